@@ -1,0 +1,139 @@
+// Package model describes what a resource is. A [Kind] is the only description
+// of a kind in the whole program: storage keys, indexes, references, routes of
+// the APIs and later OpenAPI, CLI nouns and console pages follow from it.
+package model
+
+import "time"
+
+// Class says how a kind is stored and who hears of its changes.
+type Class int
+
+const (
+	// Config is synchronously durable, has a revision and a place in the change
+	// feed and in views.
+	Config Class = iota
+	// Credential is unique and transactional. Its feed events are chosen per
+	// kind by [Kind.Announce]; it has no place in views.
+	Credential
+	// Status is lossy and batched, without revision and feed.
+	Status
+)
+
+// Announce chooses the feed events of a credential kind.
+type Announce int
+
+const (
+	// AnnounceRevocations announces updates and deletes: what revokes.
+	AnnounceRevocations Announce = iota
+	// AnnounceAll announces creations too.
+	AnnounceAll
+	// AnnounceNone announces nothing.
+	AnnounceNone
+)
+
+// Scoping says what the scope of a kind's resources is.
+type Scoping int
+
+// Scopings.
+const (
+	Global Scoping = iota
+	Mesh
+	ControlPlane
+)
+
+// DefaultControlPlane is the control plane that exists from the start.
+const DefaultControlPlane = "default"
+
+// Kind describes one kind of resource. Kinds are package variables that are
+// never changed; they are compared by pointer.
+type Kind struct {
+	// Name is the singular, such as "service"; it is part of storage keys and
+	// must never change.
+	Name string
+	// Path is the collection in the API of the kind, such as "services".
+	Path string
+	// Scoping says what scopes its resources live in.
+	Scoping Scoping
+	// Class is its storage class.
+	Class Class
+	// Announce chooses feed events; for Config kinds all changes are announced.
+	Announce Announce
+	// ReadOnly kinds are not written through APIs.
+	ReadOnly bool
+	// Sealed kinds hold secrets; their specs are encrypted at rest as a whole.
+	Sealed bool
+	// New returns a pointer to an empty spec.
+	New func() any
+	// Unique lists values that no two resources of a scope may share.
+	Unique []Index
+	// Refs lists references to other resources of the same scope.
+	Refs []Ref
+	// Lists are values to list by that need not be unique (tags among them).
+	Lists []ListIndex
+	// Expires, if set, returns when the row itself may be dropped; zero = never.
+	// An expired resource is treated as absent by every read.
+	Expires func(spec any) time.Time
+}
+
+// Index is one unique key.
+type Index struct {
+	// Name is the field it guards, as the API spells it.
+	Name string
+	// Secret values are stored only as an HMAC.
+	Secret bool
+	// Value returns the value and whether the spec has one.
+	Value func(spec any) (string, bool)
+}
+
+// ListIndex finds resources by a value that several may share.
+type ListIndex struct {
+	Name   string
+	Values func(spec any) []string
+}
+
+// OnDelete says what a reference does when its target is deleted.
+type OnDelete int
+
+const (
+	// Refuse forbids deleting the target.
+	Refuse OnDelete = iota
+	// Cascade deletes the referrer in the same transaction.
+	Cascade
+)
+
+// Ref is a reference by name to a resource of another kind in the same scope.
+// Resources can be listed by each of their references.
+type Ref struct {
+	// Name is the field, such as "service".
+	Name string
+	// To is the target's kind name.
+	To string
+	// OnDelete applies when the target goes.
+	OnDelete OnDelete
+	// Target returns the name of the target and whether the spec has one.
+	Target func(spec any) (string, bool)
+}
+
+// Key addresses a resource.
+type Key struct{ Kind, Scope, Name string }
+
+// Resource is one stored resource. Once stored or read it is immutable, its
+// spec included, and shared by all readers.
+type Resource struct {
+	Kind  *Kind
+	Scope string
+	// Name is unique within kind and scope. Gateway kinds are named by uuid.
+	Name string
+	// Version counts the writes of this resource, from 1; compare-and-swap uses it.
+	Version uint64
+	// Revision is the store revision of the commit that wrote it; for a commit
+	// that announced nothing, the newest revision at that moment.
+	Revision uint64
+	Created  time.Time
+	Modified time.Time
+	// Spec is what Kind.New returns, filled.
+	Spec any
+}
+
+// Key returns the resource's key.
+func (r *Resource) Key() Key { return Key{r.Kind.Name, r.Scope, r.Name} }

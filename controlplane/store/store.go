@@ -1,0 +1,153 @@
+// Package store is the one interface behind which resources are kept, with one
+// conformance suite (storetest) that every implementation passes. Uniqueness
+// and references hold in the store itself: their rows are written in the
+// transaction of the resource.
+//
+// Revisions are a property of the whole store: every commit that announces
+// something takes the next one, and the change feed delivers events in revision
+// order, without gaps in what is announced and without repetition.
+package store
+
+import (
+	"context"
+	"iter"
+
+	"github.com/meshgate/meshgate/controlplane/model"
+)
+
+// Op is what happened to a resource.
+type Op string
+
+// Ops.
+const (
+	Created Op = "created"
+	Updated Op = "updated"
+	Deleted Op = "deleted"
+)
+
+// Event is one announced change. It carries no spec: the consumer reads the
+// state it wants, which may be newer.
+type Event struct {
+	Revision uint64
+	Key      model.Key
+	Op       Op
+}
+
+// Change is one write of a commit, cascades included. Old is nil for creations,
+// New for deletions.
+type Change struct {
+	Op       Op
+	Old, New *model.Resource
+}
+
+// Commit is the outcome of an Update.
+type Commit struct {
+	// Revision of the commit if it announced something, otherwise the newest
+	// revision of the store at that moment.
+	Revision uint64
+	// Changes in the order they were made.
+	Changes []Change
+}
+
+// Query selects resources of one kind and scope. Results are ordered by name.
+type Query struct {
+	Scope string
+	// After is exclusive; empty starts at the beginning.
+	After string
+	// Limit bounds the result; 0 means all.
+	Limit int
+	// Index, if set, names a Ref or ListIndex of the kind whose value must equal Value.
+	Index, Value string
+}
+
+// Reader reads a consistent state. Errors are [fault.Error]s: NotFound for
+// absent resources; anything else is internal.
+type Reader interface {
+	// Revision is the newest revision contained in this state.
+	Revision() uint64
+	// Get returns the named resource.
+	Get(k *model.Kind, scope, name string) (*model.Resource, error)
+	// Find returns the resource that holds a unique value.
+	Find(k *model.Kind, scope, index, value string) (*model.Resource, error)
+	// List returns a page.
+	List(k *model.Kind, q Query) ([]*model.Resource, error)
+	// Count counts what List without After and Limit would return.
+	Count(k *model.Kind, q Query) (int, error)
+}
+
+// Tx reads and writes. Errors:
+//
+//   - Exists: Create of a name that is taken
+//   - Conflict: the expected version is not the stored one
+//   - NotFound: Update or Delete of nothing
+//   - Unique, with a [UniqueViolation] as subject
+//   - Dangling, with a [DanglingReference] as subject
+//   - Referenced, with a [StillReferenced] as subject
+//
+// A Tx whose method failed with one of these stays usable.
+type Tx interface {
+	Reader
+	// Create stores a new resource; Kind, Scope, Name and Spec are taken, and
+	// Created if it is set. It returns what was stored.
+	Create(r *model.Resource) (*model.Resource, error)
+	// Update replaces a resource's spec (and Created, if set). version 0
+	// replaces whatever version is stored.
+	Update(r *model.Resource, version uint64) (*model.Resource, error)
+	// Delete removes a resource and, by cascade, its referrers. version as in Update.
+	Delete(k *model.Kind, scope, name string, version uint64) error
+	// Announce makes the commit take a revision and puts an event into the feed
+	// for a write whose kind would not announce it by itself.
+	Announce(key model.Key, op Op)
+	// Changes returns the writes so far, cascades included.
+	Changes() []Change
+}
+
+// Store keeps resources. Implementations are safe for concurrent use.
+type Store interface {
+	// View runs fn on one consistent state. fn must not keep the Reader.
+	View(ctx context.Context, fn func(Reader) error) error
+	// Update runs fn in one transaction and commits unless fn fails. class is
+	// the strictest durability that fn needs: Config commits survive a power
+	// failure once Update has returned, Credential commits survive the death of
+	// the process. fn may run more than once and must have no other effects.
+	// Writing a Config kind under a laxer class is an internal error.
+	Update(ctx context.Context, class model.Class, fn func(Tx) error) (Commit, error)
+	// Watch yields events with a revision above after, first those that have
+	// happened, then as they happen, until ctx ends (the sequence then ends
+	// with its error). All events of one commit come in one slice. A consumer
+	// that is too far behind for the kept history gets a [HistoryLost] error and
+	// must start from a fresh View.
+	Watch(ctx context.Context, after uint64) iter.Seq2[[]Event, error]
+	// Revision returns the newest revision.
+	Revision() uint64
+	// Close releases the store after running transactions have ended.
+	Close() error
+}
+
+// UniqueViolation is the subject of Unique errors.
+type UniqueViolation struct {
+	Kind  *model.Kind
+	Index string
+	// Value is what the caller sent; it is shown back to the caller only.
+	Value string
+}
+
+// DanglingReference is the subject of Dangling errors.
+type DanglingReference struct {
+	Kind *model.Kind
+	Ref  string
+	To   model.Key
+}
+
+// StillReferenced is the subject of Referenced errors.
+type StillReferenced struct {
+	Key model.Key
+	// By is the kind name of a referrer.
+	By string
+}
+
+// HistoryLost is the error of a Watch whose start is no longer known.
+type HistoryLost struct{ Oldest uint64 }
+
+// Error implements error.
+func (e *HistoryLost) Error() string { return "the change history no longer reaches back that far" }

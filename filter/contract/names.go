@@ -1,0 +1,86 @@
+package contract
+
+import "encoding/hex"
+
+// Identity headers that a gateway sets for its upstream and removes from every
+// client request. The index of a name in [IdentityHeaders] is its [Header].
+const (
+	HeaderConsumerID Header = iota
+	HeaderConsumerCustomID
+	HeaderConsumerUsername
+	HeaderCredentialIdentifier
+	HeaderAuthenticatedScope
+	HeaderAuthenticatedUserID
+	HeaderAnonymousConsumer
+	// NumIdentityHeaders is the number of identity headers.
+	NumIdentityHeaders
+)
+
+// Header identifies one identity header by its index in [IdentityHeaders].
+type Header uint8
+
+// IdentityHeaders are the lower-case names, indexed by [Header]. Underscore
+// twins (x_consumer_id) are removed from requests too, never set.
+var IdentityHeaders = [NumIdentityHeaders]string{
+	HeaderConsumerID:           "x-consumer-id",
+	HeaderConsumerCustomID:     "x-consumer-custom-id",
+	HeaderConsumerUsername:     "x-consumer-username",
+	HeaderCredentialIdentifier: "x-credential-identifier",
+	HeaderAuthenticatedScope:   "x-authenticated-scope",
+	HeaderAuthenticatedUserID:  "x-authenticated-userid",
+	HeaderAnonymousConsumer:    "x-anonymous-consumer",
+}
+
+// Headers by which the filter hands a request for an issuing endpoint to the
+// OAuth server. Every gateway listener removes client-sent copies (and their
+// underscore twins) before routing, so the OAuth server can trust them on
+// connections that present a gateway's client certificate.
+const (
+	// HeaderOAuthPlugin carries the id of the oauth2 plugin that answers. Its
+	// presence also selects the route to the OAuth server.
+	HeaderOAuthPlugin = "x-meshgate-oauth"
+	// HeaderOAuthService is the id of the matched route's service, or absent.
+	HeaderOAuthService = "x-meshgate-service"
+	// HeaderOAuthScheme is the scheme of the client's connection: http or https.
+	HeaderOAuthScheme = "x-meshgate-scheme"
+	// HeaderOAuthClient is the client's IP address without a port.
+	HeaderOAuthClient = "x-meshgate-client"
+	// HeaderOAuthProto is X-Forwarded-Proto as the client sent it, or absent.
+	// The listener's early header mutation writes it, the filter never does.
+	HeaderOAuthProto = "x-meshgate-proto"
+)
+
+// OAuthHeaders lists the hand-over headers, for listeners that remove them.
+var OAuthHeaders = []string{
+	HeaderOAuthPlugin, HeaderOAuthService, HeaderOAuthScheme, HeaderOAuthClient, HeaderOAuthProto,
+}
+
+// Names inside Envoy's configuration.
+const (
+	// FilterName names the HTTP filter slot and the module's filter_name.
+	FilterName = "meshgate"
+	// OAuthCluster is the cluster in which gateways reach the OAuth server.
+	OAuthCluster = "oauth2"
+	// SettingsEnv names the environment variable that holds the path of the
+	// settings file for a filter whose configuration does not inline settings.
+	SettingsEnv = "MESHGATE_FILTER_SETTINGS"
+)
+
+// Redis keys. Redis is a cache: the control plane alone writes, filters GET.
+const (
+	redisRecordPrefix     = "meshgate:token:"
+	redisCredentialPrefix = "meshgate:credential:"
+	redisConsumerPrefix   = "meshgate:consumer:"
+	// RedisClockKey holds the [Clock]: the current epoch and the revision of
+	// the newest revocation written to this Redis.
+	RedisClockKey = "meshgate:clock"
+)
+
+// RedisRecordKey is where the record or tombstone of a token hash lives.
+func RedisRecordKey(hash Hash) string { return redisRecordPrefix + hex.EncodeToString(hash[:]) }
+
+// RedisCredentialKey is where the tombstone of a credential lives.
+func RedisCredentialKey(id string) string { return redisCredentialPrefix + id }
+
+// RedisConsumerKey is where the tombstone of a consumer lives.
+func RedisConsumerKey(id string) string { return redisConsumerPrefix + id }

@@ -1,0 +1,264 @@
+package contract
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+)
+
+// Limits of records.
+const (
+	// RecordVersion is the version of the record's encoding; others are ignored.
+	RecordVersion = 1
+	// MaxRecord bounds an encoded record in bytes.
+	MaxRecord = 16 << 10
+	// MaxPacked bounds the packed form of a record, and so the buffer that a
+	// decision needs. Writers refuse consumers and scopes that would exceed it.
+	MaxPacked = 4 << 10
+)
+
+// Hash is the SHA-256 of an access token. Tokens themselves never leave the
+// request: caches, messages and Redis know only hashes.
+type Hash [sha256.Size]byte
+
+// HashToken hashes an access token.
+func HashToken(token []byte) Hash { return sha256.Sum256(token) }
+
+// Record is everything a filter must know about one valid access token. Records
+// are immutable: a change of the token, its credential or its consumer makes a
+// new record with a higher revision.
+type Record struct {
+	Version int `json:"v"`
+	// Epoch of Redis under which the record was written there; 0 in answers of
+	// introspection, which do not depend on Redis.
+	Epoch uint64 `json:"epoch,omitempty"`
+	// Revision of the store that the record was read at. A record is usable
+	// only if no revocation of its token, credential or consumer is newer.
+	Revision uint64 `json:"revision"`
+	// Expires is the first millisecond of Unix time at which the token is no
+	// longer accepted; 0 means never.
+	Expires int64 `json:"expires,omitempty"`
+	// Service is the id of the service the token is bound to; empty for a
+	// global token.
+	Service string `json:"service,omitempty"`
+	// Credential is the application the token was issued to.
+	Credential Credential `json:"credential"`
+	// Consumer is nil for credentials of an external authority: then only
+	// credential headers are sent upstream.
+	Consumer *Consumer `json:"consumer,omitempty"`
+	// Scope holds the authorised scopes separated by single blanks.
+	Scope string `json:"scope,omitempty"`
+	// UserID is the id of the end user who authorised the application.
+	UserID string `json:"authenticated_userid,omitempty"`
+}
+
+// Credential names an OAuth application.
+type Credential struct {
+	ID       string `json:"id"`
+	ClientID string `json:"client_id,omitempty"`
+}
+
+// Entry is what Redis holds under a token hash: a record, or a tombstone.
+type Entry struct {
+	// Record is nil in a tombstone.
+	Record *Record
+	// Revoked is the revision of the revocation, set in tombstones.
+	Revoked uint64
+}
+
+type tombstone struct {
+	Version int    `json:"v"`
+	Revoked uint64 `json:"revoked"`
+}
+
+// Marshal encodes a record.
+func (r *Record) Marshal() ([]byte, error) { return json.Marshal(r) }
+
+// MarshalTombstone encodes a revocation at the given revision, as it stands
+// under token, credential and consumer keys.
+func MarshalTombstone(revision uint64) []byte {
+	b, err := json.Marshal(tombstone{RecordVersion, revision})
+	if err != nil { // two integers always encode
+		panic(err)
+	}
+	return b
+}
+
+// ParseTombstone returns the revision of a tombstone.
+func ParseTombstone(data []byte) (uint64, error) {
+	var t tombstone
+	if err := decodeStrict(data, &t); err != nil {
+		return 0, fmt.Errorf("decode tombstone: %w", err)
+	}
+	if t.Version != RecordVersion || t.Revoked == 0 {
+		return 0, errors.New("not a tombstone of this version")
+	}
+	return t.Revoked, nil
+}
+
+// ParseRecord decodes and checks a record.
+func ParseRecord(data []byte) (*Record, error) {
+	if len(data) > MaxRecord {
+		return nil, fmt.Errorf("record of %d bytes exceeds the limit of %d", len(data), MaxRecord)
+	}
+	var r Record
+	if err := decodeStrict(data, &r); err != nil {
+		return nil, fmt.Errorf("decode record: %w", err)
+	}
+	switch {
+	case r.Version != RecordVersion:
+		return nil, fmt.Errorf("record version %d is not %d", r.Version, RecordVersion)
+	case r.Credential.ID == "":
+		return nil, errors.New("record has no credential")
+	case r.Expires < 0:
+		return nil, errors.New("record expires before 1970")
+	case r.Consumer != nil && r.Consumer.ID == "":
+		return nil, errors.New("record has a consumer without id")
+	case r.packedSize() > MaxPacked:
+		return nil, fmt.Errorf("record packs to more than %d bytes", MaxPacked)
+	}
+	return &r, nil
+}
+
+// ParseEntry decodes what stands under a token key in Redis.
+func ParseEntry(data []byte) (Entry, error) {
+	if rev, err := ParseTombstone(data); err == nil {
+		return Entry{Revoked: rev}, nil
+	}
+	r, err := ParseRecord(data)
+	if err != nil {
+		return Entry{}, err
+	}
+	return Entry{Record: r}, nil
+}
+
+// Clock is what the control plane writes under [RedisClockKey].
+type Clock struct {
+	// Epoch is raised whenever Redis may have lost a write; records of older
+	// epochs are void.
+	Epoch uint64 `json:"epoch"`
+	// Revision of the newest revocation in this Redis. A filter that knows of a
+	// newer one knows that this Redis has lost writes.
+	Revision uint64 `json:"revision"`
+}
+
+// Marshal encodes a clock.
+func (c Clock) Marshal() []byte {
+	b, err := json.Marshal(c)
+	if err != nil { // two integers always encode
+		panic(err)
+	}
+	return b
+}
+
+// ParseClock decodes a clock.
+func ParseClock(data []byte) (Clock, error) {
+	var c Clock
+	if err := decodeStrict(data, &c); err != nil {
+		return Clock{}, fmt.Errorf("decode clock: %w", err)
+	}
+	return c, nil
+}
+
+// ExpiresAt is the Expires of a token: it lives through the whole second in
+// which created + expiresIn falls. expiresIn <= 0 means that it never expires.
+// Source: requirement "Access token", expires_in; the boundary second is valid.
+func ExpiresAt(created time.Time, expiresIn int64) int64 {
+	if expiresIn <= 0 {
+		return 0
+	}
+	return (created.Unix() + expiresIn + 1) * 1000
+}
+
+// Field identifies one string of a packed record.
+type Field uint8
+
+// Fields of a packed record, in their order.
+const (
+	FieldService Field = iota
+	FieldConsumerID
+	FieldConsumerCustomID
+	FieldConsumerUsername
+	FieldClientID
+	FieldScope
+	FieldUserID
+	// NumFields is the number of packed fields.
+	NumFields
+)
+
+// PackedHeader is the size of a packed record's table of lengths in bytes.
+const PackedHeader = int(NumFields) * 2
+
+func (r *Record) fields() [NumFields]string {
+	var f [NumFields]string
+	f[FieldService] = r.Service
+	if r.Consumer != nil {
+		f[FieldConsumerID] = r.Consumer.ID
+		f[FieldConsumerCustomID] = r.Consumer.CustomID
+		f[FieldConsumerUsername] = r.Consumer.Username
+	}
+	f[FieldClientID] = r.Credential.ClientID
+	f[FieldScope] = strings.ReplaceAll(r.Scope, " ", ",")
+	f[FieldUserID] = r.UserID
+	return f
+}
+
+func (r *Record) packedSize() int {
+	n := PackedHeader
+	for _, s := range r.fields() {
+		n += len(s)
+	}
+	return n
+}
+
+// Pack appends the form of the record that the hot path reads: the lengths of
+// all fields as little-endian uint16, then their bytes. The scope is already
+// comma-separated, as X-Authenticated-Scope shows it. Records that packed
+// larger than [MaxPacked] do not pass [ParseRecord].
+func (r *Record) Pack(dst []byte) []byte {
+	f := r.fields()
+	for _, s := range f {
+		dst = binary.LittleEndian.AppendUint16(dst, uint16(len(s))) //nolint:gosec // bounded by MaxPacked
+	}
+	for _, s := range f {
+		dst = append(dst, s...)
+	}
+	return dst
+}
+
+// Unpacked returns offset and length of every field in a packed record; ok is
+// false if the bytes are not one.
+func Unpacked(p []byte) (spans [NumFields]Span, ok bool) {
+	if len(p) < PackedHeader {
+		return spans, false
+	}
+	off := uint32(PackedHeader)
+	for i := range spans {
+		n := uint32(binary.LittleEndian.Uint16(p[i*2:]))
+		spans[i] = Span{off, n}
+		off += n
+	}
+	return spans, int(off) == len(p)
+}
+
+// Span is a part of a buffer.
+type Span struct{ Off, Len uint32 }
+
+// Answer is what a look-up says about a token.
+type Answer uint8
+
+const (
+	// Miss: nothing usable is cached here; ask further.
+	Miss Answer = iota
+	// Found: the token is valid; its packed record was copied out.
+	Found
+	// Unknown: an authority said that there is no such token, or it expired.
+	Unknown
+	// Unavailable: no authority could be asked. The request must be refused
+	// with 503, because the token may well be good.
+	Unavailable
+)

@@ -1,0 +1,107 @@
+package contract
+
+import (
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Settings tell a filter where its authorities are. They live in a file of the
+// run directory (mode 0600, re-read when it changes) or, in static
+// configurations, inline in the filter's configuration. They never travel in
+// xDS. Files named here are re-read when they change.
+type Settings struct {
+	// Redis is the second level of the cache; nil means there is none.
+	Redis *RedisSettings `json:"redis,omitempty"`
+	// ControlPlane is the authority; nil in a static configuration, where Redis
+	// is the only source and every request asks it.
+	ControlPlane *ControlPlaneSettings `json:"control_plane,omitempty"`
+	// Cache sizes the first level.
+	Cache CacheSettings `json:"cache"`
+}
+
+// RedisSettings say how to reach Redis.
+type RedisSettings struct {
+	// URL is redis://, rediss:// or unix://, with user, password and database
+	// as go-redis parses them.
+	URL string `json:"url"`
+	// CAFile is a PEM bundle that signs a rediss:// server; empty means the
+	// system's roots.
+	CAFile string `json:"ca_file,omitempty"`
+}
+
+// ControlPlaneSettings say how to reach the data-plane server.
+type ControlPlaneSettings struct {
+	// Address is host:port of the data-plane server; TLS is always used.
+	Address string `json:"address"`
+	// CAFile is the PEM bundle the server's certificate is pinned to.
+	CAFile string `json:"ca_file"`
+	// TokenFile holds the node token.
+	TokenFile string `json:"token_file"`
+	// Node is the node id that the token was issued for.
+	Node string `json:"node"`
+}
+
+// CacheSettings size the first level. Zero values mean the defaults.
+type CacheSettings struct {
+	// MaxBytes bounds the memory of the first level; default 256 MiB.
+	MaxBytes int64 `json:"max_bytes,omitempty"`
+	// NegativeTTL is how long an unknown token is remembered as unknown, in
+	// milliseconds; default 2000, at most 5000.
+	NegativeTTL int64 `json:"negative_ttl_ms,omitempty"`
+	// Grace lets the first level answer for that many milliseconds after the
+	// lease has ended and nobody else could be asked. It weakens revocation by
+	// as much; default 0.
+	Grace int64 `json:"grace_ms,omitempty"`
+}
+
+// Defaults of [CacheSettings].
+const (
+	DefaultCacheBytes  = 256 << 20
+	DefaultNegativeTTL = 2 * time.Second
+	MaxNegativeTTL     = 5 * time.Second
+)
+
+// ParseSettings decodes and checks settings.
+func ParseSettings(data []byte) (*Settings, error) {
+	var s Settings
+	if err := decodeStrict(data, &s); err != nil {
+		return nil, fmt.Errorf("decode settings: %w", err)
+	}
+	if s.Redis == nil && s.ControlPlane == nil {
+		return nil, errors.New("settings name neither redis nor control_plane")
+	}
+	if s.Redis != nil && s.Redis.URL == "" {
+		return nil, errors.New("redis.url is missing")
+	}
+	if cp := s.ControlPlane; cp != nil && (cp.Address == "" || cp.CAFile == "" || cp.TokenFile == "" || cp.Node == "") {
+		return nil, errors.New("control_plane needs address, ca_file, token_file and node")
+	}
+	if c := s.Cache; c.MaxBytes < 0 || c.NegativeTTL < 0 || c.Grace < 0 || c.NegativeTTL > MaxNegativeTTL.Milliseconds() {
+		return nil, fmt.Errorf("cache: values must not be negative, and negative_ttl_ms at most %d", MaxNegativeTTL.Milliseconds())
+	}
+	return &s, nil
+}
+
+// FilterConfig is the filter's listener-level configuration.
+type FilterConfig struct {
+	// Settings inlines the settings; without them they are read from the file
+	// that [SettingsEnv] names.
+	Settings *Settings `json:"settings,omitempty"`
+	// ListenerStrips says that the listener removes identity headers before
+	// routing, so that the filter need not look for them again.
+	ListenerStrips bool `json:"listener_strips,omitempty"`
+}
+
+// ParseFilterConfig decodes a listener-level configuration; empty input is the
+// zero value.
+func ParseFilterConfig(data []byte) (*FilterConfig, error) {
+	var c FilterConfig
+	if len(data) == 0 {
+		return &c, nil
+	}
+	if err := decodeStrict(data, &c); err != nil {
+		return nil, fmt.Errorf("decode filter configuration: %w", err)
+	}
+	return &c, nil
+}
