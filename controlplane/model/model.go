@@ -73,6 +73,9 @@ type Kind struct {
 	// Expires, if set, returns when the row itself may be dropped; zero = never.
 	// An expired resource is treated as absent by every read.
 	Expires func(spec any) time.Time
+	// Schema describes the entities as an API shows them; nil for kinds that
+	// are not written through typed operations.
+	Schema *Schema
 }
 
 // Index is one unique key.

@@ -1,0 +1,58 @@
+# Meshgate. "make" lists the targets.
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+export GOFLAGS := -buildvcs=auto
+export CGO_ENABLED := 1
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo development)
+GO_FILES := $(shell find . -name '*.go' -not -path './.tools/*') go.mod go.sum
+C_FILES := $(wildcard filter/dynamicmodule/*.[ch])
+TEST_FLAGS ?=
+
+.PHONY: help run build test check lint bench fuzz clean tools
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+run: build ## build everything and run the demo
+	./bin/meshgate demo
+
+build: tools bin/meshgate bin/libmeshgate.so ## build bin/meshgate and bin/libmeshgate.so
+
+tools:
+	@.ci/install-envoy
+
+bin/meshgate: $(GO_FILES)
+	@echo "building bin/meshgate"
+	@go build -trimpath -ldflags '-X main.version=$(VERSION)' -o $@ ./controlplane/cmd/meshgate
+
+# The module is written beside and renamed: overwriting it in place would crash
+# an Envoy that has it mapped.
+bin/libmeshgate.so: $(GO_FILES) $(C_FILES)
+	@echo "building bin/libmeshgate.so"
+	@go build -trimpath -buildmode=c-shared -ldflags '-s -w -X=runtime.godebugDefault=cgocheck=0' -o $@.new ./filter/dynamicmodule
+	@rm -f bin/libmeshgate.so.h && mv $@.new $@
+
+test: build ## every test, with a real Envoy and a real Redis
+	@.ci/install-packages
+	@go vet ./...
+	@echo "unit tests, with the race detector"
+	@go test -race $(TEST_FLAGS) $$(go list ./... | grep -v '/e2e')
+	@echo "end-to-end tests"
+	@go test -count=1 -timeout 20m $(TEST_FLAGS) ./e2e/...
+
+check: test lint ## make test, then make lint
+
+lint: ## golangci-lint and govulncheck
+	@.ci/install-linters
+	@.tools/bin/golangci-lint run ./...
+	@.ci/vulnerabilities
+
+bench: build ## figures for docs/performance.md
+	@go test -run '^$$' -bench . -benchmem ./filter/... ./controlplane/... ./xds/...
+	@e2e/bench/run
+
+fuzz: ## every fuzz target for FUZZTIME (default 20s)
+	@.ci/fuzz $(or $(FUZZTIME),20s)
+
+clean: ## remove what was built
+	rm -rf bin

@@ -1,0 +1,95 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Admin is the client of Envoy's admin interface on its Unix socket.
+type Admin struct {
+	http *http.Client
+}
+
+// NewAdmin returns a client for the socket.
+func NewAdmin(socket string) *Admin {
+	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
+		var d net.Dialer
+		return d.DialContext(ctx, "unix", socket)
+	}
+	return &Admin{http: &http.Client{
+		Transport: &http.Transport{DialContext: dial, DisableKeepAlives: true},
+		Timeout:   5 * time.Second,
+	}}
+}
+
+// Do sends a request and returns the body of a 200.
+func (a *Admin) Do(ctx context.Context, method, path string) (string, error) {
+	req, err := http.NewRequestWithContext(ctx, method, "http://envoy"+path, nil)
+	if err != nil {
+		return "", err
+	}
+	resp, err := a.http.Do(req)
+	if err != nil {
+		return "", fmt.Errorf("envoy admin: %w", err)
+	}
+	defer func() { _ = resp.Body.Close() }()
+	body, err := io.ReadAll(io.LimitReader(resp.Body, 64<<20))
+	if err != nil {
+		return "", fmt.Errorf("envoy admin: %w", err)
+	}
+	if resp.StatusCode != http.StatusOK {
+		return "", fmt.Errorf("envoy admin: %s %s answered %d", method, path, resp.StatusCode)
+	}
+	return string(body), nil
+}
+
+// drainTick is how often a draining Envoy is asked whether requests are left.
+// It has no event for that.
+const drainTick = 50 * time.Millisecond
+
+// Drain tells Envoy to send its clients away and returns when no request is
+// left or ctx ends. SIGTERM alone would cut requests that are in flight.
+func (a *Admin) Drain(ctx context.Context, log *slog.Logger) {
+	if _, err := a.Do(ctx, http.MethodPost, "/healthcheck/fail"); err != nil {
+		log.Warn("envoy cannot be drained", "error", err)
+		return
+	}
+	tick := time.NewTicker(drainTick)
+	defer tick.Stop()
+	for {
+		n, err := a.active(ctx)
+		if err != nil || n == 0 {
+			return
+		}
+		select {
+		case <-ctx.Done():
+			log.Warn("drain time is over with requests in flight", "requests", n)
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+// active counts downstream requests in flight, those of the admin interface
+// not among them.
+func (a *Admin) active(ctx context.Context) (int, error) {
+	text, err := a.Do(ctx, http.MethodGet, "/stats?filter=^http\\..*downstream_rq_active$")
+	if err != nil {
+		return 0, err
+	}
+	total := 0
+	for line := range strings.Lines(text) {
+		name, value, ok := strings.Cut(strings.TrimSpace(line), ": ")
+		if n, err := strconv.Atoi(value); ok && err == nil && !strings.HasPrefix(name, "http.admin.") {
+			total += n
+		}
+	}
+	return total, nil
+}

@@ -1,0 +1,166 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/exec"
+	"strconv"
+	"sync/atomic"
+	"syscall"
+	"time"
+)
+
+// Back-off between restarts of a dying Envoy; a life longer than steadyLife
+// starts it over.
+const (
+	firstPause = 100 * time.Millisecond
+	maxPause   = 5 * time.Second
+	steadyLife = 30 * time.Second
+	killAfter  = 5 * time.Second
+)
+
+// Process describes the Envoy to run.
+type Process struct {
+	// Path of the binary.
+	Path string
+	// Bootstrap is the path of the bootstrap file.
+	Bootstrap string
+	// ModuleDir is where libmeshgate.so is.
+	ModuleDir string
+	// Settings is the path of the filter's settings.
+	Settings string
+	// PIDFile remembers the running Envoy across a death of the supervisor.
+	PIDFile string
+	// Concurrency is the number of workers; 0 lets Envoy choose.
+	Concurrency int
+	// LogLevel is Envoy's.
+	LogLevel string
+	// DrainTimeout bounds how long requests may finish at a stop.
+	DrainTimeout time.Duration
+	// Admin talks to Envoy's admin interface.
+	Admin *Admin
+	Log   *slog.Logger
+	// Env overrides the environment variables that Envoy inherits; for tests.
+	Env []string
+
+	restarts atomic.Int64
+	pid      atomic.Int64
+}
+
+// Restarts counts unexpected deaths.
+func (p *Process) Restarts() int64 { return p.restarts.Load() }
+
+// PID is the process id of the running Envoy, or 0.
+func (p *Process) PID() int { return int(p.pid.Load()) }
+
+// Run keeps Envoy running until ctx ends, then drains and stops it. It returns
+// an error only if Envoy cannot be started at all.
+func (p *Process) Run(ctx context.Context) error {
+	if err := p.endPredecessor(ctx); err != nil {
+		return err
+	}
+	pause := firstPause
+	for first := true; ; first = false {
+		started := time.Now()
+		err := p.once(ctx)
+		if ctx.Err() != nil {
+			return nil
+		}
+		var refused *exec.Error
+		if first && (errors.As(err, &refused) || errors.Is(err, os.ErrNotExist) || errors.Is(err, os.ErrPermission)) {
+			return fmt.Errorf("start Envoy: %w", err)
+		}
+		if time.Since(started) > steadyLife {
+			pause = firstPause
+		}
+		p.restarts.Add(1)
+		p.Log.Error("envoy ended unexpectedly and is restarted", "error", err, "pause", pause)
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(pause):
+		}
+		pause = min(pause*2, maxPause)
+	}
+}
+
+// args are Envoy's arguments. Hot restart is off, because two Envoys on one
+// machine would fight over its shared memory.
+func (p *Process) args() []string {
+	a := []string{
+		"-c", p.Bootstrap, "--disable-hot-restart", "-l", p.LogLevel,
+		"--log-format", logFormat, "--drain-strategy", "immediate",
+		"--drain-time-s", strconv.Itoa(max(1, int(p.DrainTimeout.Seconds()))),
+	}
+	if p.Concurrency > 0 {
+		a = append(a, "--concurrency", strconv.Itoa(p.Concurrency))
+	}
+	return a
+}
+
+// once runs Envoy until it dies or ctx ends and it has been drained.
+func (p *Process) once(ctx context.Context) error {
+	cmd := exec.Command(p.Path, p.args()...) //nolint:gosec // the operator names the binary
+	cmd.Env = append(append(os.Environ(), p.Env...),
+		"ENVOY_DYNAMIC_MODULES_SEARCH_PATH="+p.ModuleDir, "MESHGATE_FILTER_SETTINGS="+p.Settings)
+	// Its own process group: an interrupt typed at the terminal reaches the
+	// supervisor alone, which then drains.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	logs, err := p.pipeLogs(cmd)
+	if err != nil {
+		return err
+	}
+	if err := cmd.Start(); err != nil {
+		logs.abandon()
+		return err
+	}
+	logs.follow()
+	p.pid.Store(int64(cmd.Process.Pid))
+	if err := os.WriteFile(p.PIDFile, []byte(strconv.Itoa(cmd.Process.Pid)), 0o600); err != nil {
+		p.Log.Warn("cannot write the pid file of envoy", "error", err)
+	}
+	exited := make(chan error, 1)
+	go func() { exited <- cmd.Wait() }()
+	select {
+	case err = <-exited:
+	case <-ctx.Done():
+		err = p.stop(cmd, exited)
+	}
+	p.pid.Store(0)
+	logs.wait()
+	_ = os.Remove(p.PIDFile)
+	if err == nil && ctx.Err() == nil {
+		err = errors.New("exit status 0")
+	}
+	return err
+}
+
+// stop drains Envoy, then ends it.
+func (p *Process) stop(cmd *exec.Cmd, exited <-chan error) error {
+	drained := make(chan struct{})
+	ctx, cancel := context.WithTimeout(context.Background(), p.DrainTimeout)
+	defer cancel()
+	go func() {
+		defer close(drained)
+		p.Admin.Drain(ctx, p.Log)
+	}()
+	select {
+	case err := <-exited:
+		cancel()
+		<-drained
+		return err
+	case <-drained:
+	}
+	_ = cmd.Process.Signal(syscall.SIGTERM)
+	select {
+	case err := <-exited:
+		return err
+	case <-time.After(killAfter):
+		p.Log.Warn("envoy did not stop and is killed")
+		_ = cmd.Process.Kill()
+		return <-exited
+	}
+}

@@ -1,0 +1,105 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"runtime"
+	"runtime/debug"
+	"strings"
+	"unicode"
+
+	"github.com/spf13/cobra"
+
+	"github.com/meshgate/meshgate/controlplane/config"
+)
+
+// flagName is the flag of a setting: store.sqlite.path is --store-sqlite-path.
+func flagName(key string) string {
+	env := strings.TrimPrefix(config.EnvName(key), "MESHGATE_")
+	return strings.ToLower(strings.ReplaceAll(env, "_", "-"))
+}
+
+// addFlags gives a command a flag for each setting.
+func addFlags(c *cobra.Command) {
+	c.Flags().String("config", "", "configuration file (YAML); else $"+config.EnvFile)
+	for _, k := range config.Table {
+		c.Flags().String(flagName(k.Name), "", fmt.Sprintf("%s (default %q)", k.Help, fmt.Sprint(k.Default)))
+	}
+}
+
+// load reads the configuration of a command.
+func load(c *cobra.Command) (*config.Loaded, error) {
+	src := config.Sources{Env: os.Environ(), Flags: map[string]string{}}
+	src.File, _ = c.Flags().GetString("config")
+	for _, k := range config.Table {
+		if f := c.Flags().Lookup(flagName(k.Name)); f != nil && f.Changed {
+			src.Flags[k.Name] = f.Value.String()
+		}
+	}
+	l, err := config.Load(src)
+	return l, notBegun(err)
+}
+
+// newLogger returns the logger that everything gets injected.
+func newLogger(c config.Log) *slog.Logger {
+	var level slog.Level
+	_ = level.UnmarshalText([]byte(c.Level)) // the configuration was checked
+	o := &slog.HandlerOptions{Level: level}
+	if c.Format == "json" {
+		return slog.New(slog.NewJSONHandler(os.Stderr, o))
+	}
+	return slog.New(slog.NewTextHandler(os.Stderr, o))
+}
+
+func configCommand() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "config",
+		Short: "Show the effective configuration, and where each value came from",
+		Args:  cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			l, err := load(c)
+			if err != nil {
+				return err
+			}
+			return l.Show(c.OutOrStdout())
+		},
+	}
+	addFlags(c)
+	return c
+}
+
+func versionCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "version",
+		Short: "Show what this binary was built from",
+		Args:  cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			revision := "unknown"
+			if info, ok := debug.ReadBuildInfo(); ok {
+				for _, s := range info.Settings {
+					if s.Key == "vcs.revision" {
+						revision = s.Value
+					}
+				}
+			}
+			_, err := fmt.Fprintf(c.OutOrStdout(), "meshgate %s (revision %s, %s, %s/%s, for Envoy %s)\n",
+				version, revision, runtime.Version(), runtime.GOOS, runtime.GOARCH, envoyVersion)
+			return err
+		},
+	}
+}
+
+// sentence makes an error text the end of a log line for people.
+func sentence(s string) string {
+	r := []rune(s)
+	if len(r) > 0 {
+		r[0] = unicode.ToUpper(r[0])
+	}
+	return string(r)
+}
+
+// background is the context of work that must finish although the command's
+// context has ended, such as draining.
+func background(ctx context.Context) context.Context { return context.WithoutCancel(ctx) }

@@ -1,0 +1,83 @@
+// Command meshgate is the whole system in one binary: the control plane, the
+// supervisor of an Envoy, and a demonstration of both.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+)
+
+// version is set by the linker.
+var version = "development"
+
+// Exit codes. A program that did not start has changed nothing that is served.
+const (
+	exitFailed   = 1
+	exitNotBegun = 2
+)
+
+// startError is a reason why nothing was started; it is shown as one line.
+type startError struct{ error }
+
+func (e startError) Unwrap() error { return e.error }
+
+func notBegun(err error) error {
+	if err == nil {
+		return nil
+	}
+	return startError{err}
+}
+
+func main() {
+	root := &cobra.Command{
+		Use:           "meshgate",
+		Short:         "An OAuth 2.0 gateway and a service mesh on one Envoy fleet",
+		SilenceUsage:  true,
+		SilenceErrors: true,
+	}
+	root.AddCommand(runCommand(), standaloneCommand(), demoCommand(), dataplaneCommand(), configCommand(), versionCommand())
+	ctx, stop := untilSignal(context.Background())
+	err := root.ExecuteContext(ctx)
+	stop()
+	if err == nil {
+		return
+	}
+	fmt.Fprintln(os.Stderr, "meshgate:", err)
+	if _, ok := errors.AsType[startError](err); ok {
+		os.Exit(exitNotBegun)
+	}
+	os.Exit(exitFailed)
+}
+
+// untilSignal returns a context that ends at the first SIGTERM or SIGINT, upon
+// which the program drains. A second one ends the process at once.
+func untilSignal(parent context.Context) (context.Context, func()) {
+	ctx, cancel := context.WithCancel(parent)
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT)
+	done := make(chan struct{})
+	go func() {
+		select {
+		case <-signals:
+			cancel()
+		case <-done:
+			return
+		}
+		select {
+		case <-signals:
+			os.Exit(exitFailed)
+		case <-done:
+		}
+	}()
+	return ctx, func() {
+		signal.Stop(signals)
+		close(done)
+		cancel()
+	}
+}

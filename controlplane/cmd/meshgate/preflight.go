@@ -1,0 +1,119 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"github.com/meshgate/meshgate/controlplane/config"
+)
+
+// envoyVersion is the Envoy that this build was tested with.
+const envoyVersion = "1.39.3"
+
+const moduleFile = "libmeshgate.so"
+
+// listen opens a port of ours. The error names the setting, because "address in
+// use" alone does not tell a tired operator what to change.
+func listen(setting, address string, port int) (net.Listener, error) {
+	ln, err := net.Listen("tcp", net.JoinHostPort(address, strconv.Itoa(port)))
+	if err != nil {
+		return nil, notBegun(portError(setting, address, port, err))
+	}
+	return ln, nil
+}
+
+func portError(setting, address string, port int, err error) error {
+	if errors.Is(err, syscall.EADDRINUSE) {
+		return fmt.Errorf("port %d on %s is in use by another process; set %s (environment %s) to a free one",
+			port, address, setting, config.EnvName(setting))
+	}
+	return fmt.Errorf("%s: %w", setting, err)
+}
+
+// checkFree makes sure that Envoy will be able to open a port. Envoy itself
+// would share it silently with whoever has it.
+func checkFree(setting, address string, port int) error {
+	ln, err := listen(setting, address, port)
+	if err != nil {
+		return err
+	}
+	return ln.Close()
+}
+
+// prepareStateDir makes the state directory and checks that it can be used.
+func prepareStateDir(dir string) error {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return notBegun(fmt.Errorf("state directory: %w; set stateDir (environment MESHGATE_STATE_DIR)", err))
+	}
+	f, err := os.CreateTemp(dir, ".probe-")
+	if err != nil {
+		return notBegun(fmt.Errorf("state directory %s cannot be written: %w; set stateDir (environment MESHGATE_STATE_DIR)", dir, err))
+	}
+	_ = f.Close()
+	return os.Remove(f.Name())
+}
+
+// lockStateDir keeps a second control plane off the same state directory. The
+// lock lives as long as the file is open.
+func lockStateDir(dir string) (*os.File, error) {
+	f, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_CREATE|os.O_RDWR, 0o600) //nolint:gosec // the operator names the directory
+	if err != nil {
+		return nil, notBegun(fmt.Errorf("state directory: %w", err))
+	}
+	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil { //nolint:gosec // descriptors are small
+		_ = f.Close()
+		return nil, notBegun(fmt.Errorf("state directory %s is in use by another meshgate; set stateDir (environment MESHGATE_STATE_DIR)", dir))
+	}
+	return f, nil
+}
+
+// findEnvoy returns the path of a usable Envoy and its version line.
+func findEnvoy(configured string) (path, line string, err error) {
+	candidates := []string{configured, os.Getenv("ENVOY_PATH")}
+	if configured == "" && candidates[1] == "" {
+		if exe, err := os.Executable(); err == nil {
+			dir := filepath.Dir(exe)
+			candidates = append(candidates, filepath.Join(dir, "envoy"), filepath.Join(dir, "..", ".tools", "envoy"))
+		}
+		if p, err := exec.LookPath("envoy"); err == nil {
+			candidates = append(candidates, p)
+		}
+	}
+	for _, c := range candidates {
+		if c == "" {
+			continue
+		}
+		out, err := exec.Command(c, "--version").Output() //nolint:gosec // the operator names the binary
+		if err == nil {
+			return c, strings.TrimSpace(string(out)), nil
+		}
+		if c == configured || c == os.Getenv("ENVOY_PATH") {
+			return "", "", notBegun(fmt.Errorf("cannot run Envoy at %s: %w", c, err))
+		}
+	}
+	return "", "", notBegun(errors.New("no Envoy found: run 'make build', or set envoy.path (environment ENVOY_PATH) to an Envoy " + envoyVersion))
+}
+
+// findModule returns the directory of the filter.
+func findModule(configured string) (string, error) {
+	dirs := []string{configured}
+	if exe, err := os.Executable(); configured == "" && err == nil {
+		dirs = []string{filepath.Dir(exe)}
+	}
+	for _, d := range dirs {
+		if strings.HasSuffix(d, ".so") {
+			d = filepath.Dir(d)
+		}
+		if _, err := os.Stat(filepath.Join(d, moduleFile)); err == nil {
+			return filepath.Abs(d)
+		}
+	}
+	return "", notBegun(fmt.Errorf("%s not found in %s: run 'make build', or set modulePath (environment MESHGATE_MODULE_PATH)", moduleFile, strings.Join(dirs, ", ")))
+}

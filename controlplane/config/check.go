@@ -1,0 +1,132 @@
+package config
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/meshgate/meshgate/controlplane/fault"
+)
+
+// check reports every value that cannot work, all at once.
+func (c *Config) check() error {
+	var vs []fault.Violation
+	bad := func(path, format string, args ...any) {
+		vs = append(vs, fault.Violation{Path: path, Message: fmt.Sprintf(format, args...)})
+	}
+	oneOf := func(path, value string, allowed ...string) {
+		if !slices.Contains(allowed, value) {
+			bad(path, "must be one of %s", strings.Join(allowed, ", "))
+		}
+	}
+	oneOf("log.level", c.Log.Level, "debug", "info", "warn", "error")
+	oneOf("log.format", c.Log.Format, "text", "json")
+	oneOf("store.type", c.Store.Type, "sqlite", "memory")
+	for _, p := range c.ports() {
+		if p.port < 0 || p.port > 65535 {
+			bad(p.name, "must be a port")
+		}
+		if net.ParseIP(p.listen) == nil {
+			bad(strings.Split(p.name, ".")[0]+".listen", "must be an IP address")
+		}
+	}
+	for _, p := range []struct{ name, listen string }{{"admin.listen", c.Admin.Listen}, {"mesh.listen", c.Mesh.Listen}, {"diagnostics.listen", c.Diagnostics.Listen}} {
+		if ip := net.ParseIP(p.listen); ip != nil && !ip.IsLoopback() {
+			bad(p.name, "must be a loopback address, because this API has no authentication")
+		}
+	}
+	if _, err := c.Trusted(); err != nil {
+		bad("gateway.trustedIPs", "%v", err)
+	}
+	if c.Cache.Grace < 0 || c.Cache.NegativeTTL < 0 || c.Cache.MaxBytes < 0 {
+		bad("cache", "values must not be negative")
+	}
+	vs = append(vs, c.clashes()...)
+	return fault.Violated(vs)
+}
+
+type namedPort struct {
+	name, listen string
+	port         int
+}
+
+func (c *Config) ports() []namedPort {
+	return []namedPort{
+		{"dataPlane.port", c.DataPlane.Listen, c.DataPlane.Port},
+		{"diagnostics.port", c.Diagnostics.Listen, c.Diagnostics.Port},
+		{"mesh.port", c.Mesh.Listen, c.Mesh.Port},
+		{"admin.port", c.Admin.Listen, c.Admin.Port},
+		{"admin.tlsPort", c.Admin.Listen, c.Admin.TLSPort},
+		{"gateway.httpPort", c.Gateway.Listen, c.Gateway.HTTPPort},
+		{"gateway.httpsPort", c.Gateway.Listen, c.Gateway.HTTPSPort},
+	}
+}
+
+// clashes names both owners of a port that two settings want. Port 0 picks a
+// free one and clashes with nobody.
+func (c *Config) clashes() []fault.Violation {
+	var vs []fault.Violation
+	owner := map[int]string{}
+	for _, p := range c.ports() {
+		if first, taken := owner[p.port]; taken && p.port != 0 {
+			vs = append(vs, fault.Violation{Path: p.name, Message: fmt.Sprintf("port %d is also %s", p.port, first)})
+		}
+		owner[p.port] = p.name
+	}
+	return vs
+}
+
+// Trusted parses gateway.trustedIPs.
+func (c *Config) Trusted() ([]netip.Prefix, error) {
+	var out []netip.Prefix
+	for _, f := range strings.FieldsFunc(c.Gateway.TrustedIPs, func(r rune) bool { return r == ',' || r == ' ' }) {
+		if a, err := netip.ParseAddr(f); err == nil {
+			out = append(out, netip.PrefixFrom(a, a.BitLen()))
+			continue
+		}
+		p, err := netip.ParsePrefix(f)
+		if err != nil {
+			return nil, fmt.Errorf("%q is neither an address nor a network", f)
+		}
+		out = append(out, p.Masked())
+	}
+	return out, nil
+}
+
+// nearest returns the known key with the smallest edit distance.
+func nearest(key string) string {
+	names := make([]string, len(Table))
+	for i, k := range Table {
+		names[i] = k.Name
+	}
+	return nearestOf(key, names)
+}
+
+func nearestOf(key string, names []string) string {
+	slices.Sort(names)
+	return slices.MinFunc(names, func(a, b string) int {
+		return distance(strings.ToLower(key), strings.ToLower(a)) - distance(strings.ToLower(key), strings.ToLower(b))
+	})
+}
+
+// distance is the Levenshtein distance in bytes.
+func distance(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			cost := 1
+			if a[i] == b[j] {
+				cost = 0
+			}
+			diagonal, row[j+1] = row[j+1], min(diagonal+cost, row[j]+1, row[j+1]+1)
+		}
+	}
+	return row[len(b)]
+}

@@ -1,0 +1,193 @@
+package config
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/knadh/koanf/v2"
+	"sigs.k8s.io/yaml"
+
+	"github.com/meshgate/meshgate/controlplane/fault"
+)
+
+// EnvFile names the environment variable with the path of the YAML file.
+const EnvFile = "MESHGATE_CONFIG"
+
+const envPrefix = "MESHGATE_"
+
+// reserved are environment variables with our prefix that are no settings.
+var reserved = []string{EnvFile, "MESHGATE_FILTER_SETTINGS"}
+
+// Sources are what Load reads. Flags hold only flags that were given.
+type Sources struct {
+	File  string
+	Env   []string
+	Flags map[string]string
+}
+
+// Loaded is a configuration that knows where its values came from.
+type Loaded struct {
+	Config Config
+	// Origin maps each key to default, file, environment or flag.
+	Origin map[string]string
+	values map[string]any
+}
+
+// Load merges all sources. Unknown keys and values of the wrong type are
+// errors that name the source and, for keys, the nearest known one.
+func Load(src Sources) (*Loaded, error) {
+	l := &Loaded{Origin: map[string]string{}, values: map[string]any{}}
+	for _, k := range Table {
+		l.values[k.Name], l.Origin[k.Name] = k.Default, "default"
+	}
+	file, err := readFile(src)
+	if err != nil {
+		return nil, err
+	}
+	env, err := readEnv(src.Env)
+	if err != nil {
+		return nil, err
+	}
+	flags := map[string]any{}
+	for k, v := range src.Flags {
+		flags[k] = v
+	}
+	for _, layer := range []struct {
+		origin string
+		values map[string]any
+	}{{"file", file}, {"environment", env}, {"flag", flags}} {
+		if err := l.merge(layer.origin, layer.values); err != nil {
+			return nil, err
+		}
+	}
+	return l, l.decode()
+}
+
+func (l *Loaded) merge(origin string, values map[string]any) error {
+	for _, k := range slices.Sorted(maps.Keys(values)) {
+		if _, known := l.values[k]; !known {
+			return fault.New(fault.Invalid, "%s: unknown setting %q; did you mean %q?", origin, k, nearest(k))
+		}
+		l.values[k], l.Origin[k] = values[k], origin
+	}
+	return nil
+}
+
+func (l *Loaded) decode() error {
+	k := koanf.New(".")
+	for name, v := range l.values {
+		if err := k.Set(name, v); err != nil {
+			return fault.Wrap(fault.Invalid, err, "setting %s", name)
+		}
+	}
+	if err := k.UnmarshalWithConf("", &l.Config, koanf.UnmarshalConf{}); err != nil {
+		return fault.Wrap(fault.Invalid, err, "the configuration has a value of the wrong type")
+	}
+	l.Config.complete()
+	return l.Config.check()
+}
+
+// readFile flattens the YAML file into dotted keys.
+func readFile(src Sources) (map[string]any, error) {
+	path := src.File
+	for _, e := range src.Env {
+		if v, ok := strings.CutPrefix(e, EnvFile+"="); ok && path == "" {
+			path = v
+		}
+	}
+	if path == "" {
+		return nil, nil
+	}
+	data, err := os.ReadFile(path) //nolint:gosec // the operator names this file
+	if err != nil {
+		return nil, fault.Wrap(fault.Invalid, err, "cannot read the configuration file")
+	}
+	var tree map[string]any
+	if err := yaml.UnmarshalStrict(data, &tree); err != nil {
+		return nil, fault.Wrap(fault.Invalid, err, "configuration file %s is not valid YAML", path)
+	}
+	flat := map[string]any{}
+	flatten("", tree, flat)
+	return flat, nil
+}
+
+func flatten(prefix string, tree, into map[string]any) {
+	for k, v := range tree {
+		if sub, ok := v.(map[string]any); ok {
+			flatten(prefix+k+".", sub, into)
+			continue
+		}
+		into[prefix+k] = v
+	}
+}
+
+func readEnv(env []string) (map[string]any, error) {
+	names := map[string]string{}
+	for _, k := range Table {
+		names[EnvName(k.Name)] = k.Name
+	}
+	out := map[string]any{}
+	for _, e := range env {
+		name, value, _ := strings.Cut(e, "=")
+		if !strings.HasPrefix(name, envPrefix) || slices.Contains(reserved, name) {
+			continue
+		}
+		key, ok := names[name]
+		if !ok {
+			return nil, fault.New(fault.Invalid, "environment: unknown setting %s; did you mean %s?", name, nearestOf(name, slices.Collect(maps.Keys(names))))
+		}
+		out[key] = value
+	}
+	return out, nil
+}
+
+// EnvName is the environment variable of a key: store.sqlite.path is
+// MESHGATE_STORE_SQLITE_PATH, stateDir is MESHGATE_STATE_DIR. A run of capitals
+// is one word.
+func EnvName(key string) string {
+	var b strings.Builder
+	b.WriteString(envPrefix)
+	upper := func(i int) bool { return i >= 0 && i < len(key) && key[i] >= 'A' && key[i] <= 'Z' }
+	for i := range len(key) {
+		switch {
+		case key[i] == '.':
+			b.WriteByte('_')
+			continue
+		case upper(i) && i > 0 && key[i-1] != '.' && (!upper(i-1) || (i+1 < len(key) && !upper(i+1) && key[i+1] != '.' && key[i+1] != 's')):
+			b.WriteByte('_')
+		}
+		b.WriteString(strings.ToUpper(key[i : i+1]))
+	}
+	return b.String()
+}
+
+// complete fills what depends on other settings or on the machine.
+func (c *Config) complete() {
+	if c.StateDir == "" {
+		c.StateDir = defaultStateDir()
+	}
+	if c.Store.SQLite.Path == "" {
+		c.Store.SQLite.Path = filepath.Join(c.StateDir, "meshgate.db")
+	}
+	if c.Store.Encryption.KeyFile == "" {
+		c.Store.Encryption.KeyFile = filepath.Join(c.StateDir, "encryption.key")
+	}
+}
+
+func defaultStateDir() string {
+	if os.Geteuid() == 0 {
+		return "/var/lib/meshgate"
+	}
+	if d := os.Getenv("XDG_STATE_HOME"); d != "" {
+		return filepath.Join(d, "meshgate")
+	}
+	home, err := os.UserHomeDir()
+	if err != nil {
+		return filepath.Join(os.TempDir(), fmt.Sprintf("meshgate-%d", os.Getuid()))
+	}
+	return filepath.Join(home, ".local", "state", "meshgate")
+}

@@ -1,0 +1,122 @@
+package config
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func TestEnvName(t *testing.T) {
+	for key, want := range map[string]string{
+		"stateDir":                 "MESHGATE_STATE_DIR",
+		"store.sqlite.path":        "MESHGATE_STORE_SQLITE_PATH",
+		"store.encryption.keyFile": "MESHGATE_STORE_ENCRYPTION_KEY_FILE",
+		"redis.url":                "MESHGATE_REDIS_URL",
+		"gateway.trustedIPs":       "MESHGATE_GATEWAY_TRUSTED_IPS",
+		"cache.negativeTTL":        "MESHGATE_CACHE_NEGATIVE_TTL",
+		"admin.tlsPort":            "MESHGATE_ADMIN_TLS_PORT",
+		"dataPlane.port":           "MESHGATE_DATA_PLANE_PORT",
+		"gateway.httpsPort":        "MESHGATE_GATEWAY_HTTPS_PORT",
+	} {
+		if got := EnvName(key); got != want {
+			t.Errorf("EnvName(%q) = %q, want %q", key, got, want)
+		}
+	}
+}
+
+func TestPrecedence(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "meshgate.yaml")
+	write(t, file, "admin:\n  port: 9001\n  tlsPort: 9444\nmesh:\n  port: 9681\nlog: {level: debug}\n")
+	l, err := Load(Sources{
+		Env:   []string{EnvFile + "=" + file, "MESHGATE_ADMIN_TLS_PORT=9445", "MESHGATE_MESH_PORT=9682", "PATH=/bin"},
+		Flags: map[string]string{"mesh.port": "9683"},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := l.Config
+	if c.Admin.Port != 9001 || c.Admin.TLSPort != 9445 || c.Mesh.Port != 9683 || c.Diagnostics.Port != 5680 || c.Log.Level != "debug" {
+		t.Errorf("merged = %+v", c)
+	}
+	for key, want := range map[string]string{"admin.port": "file", "admin.tlsPort": "environment", "mesh.port": "flag", "diagnostics.port": "default"} {
+		if got := l.Origin[key]; got != want {
+			t.Errorf("origin of %s = %q, want %q", key, got, want)
+		}
+	}
+}
+
+func TestMistakesAreNamed(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "meshgate.yaml")
+	for name, tc := range map[string]struct {
+		yaml  string
+		env   string
+		flags map[string]string
+		want  string
+	}{
+		"unknown key":         {yaml: "admin:\n  prot: 1\n", want: `unknown setting "admin.prot"; did you mean "admin.port"?`},
+		"unknown environment": {env: "MESHGATE_STORE_SQLITE_PAHT=x", want: "did you mean MESHGATE_STORE_SQLITE_PATH?"},
+		"not YAML":            {yaml: "a: [", want: "is not valid YAML"},
+		"wrong type":          {yaml: "admin: {port: many}\n", want: "wrong type"},
+		"port clash":          {flags: map[string]string{"mesh.port": "8001"}, want: "port 8001 is also mesh.port"},
+		"open admin":          {flags: map[string]string{"admin.listen": "0.0.0.0"}, want: "admin.listen: must be a loopback address"},
+		"bad enum":            {flags: map[string]string{"store.type": "mysql"}, want: "store.type: must be one of sqlite, memory"},
+		"bad network":         {flags: map[string]string{"gateway.trustedIPs": "10.0.0.0/8, x"}, want: `"x" is neither an address nor a network`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			src := Sources{Flags: tc.flags}
+			if tc.yaml != "" {
+				write(t, file, tc.yaml)
+				src.File = file
+			}
+			if tc.env != "" {
+				src.Env = []string{tc.env}
+			}
+			_, err := Load(src)
+			if err == nil || !strings.Contains(err.Error(), tc.want) {
+				t.Errorf("error = %v, want %q", err, tc.want)
+			}
+		})
+	}
+}
+
+func TestShowMasksSecrets(t *testing.T) {
+	l, err := Load(Sources{Env: []string{"MESHGATE_REDIS_URL=redis://:canary-secret@h:1", "MESHGATE_STORE_ENCRYPTION_KEY=canary-secret"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out bytes.Buffer
+	if err := l.Show(&out); err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(out.String(), "canary-secret") {
+		t.Errorf("a secret is shown:\n%s", out.String())
+	}
+	if n := strings.Count(out.String(), Mask); n != 2 {
+		t.Errorf("%d masked values, want 2:\n%s", n, out.String())
+	}
+}
+
+// TestTableCoversConfig guards against a setting without a row.
+func TestTableCoversConfig(t *testing.T) {
+	l, err := Load(Sources{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, k := range Table {
+		if k.Help == "" {
+			t.Errorf("%s has no help", k.Name)
+		}
+	}
+	if l.Config.Envoy.DrainTimeout.Seconds() != 10 || l.Config.Cache.NegativeTTL.Seconds() != 2 {
+		t.Errorf("durations were not decoded: %+v", l.Config)
+	}
+}
+
+func write(t *testing.T, path, text string) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}

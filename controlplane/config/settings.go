@@ -1,0 +1,135 @@
+package config
+
+import "time"
+
+// Config is the effective configuration. Field tags are keys; nested structs
+// make dotted keys. Every leaf has a row in [Table].
+type Config struct {
+	StateDir    string      `koanf:"stateDir"`
+	ModulePath  string      `koanf:"modulePath"`
+	Log         Log         `koanf:"log"`
+	Store       Store       `koanf:"store"`
+	Redis       Redis       `koanf:"redis"`
+	DataPlane   Port        `koanf:"dataPlane"`
+	Diagnostics Port        `koanf:"diagnostics"`
+	Mesh        Port        `koanf:"mesh"`
+	Admin       AdminPorts  `koanf:"admin"`
+	Gateway     Gateway     `koanf:"gateway"`
+	Envoy       Envoy       `koanf:"envoy"`
+	Cache       FilterCache `koanf:"cache"`
+}
+
+// Log says what is logged and how.
+type Log struct {
+	Level  string `koanf:"level"`
+	Format string `koanf:"format"`
+}
+
+// Store says where resources are kept.
+type Store struct {
+	Type       string     `koanf:"type"`
+	SQLite     SQLite     `koanf:"sqlite"`
+	Encryption Encryption `koanf:"encryption"`
+}
+
+// SQLite configures the store of type sqlite.
+type SQLite struct {
+	Path string `koanf:"path"`
+}
+
+// Encryption says where the key for secrets at rest is.
+type Encryption struct {
+	Key     string `koanf:"key"`
+	KeyFile string `koanf:"keyFile"`
+}
+
+// Redis says where the second level of the token cache is.
+type Redis struct {
+	URL          string `koanf:"url"`
+	CAFile       string `koanf:"caFile"`
+	EmbeddedPort int    `koanf:"embeddedPort"`
+}
+
+// Port is where one API listens.
+type Port struct {
+	Listen string `koanf:"listen"`
+	Port   int    `koanf:"port"`
+}
+
+// AdminPorts are where the gateway administration API listens.
+type AdminPorts struct {
+	Listen  string `koanf:"listen"`
+	Port    int    `koanf:"port"`
+	TLSPort int    `koanf:"tlsPort"`
+}
+
+// Gateway configures the gateway that standalone and demo run.
+type Gateway struct {
+	Name       string `koanf:"name"`
+	Listen     string `koanf:"listen"`
+	HTTPPort   int    `koanf:"httpPort"`
+	HTTPSPort  int    `koanf:"httpsPort"`
+	TrustedIPs string `koanf:"trustedIPs"`
+}
+
+// Envoy says which Envoy runs and how.
+type Envoy struct {
+	Path         string        `koanf:"path"`
+	LogLevel     string        `koanf:"logLevel"`
+	Concurrency  int           `koanf:"concurrency"`
+	DrainTimeout time.Duration `koanf:"drainTimeout"`
+}
+
+// FilterCache sizes the first level of the token cache in each gateway.
+type FilterCache struct {
+	MaxBytes    int64         `koanf:"maxBytes"`
+	NegativeTTL time.Duration `koanf:"negativeTTL"`
+	Grace       time.Duration `koanf:"grace"`
+}
+
+// Key is one row of the table of settings.
+type Key struct {
+	Name string
+	// Default is shown as it would be written in YAML.
+	Default any
+	// Help is one line for operators.
+	Help string
+	// Secret values are masked wherever they are shown.
+	Secret bool
+}
+
+// Table lists every setting in the order in which it is shown.
+var Table = []Key{
+	{"stateDir", "", "directory for the database, certificates and run files; empty: /var/lib/meshgate as root, else below the user's state directory", false},
+	{"modulePath", "", "directory of libmeshgate.so; empty: beside the meshgate binary", false},
+	{"log.level", "info", "debug, info, warn or error", false},
+	{"log.format", "text", "text or json", false},
+	{"store.type", "sqlite", "sqlite or memory; memory forgets everything at exit", false},
+	{"store.sqlite.path", "", "database file; empty: meshgate.db in the state directory", false},
+	{"store.encryption.key", "", "base64 keyset that encrypts secrets at rest; overrides the file", true},
+	{"store.encryption.keyFile", "", "file of that keyset, made at first start; empty: encryption.key in the state directory", false},
+	{"redis.url", "", "redis://, rediss:// or unix:// of the token cache; empty: an embedded one on loopback", true},
+	{"redis.caFile", "", "PEM bundle that signs a rediss:// server; empty: the system's", false},
+	{"redis.embeddedPort", 6390, "port of the embedded cache, or the next free one", false},
+	{"dataPlane.listen", "0.0.0.0", "address of the data-plane server", false},
+	{"dataPlane.port", 5678, "port of the data-plane server", false},
+	{"diagnostics.listen", "127.0.0.1", "address of health, metrics and profiles", false},
+	{"diagnostics.port", 5680, "port of health, metrics and profiles", false},
+	{"mesh.listen", "127.0.0.1", "address of the mesh API", false},
+	{"mesh.port", 5681, "port of the mesh API", false},
+	{"admin.listen", "127.0.0.1", "address of the gateway administration API", false},
+	{"admin.port", 8001, "port of the gateway administration API over HTTP", false},
+	{"admin.tlsPort", 8444, "port of the gateway administration API over HTTPS", false},
+	{"gateway.name", "gateway-1", "instance name of the gateway that standalone and demo run", false},
+	{"gateway.listen", "0.0.0.0", "address of the gateway's listeners", false},
+	{"gateway.httpPort", 8000, "the gateway's HTTP port", false},
+	{"gateway.httpsPort", 8443, "the gateway's HTTPS port", false},
+	{"gateway.trustedIPs", "", "comma-separated addresses and networks whose X-Forwarded-Proto is believed", false},
+	{"envoy.path", "", "Envoy binary; empty: $ENVOY_PATH, beside meshgate, .tools, PATH", false},
+	{"envoy.logLevel", "warning", "Envoy's log level", false},
+	{"envoy.concurrency", 0, "Envoy's worker threads; 0: one per CPU", false},
+	{"envoy.drainTimeout", "10s", "how long a stopping Envoy may finish its requests", false},
+	{"cache.maxBytes", 256 << 20, "memory for the token cache inside each gateway", false},
+	{"cache.negativeTTL", "2s", "how long an unknown token is remembered as unknown", false},
+	{"cache.grace", "0s", "how long cached tokens may be used while neither control plane nor Redis answers; weakens revocation by as much", false},
+}

@@ -1,0 +1,30 @@
+package gateway
+
+// Target is where a plugin instance is attached: empty ids make it global.
+// (name, route, service) is unique among the instances without a consumer.
+type Target struct{ Name, Route, Service string }
+
+// TargetOf returns where a plugin is attached. ok is false for instances bound
+// to a consumer: those are not selected by route and service.
+func TargetOf(p *Plugin) (t Target, ok bool) {
+	return Target{p.Name, p.Route, p.Service}, p.Consumer == ""
+}
+
+// PluginOrder lists the plugins that can run, in the order in which they run:
+// descending priority (oauth2 has 1400).
+var PluginOrder = []string{PluginOAuth2}
+
+// Effective finds the one instance of a plugin that runs on a route: the most
+// specific of (route and service), route, service, global. find returns the
+// enabled instance at a target; a disabled one is not executed and therefore
+// hides no less specific one. service is empty on a route without a service.
+func Effective[T any](name, route, service string, find func(Target) (T, bool)) (T, bool) {
+	targets := [...]Target{{name, route, service}, {name, route, ""}, {name, "", service}, {Name: name}}
+	for _, t := range targets {
+		if p, ok := find(t); ok {
+			return p, true
+		}
+	}
+	var none T
+	return none, false
+}

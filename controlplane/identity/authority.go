@@ -1,0 +1,214 @@
+package identity
+
+import (
+	"context"
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"math/big"
+	"net"
+	"net/url"
+	"sync"
+	"time"
+
+	"github.com/meshgate/meshgate/controlplane/store"
+)
+
+// Lifetimes of certificates. Leaves are renewed when a third of their life is left.
+const (
+	authorityLife = 10 * 365 * 24 * time.Hour
+	listenerLife  = 825 * 24 * time.Hour
+	leafLife      = 30 * 24 * time.Hour
+	backdate      = 5 * time.Minute
+)
+
+// Authority signs for one control plane.
+type Authority struct {
+	cert *x509.Certificate
+	key  crypto.Signer
+	pem  []byte
+	now  func() time.Time
+	db   store.Store
+
+	mu     sync.Mutex
+	leaves map[string]*leaf
+}
+
+type leaf struct {
+	pair  *KeyPair
+	renew time.Time
+}
+
+// OpenAuthority loads the authority, or makes it at first start.
+func OpenAuthority(ctx context.Context, s store.Store, now func() time.Time) (*Authority, error) {
+	a := &Authority{now: now, db: s, leaves: map[string]*leaf{}}
+	pair, err := ensure(ctx, s, keyAuthority, a.generate)
+	if err != nil {
+		return nil, fmt.Errorf("load certificate authority: %w", err)
+	}
+	cert, key, err := parsePair(pair)
+	if err != nil {
+		return nil, fmt.Errorf("load certificate authority: %w", err)
+	}
+	a.cert, a.key, a.pem = cert, key, pair.Certificate
+	return a, nil
+}
+
+// PEM is the authority's certificate.
+func (a *Authority) PEM() []byte { return a.pem }
+
+// Pool holds the authority's certificate.
+func (a *Authority) Pool() *x509.CertPool {
+	p := x509.NewCertPool()
+	p.AddCert(a.cert)
+	return p
+}
+
+func (a *Authority) generate() (*KeyPair, error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, err
+	}
+	t, err := a.template("Meshgate certificate authority", authorityLife)
+	if err != nil {
+		return nil, err
+	}
+	t.IsCA, t.BasicConstraintsValid, t.MaxPathLenZero = true, true, true
+	t.KeyUsage = x509.KeyUsageCertSign | x509.KeyUsageCRLSign
+	return encodePair(t, t, key, key)
+}
+
+func (a *Authority) template(name string, life time.Duration) (*x509.Certificate, error) {
+	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 127))
+	if err != nil {
+		return nil, err
+	}
+	return &x509.Certificate{
+		SerialNumber: serial, Subject: pkix.Name{CommonName: name},
+		NotBefore: a.now().Add(-backdate), NotAfter: a.now().Add(life),
+		KeyUsage: x509.KeyUsageDigitalSignature,
+	}, nil
+}
+
+// issue signs a leaf for DNS names, IP addresses and URIs.
+func (a *Authority) issue(life time.Duration, usage x509.ExtKeyUsage, names ...string) (*KeyPair, error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, err
+	}
+	t, err := a.template(names[0], life)
+	if err != nil {
+		return nil, err
+	}
+	t.ExtKeyUsage = []x509.ExtKeyUsage{usage}
+	for _, n := range names {
+		if u, err := url.Parse(n); err == nil && u.Scheme == "spiffe" {
+			t.URIs, t.Subject.CommonName = append(t.URIs, u), ""
+		} else if ip := net.ParseIP(n); ip != nil {
+			t.IPAddresses = append(t.IPAddresses, ip)
+		} else {
+			t.DNSNames = append(t.DNSNames, n)
+		}
+	}
+	return encodePair(t, a.cert, key, a.key)
+}
+
+// ServerConfig is the TLS configuration of the control plane's own listeners:
+// the data-plane server, and the encrypted sides of its APIs. Client
+// certificates are verified if given; who needs one checks VerifiedChains.
+func (a *Authority) ServerConfig(names []string) *tls.Config {
+	return &tls.Config{
+		MinVersion: tls.VersionTLS12,
+		ClientAuth: tls.VerifyClientCertIfGiven, ClientCAs: a.Pool(),
+		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+			pair, err := a.leafFor("server", func() (*KeyPair, error) { return a.issue(leafLife, x509.ExtKeyUsageServerAuth, names...) })
+			if err != nil {
+				return nil, err
+			}
+			c, err := tls.X509KeyPair(pair.Certificate, pair.Key)
+			return &c, err
+		},
+	}
+}
+
+// Node returns the client certificate of a gateway,
+// spiffe://meshgate/cp/<control plane>/<instance> for node id cp/<...>/<...>.
+func (a *Authority) Node(nodeID string) (*KeyPair, error) {
+	return a.leafFor(nodeID, func() (*KeyPair, error) {
+		return a.issue(leafLife, x509.ExtKeyUsageClientAuth, "spiffe://meshgate/"+nodeID)
+	})
+}
+
+// Listener returns the certificate of the gateways' public listener, made at
+// first start and kept, so that clients which pinned it are not surprised.
+func (a *Authority) Listener(ctx context.Context, names []string) (*KeyPair, error) {
+	return ensure(ctx, a.db, keyGateway, func() (*KeyPair, error) {
+		return a.issue(listenerLife, x509.ExtKeyUsageServerAuth, names...)
+	})
+}
+
+// leafFor returns a leaf from memory while two thirds of its life have not passed.
+func (a *Authority) leafFor(id string, issue func() (*KeyPair, error)) (*KeyPair, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if l := a.leaves[id]; l != nil && a.now().Before(l.renew) {
+		return l.pair, nil
+	}
+	pair, err := issue()
+	if err != nil {
+		return nil, fmt.Errorf("issue certificate for %s: %w", id, err)
+	}
+	a.leaves[id] = &leaf{pair: pair, renew: a.now().Add(leafLife * 2 / 3)}
+	return pair, nil
+}
+
+func encodePair(t, parent *x509.Certificate, key *ecdsa.PrivateKey, signer crypto.Signer) (*KeyPair, error) {
+	der, err := x509.CreateCertificate(rand.Reader, t, parent, key.Public(), signer)
+	if err != nil {
+		return nil, err
+	}
+	pkcs8, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		return nil, err
+	}
+	return &KeyPair{
+		Key:         pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: pkcs8}),
+		Certificate: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}),
+	}, nil
+}
+
+func parsePair(p *KeyPair) (*x509.Certificate, crypto.Signer, error) {
+	block, _ := pem.Decode(p.Certificate)
+	if block == nil {
+		return nil, nil, errors.New("certificate is not PEM")
+	}
+	cert, err := x509.ParseCertificate(block.Bytes)
+	if err != nil {
+		return nil, nil, err
+	}
+	key, err := parseKey(p.Key)
+	return cert, key, err
+}
+
+func parseKey(data []byte) (crypto.Signer, error) {
+	block, _ := pem.Decode(data)
+	if block == nil {
+		return nil, errors.New("key is not PEM")
+	}
+	k, err := x509.ParsePKCS8PrivateKey(block.Bytes)
+	if err != nil {
+		return nil, err
+	}
+	s, ok := k.(crypto.Signer)
+	if !ok {
+		return nil, errors.New("key cannot sign")
+	}
+	return s, nil
+}

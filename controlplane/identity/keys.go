@@ -1,0 +1,56 @@
+package identity
+
+import (
+	"context"
+
+	"github.com/meshgate/meshgate/controlplane/fault"
+	"github.com/meshgate/meshgate/controlplane/model"
+	"github.com/meshgate/meshgate/controlplane/store"
+)
+
+// KeyPair is a stored key with what belongs to it.
+type KeyPair struct {
+	// Key is PKCS #8 in PEM.
+	Key []byte `json:"key"`
+	// Certificate is PEM, leaf first; empty for token signing keys.
+	Certificate []byte `json:"certificate,omitempty"`
+}
+
+// Keys is the kind of stored keys.
+var Keys = &model.Kind{
+	Name: "identity_key", Path: "identity-keys", Scoping: model.Global,
+	Class: model.Credential, Announce: model.AnnounceNone, ReadOnly: true, Sealed: true,
+	New: func() any { return new(KeyPair) },
+}
+
+// Kinds lists the kinds of this package.
+func Kinds() []*model.Kind { return []*model.Kind{Keys} }
+
+// Names of the stored keys.
+const (
+	keyAuthority = "authority"
+	keyGateway   = "gateway-listener"
+	keyTokens    = "gateway-token-signing-key-1"
+)
+
+// ensure returns the stored key, which make creates the first time. Of several
+// that race exactly one wins.
+func ensure(ctx context.Context, s store.Store, name string, make func() (*KeyPair, error)) (*KeyPair, error) {
+	var pair *KeyPair
+	_, err := s.Update(ctx, model.Config, func(tx store.Tx) error {
+		res, err := tx.Get(Keys, "", name)
+		if err == nil {
+			pair = res.Spec.(*KeyPair)
+			return nil
+		}
+		if !fault.Is(err, fault.NotFound) {
+			return err
+		}
+		if pair, err = make(); err != nil {
+			return err
+		}
+		_, err = tx.Create(&model.Resource{Kind: Keys, Name: name, Spec: pair})
+		return err
+	})
+	return pair, err
+}

@@ -1,0 +1,140 @@
+package identity
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/x509"
+	"encoding/pem"
+	"fmt"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/golang-jwt/jwt/v5"
+	"github.com/google/uuid"
+
+	"github.com/meshgate/meshgate/controlplane/fault"
+	"github.com/meshgate/meshgate/controlplane/store"
+)
+
+const (
+	typeGateway    = "oauth-gateway"
+	tokenKeyID     = "1"
+	tokenKeyBits   = 2048
+	maxTokenLength = 8 << 10
+)
+
+var instanceName = regexp.MustCompile(`^[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?$`)
+
+// Claims of a node token. They name exactly one node.
+type Claims struct {
+	jwt.RegisteredClaims
+	// Name is the instance.
+	Name string `json:"Name"`
+	// ControlPlane is the control plane that a gateway belongs to.
+	ControlPlane string `json:"ControlPlane"`
+	Type         string `json:"Type"`
+}
+
+// Tokens issues and checks node tokens: JWTs signed with RS256. No other
+// algorithm is accepted, so that a public key can never serve as a shared secret.
+type Tokens struct {
+	key *rsa.PrivateKey
+	now func() time.Time
+}
+
+// OpenTokens loads the signing key, or makes it at first start.
+func OpenTokens(ctx context.Context, s store.Store, now func() time.Time) (*Tokens, error) {
+	pair, err := ensure(ctx, s, keyTokens, func() (*KeyPair, error) {
+		key, err := rsa.GenerateKey(rand.Reader, tokenKeyBits)
+		if err != nil {
+			return nil, err
+		}
+		der, err := x509.MarshalPKCS8PrivateKey(key)
+		if err != nil {
+			return nil, err
+		}
+		return &KeyPair{Key: pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})}, nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("load signing key of node tokens: %w", err)
+	}
+	signer, err := parseKey(pair.Key)
+	if err != nil {
+		return nil, fmt.Errorf("load signing key of node tokens: %w", err)
+	}
+	key, ok := signer.(*rsa.PrivateKey)
+	if !ok {
+		return nil, fmt.Errorf("signing key of node tokens is %T, not RSA", signer)
+	}
+	return &Tokens{key: key, now: now}, nil
+}
+
+// CheckInstance says whether a string can name a gateway instance.
+func CheckInstance(name string) error {
+	if !instanceName.MatchString(name) {
+		return fault.Violated([]fault.Violation{{Path: "name", Message: "must be 1 to 63 of a-z, 0-9, '-' and '.', and begin and end with a letter or digit"}})
+	}
+	return nil
+}
+
+// Gateway issues the token of one gateway instance.
+func (t *Tokens) Gateway(controlPlane, name string, validFor time.Duration) (string, error) {
+	if err := CheckInstance(name); err != nil {
+		return "", err
+	}
+	if validFor <= 0 {
+		return "", fault.Violated([]fault.Violation{{Path: "validFor", Message: "must be a positive duration"}})
+	}
+	now := t.now()
+	c := Claims{
+		RegisteredClaims: jwt.RegisteredClaims{
+			ID: uuid.NewString(), IssuedAt: jwt.NewNumericDate(now),
+			NotBefore: jwt.NewNumericDate(now.Add(-backdate)), ExpiresAt: jwt.NewNumericDate(now.Add(validFor)),
+		},
+		Name: name, ControlPlane: controlPlane, Type: typeGateway,
+	}
+	j := jwt.NewWithClaims(jwt.SigningMethodRS256, c)
+	j.Header["kid"] = tokenKeyID
+	return j.SignedString(t.key)
+}
+
+// Check returns the claims of a valid token, and otherwise a Denied fault.
+func (t *Tokens) Check(token string) (*Claims, error) {
+	if len(token) > maxTokenLength {
+		return nil, fault.New(fault.Denied, "the node token is too long")
+	}
+	var c Claims
+	_, err := jwt.ParseWithClaims(token, &c, func(j *jwt.Token) (any, error) {
+		if kid, _ := j.Header["kid"].(string); kid != tokenKeyID {
+			return nil, fmt.Errorf("unknown signing key")
+		}
+		return &t.key.PublicKey, nil
+	}, jwt.WithValidMethods([]string{jwt.SigningMethodRS256.Alg()}), jwt.WithExpirationRequired(), jwt.WithTimeFunc(t.now))
+	if err != nil {
+		return nil, fault.Wrap(fault.Denied, err, "the node token is not valid")
+	}
+	if c.Type != typeGateway || CheckInstance(c.Name) != nil || c.ControlPlane == "" {
+		return nil, fault.New(fault.Denied, "the node token names no gateway")
+	}
+	return &c, nil
+}
+
+// NodeID is the id of the gateway that the claims name.
+func (c *Claims) NodeID() string { return GatewayNode(c.ControlPlane, c.Name) }
+
+// GatewayNode is the node id of a gateway instance.
+func GatewayNode(controlPlane, name string) string { return "cp/" + controlPlane + "/" + name }
+
+// Authenticate checks that a token was issued for a node id.
+func (t *Tokens) Authenticate(_ context.Context, nodeID, token string) error {
+	c, err := t.Check(strings.TrimPrefix(token, "Bearer "))
+	if err != nil {
+		return err
+	}
+	if c.NodeID() != nodeID {
+		return fault.New(fault.Forbidden, "the node token is for another node than %s", nodeID)
+	}
+	return nil
+}

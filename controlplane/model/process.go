@@ -1,0 +1,202 @@
+package model
+
+import (
+	"maps"
+	"strings"
+
+	"github.com/meshgate/meshgate/controlplane/fault"
+)
+
+// Texts of violations.
+const (
+	TextRequired   = "required field missing"
+	TextUnknown    = "unknown field"
+	TextNull       = "value must be null"
+	TextEmpty      = "length must be at least 1"
+	TextUUID       = "expected a valid UUID"
+	TextPrimaryKey = "missing primary key"
+)
+
+// Process completes and validates an entity: given is what the caller sent,
+// old the stored entity for OpPatch. It returns the write, whose New is the
+// normalised entity, or every violation there is as a fault. An error of a
+// generator is internal.
+func (s *Schema) Process(op Op, given, old map[string]any) (*Write, error) {
+	p := &processor{op: op}
+	given = maps.Clone(given)
+	if given == nil {
+		given = map[string]any{}
+	}
+	if s.Shorthand != nil {
+		p.violations = append(p.violations, s.Shorthand(given)...)
+	}
+	s.unflatten(given)
+	w := p.entity(s, "", given, old)
+	if p.err != nil {
+		return nil, p.err
+	}
+	if err := fault.Violated(p.violations); err != nil {
+		return nil, err
+	}
+	return w, nil
+}
+
+// unflatten replaces second spellings of references by the first.
+func (s *Schema) unflatten(given map[string]any) {
+	for i := range s.Fields {
+		f := &s.Fields[i]
+		v, ok := given[f.Flat]
+		if f.Flat == "" || !ok {
+			continue
+		}
+		delete(given, f.Flat)
+		if _, both := given[f.Name]; both {
+			continue
+		}
+		if v != nil {
+			v = map[string]any{"id": v}
+		}
+		given[f.Name] = v
+	}
+}
+
+// processor collects what one Process finds.
+type processor struct {
+	op         Op
+	violations []fault.Violation
+	err        error
+}
+
+func (p *processor) violate(path, message string) {
+	p.violations = append(p.violations, fault.Violation{Path: path, Message: message})
+}
+
+// entity completes and checks an entity or a record at path.
+func (p *processor) entity(s *Schema, path string, given, old map[string]any) *Write {
+	w := &Write{Op: p.op, Given: given, Old: old, New: make(map[string]any, len(s.Fields))}
+	for name := range given {
+		if f := s.Field(name); f == nil || f.Hidden {
+			p.violate(join(path, name), TextUnknown)
+		}
+	}
+	raw := make(map[string]any, len(s.Fields))
+	for i := range s.Fields {
+		raw[s.Fields[i].Name] = p.raw(&s.Fields[i], given, old)
+	}
+	bad := map[string]bool{}
+	for i := range s.Fields {
+		f := &s.Fields[i]
+		before := len(p.violations)
+		v := p.field(f, join(path, f.Name), raw, given, old)
+		if bad[f.Name] = len(p.violations) > before; !bad[f.Name] {
+			w.New[f.Name] = v
+		}
+	}
+	p.checks(s, path, w, bad)
+	return w
+}
+
+// checks runs the checks of a schema whose fields are in order.
+func (p *processor) checks(s *Schema, path string, w *Write, bad map[string]bool) {
+next:
+	for _, c := range s.Checks {
+		for _, name := range c.Fields {
+			if bad[name] {
+				continue next
+			}
+		}
+		for _, v := range c.Run(w) {
+			if v.Path == "" && path == "" {
+				v.Path = EntityPath
+			}
+			p.violate(join(path, v.Path), v.Message)
+		}
+	}
+}
+
+// raw picks the value of a field before validation: given, stored, default or
+// generated, in this order.
+func (p *processor) raw(f *Field, given, old map[string]any) any {
+	v, ok := given[f.Name]
+	if f.Hidden {
+		v, ok = nil, false
+	}
+	if p.op == OpPatch {
+		if ok {
+			return v
+		}
+		if v, ok = old[f.Name]; ok {
+			return v
+		}
+	}
+	if !ok {
+		v = f.Default
+	}
+	if v == nil && f.Auto != nil && p.op != OpPatch {
+		generated, err := f.Auto()
+		if err != nil {
+			p.err = err
+		}
+		v = generated
+	}
+	return v
+}
+
+// field normalises and validates one field.
+func (p *processor) field(f *Field, path string, raw, given, old map[string]any) any {
+	v := raw[f.Name]
+	if f.Hidden || (f.Meta && v == nil) {
+		return v
+	}
+	if f.Type == Record {
+		return p.recordField(f, path, raw, given, old)
+	}
+	if v == nil {
+		if f.Required {
+			p.violate(path, TextRequired)
+		}
+		return nil
+	}
+	return p.value(f, path, v)
+}
+
+// recordField validates a record; a patch is merged into the stored record
+// field by field.
+func (p *processor) recordField(f *Field, path string, raw, given, old map[string]any) any {
+	s := f.record(raw)
+	v := raw[f.Name]
+	switch {
+	case s == nil:
+		return v
+	case v == nil && !f.Required:
+		return nil
+	case v == nil:
+		v = map[string]any{}
+	}
+	sub, ok := v.(map[string]any)
+	if !ok {
+		p.violate(path, "expected a record")
+		return nil
+	}
+	var was map[string]any
+	if p.op == OpPatch {
+		was, _ = old[f.Name].(map[string]any)
+		if _, named := given[f.Name]; !named {
+			sub = map[string]any{}
+		}
+	}
+	return p.entity(s, path, sub, was).New
+}
+
+// join appends a segment to a path; either may be empty.
+func join(path, segment string) string {
+	if path == "" || segment == "" {
+		return path + segment
+	}
+	var b strings.Builder
+	b.Grow(len(path) + 1 + len(segment))
+	b.WriteString(path)
+	b.WriteByte('.')
+	b.WriteString(segment)
+	return b.String()
+}

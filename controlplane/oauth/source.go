@@ -1,0 +1,77 @@
+package oauth
+
+import (
+	"context"
+	"encoding/hex"
+	"time"
+
+	"github.com/meshgate/meshgate/controlplane/fault"
+	"github.com/meshgate/meshgate/controlplane/gateway"
+	"github.com/meshgate/meshgate/controlplane/model"
+	"github.com/meshgate/meshgate/controlplane/store"
+	"github.com/meshgate/meshgate/filter/contract"
+)
+
+// Source answers what the store knows about a token hash.
+type Source struct {
+	Store store.Store
+	Now   func() time.Time
+}
+
+// Record returns the record of a token; nil if there is no such token, or it
+// has expired. The revision is that of the state which was read, in either case.
+func (s *Source) Record(ctx context.Context, scope string, token contract.Hash) (rec *contract.Record, revision uint64, err error) {
+	err = s.Store.View(ctx, func(r store.Reader) error {
+		revision = r.Revision()
+		rec, err = record(r, scope, token, s.Now())
+		if fault.Is(err, fault.NotFound) {
+			rec, err = nil, nil
+		}
+		return err
+	})
+	if rec != nil {
+		rec.Revision = revision
+	}
+	return rec, revision, err
+}
+
+func record(r store.Reader, scope string, hash contract.Hash, now time.Time) (*contract.Record, error) {
+	res, err := r.Find(gateway.Tokens, scope, gateway.IndexAccessToken, hex.EncodeToString(hash[:]))
+	if err != nil {
+		return nil, err
+	}
+	token := res.Spec.(*gateway.Token)
+	expires := lifetime(res)
+	if expires != 0 && now.UnixMilli() >= expires {
+		return nil, nil
+	}
+	app, err := r.Get(gateway.Applications, scope, token.Credential)
+	if err != nil {
+		return nil, err
+	}
+	owner, err := r.Get(gateway.Consumers, scope, app.Spec.(*gateway.Application).Consumer)
+	if err != nil {
+		return nil, err
+	}
+	consumer := owner.Spec.(*gateway.Consumer)
+	return &contract.Record{
+		Version: contract.RecordVersion, Expires: expires, Service: token.Service,
+		Credential: contract.Credential{ID: app.Name, ClientID: app.Spec.(*gateway.Application).ClientID},
+		Consumer:   &contract.Consumer{ID: owner.Name, Username: consumer.Username, CustomID: consumer.CustomID},
+		Scope:      token.Scope, UserID: token.AuthenticatedUserID,
+	}, nil
+}
+
+// lifetime is the first millisecond at which the token is refused: the end of
+// its own validity or of its row, whichever is first; 0 = never.
+func lifetime(res *model.Resource) int64 {
+	token := res.Spec.(*gateway.Token)
+	expires := contract.ExpiresAt(res.Created, token.ExpiresIn)
+	if expires == 0 || (token.DropAt != 0 && token.DropAt < expires) {
+		return token.DropAt
+	}
+	return expires
+}
+
+// Expires tells the revocation log how long a token's tombstone must live.
+func Expires(res *model.Resource) int64 { return lifetime(res) }
