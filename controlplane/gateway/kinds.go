@@ -50,18 +50,18 @@ func field[T any](get func(*T) string) func(any) (string, bool) {
 var (
 	Services = &model.Kind{
 		Name: "service", Path: "services", Scoping: model.ControlPlane, Class: model.Config,
-		New:    func() any { return new(Service) },
+		New: func() any { return new(Service) }, Schema: serviceSchema,
 		Unique: []model.Index{{Name: IndexName, Value: field(func(s *Service) string { return s.Name })}},
 	}
 	Routes = &model.Kind{
 		Name: "route", Path: "routes", Scoping: model.ControlPlane, Class: model.Config,
-		New:    func() any { return new(Route) },
+		New: func() any { return new(Route) }, Schema: routeSchema,
 		Unique: []model.Index{{Name: IndexName, Value: field(func(r *Route) string { return r.Name })}},
 		Refs:   []model.Ref{{Name: RefService, To: "service", OnDelete: model.Refuse, Target: field(func(r *Route) string { return r.Service })}},
 	}
 	Plugins = &model.Kind{
 		Name: "plugin", Path: "plugins", Scoping: model.ControlPlane, Class: model.Config, Sealed: true,
-		New: func() any { return new(Plugin) },
+		New: func() any { return new(Plugin) }, Schema: pluginSchema,
 		Unique: []model.Index{
 			{Name: IndexInstanceName, Value: field(func(p *Plugin) string { return p.InstanceName })},
 			{Name: IndexTarget, Value: func(spec any) (string, bool) {
@@ -77,7 +77,7 @@ var (
 	}
 	Consumers = &model.Kind{
 		Name: "consumer", Path: "consumers", Scoping: model.ControlPlane, Class: model.Credential, Announce: model.AnnounceAll,
-		New: func() any { return new(Consumer) },
+		New: func() any { return new(Consumer) }, Schema: consumerSchema,
 		Unique: []model.Index{
 			{Name: IndexUsername, Value: field(func(c *Consumer) string { return c.Username })},
 			{Name: IndexCustomID, Value: field(func(c *Consumer) string { return c.CustomID })},
@@ -85,7 +85,7 @@ var (
 	}
 	Applications = &model.Kind{
 		Name: "oauth2_credential", Path: "oauth2", Scoping: model.ControlPlane, Class: model.Credential, Sealed: true,
-		New: func() any { return new(Application) },
+		New: func() any { return new(Application) }, Schema: applicationSchema,
 		Unique: []model.Index{
 			{Name: IndexClientID, Value: field(func(a *Application) string { return a.ClientID })},
 			// Hashed secrets are exempt: nobody knows whether two are equal.
@@ -98,7 +98,7 @@ var (
 	}
 	Tokens = &model.Kind{
 		Name: "oauth2_token", Path: "oauth2_tokens", Scoping: model.ControlPlane, Class: model.Credential, Sealed: true,
-		New: func() any { return new(Token) },
+		New: func() any { return new(Token) }, Schema: tokenSchema,
 		Unique: []model.Index{
 			{Name: IndexAccessToken, Secret: true, Value: func(spec any) (string, bool) { return TokenKey(spec.(*Token).AccessToken), true }},
 			{Name: IndexRefreshToken, Secret: true, Value: field(func(t *Token) string { return t.RefreshToken })},
@@ -118,5 +118,23 @@ var (
 
 // Kinds lists the kinds of the gateway.
 func Kinds() []*model.Kind {
-	return []*model.Kind{Services, Routes, Plugins, Consumers, Applications, Tokens}
+	return []*model.Kind{Services, Routes, Plugins, Consumers, Applications, Tokens, Instances}
+}
+
+// Instances is the kind of gateway instances, named like their node tokens. It
+// is written when an instance enrols and remembers what its listeners are,
+// so that the control plane can configure it again after a restart.
+var Instances = &model.Kind{
+	Name: "gateway_instance", Path: "gateway-instances", Scoping: model.ControlPlane,
+	Class: model.Credential, Announce: model.AnnounceNone, ReadOnly: true,
+	New: func() any { return new(Instance) },
+}
+
+// Instance is one gateway Envoy.
+type Instance struct {
+	// Listen is the IP address of its listeners.
+	Listen string `json:"listen"`
+	// HTTPPort and HTTPSPort are the ports of its listeners.
+	HTTPPort  int `json:"http_port"`
+	HTTPSPort int `json:"https_port"`
 }
