@@ -14,7 +14,7 @@ help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 run: build ## build everything and run the demo
-	./bin/meshgate demo
+	./bin/meshgate demo --state-dir .state
 
 build: tools bin/meshgate bin/libmeshgate.so ## build bin/meshgate and bin/libmeshgate.so
 

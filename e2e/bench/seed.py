@@ -1,0 +1,69 @@
+#!/usr/bin/env python3
+"""Fills a running control plane with what the bench needs, and writes the variants that use our filter.
+
+  seed.py ADMIN_PORT MESH_PORT DATA_PORT CA_FILE
+
+One service, one route, one oauth2 plugin, one application and 10,000 tokens with the values that the other
+variants know. The filter runs in a static Envoy configuration whose settings point at that control plane, so that
+it holds a lease and answers from its first level, as in production."""
+import http.client, json, os, sys
+admin, mesh, data, ca = sys.argv[1:5]
+here = os.path.dirname(os.path.abspath(__file__)); os.chdir(here)
+N = 10000
+conns = {}
+def call(port, method, path, doc=None):
+    c = conns.setdefault(port, http.client.HTTPConnection("127.0.0.1", int(port), timeout=60))
+    c.request(method, path, json.dumps(doc) if doc is not None else None, {"Content-Type": "application/json"} if doc is not None else {})
+    r = c.getresponse(); body = r.read()
+    if r.status >= 300: sys.exit("%s %s answered %d: %s" % (method, path, r.status, body.decode()))
+    return body
+J = lambda *a: json.loads(call(*a))
+service = J(admin, "POST", "/services", {"name": "bench", "host": "127.0.0.1", "port": 1})
+route = J(admin, "POST", "/services/bench/routes", {"name": "bench", "paths": ["/"]})
+plugin = J(admin, "POST", "/services/bench/plugins", {"name": "oauth2", "config": {"enable_client_credentials": True}})
+J(admin, "POST", "/consumers", {"username": "user-4711", "custom_id": "custom-4711"})
+app = J(admin, "POST", "/consumers/user-4711/oauth2", {"name": "bench", "client_id": "7f0a55f0-cd11-4f08-92e3-8a0f1c2d3e4f", "redirect_uris": ["https://bench.example/"]})
+for i in range(N):
+    call(admin, "POST", "/oauth2_tokens", {"credential": {"id": app["id"]}, "service": {"id": service["id"]}, "expires_in": 0,
+         "access_token": "%032d" % i, "scope": "email profile phone"})
+    if i % 2000 == 1999: print("%d of %d tokens" % (i + 1, N), file=sys.stderr, flush=True)
+open("node-token", "wb").write(call(mesh, "POST", "/tokens/gateway", {"name": "bench", "validFor": "24h"}))
+settings = {"control_plane": {"address": "127.0.0.1:" + data, "ca_file": ca, "token_file": os.path.join(here, "node-token"), "node": "cp/default/bench"}, "cache": {}}
+json.dump(settings, open("settings.json", "w"))
+chain = {"route": route["id"], "service": service["id"], "plugins": [{"id": plugin["id"], "oauth2": {"header": "authorization"}}]}
+base = open("configs/none.yaml").read()
+T = "type.googleapis.com/envoy.extensions.filters.http.dynamic_modules.v3."
+S = '"@type": type.googleapis.com/google.protobuf.StringValue, value: '
+names = ["x-consumer-id", "x-consumer-custom-id", "x-consumer-username", "x-credential-identifier", "x-authenticated-scope", "x-authenticated-userid", "x-anonymous-consumer",
+         "x-meshgate-oauth", "x-meshgate-service", "x-meshgate-scheme", "x-meshgate-client", "x-meshgate-proto"]
+names += [n.replace("-", "_") for n in names]
+early = '''          early_header_mutation_extensions:
+          - name: strip
+            typed_config:
+              "@type": type.googleapis.com/envoy.extensions.http.early_header_mutation.header_mutation.v3.HeaderMutation
+              mutations:
+''' + "".join("              - {remove: %s}\n" % n for n in names)
+filt = '''          - name: meshgate
+            disabled: true
+            typed_config:
+              "@type": %sDynamicModuleFilter
+              dynamic_module_config: {name: meshgate, do_not_close: true}
+              filter_name: meshgate
+              filter_config: {%s'{"listener_strips":true}'}
+''' % (T, S)
+per = '''                route: {cluster: up}
+                typed_per_filter_config:
+                  meshgate:
+                    "@type": type.googleapis.com/envoy.config.route.v3.FilterConfig
+                    config:
+                      "@type": %sDynamicModuleFilterPerRoute
+                      dynamic_module_config: {name: meshgate, do_not_close: true}
+                      filter_name: meshgate
+                      filter_config: {%s'%s'}
+''' % (T, S, json.dumps(chain))
+one = base.replace("          http_filters:\n", "          http_filters:\n" + filt).replace("                route: {cluster: up}\n", per)
+open("configs/meshgate-filter.yaml", "w").write(one)
+open("configs/meshgate.yaml", "w").write(one.replace("          http_filters:\n", early + "          http_filters:\n"))
+with open("variants.txt", "a") as f:
+    for name in ("meshgate", "meshgate-filter"):
+        f.write("%-15s configs/%s.yaml base=none tokens=tokens-num.txt bad=401 headers=5 env.MESHGATE_FILTER_SETTINGS=%s\n" % (name, name, os.path.join(here, "settings.json")))

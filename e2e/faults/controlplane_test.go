@@ -1,0 +1,104 @@
+package faults_test
+
+import (
+	"fmt"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/meshgate/meshgate/e2e/framework"
+)
+
+var _ = Describe("with two gateways", func() {
+	var (
+		redis *framework.Redis
+		c     *framework.ControlPlane
+		a, b  *framework.Gateway
+		f     *framework.Fixture
+	)
+
+	BeforeEach(func() {
+		redis = framework.StartRedis()
+		c = framework.NewControlPlane("run", "--redis-url", redis.URL()).Start()
+		a, b = framework.StartGateway(c, "a"), framework.StartGateway(c, "b")
+		f = framework.NewFixture(c)
+	})
+
+	It("a token revoked after use at one is refused by both", func() {
+		for range 20 {
+			token := f.MustMint(a.HTTPS)
+			Expect(f.Status(a.HTTP, token)).To(Equal(200))
+			Expect(f.Status(b.HTTP, token)).To(Equal(200))
+			f.Must(204, http.MethodDelete, "/oauth2_tokens/"+token, nil)
+			Expect(f.Status(b.HTTP, token)).To(Equal(401))
+			Expect(f.Status(a.HTTP, token)).To(Equal(401))
+		}
+	})
+
+	It("the control plane can be killed and restarted under load", func() {
+		token := f.MustMint(a.HTTPS)
+		load := framework.StartLoad(f, a.HTTP, token, 4)
+		load.Served(200)
+		c.Kill()
+		load.Served(2000)
+		c.Start()
+		load.Served(1000)
+		f.Must(204, http.MethodDelete, "/oauth2_tokens/"+f.MustMint(a.HTTPS), nil)
+		total, failures := load.Stop()
+		Expect(failures).To(BeEmpty(), "of %d requests", total)
+		f.Must(204, http.MethodDelete, "/oauth2_tokens/"+token, nil)
+		Expect(f.Status(a.HTTP, token)).To(Equal(401))
+		Expect(f.Status(b.HTTP, token)).To(Equal(401))
+	})
+
+	It("an Envoy that dies is back at once, also while the control plane is away", func() {
+		token := f.MustMint(a.HTTPS)
+		Expect(f.Status(a.HTTP, token)).To(Equal(200))
+		c.Kill()
+		pid := framework.EnvoyPID(a.StateDir)
+		Expect(syscall.Kill(pid, syscall.SIGKILL)).To(Succeed())
+		Eventually(func() int { return f.Status(a.HTTP, token) }, 20*time.Second, 20*time.Millisecond).Should(Equal(200))
+		Expect(framework.EnvoyPID(a.StateDir)).NotTo(Equal(pid))
+		Expect(f.Status(a.HTTP, "never-issued")).NotTo(Equal(200))
+	})
+
+	It("a gateway whose supervisor died goes on, and is taken over by the next one", func() {
+		token := f.MustMint(a.HTTPS)
+		pid := framework.EnvoyPID(a.StateDir)
+		a.Kill()
+		for range 50 {
+			Expect(f.Status(a.HTTP, token)).To(Equal(200))
+		}
+		a.Restart()
+		Expect(framework.EnvoyPID(a.StateDir)).NotTo(Equal(pid))
+		Expect(f.Status(a.HTTP, token)).To(Equal(200))
+	})
+
+	It("1,000 concurrent first uses of a token cause one look-up", func() {
+		token := f.MustMint(a.HTTPS)
+		before := redis.Calls("get")
+		var wg sync.WaitGroup
+		var refused atomic.Int64
+		start := make(chan struct{})
+		client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 1000}, Timeout: 20 * time.Second}
+		for range 1000 {
+			wg.Go(func() {
+				<-start
+				r, err := framework.Do(client, http.MethodGet, fmt.Sprintf("http://127.0.0.1:%d%s/x", b.HTTP, framework.RoutePath), http.Header{"Authorization": {"Bearer " + token}}, "")
+				if err != nil || r.Status != 200 {
+					refused.Add(1)
+				}
+			})
+		}
+		close(start)
+		wg.Wait()
+		Expect(refused.Load()).To(BeZero())
+		// One look-up is at most four GETs: record, clock and two tombstones.
+		Expect(redis.Calls("get") - before).To(BeNumerically("<=", 4))
+	})
+})

@@ -1,0 +1,77 @@
+package framework
+
+import (
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/onsi/gomega"
+)
+
+// Load is steady traffic with one good token.
+type Load struct {
+	stop chan struct{}
+	done sync.WaitGroup
+
+	mu      sync.Mutex
+	results map[string]int
+	total   int
+}
+
+// StartLoad sends requests from several workers until Stop.
+func StartLoad(f *Fixture, httpPort int, token string, workers int) *Load {
+	l := &Load{stop: make(chan struct{}), results: map[string]int{}}
+	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: workers}, Timeout: 10 * time.Second}
+	for range workers {
+		l.done.Go(func() {
+			for {
+				select {
+				case <-l.stop:
+					return
+				default:
+				}
+				h := http.Header{"Authorization": {"Bearer " + token}}
+				r, err := Do(client, http.MethodGet, fmt.Sprintf("http://127.0.0.1:%d%s/load", httpPort, RoutePath), h, "")
+				outcome := ""
+				switch {
+				case err != nil:
+					outcome = err.Error()
+				case r.Status != http.StatusOK:
+					outcome = fmt.Sprintf("%d %s", r.Status, r.Body)
+				}
+				l.mu.Lock()
+				l.total++
+				if outcome != "" {
+					l.results[outcome]++
+				}
+				l.mu.Unlock()
+			}
+		})
+	}
+	return l
+}
+
+// Served waits until n more requests have been answered.
+func (l *Load) Served(n int) {
+	l.mu.Lock()
+	goal := l.total + n
+	l.mu.Unlock()
+	gomega.Eventually(func() int {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		return l.total
+	}, 60*time.Second, 10*time.Millisecond).Should(gomega.BeNumerically(">=", goal))
+}
+
+// Stop ends the traffic and returns every outcome that was not a 200.
+func (l *Load) Stop() (total int, failures []string) {
+	close(l.stop)
+	l.done.Wait()
+	for _, k := range slices.Sorted(maps.Keys(l.results)) {
+		failures = append(failures, fmt.Sprintf("%d times %s", l.results[k], k))
+	}
+	return l.total, failures
+}

@@ -1,0 +1,134 @@
+package framework
+
+import (
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"github.com/onsi/ginkgo/v2"
+	"github.com/onsi/gomega"
+)
+
+// ReadyTimeout bounds every start.
+const ReadyTimeout = 40 * time.Second
+
+// ControlPlane is a meshgate process that has the APIs: run or standalone.
+type ControlPlane struct {
+	*Process
+	Command  string
+	StateDir string
+	// Ports.
+	Data, Diagnostics, Mesh, Admin, AdminTLS, HTTP, HTTPS, Redis int
+	// Args are further arguments.
+	Args []string
+}
+
+// NewControlPlane picks ports and a state directory; Start starts it.
+func NewControlPlane(command string, args ...string) *ControlPlane {
+	p := FreePorts(8)
+	return &ControlPlane{
+		Command: command, StateDir: ginkgo.GinkgoT().TempDir(), Args: args,
+		Data: p[0], Diagnostics: p[1], Mesh: p[2], Admin: p[3], AdminTLS: p[4], HTTP: p[5], HTTPS: p[6], Redis: p[7],
+	}
+}
+
+// Binary is the program under test.
+func Binary() string { return filepath.Join(Root(), "bin", "meshgate") }
+
+// Arguments are what the process is started with.
+func (c *ControlPlane) Arguments() []string {
+	a := []string{c.Command, "--state-dir", c.StateDir, "--log-level", "debug"}
+	for flag, port := range map[string]int{
+		"--data-plane-port": c.Data, "--diagnostics-port": c.Diagnostics, "--mesh-port": c.Mesh,
+		"--admin-port": c.Admin, "--admin-tls-port": c.AdminTLS,
+		"--gateway-http-port": c.HTTP, "--gateway-https-port": c.HTTPS, "--redis-embedded-port": c.Redis,
+	} {
+		a = append(a, flag, strconv.Itoa(port))
+	}
+	return append(append(a, "--data-plane-listen", "127.0.0.1", "--gateway-listen", "127.0.0.1"), c.Args...)
+}
+
+// Start starts the process and waits until it is ready.
+func (c *ControlPlane) Start() *ControlPlane {
+	c.Process = Start(nil, Binary(), c.Arguments()...)
+	c.WaitReady()
+	return c
+}
+
+// WaitReady waits until /ready answers 200.
+func (c *ControlPlane) WaitReady() {
+	gomega.Eventually(func() error {
+		if !c.Running() {
+			return gomega.StopTrying("the process has ended:\n" + c.Output())
+		}
+		return Ready(c.Diagnostics)
+	}, ReadyTimeout, 50*time.Millisecond).Should(gomega.Succeed(), c.Output)
+}
+
+// Ready asks a diagnostics port.
+func Ready(port int) error {
+	resp, err := http.Get(fmt.Sprintf("http://127.0.0.1:%d/ready", port)) //nolint:noctx // a test
+	if err != nil {
+		return err
+	}
+	defer func() { _ = resp.Body.Close() }()
+	if resp.StatusCode != http.StatusOK {
+		return fmt.Errorf("/ready answered %d", resp.StatusCode)
+	}
+	return nil
+}
+
+// CAFile is the control plane's certificate authority.
+func (c *ControlPlane) CAFile() string { return filepath.Join(c.StateDir, "ca.pem") }
+
+// Gateway is a further oauth-gateway Envoy, run by meshgate dataplane.
+type Gateway struct {
+	*Process
+	Name        string
+	HTTP, HTTPS int
+	StateDir    string
+	args        []string
+}
+
+// StartGateway enrols and starts a gateway at a control plane.
+func StartGateway(c *ControlPlane, name string) *Gateway {
+	p := FreePorts(2)
+	g := &Gateway{Name: name, HTTP: p[0], HTTPS: p[1], StateDir: ginkgo.GinkgoT().TempDir()}
+	token := filepath.Join(g.StateDir, "token")
+	c.API().WriteGatewayToken(name, token)
+	g.args = []string{
+		"dataplane", "--proxy-type", "oauth-gateway", "--cp-address", fmt.Sprintf("https://127.0.0.1:%d", c.Data),
+		"--ca-cert-file", c.CAFile(), "--name", name, "--dataplane-token-file", token, "--state-dir", g.StateDir,
+		"--gateway-listen", "127.0.0.1", "--gateway-http-port", strconv.Itoa(g.HTTP), "--gateway-https-port", strconv.Itoa(g.HTTPS),
+		"--log-level", "debug",
+	}
+	g.Restart()
+	return g
+}
+
+// Restart starts the gateway (again) and waits until it serves.
+func (g *Gateway) Restart() {
+	g.Process = Start(nil, Binary(), g.args...)
+	gomega.Eventually(func() error {
+		resp, err := http.Get(fmt.Sprintf("http://127.0.0.1:%d/", g.HTTP)) //nolint:noctx // a test
+		if err == nil {
+			_ = resp.Body.Close()
+		}
+		return err
+	}, ReadyTimeout, 50*time.Millisecond).Should(gomega.Succeed(), g.Output)
+}
+
+// EnvoyPID reads the process id of the one Envoy below a state directory.
+func EnvoyPID(stateDir string) int {
+	files, err := filepath.Glob(filepath.Join(stateDir, "run", "*", "envoy.pid"))
+	gomega.Expect(err).NotTo(gomega.HaveOccurred())
+	gomega.Expect(files).To(gomega.HaveLen(1))
+	data, err := os.ReadFile(files[0])
+	gomega.Expect(err).NotTo(gomega.HaveOccurred())
+	pid, err := strconv.Atoi(string(data))
+	gomega.Expect(err).NotTo(gomega.HaveOccurred())
+	return pid
+}

@@ -1,0 +1,145 @@
+// Package framework starts the real parts of an end-to-end test (meshgate,
+// Envoy through it, Redis) on free ports, and stops what it started.
+package framework
+
+import (
+	"bytes"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/onsi/ginkgo/v2"
+	"github.com/onsi/gomega"
+)
+
+// Root is the top of the checkout.
+func Root() string {
+	dir, err := os.Getwd()
+	gomega.Expect(err).NotTo(gomega.HaveOccurred())
+	for ; dir != "/"; dir = filepath.Dir(dir) {
+		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
+			return dir
+		}
+	}
+	ginkgo.Fail("no go.mod above the working directory")
+	return ""
+}
+
+// FreePorts returns ports that nobody listens on now.
+func FreePorts(n int) []int {
+	ports := make([]int, n)
+	for i := range ports {
+		ln, err := net.Listen("tcp", "127.0.0.1:0")
+		gomega.Expect(err).NotTo(gomega.HaveOccurred())
+		defer func() { _ = ln.Close() }()
+		ports[i] = ln.Addr().(*net.TCPAddr).Port
+	}
+	return ports
+}
+
+// Process is a child of the test.
+type Process struct {
+	cmd    *exec.Cmd
+	output *output
+	done   chan struct{}
+	err    error
+}
+
+// output keeps what a process printed.
+type output struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+// Write implements io.Writer.
+func (o *output) Write(p []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.buf.Write(p)
+}
+
+// String returns everything printed so far.
+func (o *output) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.buf.String()
+}
+
+// Start runs a command until the test ends, or until it is stopped. Its output
+// is shown if the test fails.
+func Start(env []string, path string, args ...string) *Process {
+	p := &Process{cmd: exec.Command(path, args...), output: &output{}, done: make(chan struct{})}
+	p.cmd.Env = append(os.Environ(), env...)
+	p.cmd.Stdout, p.cmd.Stderr = p.output, p.output
+	gomega.Expect(p.cmd.Start()).To(gomega.Succeed())
+	go func() {
+		p.err = p.cmd.Wait()
+		close(p.done)
+	}()
+	name := filepath.Base(path)
+	ginkgo.DeferCleanup(func() {
+		p.Stop()
+		if ginkgo.CurrentSpecReport().Failed() {
+			ginkgo.AddReportEntry(name+" output", p.output.String())
+		}
+	})
+	return p
+}
+
+// Output is what the process has printed.
+func (p *Process) Output() string { return p.output.String() }
+
+// PID is the process id.
+func (p *Process) PID() int { return p.cmd.Process.Pid }
+
+// Signal sends a signal.
+func (p *Process) Signal(s syscall.Signal) {
+	gomega.Expect(p.cmd.Process.Signal(s)).To(gomega.Succeed())
+}
+
+// Kill ends the process without a chance to clean up, and waits for its end.
+func (p *Process) Kill() {
+	_ = p.cmd.Process.Kill()
+	<-p.done
+}
+
+// Stop asks the process to end, and kills it if it does not.
+func (p *Process) Stop() {
+	_ = p.cmd.Process.Signal(syscall.SIGCONT)
+	_ = p.cmd.Process.Signal(syscall.SIGTERM)
+	select {
+	case <-p.done:
+	case <-time.After(30 * time.Second):
+		_ = p.cmd.Process.Signal(syscall.SIGQUIT) // a Go program prints its stacks
+		select {
+		case <-p.done:
+		case <-time.After(5 * time.Second):
+			p.Kill()
+		}
+	}
+}
+
+// Exit waits for the process to end by itself and returns its exit code.
+func (p *Process) Exit(timeout time.Duration) int {
+	select {
+	case <-p.done:
+	case <-time.After(timeout):
+		ginkgo.Fail(fmt.Sprintf("%s did not end in %s:\n%s", p.cmd.Path, timeout, p.Output()))
+	}
+	return p.cmd.ProcessState.ExitCode()
+}
+
+// Running reports whether the process has not ended.
+func (p *Process) Running() bool {
+	select {
+	case <-p.done:
+		return false
+	default:
+		return true
+	}
+}

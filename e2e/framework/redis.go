@@ -1,0 +1,67 @@
+package framework
+
+import (
+	"fmt"
+	"net"
+	"os/exec"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/onsi/ginkgo/v2"
+	"github.com/onsi/gomega"
+)
+
+// Redis is a real redis-server that can be hurt.
+type Redis struct {
+	Port    int
+	dir     string
+	process *Process
+}
+
+// StartRedis starts a redis-server without persistence on a free port.
+func StartRedis() *Redis {
+	r := &Redis{Port: FreePorts(1)[0], dir: ginkgo.GinkgoT().TempDir()}
+	r.Restart()
+	return r
+}
+
+// Restart starts it again, empty, after Kill.
+func (r *Redis) Restart() {
+	r.process = Start(nil, "redis-server", "--port", strconv.Itoa(r.Port), "--bind", "127.0.0.1",
+		"--save", "", "--appendonly", "no", "--dir", r.dir)
+	gomega.Eventually(func() error {
+		c, err := net.DialTimeout("tcp", fmt.Sprintf("127.0.0.1:%d", r.Port), time.Second)
+		if err == nil {
+			_ = c.Close()
+		}
+		return err
+	}, 10*time.Second, 20*time.Millisecond).Should(gomega.Succeed())
+}
+
+// URL is how to reach it.
+func (r *Redis) URL() string { return fmt.Sprintf("redis://127.0.0.1:%d", r.Port) }
+
+// Kill ends it at once.
+func (r *Redis) Kill() { r.process.Kill() }
+
+// Pause stops it without closing its connections: nothing answers any more.
+func (r *Redis) Pause() { r.process.Signal(syscall.SIGSTOP) }
+
+// Resume lets it go on.
+func (r *Redis) Resume() { r.process.Signal(syscall.SIGCONT) }
+
+// Calls is how often a command was called since the server started.
+func (r *Redis) Calls(command string) int {
+	out, err := exec.Command("redis-cli", "-p", strconv.Itoa(r.Port), "INFO", "commandstats").Output()
+	gomega.Expect(err).NotTo(gomega.HaveOccurred())
+	for line := range strings.Lines(string(out)) {
+		if rest, ok := strings.CutPrefix(line, "cmdstat_"+command+":calls="); ok {
+			n, err := strconv.Atoi(strings.SplitN(rest, ",", 2)[0])
+			gomega.Expect(err).NotTo(gomega.HaveOccurred())
+			return n
+		}
+	}
+	return 0
+}

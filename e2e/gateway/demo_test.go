@@ -1,0 +1,60 @@
+package gateway_test
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/meshgate/meshgate/e2e/framework"
+)
+
+var _ = Describe("the demo", func() {
+	It("tells its story and exits 0, also on a used state directory", func() {
+		c := framework.NewControlPlane("demo", "--once")
+		for range 2 {
+			p := framework.Start(nil, framework.Binary(), c.Arguments()...)
+			Expect(p.Exit(60*time.Second)).To(Equal(0), p.Output())
+			out := p.Output()
+			Expect(out).To(ContainSubstring("1.39.3"), "the narrator names Envoy's version")
+			Expect(out).To(ContainSubstring("X-Consumer-Username: demo"))
+			Expect(out).To(ContainSubstring("the very next call with it"))
+			Expect(out).NotTo(ContainSubstring("demo-app-secret"), "no secret in any log line")
+		}
+	})
+
+	It("does what the README says, by copy and paste", func() {
+		c := framework.NewControlPlane("demo")
+		c.Start()
+		script := readmeTranscript(c)
+		cmd := exec.Command("bash", "-euo", "pipefail", "-c", script)
+		cmd.Dir = framework.Root()
+		out, err := cmd.CombinedOutput()
+		Expect(err).NotTo(HaveOccurred(), string(out))
+		text := string(out)
+		Expect(text).To(ContainSubstring(`"X-Consumer-Username": "alice"`))
+		Expect(text).To(ContainSubstring(`"X-Consumer-Custom-Id": "alice-4711"`))
+		Expect(text).To(ContainSubstring(`"X-Credential-Identifier": "alice-app"`))
+		Expect(text).To(ContainSubstring(`"X-Authenticated-Scope": "read"`))
+		Expect(text).To(HaveSuffix("The access token is invalid or has expired\"}\n401\n"))
+	})
+})
+
+// readmeTranscript extracts the shell block that follows the marker in the
+// README and points it at the ports of this test.
+func readmeTranscript(c *framework.ControlPlane) string {
+	data, err := os.ReadFile(filepath.Join(framework.Root(), "README.md"))
+	Expect(err).NotTo(HaveOccurred())
+	_, rest, found := strings.Cut(string(data), "<!-- transcript -->\n```sh\n")
+	Expect(found).To(BeTrue(), "the README has a transcript")
+	block, _, _ := strings.Cut(rest, "```")
+	return strings.NewReplacer(
+		":8001", ":"+strconv.Itoa(c.Admin), ":8000", ":"+strconv.Itoa(c.HTTP), ":8443", ":"+strconv.Itoa(c.HTTPS),
+		".state/", c.StateDir+"/",
+	).Replace(block)
+}
