@@ -12,16 +12,23 @@ import (
 	"time"
 )
 
-// Admin is the client of Envoy's admin interface on its Unix socket.
+// Admin is the client of Envoy's admin interface.
 type Admin struct {
 	http *http.Client
 }
 
-// NewAdmin returns a client for the socket.
-func NewAdmin(socket string) *Admin {
+// NewAdmin returns a client for a Unix socket.
+func NewAdmin(socket string) *Admin { return newAdmin("unix", socket) }
+
+// NewPortAdmin returns a client for a port on loopback.
+func NewPortAdmin(port int) *Admin {
+	return newAdmin("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
+}
+
+func newAdmin(network, address string) *Admin {
 	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
 		var d net.Dialer
-		return d.DialContext(ctx, "unix", socket)
+		return d.DialContext(ctx, network, address)
 	}
 	return &Admin{http: &http.Client{
 		Transport: &http.Transport{DialContext: dial, DisableKeepAlives: true},

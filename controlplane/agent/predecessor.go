@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"os"
 	"strconv"
 	"strings"
@@ -12,11 +13,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// endPredecessor stops an Envoy that a supervisor which died left behind: it
-// would hold our ports and serve an old configuration for ever. Only a process
-// that runs with our bootstrap file is touched.
-func (p *Process) endPredecessor(ctx context.Context) error {
-	data, err := os.ReadFile(p.PIDFile)
+// EndPredecessor stops an Envoy that a supervisor which died left behind: it
+// would hold the ports and serve an old configuration for ever. Only a process
+// that runs with the bootstrap file of this instance is touched. The caller
+// holds the claim on the state directory, so its supervisor is known to be dead.
+func EndPredecessor(ctx context.Context, stateDir, name string, drainTimeout time.Duration, log *slog.Logger) error {
+	d, err := runDirOf(stateDir, name)
+	if err != nil {
+		return err
+	}
+	data, err := os.ReadFile(d.pid)
 	if err != nil {
 		return nil
 	}
@@ -31,12 +37,12 @@ func (p *Process) endPredecessor(ctx context.Context) error {
 	}
 	defer func() { _ = unix.Close(fd) }()
 	cmdline, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
-	if err != nil || !strings.Contains(string(cmdline), "\x00"+p.Bootstrap+"\x00") {
+	if err != nil || !strings.Contains(string(cmdline), "\x00"+d.bootstrap+"\x00") {
 		return nil
 	}
-	p.Log.Warn("an envoy of a supervisor that died is drained and stopped", "pid", pid)
-	drain, cancel := context.WithTimeout(ctx, p.DrainTimeout)
-	p.Admin.Drain(drain, p.Log)
+	log.Warn("an envoy of a supervisor that died is drained and stopped", "pid", pid)
+	drain, cancel := context.WithTimeout(ctx, drainTimeout)
+	NewAdmin(d.admin).Drain(drain, log)
 	cancel()
 	if err := unix.PidfdSendSignal(fd, unix.SIGTERM, nil, 0); err != nil {
 		return nil

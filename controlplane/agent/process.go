@@ -59,9 +59,6 @@ func (p *Process) PID() int { return int(p.pid.Load()) }
 // Run keeps Envoy running until ctx ends, then drains and stops it. It returns
 // an error only if Envoy cannot be started at all.
 func (p *Process) Run(ctx context.Context) error {
-	if err := p.endPredecessor(ctx); err != nil {
-		return err
-	}
 	pause := firstPause
 	for first := true; ; first = false {
 		started := time.Now()

@@ -10,7 +10,7 @@ type Config struct {
 	Log         Log         `koanf:"log"`
 	Store       Store       `koanf:"store"`
 	Redis       Redis       `koanf:"redis"`
-	DataPlane   Port        `koanf:"dataPlane"`
+	DataPlane   DataPlane   `koanf:"dataPlane"`
 	Diagnostics Port        `koanf:"diagnostics"`
 	Mesh        Port        `koanf:"mesh"`
 	Admin       AdminPorts  `koanf:"admin"`
@@ -54,6 +54,13 @@ type Redis struct {
 type Port struct {
 	Listen string `koanf:"listen"`
 	Port   int    `koanf:"port"`
+}
+
+// DataPlane is where nodes connect.
+type DataPlane struct {
+	Listen string `koanf:"listen"`
+	Port   int    `koanf:"port"`
+	Names  string `koanf:"names"`
 }
 
 // AdminPorts are where the gateway administration API listens.
@@ -113,6 +120,7 @@ var Table = []Key{
 	{"redis.embeddedPort", 6390, "port of the embedded cache, or the next free one", false},
 	{"dataPlane.listen", "0.0.0.0", "address of the data-plane server", false},
 	{"dataPlane.port", 5678, "port of the data-plane server", false},
+	{"dataPlane.names", "", "comma-separated further names and addresses for the certificates; localhost, 127.0.0.1 and ::1 are always in them", false},
 	{"diagnostics.listen", "127.0.0.1", "address of health, metrics and profiles", false},
 	{"diagnostics.port", 5680, "port of health, metrics and profiles", false},
 	{"mesh.listen", "127.0.0.1", "address of the mesh API", false},

@@ -104,6 +104,9 @@ func check(in *gateway.Instance) error {
 			vs = append(vs, fault.Violation{Path: name, Message: "must be a port"})
 		}
 	}
+	if host, port, err := net.SplitHostPort(in.ControlPlane); err != nil || host == "" || port == "" {
+		vs = append(vs, fault.Violation{Path: "control_plane", Message: "must be host:port"})
+	}
 	return fault.Violated(vs)
 }
 

@@ -137,4 +137,9 @@ type Instance struct {
 	// HTTPPort and HTTPSPort are the ports of its listeners.
 	HTTPPort  int `json:"http_port"`
 	HTTPSPort int `json:"https_port"`
+	// ControlPlane is host:port at which the instance reaches the data-plane
+	// server, where the OAuth server is too.
+	ControlPlane string `json:"control_plane"`
+	// RootsFile is the instance's own PEM bundle of public authorities, or empty.
+	RootsFile string `json:"roots_file,omitempty"`
 }

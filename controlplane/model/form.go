@@ -3,7 +3,6 @@ package model
 import (
 	"encoding/json"
 	"maps"
-	"strconv"
 )
 
 // TypeText types the values of a form by the schema: its texts become numbers,
@@ -110,7 +109,8 @@ func (f *Field) typeScalar(text string) any {
 	}
 	switch f.Type {
 	case Integer, Number:
-		if _, err := strconv.ParseFloat(text, 64); err == nil {
+		// Only what JSON calls a number: strconv would take NaN and 0x10 too.
+		if first := text[0]; (first == '-' || first >= '0' && first <= '9') && json.Valid([]byte(text)) {
 			return json.Number(text)
 		}
 	case Boolean:

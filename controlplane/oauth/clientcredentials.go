@@ -2,7 +2,6 @@ package oauth
 
 import (
 	"crypto/subtle"
-	"strings"
 
 	"github.com/meshgate/meshgate/controlplane/gateway"
 )
@@ -33,14 +32,14 @@ func (ClientCredentials) Authorize(t *Request) (*Issue, error) {
 		return nil, errPublicClient
 	}
 	user, ok := t.params.text("authenticated_userid")
-	if t.params.has("authenticated_userid") && (!ok || !headerSafe(user)) {
+	if t.params.has("authenticated_userid") && (!ok || len(user) > gateway.MaxIdentity || !gateway.HeaderSafe(user)) {
 		return nil, errUserID
 	}
 	scope, err := t.scope()
 	if err != nil {
 		return nil, err
 	}
-	return &Issue{Scope: scope, UserID: strings.TrimSpace(user)}, nil
+	return &Issue{Scope: scope, UserID: user}, nil
 }
 
 // provisioned reports whether the request carries the plugin's provision key.

@@ -39,6 +39,7 @@ var (
 	errProvisionKey = bad("invalid_provision_key", "Invalid provision_key")
 	errUserID       = bad("invalid_authenticated_userid", "Invalid authenticated_userid parameter")
 	errScopeMissing = bad("invalid_scope", "You must specify a scope")
+	errScopeLong    = bad("invalid_scope", "scope is too long")
 	errScopeType    = bad("invalid_scope", "scope must be a string")
 )
 

@@ -3,10 +3,9 @@ package oauth
 import (
 	"slices"
 	"strings"
-)
 
-// maxUserID bounds authenticated_userid, which becomes a header.
-const maxUserID = 512
+	"github.com/meshgate/meshgate/controlplane/gateway"
+)
 
 // scope evaluates the scope parameter against the scopes that the plugin
 // offers. The result holds the words separated by single blanks, in the order
@@ -32,7 +31,11 @@ func (t *Request) scope() (string, error) {
 	if len(words) == 0 && t.Config.MandatoryScope {
 		return "", errScopeMissing
 	}
-	return strings.Join(words, " "), nil
+	scope := strings.Join(words, " ")
+	if len(scope) > gateway.MaxScope {
+		return "", errScopeLong
+	}
+	return scope, nil
 }
 
 // printable cuts what a client sent down to what may stand in an error text.
@@ -44,9 +47,4 @@ func printable(s string) string {
 		return r
 	}, s)
 	return s[:min(len(s), 64)]
-}
-
-// headerSafe reports whether a value can stand in an upstream header.
-func headerSafe(s string) bool {
-	return len(s) <= maxUserID && !strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r == 0x7f })
 }

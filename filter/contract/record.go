@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 	"time"
 )
@@ -167,9 +168,13 @@ func ParseClock(data []byte) (Clock, error) {
 // ExpiresAt is the Expires of a token: it lives through the whole second in
 // which created + expiresIn falls. expiresIn <= 0 means that it never expires.
 // Source: requirement "Access token", expires_in; the boundary second is valid.
+// What lies beyond the range of milliseconds becomes its end.
 func ExpiresAt(created time.Time, expiresIn int64) int64 {
 	if expiresIn <= 0 {
 		return 0
+	}
+	if expiresIn > math.MaxInt64/1000-created.Unix()-1 {
+		return math.MaxInt64
 	}
 	return (created.Unix() + expiresIn + 1) * 1000
 }

@@ -68,19 +68,26 @@ func ParseSettings(data []byte) (*Settings, error) {
 	if err := decodeStrict(data, &s); err != nil {
 		return nil, fmt.Errorf("decode settings: %w", err)
 	}
-	if s.Redis == nil && s.ControlPlane == nil {
-		return nil, errors.New("settings name neither redis nor control_plane")
-	}
-	if s.Redis != nil && s.Redis.URL == "" {
-		return nil, errors.New("redis.url is missing")
-	}
-	if cp := s.ControlPlane; cp != nil && (cp.Address == "" || cp.CAFile == "" || cp.TokenFile == "" || cp.Node == "") {
-		return nil, errors.New("control_plane needs address, ca_file, token_file and node")
-	}
-	if c := s.Cache; c.MaxBytes < 0 || c.NegativeTTL < 0 || c.Grace < 0 || c.NegativeTTL > MaxNegativeTTL.Milliseconds() {
-		return nil, fmt.Errorf("cache: values must not be negative, and negative_ttl_ms at most %d", MaxNegativeTTL.Milliseconds())
+	if err := s.check(); err != nil {
+		return nil, err
 	}
 	return &s, nil
+}
+
+func (s *Settings) check() error {
+	if s.Redis == nil && s.ControlPlane == nil {
+		return errors.New("settings name neither redis nor control_plane")
+	}
+	if s.Redis != nil && s.Redis.URL == "" {
+		return errors.New("redis.url is missing")
+	}
+	if cp := s.ControlPlane; cp != nil && (cp.Address == "" || cp.CAFile == "" || cp.TokenFile == "" || cp.Node == "") {
+		return errors.New("control_plane needs address, ca_file, token_file and node")
+	}
+	if c := s.Cache; c.MaxBytes < 0 || c.NegativeTTL < 0 || c.Grace < 0 || c.NegativeTTL > MaxNegativeTTL.Milliseconds() {
+		return fmt.Errorf("cache: values must not be negative, and negative_ttl_ms at most %d", MaxNegativeTTL.Milliseconds())
+	}
+	return nil
 }
 
 // FilterConfig is the filter's listener-level configuration.
@@ -102,6 +109,11 @@ func ParseFilterConfig(data []byte) (*FilterConfig, error) {
 	}
 	if err := decodeStrict(data, &c); err != nil {
 		return nil, fmt.Errorf("decode filter configuration: %w", err)
+	}
+	if c.Settings != nil {
+		if err := c.Settings.check(); err != nil {
+			return nil, fmt.Errorf("settings: %w", err)
+		}
 	}
 	return &c, nil
 }

@@ -1,14 +1,12 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"log/slog"
 	"os"
 	"runtime"
 	"runtime/debug"
 	"strings"
-	"unicode"
 
 	"github.com/spf13/cobra"
 
@@ -90,16 +88,3 @@ func versionCommand() *cobra.Command {
 		},
 	}
 }
-
-// sentence makes an error text the end of a log line for people.
-func sentence(s string) string {
-	r := []rune(s)
-	if len(r) > 0 {
-		r[0] = unicode.ToUpper(r[0])
-	}
-	return string(r)
-}
-
-// background is the context of work that must finish although the command's
-// context has ended, such as draining.
-func background(ctx context.Context) context.Context { return context.WithoutCancel(ctx) }

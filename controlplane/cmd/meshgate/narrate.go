@@ -56,7 +56,7 @@ func (n *narrator) tell(ctx context.Context, envoy string) error {
 	if err := expect(r, err, http.StatusOK, `"`+demoConsumer+`"`); err != nil {
 		return fmt.Errorf("call with the token: %w", err)
 	}
-	seen, err := identity(r)
+	seen, err := seenHeaders(r)
 	if err != nil {
 		return err
 	}
@@ -74,9 +74,9 @@ func (n *narrator) tell(ctx context.Context, envoy string) error {
 	return nil
 }
 
-// identity lists the identity headers that the upstream received, and fails if
+// seenHeaders lists the identity headers that the upstream received, and fails if
 // one that the client made up is among them.
-func identity(r *response) (string, error) {
+func seenHeaders(r *response) (string, error) {
 	var doc struct {
 		Headers map[string]string `json:"headers"`
 	}

@@ -47,29 +47,30 @@ func checkFree(setting, address string, port int) error {
 	return ln.Close()
 }
 
-// prepareStateDir makes the state directory and checks that it can be used.
-func prepareStateDir(dir string) error {
+// claimStateDir makes the state directory, checks that it can be used, and
+// keeps every other meshgate off it for as long as the returned file is open.
+func claimStateDir(dir string) (*os.File, error) {
+	unusable := func(err error) error {
+		return notBegun(fmt.Errorf("state directory %s cannot be used: %w; set stateDir (environment %s)", dir, err, config.EnvName("stateDir")))
+	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return notBegun(fmt.Errorf("state directory: %w; set stateDir (environment MESHGATE_STATE_DIR)", err))
+		return nil, unusable(err)
 	}
-	f, err := os.CreateTemp(dir, ".probe-")
+	probe, err := os.CreateTemp(dir, ".probe-")
 	if err != nil {
-		return notBegun(fmt.Errorf("state directory %s cannot be written: %w; set stateDir (environment MESHGATE_STATE_DIR)", dir, err))
+		return nil, unusable(err)
 	}
-	_ = f.Close()
-	return os.Remove(f.Name())
-}
-
-// lockStateDir keeps a second control plane off the same state directory. The
-// lock lives as long as the file is open.
-func lockStateDir(dir string) (*os.File, error) {
-	f, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_CREATE|os.O_RDWR, 0o600) //nolint:gosec // the operator names the directory
+	_ = probe.Close()
+	if err := os.Remove(probe.Name()); err != nil {
+		return nil, unusable(err)
+	}
+	f, err := os.Open(dir) //nolint:gosec // the operator names the directory
 	if err != nil {
-		return nil, notBegun(fmt.Errorf("state directory: %w", err))
+		return nil, unusable(err)
 	}
 	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil { //nolint:gosec // descriptors are small
 		_ = f.Close()
-		return nil, notBegun(fmt.Errorf("state directory %s is in use by another meshgate; set stateDir (environment MESHGATE_STATE_DIR)", dir))
+		return nil, unusable(errors.New("it is in use by another meshgate"))
 	}
 	return f, nil
 }

@@ -1,0 +1,123 @@
+package adminapi
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/meshgate/meshgate/controlplane/admit"
+	"github.com/meshgate/meshgate/controlplane/gateway"
+	"github.com/meshgate/meshgate/controlplane/httpkit"
+	"github.com/meshgate/meshgate/controlplane/model"
+	"github.com/meshgate/meshgate/controlplane/store"
+)
+
+// HeaderRevision carries the store revision of a write.
+const HeaderRevision = "X-Mesh-Revision"
+
+// Progress knows how far proxies are. Wait returns the document of GET
+// /revisions/{rev} once nothing waits for the revision any more or ctx is over;
+// a context that is over is no error.
+type Progress interface {
+	Wait(ctx context.Context, revision uint64) (any, error)
+}
+
+// Collection is one kind as this API offers it.
+type Collection struct {
+	Kind *model.Kind
+	// Total adds the number of all resources to pages.
+	Total bool
+	// Filters are query parameters that pick at most one resource by the unique
+	// index of the same name.
+	Filters []string
+	// PlainMissing answers a PATCH of nothing without the error document.
+	PlainMissing bool
+	// Composite explains values of indexes that are no single field.
+	Composite map[string]func(value string) map[string]any
+}
+
+// Collections are the kinds of the gateway.
+func Collections() []Collection {
+	return []Collection{
+		{Kind: gateway.Services},
+		{Kind: gateway.Routes},
+		{Kind: gateway.Consumers, Filters: []string{gateway.IndexCustomID}},
+		{
+			Kind: gateway.Plugins, PlainMissing: true,
+			Composite: map[string]func(string) map[string]any{gateway.IndexTarget: gateway.TargetFields},
+		},
+		{Kind: gateway.Applications, Filters: []string{gateway.IndexClientID}},
+		{Kind: gateway.Tokens, Total: true},
+	}
+}
+
+// Options are what an API is made of; all are required but Guard and Scope.
+type Options struct {
+	Store       store.Store
+	Gate        *admit.Gate
+	Collections []Collection
+	Progress    Progress
+	Log         *slog.Logger
+	Now         func() time.Time
+	// Version is shown at /.
+	Version string
+	// Scope is the control plane served; [model.DefaultControlPlane] if empty.
+	Scope string
+	// Guard protects a loopback listener without authentication; nil where
+	// callers are authenticated before they get here.
+	Guard *httpkit.BrowserGuard
+}
+
+// API serves the administration API.
+type API struct {
+	Options
+	byKind map[string]Collection
+}
+
+// New returns the API.
+func New(o Options) *API {
+	if o.Scope == "" {
+		o.Scope = model.DefaultControlPlane
+	}
+	if o.Guard != nil && slices.Contains(o.Guard.Origins, "*") {
+		o.Log.Warn("every web page may call the administration API", "origins", o.Guard.Origins)
+	}
+	a := &API{Options: o, byKind: make(map[string]Collection, len(o.Collections))}
+	for _, c := range o.Collections {
+		a.byKind[c.Kind.Name] = c
+	}
+	return a
+}
+
+// Handler returns the handler of every endpoint.
+func (a *API) Handler() http.Handler {
+	// Whoever passed the guard (or the authentication in front) administrates.
+	router := httpkit.NewRouter(a.Endpoints(), func(_ httpkit.Authorisation, h http.Handler) http.Handler { return h })
+	checked := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if _, err := httpkit.Query(r); err != nil {
+			a.fail(w, r, err, call{})
+			return
+		}
+		router.ServeHTTP(w, r)
+	})
+	if a.Guard != nil {
+		return a.Guard.Wrap(checked)
+	}
+	return checked
+}
+
+// revision tells client and log where a write stands.
+func revision(w http.ResponseWriter, r *http.Request, c store.Commit) {
+	httpkit.EntryOf(r.Context()).Revision = c.Revision
+	w.Header().Set(HeaderRevision, strconv.FormatUint(c.Revision, 10))
+}
+
+// reply writes a document; a failure to encode it is for the log.
+func reply(w http.ResponseWriter, r *http.Request, status int, document any) {
+	if err := httpkit.WriteJSON(w, status, document); err != nil {
+		httpkit.EntryOf(r.Context()).Cause = err
+	}
+}

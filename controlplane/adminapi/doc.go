@@ -1,0 +1,16 @@
+// Package adminapi is the administration API of the gateway: services, routes,
+// consumers, plugins, OAuth applications and tokens. Every path, body, error
+// and page follows from the kinds, their references and their schemas; adding
+// a kind is adding a [Collection].
+//
+// The API has no authentication of its own. It is therefore meant for loopback,
+// which is where the program opens it by default, and there it sits behind
+// [httpkit.BrowserGuard]: requests that a web page of another origin could
+// cause are refused. For the same reason Access-Control-Allow-Origin is not
+// sent to everybody, as older gateways do, but only to configured origins.
+//
+// Every write answers the header X-Mesh-Revision; GET /revisions/{rev} tells
+// when proxies hold it.
+//
+// Source: requirement "Administration endpoints used with the plugin".
+package adminapi

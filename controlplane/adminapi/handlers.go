@@ -1,0 +1,102 @@
+package adminapi
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/meshgate/meshgate/controlplane/admit"
+	"github.com/meshgate/meshgate/controlplane/fault"
+	"github.com/meshgate/meshgate/controlplane/httpkit"
+	"github.com/meshgate/meshgate/controlplane/model"
+	"github.com/meshgate/meshgate/controlplane/store"
+)
+
+// write is one of the gate's operations that take a body.
+type write func(context.Context, admit.Address, admit.Input) (admit.Outcome, error)
+
+func (p place) create(w http.ResponseWriter, r *http.Request) {
+	p.write(w, r, http.StatusCreated, false, p.api.Gate.Create)
+}
+
+func (p place) put(w http.ResponseWriter, r *http.Request) {
+	p.write(w, r, http.StatusOK, false, p.api.Gate.Replace)
+}
+
+func (p place) patch(w http.ResponseWriter, r *http.Request) {
+	p.write(w, r, http.StatusOK, !p.nested && !p.collection.PlainMissing, p.api.Gate.Patch)
+}
+
+// write decodes the body, runs the operation and answers with the entity.
+// detailed says that a missing resource is answered with the error document.
+func (p place) write(w http.ResponseWriter, r *http.Request, status int, detailed bool, op write) {
+	body, err := httpkit.ReadBody(r)
+	if err != nil {
+		p.api.fail(w, r, err, call{})
+		return
+	}
+	address := p.address(r)
+	c := call{collection: p.collection, given: body.Values, key: address.Key, detailed: detailed}
+	out, err := op(r.Context(), address, admit.Input{Values: body.Values, Text: body.Text})
+	if out.Resource != nil {
+		revision(w, r, out.Commit)
+	}
+	if err != nil {
+		p.api.fail(w, r, err, c)
+		return
+	}
+	entity, err := out.Resource.Show(p.api.Now())
+	if err != nil {
+		p.api.fail(w, r, err, c)
+		return
+	}
+	reply(w, r, status, entity)
+}
+
+func (p place) get(w http.ResponseWriter, r *http.Request) {
+	res, err := p.read(r)
+	if err != nil {
+		p.api.fail(w, r, err, call{})
+		return
+	}
+	entity, err := res.Show(p.api.Now())
+	if err != nil {
+		p.api.fail(w, r, err, call{})
+		return
+	}
+	reply(w, r, http.StatusOK, entity)
+}
+
+func (p place) read(r *http.Request) (res *model.Resource, err error) {
+	err = p.api.Store.View(r.Context(), func(reader store.Reader) error {
+		res, err = admit.Lookup(reader, p.address(r))
+		return err
+	})
+	return res, err
+}
+
+// delete answers 204 for what does not exist, except below an owner.
+func (p place) delete(w http.ResponseWriter, r *http.Request) {
+	commit, err := p.api.Gate.Delete(r.Context(), p.address(r))
+	if fault.Is(err, fault.NotFound) && !p.nested {
+		commit, err = store.Commit{Revision: p.api.Store.Revision()}, nil
+	}
+	if err == nil || len(commit.Changes) > 0 {
+		revision(w, r, commit)
+	}
+	if err != nil {
+		p.api.fail(w, r, err, call{collection: p.collection})
+		return
+	}
+	w.WriteHeader(http.StatusNoContent)
+}
+
+// refuseDelete keeps the target of a reference from being deleted by way of
+// its referrer.
+func (p place) refuseDelete(w http.ResponseWriter, r *http.Request) {
+	if _, err := p.read(r); err != nil {
+		p.api.fail(w, r, err, call{})
+		return
+	}
+	w.Header().Set("Allow", "GET, HEAD, OPTIONS, PATCH, PUT")
+	httpkit.MethodNotAllowed(w, r)
+}

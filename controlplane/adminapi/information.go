@@ -1,0 +1,82 @@
+package adminapi
+
+import (
+	"context"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/meshgate/meshgate/controlplane/gateway"
+	"github.com/meshgate/meshgate/controlplane/httpkit"
+	"github.com/meshgate/meshgate/controlplane/store"
+)
+
+// maxWait bounds ?wait=; it stays below the server's write timeout.
+const maxWait = 30 * time.Second
+
+// information lists the endpoints that belong to no collection.
+func (a *API) information() []httpkit.Endpoint {
+	return []httpkit.Endpoint{
+		endpoint(http.MethodGet, "/", "What this is", a.root),
+		endpoint(http.MethodGet, "/status", "Whether the store answers", a.status),
+		endpoint(http.MethodGet, "/plugins/enabled", "Plugins that instances can be made of", a.enabledPlugins),
+		endpoint(http.MethodGet, "/revisions/{revision}", "How far proxies are with a revision", a.Revisions),
+	}
+}
+
+func (a *API) root(w http.ResponseWriter, r *http.Request) {
+	available := map[string]bool{}
+	for _, name := range gateway.PluginNames() {
+		available[name] = true
+	}
+	reply(w, r, http.StatusOK, map[string]any{
+		"product": "meshgate", "version": a.Version, "control_plane": a.Scope,
+		"plugins": map[string]any{"available_on_server": available},
+	})
+}
+
+func (a *API) status(w http.ResponseWriter, r *http.Request) {
+	var revision uint64
+	err := a.Store.View(r.Context(), func(reader store.Reader) error {
+		revision = reader.Revision()
+		return nil
+	})
+	if err != nil {
+		httpkit.EntryOf(r.Context()).Cause = err
+		reply(w, r, http.StatusServiceUnavailable, map[string]any{"database": map[string]any{"reachable": false}})
+		return
+	}
+	reply(w, r, http.StatusOK, map[string]any{"database": map[string]any{"reachable": true}, "revision": revision})
+}
+
+func (a *API) enabledPlugins(w http.ResponseWriter, r *http.Request) {
+	reply(w, r, http.StatusOK, map[string]any{"enabled_plugins": gateway.PluginNames()})
+}
+
+// Revisions serves GET /revisions/{revision}, here and on the mesh API: at once, or with ?wait=10s when nothing waits any more or
+// the time is up.
+func (a *API) Revisions(w http.ResponseWriter, r *http.Request) {
+	bad := func(text string) {
+		a.fail(w, r, &httpkit.BodyError{Status: http.StatusBadRequest, Message: text}, call{})
+	}
+	revision, err := strconv.ParseUint(r.PathValue("revision"), 10, 64)
+	if err != nil {
+		bad("revision must be a positive integer")
+		return
+	}
+	var wait time.Duration
+	if text := r.URL.Query().Get("wait"); text != "" {
+		if wait, err = time.ParseDuration(text); err != nil || wait < 0 || wait > maxWait {
+			bad("wait must be a duration between 0s and " + maxWait.String())
+			return
+		}
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), wait)
+	defer cancel()
+	doc, err := a.Progress.Wait(ctx, revision)
+	if err != nil {
+		a.fail(w, r, err, call{})
+		return
+	}
+	reply(w, r, http.StatusOK, doc)
+}

@@ -1,0 +1,110 @@
+package admit
+
+import (
+	"strings"
+
+	"github.com/meshgate/meshgate/controlplane/fault"
+	"github.com/meshgate/meshgate/controlplane/model"
+	"github.com/meshgate/meshgate/controlplane/store"
+)
+
+// Address names one resource in the way an API does.
+type Address struct {
+	Kind  *model.Kind
+	Scope string
+	// Key is the id, or the value of the schema's key field. Whatever has the
+	// form of a UUID is an id.
+	Key string
+	// Under, if set, demands that the resource refers to another one; a
+	// replacement makes it do so.
+	Under *Link
+	// Of, if set, names the resource as the target of a reference; Key is then
+	// not used.
+	Of *Link
+}
+
+// Link is a reference from or to the resource at Address.
+type Link struct {
+	Address Address
+	Ref     string
+}
+
+// Missing is the subject of NotFound errors: what was looked for.
+type Missing struct {
+	Kind *model.Kind
+	// Field is "id" or the key field.
+	Field, Value string
+}
+
+func missing(k *model.Kind, field, value string) error {
+	return fault.New(fault.NotFound, "%s not found", k.Name).With(Missing{k, field, value})
+}
+
+// Lookup returns the resource at an address. It is NotFound if it, or what it
+// is addressed through, does not exist or is not linked in that way.
+func Lookup(r store.Reader, a Address) (*model.Resource, error) {
+	if a.Of != nil {
+		return target(r, a)
+	}
+	var owner *model.Resource
+	if a.Under != nil {
+		var err error
+		if owner, err = Lookup(r, a.Under.Address); err != nil {
+			return nil, err
+		}
+	}
+	res, err := find(r, a)
+	if err != nil || owner == nil {
+		return res, err
+	}
+	if id, _ := refOf(res, a.Under.Ref); id != owner.Name {
+		return nil, missing(a.Kind, model.FieldID, a.Key)
+	}
+	return res, nil
+}
+
+// target follows the reference of the resource that a.Of names.
+func target(r store.Reader, a Address) (*model.Resource, error) {
+	from, err := Lookup(r, a.Of.Address)
+	if err != nil {
+		return nil, err
+	}
+	id, ok := refOf(from, a.Of.Ref)
+	if !ok {
+		return nil, missing(a.Kind, model.FieldID, "")
+	}
+	return r.Get(a.Kind, a.Scope, id)
+}
+
+// find looks a resource up by id or key field.
+func find(r store.Reader, a Address) (*model.Resource, error) {
+	s := a.Kind.Schema
+	field := model.FieldID
+	var res *model.Resource
+	err := missing(a.Kind, field, a.Key)
+	switch {
+	case model.IsUUID(a.Key):
+		res, err = r.Get(a.Kind, a.Scope, strings.ToLower(a.Key))
+	case s.Key != "" && a.Key != "":
+		field = s.Key
+		value := a.Key
+		if s.KeyIndex != nil {
+			value = s.KeyIndex(value)
+		}
+		res, err = r.Find(a.Kind, a.Scope, field, value)
+	}
+	if fault.Is(err, fault.NotFound) {
+		return nil, missing(a.Kind, field, a.Key)
+	}
+	return res, err
+}
+
+// refOf returns the id that a resource refers to by the named reference.
+func refOf(r *model.Resource, name string) (string, bool) {
+	for i := range r.Kind.Refs {
+		if r.Kind.Refs[i].Name == name {
+			return r.Kind.Refs[i].Target(r.Spec)
+		}
+	}
+	return "", false
+}

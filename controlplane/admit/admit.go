@@ -1,0 +1,91 @@
+// Package admit is the one way by which anything is written: APIs, declarative
+// sync, the OAuth server. It completes and validates entities, checks them
+// against others, and compares-and-swaps inside one transaction; and it lets
+// revocations be staged in that transaction and published after it, so that no
+// writer can forget to revoke.
+//
+// Slow work (hashing) happens before the transaction opens.
+package admit
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/meshgate/meshgate/controlplane/model"
+	"github.com/meshgate/meshgate/controlplane/store"
+)
+
+// Revoker makes revocations known; see docs/adr/0003-freshness.md.
+type Revoker interface {
+	// Stage adds to a transaction what its changes call for, such as
+	// tombstones. Like the transaction it may run more than once.
+	Stage(tx store.Tx) error
+	// Publish returns once no filter answers from the state before the commit.
+	// A fault of code Unavailable says that this cannot be claimed; the commit
+	// stands nevertheless. Publish bounds its own duration: its context is not
+	// cancelled when the caller goes away, because a revocation must not depend
+	// on the patience of its client.
+	Publish(ctx context.Context, c store.Commit) error
+}
+
+// Gate admits writes. It is safe for concurrent use.
+type Gate struct {
+	store   store.Store
+	revoker Revoker
+	kinds   map[string]*model.Kind
+	now     func() time.Time
+}
+
+// New returns a gate. kinds are those that typed operations and references
+// know; now is the clock that creation times and lifetimes are taken from.
+func New(s store.Store, r Revoker, kinds []*model.Kind, now func() time.Time) *Gate {
+	g := &Gate{store: s, revoker: r, kinds: make(map[string]*model.Kind, len(kinds)), now: now}
+	for _, k := range kinds {
+		g.kinds[k.Name] = k
+	}
+	return g
+}
+
+// errStricter rolls a transaction back that turned out to be a revocation.
+var errStricter = errors.New("the transaction revokes and needs a stricter durability")
+
+// Write runs fn in a transaction, stages what its changes revoke, commits, and
+// publishes. A transaction that changes or removes credentials is committed
+// with the durability of [model.Config] whatever class says: a revocation that
+// a power failure undoes was none. fn may run more than once.
+//
+// If the returned commit has changes although there is an error, the commit
+// stands and only its publication failed.
+func (g *Gate) Write(ctx context.Context, class model.Class, fn func(store.Tx) error) (store.Commit, error) {
+	commit, err := g.update(ctx, class, fn)
+	if errors.Is(err, errStricter) {
+		commit, err = g.update(ctx, model.Config, fn)
+	}
+	if err != nil {
+		return store.Commit{}, err
+	}
+	return commit, g.revoker.Publish(context.WithoutCancel(ctx), commit)
+}
+
+func (g *Gate) update(ctx context.Context, class model.Class, fn func(store.Tx) error) (store.Commit, error) {
+	return g.store.Update(ctx, class, func(tx store.Tx) error {
+		if err := fn(tx); err != nil {
+			return err
+		}
+		if class != model.Config && revokes(tx.Changes()) {
+			return errStricter
+		}
+		return g.revoker.Stage(tx)
+	})
+}
+
+// revokes reports whether changes take something away from a credential.
+func revokes(changes []store.Change) bool {
+	for _, c := range changes {
+		if c.Old != nil && c.Old.Kind.Class == model.Credential && c.Old.Kind.Announce != model.AnnounceNone {
+			return true
+		}
+	}
+	return false
+}

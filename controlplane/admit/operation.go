@@ -1,0 +1,259 @@
+package admit
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"strings"
+
+	"github.com/google/uuid"
+
+	"github.com/meshgate/meshgate/controlplane/fault"
+	"github.com/meshgate/meshgate/controlplane/model"
+	"github.com/meshgate/meshgate/controlplane/store"
+)
+
+// maxAttempts bounds how often a patch is merged anew because others wrote the
+// resource meanwhile.
+const maxAttempts = 16
+
+// Input is what a caller sent for an entity.
+type Input struct {
+	Values map[string]any
+	// Text says that all values are texts of a form and take their types from
+	// the schema.
+	Text bool
+}
+
+// Outcome is a write that was committed; it is empty if it was not. When it
+// comes with an error, only the publication failed.
+type Outcome struct {
+	Resource *model.Resource
+	Commit   store.Commit
+}
+
+// settled drops the resource of a transaction that was not committed.
+func (o Outcome) settled(err error) (Outcome, error) {
+	if err != nil && len(o.Commit.Changes) == 0 {
+		return Outcome{}, err
+	}
+	return o, err
+}
+
+// Create stores a new resource of a.Kind; a.Key and a.Of are not used.
+func (g *Gate) Create(ctx context.Context, a Address, in Input) (Outcome, error) {
+	in, err := g.owned(ctx, a, in)
+	if err != nil {
+		return Outcome{}, err
+	}
+	w, err := g.prepare(a.Kind, model.OpCreate, in, nil)
+	if err != nil {
+		return Outcome{}, err
+	}
+	var out Outcome
+	out.Commit, err = g.Write(ctx, a.Kind.Class, func(tx store.Tx) error {
+		out.Resource, err = g.create(tx, a, w, "")
+		return err
+	})
+	return out.settled(err)
+}
+
+// Replace stores a whole resource under its address, whether it exists or not.
+// Fields that are not given return to their defaults; a replacement under
+// another resource takes it over.
+func (g *Gate) Replace(ctx context.Context, a Address, in Input) (Outcome, error) {
+	in, err := g.owned(ctx, a, in)
+	if err != nil {
+		return Outcome{}, err
+	}
+	if a.Of != nil {
+		res, err := g.read(ctx, a)
+		if err != nil {
+			return Outcome{}, err
+		}
+		a = Address{Kind: a.Kind, Scope: a.Scope, Key: res.Name}
+	}
+	a.Under = nil
+	in.Values = maps.Clone(in.Values)
+	delete(in.Values, model.FieldID)
+	if key := a.Kind.Schema.Key; key != "" && !model.IsUUID(a.Key) {
+		in.Values[key] = a.Key
+	}
+	w, err := g.prepare(a.Kind, model.OpReplace, in, nil)
+	if err != nil {
+		return Outcome{}, err
+	}
+	var out Outcome
+	out.Commit, err = g.Write(ctx, a.Kind.Class, func(tx store.Tx) error {
+		out.Resource, err = g.put(tx, a, w)
+		return err
+	})
+	return out.settled(err)
+}
+
+// Patch merges into the stored resource: records field by field, everything
+// else as a whole. When another writer comes between, it merges anew.
+func (g *Gate) Patch(ctx context.Context, a Address, in Input) (Outcome, error) {
+	in, err := g.owned(ctx, a, in)
+	if err != nil {
+		return Outcome{}, err
+	}
+	for range maxAttempts {
+		out, err := g.patch(ctx, a, in)
+		if !fault.Is(err, fault.Conflict) {
+			return out, err
+		}
+	}
+	return Outcome{}, fault.New(fault.Conflict, "the resource is being written by others")
+}
+
+func (g *Gate) patch(ctx context.Context, a Address, in Input) (Outcome, error) {
+	stored, err := g.read(ctx, a)
+	if err != nil {
+		return Outcome{}, err
+	}
+	old, err := stored.Entity()
+	if err != nil {
+		return Outcome{}, err
+	}
+	w, err := g.prepare(a.Kind, model.OpPatch, in, old)
+	if err != nil {
+		return Outcome{}, err
+	}
+	if id, ok := w.New[model.FieldID].(string); ok && !strings.EqualFold(id, stored.Name) {
+		return Outcome{}, fault.Violated([]fault.Violation{{Path: model.FieldID, Message: "cannot be changed"}})
+	}
+	var out Outcome
+	out.Commit, err = g.Write(ctx, model.Config, func(tx store.Tx) error {
+		r, err := g.resource(tx, a, w)
+		if err != nil {
+			return err
+		}
+		r.Name = stored.Name
+		if err := cross(tx, r); err != nil {
+			return err
+		}
+		out.Resource, err = tx.Update(r, stored.Version)
+		return err
+	})
+	return out.settled(err)
+}
+
+// Delete removes the resource at an address, and its dependents by cascade.
+func (g *Gate) Delete(ctx context.Context, a Address) (store.Commit, error) {
+	return g.Write(ctx, model.Config, func(tx store.Tx) error {
+		res, err := Lookup(tx, a)
+		if err != nil {
+			return err
+		}
+		return tx.Delete(res.Kind, res.Scope, res.Name, 0)
+	})
+}
+
+func (g *Gate) read(ctx context.Context, a Address) (res *model.Resource, err error) {
+	err = g.store.View(ctx, func(r store.Reader) error {
+		res, err = Lookup(r, a)
+		return err
+	})
+	return res, err
+}
+
+// owned sets the reference that the address demands. Whether the owner still
+// exists when the transaction runs is for the store to say.
+func (g *Gate) owned(ctx context.Context, a Address, in Input) (Input, error) {
+	in.Values = maps.Clone(in.Values)
+	if in.Values == nil {
+		in.Values = map[string]any{}
+	}
+	if a.Under == nil {
+		return in, nil
+	}
+	owner, err := g.read(ctx, a.Under.Address)
+	if err != nil {
+		return in, err
+	}
+	if f := a.Kind.Schema.Field(a.Under.Ref); f != nil {
+		delete(in.Values, f.Flat)
+	}
+	in.Values[a.Under.Ref] = map[string]any{model.FieldID: owner.Name}
+	return in, nil
+}
+
+// prepare does everything that needs no transaction.
+func (g *Gate) prepare(k *model.Kind, op model.Op, in Input, old map[string]any) (*model.Write, error) {
+	s := k.Schema
+	values := in.Values
+	if in.Text {
+		values = s.TypeText(values, old)
+	}
+	w, err := s.Process(op, values, old)
+	if err != nil {
+		return nil, err
+	}
+	if s.Settle != nil {
+		if err := s.Settle(w, g.now()); err != nil {
+			return nil, fmt.Errorf("settle a %s: %w", k.Name, err)
+		}
+	}
+	return w, nil
+}
+
+// put updates the addressed resource or creates it.
+func (g *Gate) put(tx store.Tx, a Address, w *model.Write) (*model.Resource, error) {
+	existing, err := find(tx, a)
+	if fault.Is(err, fault.NotFound) {
+		name := ""
+		if model.IsUUID(a.Key) {
+			name = strings.ToLower(a.Key)
+		}
+		return g.create(tx, a, w, name)
+	}
+	if err != nil {
+		return nil, err
+	}
+	r, err := g.resource(tx, a, w)
+	if err != nil {
+		return nil, err
+	}
+	r.Name = existing.Name
+	if r.Created.IsZero() {
+		r.Created = g.now()
+	}
+	if err := cross(tx, r); err != nil {
+		return nil, err
+	}
+	return tx.Update(r, 0)
+}
+
+// create stores a new resource under the given name, else the one that the
+// entity states, else a new one.
+func (g *Gate) create(tx store.Tx, a Address, w *model.Write, name string) (*model.Resource, error) {
+	r, err := g.resource(tx, a, w)
+	if err != nil {
+		return nil, err
+	}
+	if r.Name = name; name == "" {
+		stated, _ := w.New[model.FieldID].(string)
+		r.Name = strings.ToLower(stated)
+	}
+	if r.Name == "" {
+		r.Name = uuid.NewString()
+	}
+	if r.Created.IsZero() {
+		r.Created = g.now()
+	}
+	if err := cross(tx, r); err != nil {
+		return nil, err
+	}
+	stored, err := tx.Create(r)
+	if err != nil {
+		return nil, err
+	}
+	for i := range a.Kind.Schema.Fields {
+		f := &a.Kind.Schema.Fields[i]
+		if f.Announce && w.Given[f.Name] != nil {
+			tx.Announce(stored.Key(), store.Created)
+		}
+	}
+	return stored, nil
+}

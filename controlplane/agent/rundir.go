@@ -1,0 +1,103 @@
+package agent
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/meshgate/meshgate/controlplane/enrol"
+	"github.com/meshgate/meshgate/filter/contract"
+	"github.com/meshgate/meshgate/xds/bootstrap"
+)
+
+// runDir holds the files of one node. Only its owner may look inside: they
+// contain tokens and keys.
+type runDir struct {
+	path, bootstrap, settings, pid, relay, admin, cache, redisCA string
+}
+
+// runDirOf names the files of an instance.
+func runDirOf(stateDir, name string) (*runDir, error) {
+	root, err := filepath.Abs(filepath.Join(stateDir, "run", name))
+	if err != nil {
+		return nil, err
+	}
+	in := func(file string) string { return filepath.Join(root, file) }
+	return &runDir{
+		path: root, bootstrap: in("bootstrap.yaml"), settings: in("settings.json"), pid: in("envoy.pid"),
+		relay: in("relay.sock"), admin: in("admin.sock"), cache: in("xds.cache"), redisCA: in("redis-ca.pem"),
+	}, nil
+}
+
+func (d *runDir) make() error {
+	if err := os.MkdirAll(d.path, 0o700); err != nil {
+		return fmt.Errorf("run directory: %w", err)
+	}
+	if err := os.Chmod(d.path, 0o700); err != nil { //nolint:gosec // a directory needs the x
+		return fmt.Errorf("run directory: %w", err)
+	}
+	return nil
+}
+
+// enrolled reports whether an earlier run left everything that a start needs.
+func (d *runDir) enrolled() bool {
+	for _, f := range []string{d.bootstrap, d.settings, d.cache} {
+		if _, err := os.Stat(f); err != nil {
+			return false
+		}
+	}
+	return true
+}
+
+// write makes bootstrap and settings from an enrolment.
+func (d *runDir) write(a *Agent, answer *enrol.Answer) error {
+	settings := contract.Settings{
+		Cache: a.Cache,
+		ControlPlane: &contract.ControlPlaneSettings{
+			Address: a.host, CAFile: absolute(a.CAFile), TokenFile: absolute(a.TokenFile), Node: answer.Node,
+		},
+	}
+	if answer.RedisURL != "" {
+		settings.Redis = &contract.RedisSettings{URL: answer.RedisURL}
+		if answer.RedisCA != "" {
+			if err := replace(d.redisCA, []byte(answer.RedisCA)); err != nil {
+				return err
+			}
+			settings.Redis.CAFile = d.redisCA
+		}
+	}
+	data, err := json.MarshalIndent(settings, "", "  ")
+	if err != nil {
+		return err
+	}
+	if err := replace(d.settings, data); err != nil {
+		return err
+	}
+	boot := bootstrap.Config{
+		NodeID: answer.Node, Cluster: "oauth-gateway", Relay: d.relay, AdminSocket: d.admin,
+		AdminPort: uint32(a.AdminPort), //nolint:gosec // checked by Render
+	}
+	text, err := bootstrap.Render(boot)
+	if err != nil {
+		return err
+	}
+	return replace(d.bootstrap, text)
+}
+
+// replace writes a file so that readers see the old or the new content, never
+// half of one.
+func replace(path string, data []byte) error {
+	tmp := path + ".new"
+	if err := os.WriteFile(tmp, data, 0o600); err != nil {
+		return fmt.Errorf("run directory: %w", err)
+	}
+	return os.Rename(tmp, path)
+}
+
+func absolute(path string) string {
+	if p, err := filepath.Abs(path); err == nil {
+		return p
+	}
+	return path
+}

@@ -1,0 +1,165 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/meshgate/meshgate/controlplane/agent"
+	"github.com/meshgate/meshgate/controlplane/config"
+	"github.com/meshgate/meshgate/controlplane/gateway"
+	"github.com/meshgate/meshgate/controlplane/model"
+	"github.com/meshgate/meshgate/filter/contract"
+)
+
+func runCommand() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "run",
+		Short: "Run the control plane",
+		Args:  cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			l, err := load(c)
+			if err != nil {
+				return err
+			}
+			claim, err := claimStateDir(l.Config.StateDir)
+			if err != nil {
+				return err
+			}
+			defer claim.Close() //nolint:errcheck // a claim ends with the process anyway
+			cp, err := openControlPlane(c.Context(), &l.Config, newLogger(l.Config.Log))
+			if err != nil {
+				return err
+			}
+			return cp.run(c.Context())
+		},
+	}
+	addFlags(c)
+	return c
+}
+
+func standaloneCommand() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "standalone",
+		Short: "Run the control plane and one gateway Envoy",
+		Args:  cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			l, err := load(c)
+			if err != nil {
+				return err
+			}
+			claim, err := claimStateDir(l.Config.StateDir)
+			if err != nil {
+				return err
+			}
+			defer claim.Close() //nolint:errcheck // a claim ends with the process anyway
+			s, err := openStandalone(c.Context(), &l.Config)
+			if err != nil {
+				return err
+			}
+			return s.run(c.Context())
+		},
+	}
+	addFlags(c)
+	return c
+}
+
+// standalone is a control plane with one gateway.
+type standalone struct {
+	cp    *controlPlane
+	agent *agent.Agent
+	envoy string // its version
+}
+
+// openStandalone opens everything that can fail before anything runs.
+func openStandalone(ctx context.Context, c *config.Config) (*standalone, error) {
+	envoy, versionLine, err := findEnvoy(c.Envoy.Path)
+	if err != nil {
+		return nil, err
+	}
+	module, err := findModule(c.ModulePath)
+	if err != nil {
+		return nil, err
+	}
+	log := newLogger(c.Log)
+	if err := freeGatewayPorts(ctx, c, c.Gateway.Name, log); err != nil {
+		return nil, err
+	}
+	cp, err := openControlPlane(ctx, c, log)
+	if err != nil {
+		return nil, err
+	}
+	a, err := newOwnAgent(c, cp, envoy, module)
+	if err != nil {
+		cp.close(ctx)
+		return nil, notBegun(err)
+	}
+	cp.ready.checks = append(cp.ready.checks, func() string { return cp.gatewayMissing(a.NodeID(), instance(c)) })
+	return &standalone{cp: cp, agent: a, envoy: versionLine}, nil
+}
+
+// freeGatewayPorts makes sure that Envoy will get its ports.
+func freeGatewayPorts(ctx context.Context, c *config.Config, name string, log *slog.Logger) error {
+	if err := agent.EndPredecessor(ctx, c.StateDir, name, c.Envoy.DrainTimeout, log); err != nil {
+		return notBegun(err)
+	}
+	if err := checkFree("gateway.httpPort", c.Gateway.Listen, c.Gateway.HTTPPort); err != nil {
+		return err
+	}
+	return checkFree("gateway.httpsPort", c.Gateway.Listen, c.Gateway.HTTPSPort)
+}
+
+// newOwnAgent makes the agent of the gateway that runs beside its control plane,
+// with a token minted here.
+func newOwnAgent(c *config.Config, cp *controlPlane, envoy, module string) (*agent.Agent, error) {
+	token, err := cp.tokens.Gateway(model.DefaultControlPlane, c.Gateway.Name, 10*365*24*time.Hour)
+	if err != nil {
+		return nil, err
+	}
+	file := filepath.Join(c.StateDir, c.Gateway.Name+".token")
+	if err := os.WriteFile(file, []byte(token), 0o600); err != nil {
+		return nil, err
+	}
+	return agent.New(agent.Options{
+		StateDir: c.StateDir, ControlPlane: model.DefaultControlPlane, Name: c.Gateway.Name,
+		Address: fmt.Sprintf("https://127.0.0.1:%d", port(cp.ports.data)), CAFile: cp.caFile, TokenFile: file,
+		Instance: instance(c), EnvoyPath: envoy, ModuleDir: module,
+		Concurrency: c.Envoy.Concurrency, LogLevel: c.Envoy.LogLevel, DrainTimeout: c.Envoy.DrainTimeout,
+		Cache: cacheSettings(c), Log: cp.log,
+	})
+}
+
+func instance(c *config.Config) gateway.Instance {
+	return gateway.Instance{Listen: c.Gateway.Listen, HTTPPort: c.Gateway.HTTPPort, HTTPSPort: c.Gateway.HTTPSPort}
+}
+
+func cacheSettings(c *config.Config) contract.CacheSettings {
+	return contract.CacheSettings{
+		MaxBytes: c.Cache.MaxBytes, NegativeTTL: c.Cache.NegativeTTL.Milliseconds(), Grace: c.Cache.Grace.Milliseconds(),
+	}
+}
+
+// run runs both until ctx ends. The gateway is drained first, because it needs
+// the control plane for what is still in flight.
+func (s *standalone) run(ctx context.Context) error {
+	cpCtx, stopControlPlane := context.WithCancel(context.WithoutCancel(ctx))
+	defer stopControlPlane()
+	agentCtx, stopAgent := context.WithCancel(ctx)
+	defer stopAgent()
+	var g errgroup.Group
+	g.Go(func() error {
+		defer stopAgent()
+		return s.cp.run(cpCtx)
+	})
+	g.Go(func() error {
+		defer stopControlPlane()
+		return s.agent.Run(agentCtx)
+	})
+	return g.Wait()
+}

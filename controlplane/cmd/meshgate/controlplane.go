@@ -1,0 +1,266 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	"google.golang.org/grpc"
+
+	"github.com/meshgate/meshgate/controlplane/adminapi"
+	"github.com/meshgate/meshgate/controlplane/admit"
+	"github.com/meshgate/meshgate/controlplane/config"
+	"github.com/meshgate/meshgate/controlplane/enrol"
+	"github.com/meshgate/meshgate/controlplane/gateway"
+	"github.com/meshgate/meshgate/controlplane/httpkit"
+	"github.com/meshgate/meshgate/controlplane/identity"
+	"github.com/meshgate/meshgate/controlplane/loop"
+	"github.com/meshgate/meshgate/controlplane/meshapi"
+	"github.com/meshgate/meshgate/controlplane/oauth"
+	"github.com/meshgate/meshgate/controlplane/revoke"
+	"github.com/meshgate/meshgate/controlplane/store"
+	"github.com/meshgate/meshgate/controlplane/view"
+	"github.com/meshgate/meshgate/filter/contract"
+	xds "github.com/meshgate/meshgate/xds/server"
+	"github.com/meshgate/meshgate/xds/snapshot"
+)
+
+// stopTime bounds an orderly end of the control plane.
+const stopTime = 15 * time.Second
+
+// controlPlane is everything that `meshgate run` runs.
+type controlPlane struct {
+	cfg    *config.Config
+	log    *slog.Logger
+	ports  *listeners
+	store  store.Store
+	caFile string
+
+	authority *identity.Authority
+	tokens    *identity.Tokens
+	redis     *redisParts
+	revoker   *revoke.Revoker
+	gate      *admit.Gate
+	oauth     *oauth.Server
+	views     *view.Views
+	loop      *loop.Loop
+	snapshots *snapshot.Store
+	xds       *xds.Server
+	ready     readiness
+	closers   closers
+}
+
+// openControlPlane opens everything that can fail; run then serves. Whatever
+// goes wrong here leaves nothing behind.
+func openControlPlane(ctx context.Context, c *config.Config, log *slog.Logger) (cp *controlPlane, err error) {
+	cp = &controlPlane{cfg: c, log: log}
+	defer func() {
+		if err != nil {
+			cp.close(ctx)
+			err = notBegun(err)
+		}
+	}()
+	if cp.ports, err = openListeners(c); err != nil {
+		return nil, err
+	}
+	cp.closers.add(func(context.Context) { cp.ports.close() })
+	if err = cp.openStore(ctx); err != nil {
+		return nil, err
+	}
+	if err = cp.openIdentities(ctx); err != nil {
+		return nil, err
+	}
+	if err = cp.openRevocation(ctx); err != nil {
+		return nil, err
+	}
+	return cp, cp.openXDS()
+}
+
+// openIdentities loads the authority and writes its certificate for others.
+func (cp *controlPlane) openIdentities(ctx context.Context) (err error) {
+	if cp.authority, err = identity.OpenAuthority(ctx, cp.store, time.Now); err != nil {
+		return err
+	}
+	if cp.tokens, err = identity.OpenTokens(ctx, cp.store, time.Now); err != nil {
+		return err
+	}
+	cp.caFile = filepath.Join(cp.cfg.StateDir, "ca.pem")
+	return os.WriteFile(cp.caFile, cp.authority.PEM(), 0o644) //nolint:gosec // a public certificate
+}
+
+// names are what the control plane's certificates are good for.
+func (cp *controlPlane) names() []string {
+	names := []string{"localhost", "127.0.0.1", "::1"}
+	for n := range strings.SplitSeq(cp.cfg.DataPlane.Names, ",") {
+		if n = strings.TrimSpace(n); n != "" {
+			names = append(names, n)
+		}
+	}
+	return names
+}
+
+func (cp *controlPlane) openRevocation(ctx context.Context) (err error) {
+	if cp.redis, err = openRedis(cp.cfg, func() { cp.revoker.RaiseEpoch() }); err != nil {
+		return err
+	}
+	cp.closers.add(func(context.Context) { cp.redis.close() })
+	cp.views = view.New(cp.store, cp.log)
+	cp.closers.add(func(context.Context) { cp.views.Close() })
+	cp.snapshots = snapshot.New()
+	cp.loop = loop.New(loop.Options{
+		Views: cp.views, Publisher: cp.snapshots, Parameters: parameters{cp.store}, Identities: identities{cp}, Log: cp.log,
+	})
+	cp.revoker, err = revoke.New(ctx, revoke.Options{
+		Store: cp.store, Subjects: revocationSubjects(), Auth: linkAuthenticator{cp.tokens},
+		Source:  &oauth.Source{Store: cp.store, Now: time.Now},
+		Allowed: func(n revoke.Node, plugin string) bool { return cp.loop.HasPlugin(n.ControlPlane, plugin) },
+		Redis:   cp.redis.client, Tracker: cp.redis.tracker(), Log: cp.log, Now: time.Now,
+	})
+	if err != nil {
+		return err
+	}
+	cp.closers.add(func(ctx context.Context) {
+		if err := cp.revoker.Close(ctx); err != nil {
+			cp.log.Warn("revocations were still being published at the end", "error", err)
+		}
+	})
+	cp.gate = admit.New(cp.store, cp.revoker, allKinds(), time.Now)
+	trusted, err := cp.cfg.Trusted()
+	cp.oauth = oauth.New(oauth.Options{
+		Store: cp.store, Writer: cp.gate, Grants: oauth.Grants(), TrustedIPs: trusted,
+		Minted: cp.revoker.Refill, Log: cp.log, Now: time.Now,
+	})
+	return err
+}
+
+func (cp *controlPlane) openXDS() (err error) {
+	cp.xds, err = xds.New(xds.Config{
+		Snapshots: cp.snapshots, Nodes: nodes{cp.loop}, Auth: adsAuthenticator{cp.tokens}, Secrets: cp.loop,
+		Observer: xds.Nobody{}, Log: cp.log,
+	})
+	return err
+}
+
+// run serves until ctx ends or a part fails, then ends everything in order.
+func (cp *controlPlane) run(ctx context.Context) error {
+	defer cp.close(context.WithoutCancel(ctx))
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return ended(ctx, "configuration loop", cp.loop.Run(ctx)) })
+	grpcLn, httpLn := httpkit.Split(cp.ports.data, cp.authority.ServerConfig(cp.names()))
+	g.Go(func() error { return cp.serveADS(ctx, grpcLn) })
+	serve := func(name string, h http.Handler, ln net.Listener) {
+		server := httpkit.NewServer(name, h, cp.log, httpkit.Limits{})
+		g.Go(func() error { return ended(ctx, name, server.Serve(ctx, ln)) })
+	}
+	serve("data_plane", cp.dataPlane(), httpLn)
+	serve("diagnostics", diagnostics(&cp.ready, cp.metrics()), cp.ports.diagnostics)
+	admin := adminapi.New(adminapi.Options{
+		Store: cp.store, Gate: cp.gate, Collections: adminapi.Collections(), Progress: progress{cp.snapshots},
+		Now: time.Now, Version: version, Guard: &httpkit.BrowserGuard{},
+	})
+	serve("admin", admin.Handler(), cp.ports.admin)
+	serve("admin_tls", admin.Handler(), tlsListener(cp.ports.adminTLS, cp.authority.ServerConfig(cp.names())))
+	serve("mesh", meshapi.Handler(meshapi.Options{Tokens: cp.tokens, Version: version, Revisions: admin.Revisions}), cp.ports.mesh)
+	cp.ready.serving.Store(true)
+	cp.log.Info("control plane is up", "data_plane", port(cp.ports.data), "admin", port(cp.ports.admin),
+		"mesh", port(cp.ports.mesh), "diagnostics", port(cp.ports.diagnostics), "state_dir", cp.cfg.StateDir)
+	return g.Wait()
+}
+
+// dataPlane serves the HTTP half of the data-plane server.
+func (cp *controlPlane) dataPlane() http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle(contract.LinkPath, cp.revoker)
+	mux.Handle(enrol.Path, &enrol.Server{Store: cp.store, Tokens: cp.tokens, Settings: cp.redis.forNodes})
+	mux.Handle("/", cp.oauth)
+	return mux
+}
+
+// serveADS serves the gRPC half of the data-plane server.
+func (cp *controlPlane) serveADS(ctx context.Context, ln net.Listener) error {
+	s := grpc.NewServer(append(xds.Options(), grpc.Creds(handshaken{}))...)
+	cp.xds.Register(s)
+	failed := make(chan error, 1)
+	go func() { failed <- s.Serve(ln) }()
+	select {
+	case err := <-failed:
+		return fmt.Errorf("serve ADS: %w", err)
+	case <-ctx.Done():
+	}
+	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTime)
+	defer cancel()
+	err := cp.xds.Close(closing)
+	s.Stop()
+	<-failed
+	return err
+}
+
+// close ends what open has opened, in reverse order. It is safe to call twice.
+func (cp *controlPlane) close(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTime)
+	defer cancel()
+	cp.ready.serving.Store(false)
+	cp.closers.run(ctx)
+}
+
+// ended hides the error that a part returns because it was told to end.
+func ended(ctx context.Context, name string, err error) error {
+	if err == nil || (ctx.Err() != nil && errors.Is(err, ctx.Err())) {
+		return nil
+	}
+	return fmt.Errorf("%s: %w", name, err)
+}
+
+// waitReady returns when everything is up, the gateway included.
+func (cp *controlPlane) waitReady(ctx context.Context) error {
+	for {
+		moved := cp.snapshots.Moved()
+		missing := cp.ready.missing()
+		if missing == "" {
+			return nil
+		}
+		select {
+		case <-moved:
+		case <-time.After(readyTick):
+		case <-ctx.Done():
+			return errors.New(missing)
+		}
+	}
+}
+
+// readyTick is how often an Envoy that has its configuration is asked whether
+// its port is open. It has no event for that.
+const readyTick = 50 * time.Millisecond
+
+// gatewayMissing says what a gateway of this machine still needs to serve.
+func (cp *controlPlane) gatewayMissing(node string, in gateway.Instance) string {
+	p := cp.snapshots.Progress(0)
+	for _, n := range p.Acknowledged {
+		if n != node {
+			continue
+		}
+		conn, err := net.DialTimeout("tcp", net.JoinHostPort(loopback(in.Listen), strconv.Itoa(in.HTTPPort)), time.Second)
+		if err != nil {
+			return "the gateway's port is not open yet"
+		}
+		_ = conn.Close()
+		return ""
+	}
+	return "the gateway has not acknowledged its configuration"
+}
+
+func loopback(listen string) string {
+	if ip := net.ParseIP(listen); ip != nil && ip.IsUnspecified() {
+		return "127.0.0.1"
+	}
+	return listen
+}

@@ -1,0 +1,110 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/meshgate/meshgate/controlplane/config"
+)
+
+// demoTime bounds the story of --once.
+const demoTime = 30 * time.Second
+
+func demoCommand() *cobra.Command {
+	var once bool
+	c := &cobra.Command{
+		Use:   "demo",
+		Short: "Run standalone with an upstream and example resources, and say what to try",
+		Args:  cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			l, err := load(c)
+			if err != nil {
+				return err
+			}
+			if l.Origin["log.level"] == "default" {
+				l.Config.Log.Level = "warn" // leave the terminal to the demo
+			}
+			return demo(c.Context(), &l.Config, once, c.OutOrStdout())
+		},
+	}
+	addFlags(c)
+	c.Flags().BoolVar(&once, "once", false, "perform the story, narrate each step, and exit with 0 or 1")
+	return c
+}
+
+func demo(ctx context.Context, c *config.Config, once bool, out io.Writer) error {
+	claim, err := claimStateDir(c.StateDir)
+	if err != nil {
+		return err
+	}
+	defer claim.Close() //nolint:errcheck // a claim ends with the process anyway
+	s, err := openStandalone(ctx, c)
+	if err != nil {
+		return err
+	}
+	e, err := startEcho(s.cp.log)
+	if err != nil {
+		s.cp.close(ctx)
+		return err
+	}
+	defer e.stop(context.WithoutCancel(ctx))
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	ended := make(chan error, 1)
+	go func() { ended <- s.run(ctx) }()
+	story := make(chan error, 1)
+	go func() { story <- perform(ctx, c, s, e.port, once, out) }()
+	select {
+	case err = <-ended: // the system ended first: by a signal, or it failed
+		cancel()
+		<-story
+		return err
+	case err = <-story:
+	}
+	if once || err != nil {
+		cancel()
+		return errors.Join(err, <-ended)
+	}
+	return <-ended
+}
+
+// perform seeds the demo and then tells the story or says what to try.
+func perform(ctx context.Context, c *config.Config, s *standalone, echoPort int, once bool, out io.Writer) error {
+	ctx, cancel := context.WithTimeout(ctx, demoTime)
+	defer cancel()
+	if err := s.cp.waitReady(ctx); err != nil {
+		return fmt.Errorf("the demo did not start: %w", err)
+	}
+	api, err := newClient(s.cp.caFile, port(s.cp.ports.admin), c.Gateway.HTTPPort, c.Gateway.HTTPSPort)
+	if err != nil {
+		return err
+	}
+	if err := api.seed(ctx, echoPort); err != nil {
+		return fmt.Errorf("the demo's resources: %w", err)
+	}
+	if once {
+		n := &narrator{out: out, c: api}
+		return n.tell(ctx, s.envoy)
+	}
+	_, err = fmt.Fprintf(out, invitation, api.plain, demoPath, api.admin, c.StateDir, demoClient, demoSecret, api.tls)
+	return err
+}
+
+const invitation = `
+Meshgate is up. A route that wants a token: %[1]s%[2]s
+Administration: %[3]s
+
+Try, in another terminal:
+
+  curl -s %[1]s%[2]s/hello
+  curl -s --cacert %[4]s/ca.pem %[7]s%[2]s/oauth2/token -d grant_type=client_credentials -d client_id=%[5]s -d client_secret=%[6]s -d scope=read
+  curl -s %[1]s%[2]s/hello -H 'Authorization: Bearer <access_token>'
+  curl -s -X DELETE %[3]s/oauth2_tokens/<access_token>
+
+The README has the whole transcript. Ctrl-C ends everything.
+`

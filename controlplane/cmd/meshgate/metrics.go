@@ -1,0 +1,40 @@
+package main
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+)
+
+// metrics returns the registry of the diagnostics port. Values are read from
+// the parts when they are scraped.
+func (cp *controlPlane) metrics() *prometheus.Registry {
+	r := prometheus.NewRegistry()
+	gauge := func(name, help string, value func() float64) {
+		r.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Namespace: "meshgate", Name: name, Help: help}, value))
+	}
+	counter := func(name, help string, value func() float64) {
+		r.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{Namespace: "meshgate", Name: name, Help: help}, value))
+	}
+	flag := func(b bool) float64 {
+		if b {
+			return 1
+		}
+		return 0
+	}
+	stats := cp.revoker.Stats
+	gauge("store_revision", "Newest revision of the store.", func() float64 { return float64(cp.store.Revision()) })
+	gauge("xds_streams", "Open ADS streams.", func() float64 { return float64(cp.xds.Streams()) })
+	gauge("xds_published_revision", "Newest revision whose configuration is in place.", func() float64 { return float64(cp.snapshots.Published()) })
+	gauge("xds_proxies_waiting", "Proxies that have not acknowledged everything.", func() float64 { return float64(len(cp.snapshots.Progress(cp.snapshots.Published()).Waiting)) })
+	gauge("xds_proxies_rejecting", "Rejections of configuration that still stand.", func() float64 { return float64(len(cp.snapshots.Progress(cp.snapshots.Published()).Rejected)) })
+	gauge("links", "Open freshness links of filters.", func() float64 { return float64(stats().Links) })
+	gauge("live_leases", "Filters that may answer from memory.", func() float64 { return float64(stats().LiveLeases) })
+	counter("revocations_total", "Revocations published.", func() float64 { return float64(stats().Revocations) })
+	counter("revocations_unconfirmed_total", "Revocations answered with 503.", func() float64 { return float64(stats().Unconfirmed) })
+	gauge("revocation_lag_seconds", "How long the latest revocation took to be effective everywhere.", func() float64 { return stats().Lag.Seconds() })
+	gauge("redis_epoch", "Epoch of the second level of the token cache.", func() float64 { return float64(stats().Epoch) })
+	gauge("redis_up", "Whether the second level is written to.", func() float64 { return flag(stats().RedisUp) })
+	gauge("ready", "Whether the process can do its work.", func() float64 { return flag(cp.ready.missing() == "") })
+	r.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	return r
+}

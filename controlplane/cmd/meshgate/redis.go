@@ -1,0 +1,85 @@
+package main
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/meshgate/meshgate/controlplane/config"
+	"github.com/meshgate/meshgate/controlplane/revoke"
+	"github.com/meshgate/meshgate/controlplane/revoke/embedded"
+)
+
+// redisParts are the control plane's side of the second level of the cache.
+type redisParts struct {
+	client   redis.UniversalClient
+	embedded *embedded.Server
+	url, ca  string
+}
+
+// openRedis connects to the configured Redis, or starts the embedded one. A
+// configured Redis need not be up: nothing waits for it. guarded is called
+// before the embedded one drops a tombstone for want of room.
+func openRedis(c *config.Config, guarded func()) (*redisParts, error) {
+	p := &redisParts{url: c.Redis.URL}
+	if p.url == "" {
+		e, err := embedded.Start(embedded.Options{Port: c.Redis.EmbeddedPort, Guarded: guarded, Now: time.Now})
+		if err != nil {
+			return nil, fmt.Errorf("embedded token cache: %w", err)
+		}
+		p.embedded, p.url = e, e.URL()
+	}
+	roots, err := p.roots(c.Redis.CAFile)
+	if err == nil {
+		p.client, err = revoke.Open(p.url, roots)
+	}
+	if err != nil {
+		p.close()
+		return nil, err
+	}
+	return p, nil
+}
+
+// roots reads the authorities of a rediss:// server; nil means the system's.
+func (p *redisParts) roots(file string) (*tls.Config, error) {
+	if file == "" {
+		return nil, nil
+	}
+	pem, err := os.ReadFile(file) //nolint:gosec // the operator names the file
+	if err != nil {
+		return nil, fmt.Errorf("redis.caFile: %w", err)
+	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(pem) {
+		return nil, fmt.Errorf("redis.caFile: %s holds no certificate", file)
+	}
+	p.ca = string(pem)
+	return &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}, nil
+}
+
+// tracker is set for the embedded Redis only.
+func (p *redisParts) tracker() revoke.Tracker {
+	if p.embedded == nil {
+		return nil
+	}
+	return p.embedded
+}
+
+// forNodes is what filters are told.
+func (p *redisParts) forNodes() (url, ca string) { return p.url, p.ca }
+
+func (p *redisParts) close() {
+	if p == nil {
+		return
+	}
+	if p.client != nil {
+		_ = p.client.Close()
+	}
+	if p.embedded != nil {
+		p.embedded.Close()
+	}
+}

@@ -1,0 +1,193 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"net"
+	"strconv"
+	"strings"
+
+	"google.golang.org/grpc/credentials"
+
+	"github.com/meshgate/meshgate/controlplane/fault"
+	"github.com/meshgate/meshgate/controlplane/gateway"
+	"github.com/meshgate/meshgate/controlplane/identity"
+	"github.com/meshgate/meshgate/controlplane/loop"
+	"github.com/meshgate/meshgate/controlplane/model"
+	"github.com/meshgate/meshgate/controlplane/oauth"
+	"github.com/meshgate/meshgate/controlplane/revoke"
+	"github.com/meshgate/meshgate/controlplane/store"
+	"github.com/meshgate/meshgate/filter/contract"
+	plan "github.com/meshgate/meshgate/xds/plan/gateway"
+	xds "github.com/meshgate/meshgate/xds/server"
+	"github.com/meshgate/meshgate/xds/snapshot"
+)
+
+// allKinds lists every kind that is stored.
+func allKinds() []*model.Kind {
+	var kinds []*model.Kind
+	kinds = append(kinds, gateway.Kinds()...)
+	kinds = append(kinds, identity.Kinds()...)
+	return append(kinds, revoke.Kinds()...)
+}
+
+// revocationSubjects says which changes revoke what.
+func revocationSubjects() map[*model.Kind]revoke.Subject {
+	return map[*model.Kind]revoke.Subject{
+		gateway.Tokens: {
+			Is:      contract.SubjectToken,
+			Token:   func(spec any) contract.Hash { return contract.HashToken([]byte(spec.(*gateway.Token).AccessToken)) },
+			Expires: oauth.Expires,
+			Under:   func(spec any) string { return spec.(*gateway.Token).Credential },
+		},
+		gateway.Applications: {Is: contract.SubjectCredential, Below: gateway.Tokens, Ref: gateway.RefCredential},
+		gateway.Consumers:    {Is: contract.SubjectConsumer, Below: gateway.Applications, Ref: gateway.RefConsumer},
+	}
+}
+
+// parameters finds what a gateway said at its enrolment.
+type parameters struct{ store store.Store }
+
+// Gateway implements loop.Parameters.
+func (p parameters) Gateway(ctx context.Context, node string) (out plan.Params, err error) {
+	controlPlane, instance, err := loop.ParseNode(node)
+	if err != nil {
+		return out, err
+	}
+	err = p.store.View(ctx, func(r store.Reader) error {
+		res, err := r.Get(gateway.Instances, controlPlane, instance)
+		if err != nil {
+			return err
+		}
+		in := res.Spec.(*gateway.Instance)
+		host, text, err := net.SplitHostPort(in.ControlPlane)
+		if err != nil {
+			return err
+		}
+		oauthPort, err := strconv.ParseUint(text, 10, 16)
+		if err != nil {
+			return err
+		}
+		out = plan.Params{
+			Address: in.Listen, HTTPPort: uint32(in.HTTPPort), HTTPSPort: uint32(in.HTTPSPort), //nolint:gosec // checked at enrolment
+			OAuth: plan.Endpoint{Host: host, Port: uint32(oauthPort)}, RootsFile: in.RootsFile,
+		}
+		return nil
+	})
+	return out, err
+}
+
+// identities gives the loop what secrets contain.
+type identities struct{ cp *controlPlane }
+
+// Server implements loop.Identities.
+func (i identities) Server(ctx context.Context) (loop.Pair, error) {
+	return asPair(i.cp.authority.Listener(ctx, i.cp.names()))
+}
+
+// Node implements loop.Identities.
+func (i identities) Node(_ context.Context, node string) (loop.Pair, error) {
+	return asPair(i.cp.authority.Node(node))
+}
+
+// Roots implements loop.Identities.
+func (i identities) Roots(context.Context) ([]byte, error) { return i.cp.authority.PEM(), nil }
+
+func asPair(p *identity.KeyPair, err error) (loop.Pair, error) {
+	if err != nil {
+		return loop.Pair{}, err
+	}
+	return loop.Pair{Certificate: p.Certificate, Key: p.Key}, nil
+}
+
+// nodes prepares a node's set when its stream opens.
+type nodes struct{ loop *loop.Loop }
+
+// Connect implements the ADS server's Nodes.
+func (n nodes) Connect(ctx context.Context, id string) (func(), error) {
+	release, err := n.loop.Connect(ctx, id)
+	if fault.Is(err, fault.NotFound) || fault.Is(err, fault.Invalid) {
+		err = errors.Join(xds.ErrUnknownNode, err)
+	}
+	return release, err
+}
+
+// adsAuthenticator checks the tokens of ADS streams.
+type adsAuthenticator struct{ tokens *identity.Tokens }
+
+// Authenticate implements the ADS server's Authenticator.
+func (a adsAuthenticator) Authenticate(ctx context.Context, nodeID, token string) error {
+	err := a.tokens.Authenticate(ctx, nodeID, token)
+	switch {
+	case fault.Is(err, fault.Forbidden):
+		return errors.Join(xds.ErrForbidden, err)
+	case err != nil:
+		return errors.Join(xds.ErrUnauthenticated, err)
+	}
+	return nil
+}
+
+// linkAuthenticator checks the tokens of freshness links.
+type linkAuthenticator struct{ tokens *identity.Tokens }
+
+// Authenticate implements revoke.Authenticator.
+func (a linkAuthenticator) Authenticate(_ context.Context, token string) (revoke.Node, error) {
+	c, err := a.tokens.Check(strings.TrimPrefix(token, "Bearer "))
+	if err != nil {
+		return revoke.Node{}, err
+	}
+	return revoke.Node{ID: c.NodeID(), ControlPlane: c.ControlPlane}, nil
+}
+
+// progress is the document of GET /revisions/{rev}.
+type progress struct{ snapshots *snapshot.Store }
+
+type progressDocument struct {
+	Revision  uint64 `json:"revision"`
+	Published uint64 `json:"published"`
+	Proxies   struct {
+		Acknowledged int                  `json:"acknowledged"`
+		Waiting      []string             `json:"waiting"`
+		Rejected     []snapshot.Rejection `json:"rejected"`
+	} `json:"proxies"`
+}
+
+// Wait implements adminapi.Progress.
+func (p progress) Wait(ctx context.Context, revision uint64) (any, error) {
+	got := p.snapshots.Wait(ctx, revision)
+	doc := progressDocument{Revision: got.Revision, Published: got.Published}
+	doc.Proxies.Acknowledged = len(got.Acknowledged)
+	doc.Proxies.Waiting, doc.Proxies.Rejected = []string{}, []snapshot.Rejection{}
+	doc.Proxies.Waiting = append(doc.Proxies.Waiting, got.Waiting...)
+	doc.Proxies.Rejected = append(doc.Proxies.Rejected, got.Rejected...)
+	return doc, nil
+}
+
+func tlsListener(ln net.Listener, cfg *tls.Config) net.Listener {
+	cfg.NextProtos = []string{"http/1.1"}
+	cfg.ClientAuth = tls.NoClientCert
+	return tls.NewListener(ln, cfg)
+}
+
+// handshaken are gRPC credentials for connections on which TLS is done.
+type handshaken struct {
+	credentials.TransportCredentials
+}
+
+// ServerHandshake implements credentials.TransportCredentials.
+func (handshaken) ServerHandshake(c net.Conn) (net.Conn, credentials.AuthInfo, error) {
+	info := credentials.TLSInfo{CommonAuthInfo: credentials.CommonAuthInfo{SecurityLevel: credentials.PrivacyAndIntegrity}}
+	if t, ok := c.(*tls.Conn); ok {
+		info.State = t.ConnectionState()
+	}
+	return c, info, nil
+}
+
+// Info implements credentials.TransportCredentials.
+func (handshaken) Info() credentials.ProtocolInfo {
+	return credentials.ProtocolInfo{SecurityProtocol: "tls"}
+}
+
+// Clone implements credentials.TransportCredentials.
+func (h handshaken) Clone() credentials.TransportCredentials { return h }

@@ -1,0 +1,106 @@
+package gateway
+
+import (
+	"math"
+	"strings"
+	"unicode"
+
+	"github.com/meshgate/meshgate/controlplane/fault"
+	"github.com/meshgate/meshgate/controlplane/model"
+)
+
+// grants are the fields of which at least one must be true.
+var grants = []string{
+	"enable_authorization_code", "enable_implicit_grant", "enable_client_credentials", "enable_password_grant",
+}
+
+// oauth2Schema describes the configuration of an oauth2 plugin.
+// Source: requirement "Plugin configuration parameters".
+var oauth2Schema = &model.Schema{
+	Fields: []model.Field{
+		{Name: "scopes", Type: model.Array, Elem: &model.Field{Type: model.String, MaxLen: MaxScope, Check: scopeText}, Check: scopesText},
+		flag("mandatory_scope"),
+		{Name: "provision_key", Type: model.String, Required: true, MaxLen: maxSecret, Auto: generated},
+		// Zero and below mean that tokens never expire.
+		{Name: "token_expiration", Type: model.Number, Required: true, Default: float64(7200), Between: &[2]int64{-1 << 31, 1<<31 - 1}, Check: wholeText},
+		flag(grants[0]), flag(grants[1]), flag(grants[2]), flag(grants[3]),
+		flag("hide_credentials"),
+		flag("accept_http_if_already_terminated"),
+		{Name: "anonymous", Type: model.String, MaxLen: MaxIdentity},
+		flag("global_credentials"),
+		{Name: "auth_header_name", Type: model.String, Required: true, Default: "authorization", MaxLen: 128, Check: headerNameText},
+		{Name: "refresh_token_ttl", Type: model.Number, Required: true, Default: float64(1209600), Between: &[2]int64{0, 100000000}, Check: wholeText},
+		flag("reuse_refresh_token"),
+		{Name: "pkce", Type: model.String, Required: true, Default: "lax", OneOf: []string{"none", "lax", "strict"}},
+		{Name: "realm", Type: model.String, MaxLen: maxRealm, Check: realmText},
+	},
+	Checks: []model.Check{
+		{Fields: grants, Run: someGrant},
+		{Fields: []string{"scopes", "mandatory_scope"}, Run: mandatoryScopes},
+	},
+}
+
+func flag(name string) model.Field {
+	return model.Field{Name: name, Type: model.Boolean, Required: true, Default: false}
+}
+
+func someGrant(w *model.Write) []fault.Violation {
+	for _, name := range grants {
+		if w.New[name] == true {
+			return nil
+		}
+	}
+	return entityViolation("at least one of these fields must be true: " + strings.Join(grants, ", "))
+}
+
+func mandatoryScopes(w *model.Write) []fault.Violation {
+	if w.New["mandatory_scope"] != true || w.New["scopes"] != nil {
+		return nil
+	}
+	return append(
+		violation(model.EntityPath, "failed conditional validation given value of field 'mandatory_scope'"),
+		violation("scopes", model.TextRequired)...,
+	)
+}
+
+// scopeText refuses what could not be told apart in a blank-separated list or
+// would break a header. Source: RFC 6749 section 3.3; characters beyond ASCII
+// are tolerated as in older gateways.
+func scopeText(v any) string {
+	if strings.ContainsFunc(v.(string), func(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) || r == ',' }) {
+		return "must not contain blanks, commas or control characters"
+	}
+	return ""
+}
+
+func scopesText(v any) string {
+	if len(strings.Join(texts(v), " ")) > MaxScope {
+		return "the scopes are too long together"
+	}
+	return ""
+}
+
+func wholeText(v any) string {
+	if n := v.(float64); n != math.Trunc(n) {
+		return "expected an integer"
+	}
+	return ""
+}
+
+// headerNameText checks for a token of RFC 9110 section 5.6.2.
+func headerNameText(v any) string {
+	for _, r := range v.(string) {
+		if !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("!#$%&'*+-.^_`|~", r)) {
+			return "expected a header name"
+		}
+	}
+	return ""
+}
+
+// realmText keeps a realm a valid quoted-string without escapes.
+func realmText(v any) string {
+	if strings.ContainsAny(v.(string), `"\`) {
+		return "must not contain quotes or backslashes"
+	}
+	return headerText(v)
+}

@@ -1,0 +1,116 @@
+package gateway
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/meshgate/meshgate/controlplane/fault"
+	"github.com/meshgate/meshgate/controlplane/model"
+)
+
+// pluginType is one kind of plugin that instances can be made of.
+type pluginType struct {
+	name   string
+	config *model.Schema
+	// consumer says that an instance may be bound to a consumer.
+	consumer bool
+}
+
+// pluginTypes lists the plugins there are. Adding one is adding an entry.
+var pluginTypes = []pluginType{
+	{name: PluginOAuth2, config: oauth2Schema},
+}
+
+// PluginNames lists the plugins that instances can be made of.
+func PluginNames() []string {
+	names := make([]string, len(pluginTypes))
+	for i, t := range pluginTypes {
+		names[i] = t.name
+	}
+	return names
+}
+
+func pluginTypeOf(entity map[string]any) *pluginType {
+	for i := range pluginTypes {
+		if pluginTypes[i].name == entity["name"] {
+			return &pluginTypes[i]
+		}
+	}
+	return nil
+}
+
+// pluginSchema describes plugin instances; the schema of config follows from
+// the name.
+var pluginSchema = &model.Schema{
+	Key: "instance_name", CreatedUnit: time.Second, Cross: pluginMeetsRoute,
+	Fields: append(model.Identity(time.Second, true),
+		model.Field{Name: "name", Type: model.String, Required: true, MaxLen: 128, Check: pluginNameText},
+		model.Field{Name: "instance_name", Type: model.String, MaxLen: 128, Check: nameText},
+		model.Field{Name: "route", Type: model.Foreign, To: "route"},
+		model.Field{Name: "service", Type: model.Foreign, To: "service"},
+		model.Field{Name: "consumer", Type: model.Foreign, To: "consumer"},
+		model.Field{Name: "config", Type: model.Record, Required: true, Variant: func(entity map[string]any) *model.Schema {
+			if t := pluginTypeOf(entity); t != nil {
+				return t.config
+			}
+			return nil
+		}},
+		model.Field{
+			Name: "protocols", Type: model.Set, Required: true, Default: []any{"grpc", "grpcs", "http", "https"}, MinElements: 1,
+			Elem: &model.Field{Type: model.String, OneOf: []string{"grpc", "grpcs", "http", "https"}},
+		},
+		model.Field{Name: "enabled", Type: model.Boolean, Required: true, Default: true},
+		tags(),
+	),
+	Checks: []model.Check{{Fields: []string{"name", "consumer"}, Run: pluginConsumer}},
+}
+
+func pluginNameText(v any) string {
+	if pluginTypeOf(map[string]any{"name": v}) == nil {
+		return fmt.Sprintf("plugin '%s' not enabled; add it to the 'plugins' configuration property", v)
+	}
+	return ""
+}
+
+func pluginConsumer(w *model.Write) []fault.Violation {
+	if t := pluginTypeOf(w.New); t != nil && !t.consumer && w.New["consumer"] != nil {
+		return violation("consumer", model.TextNull)
+	}
+	return nil
+}
+
+// pluginMeetsRoute refuses an instance that its route could never run.
+func pluginMeetsRoute(g model.Getter, r *model.Resource) ([]fault.Violation, error) {
+	plugin := r.Spec.(*Plugin)
+	if plugin.Route == "" {
+		return nil, nil
+	}
+	route, err := g.Get(Routes, r.Scope, plugin.Route)
+	if fault.Is(err, fault.NotFound) {
+		return nil, nil // the store reports the dangling reference
+	}
+	if err != nil {
+		return nil, err
+	}
+	for _, p := range route.Spec.(*Route).Protocols {
+		if slices.Contains(plugin.Protocols, p) {
+			return nil, nil
+		}
+	}
+	return violation("protocols", "must match the associated route's protocols"), nil
+}
+
+// TargetFields returns the fields that a value of [IndexTarget] stands for, in
+// the form in which entities show them.
+func TargetFields(value string) map[string]any {
+	parts := strings.Split(value, " ")
+	fields := map[string]any{"name": parts[0], RefRoute: nil, RefService: nil, RefConsumer: nil}
+	for i, name := range []string{RefRoute, RefService, RefConsumer} {
+		if i+1 < len(parts) && parts[i+1] != "" {
+			fields[name] = map[string]any{"id": parts[i+1]}
+		}
+	}
+	return fields
+}

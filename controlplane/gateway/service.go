@@ -1,0 +1,149 @@
+package gateway
+
+import (
+	"net"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/meshgate/meshgate/controlplane/fault"
+	"github.com/meshgate/meshgate/controlplane/model"
+)
+
+// transports are the protocols of services; those beyond HTTP are known by
+// name so that they are refused as what they are.
+var transports = []string{"http", "https", "grpc", "grpcs", "tcp", "tls", "tls_passthrough", "udp", "ws", "wss"}
+
+// serviceSchema describes services. Timeouts are in milliseconds.
+var serviceSchema = &model.Schema{
+	Key: "name", CreatedUnit: time.Second, Shorthand: expandURL,
+	Fields: append(model.Identity(time.Second, true),
+		model.Field{Name: "name", Type: model.String, MaxLen: 128, Check: nameText},
+		model.Field{Name: "protocol", Type: model.String, Required: true, Default: "http", OneOf: transports, Check: protocolText},
+		model.Field{Name: "host", Type: model.String, Required: true, MaxLen: 253, Check: hostText},
+		model.Field{Name: "port", Type: model.Integer, Required: true, Default: int64(80), Between: &[2]int64{0, 65535}},
+		model.Field{Name: "path", Type: model.String, MaxLen: 1024, Check: servicePathText},
+		model.Field{Name: "retries", Type: model.Integer, Required: true, Default: int64(5), Between: &[2]int64{0, 32767}},
+		timeout("connect_timeout"), timeout("write_timeout"), timeout("read_timeout"),
+		tags(),
+		model.Field{Name: "client_certificate", Type: model.Foreign, Null: true},
+		model.Field{Name: "ca_certificates", Type: model.Array, Null: true},
+		model.Field{Name: "tls_verify", Type: model.Boolean},
+		model.Field{Name: "tls_verify_depth", Type: model.Integer, Between: &[2]int64{0, 64}},
+		model.Field{Name: "enabled", Type: model.Boolean, Required: true, Default: true},
+	),
+	Checks: []model.Check{
+		{Fields: []string{"protocol", "tls_verify"}, Run: onlyTLS("tls_verify")},
+		{Fields: []string{"protocol", "tls_verify_depth"}, Run: onlyTLS("tls_verify_depth")},
+	},
+}
+
+func timeout(name string) model.Field {
+	return model.Field{Name: name, Type: model.Integer, Required: true, Default: int64(60000), Between: &[2]int64{1, 1<<31 - 2}}
+}
+
+// protocolText refuses protocols that this version cannot carry.
+func protocolText(v any) string {
+	if p := v.(string); p != "http" && p != "https" {
+		return "not supported: " + p
+	}
+	return ""
+}
+
+func onlyTLS(name string) func(*model.Write) []fault.Violation {
+	return func(w *model.Write) []fault.Violation {
+		if w.New[name] == nil || w.New["protocol"] == "https" {
+			return nil
+		}
+		return violation(name, model.TextNull)
+	}
+}
+
+// hostText checks a host name or address without a port.
+func hostText(v any) string {
+	host := v.(string)
+	if ip := net.ParseIP(strings.Trim(host, "[]")); ip != nil {
+		return ""
+	}
+	if strings.Contains(host, ":") {
+		return "must not have a port"
+	}
+	if !validHostname(host) {
+		return "invalid hostname: " + strconv.Quote(host)
+	}
+	return ""
+}
+
+// validHostname reports whether host is made of labels as RFC 1123 section 2.1
+// has them; underscores, common in practice, are allowed.
+func validHostname(host string) bool {
+	host = strings.TrimSuffix(host, ".")
+	if host == "" || len(host) > 253 {
+		return false
+	}
+	for label := range strings.SplitSeq(host, ".") {
+		if label == "" || len(label) > 63 || label[0] == '-' || label[len(label)-1] == '-' {
+			return false
+		}
+		for i := range len(label) {
+			c := label[i]
+			if !(c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '-' || c == '_') {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+func servicePathText(v any) string {
+	path := v.(string)
+	if !strings.HasPrefix(path, "/") {
+		return "should start with: /"
+	}
+	return segmentsText(path)
+}
+
+// expandURL replaces the write-only shorthand url by protocol, host, port and
+// path, all four: a URL without a path clears the path.
+func expandURL(in map[string]any) []fault.Violation {
+	v, ok := in["url"]
+	if !ok {
+		return nil
+	}
+	delete(in, "url")
+	text, isText := v.(string)
+	if v == nil || text == "" && isText {
+		return violation("url", model.TextEmpty)
+	}
+	if !isText {
+		return violation("url", "expected a string")
+	}
+	in["protocol"], in["host"], in["port"], in["path"] = "http", nil, int64(80), nil
+	u, err := url.Parse(text)
+	if err != nil {
+		in["path"] = text
+		return nil
+	}
+	if u.Scheme == "https" || u.Scheme == "" && u.Port() == "443" {
+		in["protocol"], in["port"] = "https", int64(443)
+	} else if u.Scheme != "" {
+		in["protocol"] = u.Scheme
+	}
+	if host := u.Hostname(); host != "" {
+		in["host"] = host
+	}
+	if u.User != nil || u.RawQuery != "" || u.Fragment != "" || u.Opaque != "" {
+		return violation("url", "must hold only scheme, host, port and path")
+	}
+	if port, err := strconv.ParseInt(u.Port(), 10, 64); err == nil {
+		in["port"] = port
+	}
+	if path := u.EscapedPath(); path != "" {
+		in["path"] = u.Path
+		if u.Host != "" {
+			in["path"] = path
+		}
+	}
+	return nil
+}

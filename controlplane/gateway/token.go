@@ -1,0 +1,55 @@
+package gateway
+
+import (
+	"strings"
+	"time"
+
+	"github.com/meshgate/meshgate/controlplane/model"
+)
+
+// TokenBearer is the only token type. Source: RFC 6750.
+const TokenBearer = "bearer"
+
+// tokenSchema describes access tokens. Times are in milliseconds, expires_in
+// and ttl in seconds. Source: requirement "Access token".
+var tokenSchema = &model.Schema{
+	Key: "access_token", KeyIndex: TokenKey, CreatedUnit: time.Millisecond,
+	Settle: settleToken, Present: presentToken,
+	Fields: append(model.Identity(time.Millisecond, false),
+		model.Field{Name: "credential", Type: model.Foreign, To: "oauth2_credential", Flat: "credential_id", Required: true},
+		model.Field{Name: "service", Type: model.Foreign, To: "service", Flat: "service_id"},
+		model.Field{Name: "token_type", Type: model.String, Required: true, Default: TokenBearer, OneOf: []string{TokenBearer}},
+		model.Field{Name: "expires_in", Type: model.Integer, Required: true, Between: &[2]int64{0, 1<<31 - 1}},
+		// A value that the caller chose may have been presented before and be
+		// remembered as unknown.
+		model.Field{Name: "access_token", Type: model.String, Required: true, Auto: generated, MaxLen: maxToken, Check: headerText, Announce: true},
+		model.Field{Name: "refresh_token", Type: model.String, MaxLen: maxToken, Check: headerText},
+		model.Field{Name: "scope", Type: model.String, MaxLen: MaxScope, Check: headerText},
+		model.Field{Name: "authenticated_userid", Type: model.String, MaxLen: MaxIdentity, Check: headerText},
+		model.Field{Name: "ttl", Type: model.Integer, Meta: true, Between: &[2]int64{1, 100000000}},
+		model.Field{Name: "drop_at", Type: model.Integer, Hidden: true},
+	),
+}
+
+// settleToken turns the relative ttl into the moment at which the row is
+// dropped, and separates scopes by single blanks.
+func settleToken(w *model.Write, now time.Time) error {
+	if v, ok := w.Given["ttl"]; ok {
+		w.New["drop_at"] = nil
+		if ttl, isSet := w.New["ttl"].(int64); isSet && v != nil {
+			w.New["drop_at"] = now.UnixMilli() + ttl*1000
+		}
+	}
+	if words := strings.Fields(given(w.New, "scope")); len(words) > 0 {
+		w.New["scope"] = strings.Join(words, " ")
+	}
+	return nil
+}
+
+// presentToken shows the remaining lifetime of the row in whole seconds.
+func presentToken(r *model.Resource, out map[string]any, now time.Time) {
+	out["ttl"] = nil
+	if at := r.Spec.(*Token).DropAt; at > 0 {
+		out["ttl"] = max(0, (at-now.UnixMilli()+999)/1000)
+	}
+}

@@ -1,0 +1,208 @@
+package httpkit
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"mime/multipart"
+	"net/http"
+	"net/url"
+	"strings"
+)
+
+const (
+	// MaxArguments bounds the arguments of a query or form.
+	MaxArguments = 1000
+	// MaxDepth bounds the nesting of JSON documents and of form names.
+	MaxDepth = 32
+)
+
+// BodyError is a body or query that cannot be understood at all.
+type BodyError struct {
+	Status int
+	// Message is for the client; an empty one means an empty body.
+	Message string
+}
+
+// Error implements error.
+func (e *BodyError) Error() string { return fmt.Sprintf("status %d: %s", e.Status, e.Message) }
+
+// Write answers with the error.
+func (e *BodyError) Write(w http.ResponseWriter) {
+	if e.Message == "" {
+		w.WriteHeader(e.Status)
+		return
+	}
+	WriteMessage(w, e.Status, e.Message)
+}
+
+var (
+	errNotJSON     = &BodyError{http.StatusBadRequest, "Cannot parse JSON body"}
+	errNotForm     = &BodyError{http.StatusBadRequest, "Cannot parse form body"}
+	errArguments   = &BodyError{http.StatusBadRequest, "Too many arguments"}
+	errMediaType   = &BodyError{http.StatusUnsupportedMediaType, ""}
+	errTwoTypes    = &BodyError{http.StatusBadRequest, "Multiple Content-Type headers"}
+	errTooLarge    = &BodyError{http.StatusRequestEntityTooLarge, "Request body too large"}
+	errUnreadable  = &BodyError{http.StatusBadRequest, "Cannot read the request body"}
+	errQuerySyntax = &BodyError{http.StatusBadRequest, "Cannot parse the query"}
+)
+
+// Body is a decoded request body.
+type Body struct {
+	Values map[string]any
+	// Text says that all leaves are texts of a form and have no type yet.
+	// Otherwise numbers are json.Number.
+	Text bool
+}
+
+// ReadBody decodes a JSON, form or multipart body into a tree. No body and no
+// type is an empty object. Its errors are [*BodyError]s. The caller has limited
+// the body's size (http.MaxBytesReader).
+func ReadBody(r *http.Request) (Body, error) {
+	kinds := r.Header.Values("Content-Type")
+	if len(kinds) > 1 {
+		return Body{}, errTwoTypes
+	}
+	raw, err := io.ReadAll(r.Body)
+	if err != nil {
+		if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
+			return Body{}, errTooLarge
+		}
+		return Body{}, errUnreadable
+	}
+	if len(kinds) == 0 || kinds[0] == "" {
+		if len(raw) > 0 {
+			return Body{}, errMediaType
+		}
+		return Body{Values: map[string]any{}}, nil
+	}
+	kind, params, err := mime.ParseMediaType(kinds[0])
+	if err != nil {
+		return Body{}, errMediaType
+	}
+	switch kind {
+	case "application/json":
+		v, err := decodeJSON(raw)
+		return Body{Values: v}, err
+	case "application/x-www-form-urlencoded":
+		args, err := parseArguments(string(raw), errNotForm)
+		if err != nil {
+			return Body{}, err
+		}
+		return Body{Values: tree(args), Text: true}, nil
+	case "multipart/form-data":
+		args, err := readMultipart(raw, params["boundary"])
+		if err != nil {
+			return Body{}, err
+		}
+		return Body{Values: tree(args), Text: true}, nil
+	}
+	return Body{}, errMediaType
+}
+
+// Query parses the query of a request within the limits.
+func Query(r *http.Request) (url.Values, error) {
+	args, err := parseArguments(r.URL.RawQuery, errQuerySyntax)
+	if err != nil {
+		return nil, err
+	}
+	v := make(url.Values, len(args))
+	for _, a := range args {
+		v.Add(a.name, a.value)
+	}
+	return v, nil
+}
+
+func decodeJSON(raw []byte) (map[string]any, error) {
+	if tooDeep(raw) {
+		return nil, errNotJSON
+	}
+	d := json.NewDecoder(bytes.NewReader(raw))
+	d.UseNumber()
+	var v map[string]any
+	if err := d.Decode(&v); err != nil || v == nil {
+		return nil, errNotJSON
+	}
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+		return nil, errNotJSON
+	}
+	return v, nil
+}
+
+// tooDeep reports whether brackets nest deeper than MaxDepth. It looks at the
+// bytes only, before anything recursive does.
+func tooDeep(raw []byte) bool {
+	depth, inText := 0, false
+	for i := 0; i < len(raw); i++ {
+		switch c := raw[i]; {
+		case inText && c == '\\':
+			i++
+		case c == '"':
+			inText = !inText
+		case inText:
+		case c == '{' || c == '[':
+			if depth++; depth > MaxDepth {
+				return true
+			}
+		case c == '}' || c == ']':
+			depth--
+		}
+	}
+	return false
+}
+
+// argument is one name and value in the order of their arrival.
+type argument struct{ name, value string }
+
+func parseArguments(s string, bad *BodyError) ([]argument, error) {
+	var args []argument
+	for part := range strings.SplitSeq(s, "&") {
+		if part == "" {
+			continue
+		}
+		if len(args) == MaxArguments {
+			return nil, errArguments
+		}
+		name, value, _ := strings.Cut(part, "=")
+		name, err := url.QueryUnescape(name)
+		if err != nil {
+			return nil, bad
+		}
+		if value, err = url.QueryUnescape(value); err != nil {
+			return nil, bad
+		}
+		args = append(args, argument{name, value})
+	}
+	return args, nil
+}
+
+func readMultipart(raw []byte, boundary string) ([]argument, error) {
+	if boundary == "" {
+		return nil, errNotForm
+	}
+	if len(raw) == 0 {
+		return nil, nil
+	}
+	parts := multipart.NewReader(bytes.NewReader(raw), boundary)
+	var args []argument
+	for {
+		part, err := parts.NextPart()
+		if errors.Is(err, io.EOF) {
+			return args, nil
+		}
+		if err != nil {
+			return nil, errNotForm
+		}
+		if len(args) == MaxArguments {
+			return nil, errArguments
+		}
+		value, err := io.ReadAll(part) // bounded by raw
+		if err != nil {
+			return nil, errNotForm
+		}
+		args = append(args, argument{part.FormName(), string(value)})
+	}
+}

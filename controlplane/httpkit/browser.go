@@ -1,0 +1,113 @@
+package httpkit
+
+import (
+	"net"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+)
+
+// BrowserGuard protects an API that trusts whoever reaches its port, which is
+// sound on loopback only as long as no web page can make the user's browser
+// reach it. It refuses
+//
+//   - names in Host that are neither loopback nor listed: a page whose own name
+//     was rebound to 127.0.0.1 sends its own name;
+//   - requests that a browser marks as coming from another site
+//     (Sec-Fetch-Site, Fetch Metadata) or whose Origin is not the API itself;
+//   - X-Forwarded-*: a proxy in front would lend its loopback address to others.
+//
+// Permissive CORS headers would undo this, so they are sent to listed origins only.
+type BrowserGuard struct {
+	// Hosts are further names, without port, by which the API may be addressed.
+	Hosts []string
+	// Origins are web origins, such as https://console.example, that may call
+	// the API from a browser; "*" permits all and gives the protection up.
+	Origins []string
+	// Proxied permits X-Forwarded-* headers.
+	Proxied bool
+}
+
+// Wrap returns next behind the guard.
+func (g BrowserGuard) Wrap(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		origin := r.Header.Get("Origin")
+		listed := origin != "" && (slices.Contains(g.Origins, "*") || slices.Contains(g.Origins, origin))
+		if reason := g.refuse(r, origin, listed); reason != "" {
+			EntryOf(r.Context()).Code = "browser_refused"
+			WriteMessage(w, http.StatusForbidden, reason)
+			return
+		}
+		if listed {
+			allowOrigin(w.Header(), r, origin, slices.Contains(g.Origins, "*"))
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+func (g BrowserGuard) refuse(r *http.Request, origin string, listed bool) string {
+	if !g.local(r.Host) {
+		return "this API does not answer to that Host"
+	}
+	if !g.Proxied {
+		for name := range r.Header {
+			if name == "Forwarded" || strings.HasPrefix(name, "X-Forwarded-") {
+				return "this API does not answer forwarded requests"
+			}
+		}
+	}
+	if listed {
+		return ""
+	}
+	if site := r.Header.Get("Sec-Fetch-Site"); site != "" && site != "same-origin" && site != "none" {
+		return "this API does not answer requests of other sites"
+	}
+	if len(r.Header.Values("Origin")) > 1 || origin != "" && !sameOrigin(origin, r) {
+		return "this API does not answer requests of other origins"
+	}
+	return ""
+}
+
+// local reports whether a Host header names this machine or a listed host.
+func (g BrowserGuard) local(host string) bool {
+	name := hostname(host)
+	if slices.Contains(g.Hosts, name) || name == "localhost" {
+		return true
+	}
+	ip := net.ParseIP(name)
+	return ip != nil && ip.IsLoopback()
+}
+
+// hostname returns a Host header without port and brackets, in lower case.
+func hostname(host string) string {
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		host = name
+	}
+	return strings.ToLower(strings.Trim(host, "[]"))
+}
+
+// sameOrigin compares an Origin with the address that the request was sent to.
+func sameOrigin(origin string, r *http.Request) bool {
+	u, err := url.Parse(origin)
+	if err != nil {
+		return false
+	}
+	scheme := "http"
+	if r.TLS != nil {
+		scheme = "https"
+	}
+	return u.Scheme == scheme && strings.EqualFold(u.Host, r.Host)
+}
+
+func allowOrigin(h http.Header, r *http.Request, origin string, all bool) {
+	if all {
+		origin = "*"
+	} else {
+		h.Add("Vary", "Origin")
+	}
+	h.Set("Access-Control-Allow-Origin", origin)
+	if r.Method == http.MethodOptions {
+		h.Set("Access-Control-Allow-Headers", "Content-Type")
+	}
+}

@@ -1,0 +1,147 @@
+package httpkit
+
+import (
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// maxIndex bounds the indexes of list elements in form names.
+const maxIndex = 1000
+
+// tree builds the object that the names of form arguments describe:
+//
+//	a.b=v    a nested object        a[]=v   appends to a list
+//	a[k]=v   an entry of a map      a[1]=v  the first element of a list
+//	a=x&a=y  a list
+//
+// Leaves are texts. Names that mean nothing of this kind stand for themselves.
+func tree(args []argument) map[string]any {
+	root := &node{}
+	for _, a := range args {
+		at := root
+		for _, s := range segments(a.name) {
+			at = at.child(s)
+		}
+		at.texts = append(at.texts, a.value)
+	}
+	out := make(map[string]any, len(root.named))
+	for name, n := range root.named {
+		out[name] = n.value()
+	}
+	return out
+}
+
+// segment is one step of a name.
+type segment struct {
+	name  string
+	index int  // of a list element, from 1; 0 if the step is a name
+	next  bool // the step appends: []
+}
+
+// node is one place of the tree while it grows.
+type node struct {
+	texts    []string
+	named    map[string]*node
+	indexed  map[int]*node
+	appended []*node
+}
+
+func (n *node) child(s segment) *node {
+	switch {
+	case s.next:
+		c := &node{}
+		n.appended = append(n.appended, c)
+		return c
+	case s.index > 0:
+		if n.indexed[s.index] == nil {
+			if n.indexed == nil {
+				n.indexed = map[int]*node{}
+			}
+			n.indexed[s.index] = &node{}
+		}
+		return n.indexed[s.index]
+	}
+	if n.named[s.name] == nil {
+		if n.named == nil {
+			n.named = map[string]*node{}
+		}
+		n.named[s.name] = &node{}
+	}
+	return n.named[s.name]
+}
+
+// value turns a node into text, list or map. Where a form mixes the spellings
+// at one place, names win over lists and everything else becomes elements.
+func (n *node) value() any {
+	if n.named != nil {
+		out := make(map[string]any, len(n.named)+len(n.indexed))
+		for i, c := range n.indexed {
+			out[strconv.Itoa(i)] = c.value()
+		}
+		for name, c := range n.named {
+			out[name] = c.value()
+		}
+		return out
+	}
+	if n.indexed == nil && n.appended == nil && len(n.texts) == 1 {
+		return n.texts[0]
+	}
+	out := make([]any, 0, len(n.texts)+len(n.indexed)+len(n.appended))
+	for _, i := range slices.Sorted(maps.Keys(n.indexed)) {
+		out = append(out, n.indexed[i].value())
+	}
+	for _, t := range n.texts {
+		out = append(out, t)
+	}
+	for _, c := range n.appended {
+		out = append(out, c.value())
+	}
+	return out
+}
+
+// segments splits a name; one that is malformed or nests too deeply is a
+// single segment.
+func segments(name string) []segment {
+	var out []segment
+	rest := name
+	for first := true; rest != "" || first; first = false {
+		if !first && rest[0] == '[' {
+			inner, after, ok := strings.Cut(rest[1:], "]")
+			if !ok || after != "" && after[0] != '[' && after[0] != '.' {
+				return []segment{{name: name}}
+			}
+			out, rest = append(out, bracketed(inner)), after
+			continue
+		}
+		if !first {
+			rest = strings.TrimPrefix(rest, ".")
+		}
+		end := strings.IndexAny(rest, ".[")
+		if end < 0 {
+			end = len(rest)
+		}
+		if end == 0 {
+			return []segment{{name: name}}
+		}
+		out, rest = append(out, segment{name: rest[:end]}), rest[end:]
+		if rest == "." || len(out) > MaxDepth {
+			return []segment{{name: name}}
+		}
+	}
+	if len(out) > MaxDepth {
+		return []segment{{name: name}}
+	}
+	return out
+}
+
+func bracketed(inner string) segment {
+	if inner == "" {
+		return segment{next: true}
+	}
+	if i, err := strconv.Atoi(inner); err == nil && i > 0 && i <= maxIndex && inner[0] != '+' {
+		return segment{index: i}
+	}
+	return segment{name: inner}
+}

@@ -1,0 +1,135 @@
+package httpkit
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"runtime/debug"
+	"strings"
+	"time"
+)
+
+// HeaderRequestID names a request in the response and the log. One that the
+// client sends is kept if it is short and plain.
+const HeaderRequestID = "X-Request-Id"
+
+// Entry is the log line of one request. Handlers fill it in; it is written
+// once, when the request is over. It never holds paths (keys of resources may
+// be tokens), queries or bodies: the pattern of the endpoint stands for them.
+type Entry struct {
+	ID       string
+	Pattern  string
+	Revision uint64
+	// Code is the domain code of the answer, such as a fault code.
+	Code string
+	// Cause is the internal error behind the answer; it is shown to nobody else.
+	Cause error
+}
+
+type entryKey struct{}
+
+// EntryOf returns the entry of a request; outside of [Observe] it is one that
+// nobody reads.
+func EntryOf(ctx context.Context) *Entry {
+	if e, ok := ctx.Value(entryKey{}).(*Entry); ok {
+		return e
+	}
+	return new(Entry)
+}
+
+// Observe logs each request in one line at its end and turns a panic into the
+// answer 500, so that one request cannot end the process.
+func Observe(next http.Handler, log *slog.Logger) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		start := time.Now()
+		e := &Entry{ID: requestID(r)}
+		rec := &recorder{ResponseWriter: w}
+		rec.Header().Set(HeaderRequestID, e.ID)
+		r = r.WithContext(context.WithValue(r.Context(), entryKey{}, e))
+		defer func() {
+			p := recover()
+			asError, _ := p.(error)
+			aborted := errors.Is(asError, http.ErrAbortHandler)
+			if p != nil && !aborted {
+				e.Cause = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
+				if !rec.wrote {
+					WriteMessage(rec, http.StatusInternalServerError, TextInternal)
+				}
+			}
+			write(r.Context(), log, r, e, rec, time.Since(start))
+			if aborted || p != nil && rec.status < 500 {
+				panic(http.ErrAbortHandler) // a half-written answer must not look complete
+			}
+		}()
+		next.ServeHTTP(rec, r)
+	})
+}
+
+func write(ctx context.Context, log *slog.Logger, r *http.Request, e *Entry, rec *recorder, took time.Duration) {
+	level := slog.LevelInfo
+	if !rec.wrote {
+		rec.status = http.StatusOK // what net/http sends for a handler that says nothing
+	}
+	attrs := []slog.Attr{
+		slog.String("request_id", e.ID), slog.String("method", r.Method), slog.String("pattern", e.Pattern),
+		slog.Int("status", rec.status), slog.Int64("bytes", rec.bytes), slog.Duration("took", took),
+		slog.String("remote", r.RemoteAddr),
+	}
+	if e.Revision != 0 {
+		attrs = append(attrs, slog.Uint64("revision", e.Revision))
+	}
+	if e.Code != "" {
+		attrs = append(attrs, slog.String("code", e.Code))
+	}
+	if e.Cause != nil {
+		level = slog.LevelError
+		attrs = append(attrs, slog.String("cause", e.Cause.Error()))
+	}
+	log.LogAttrs(ctx, level, "request", attrs...)
+}
+
+// recorder remembers what was answered.
+type recorder struct {
+	http.ResponseWriter
+	status int
+	bytes  int64
+	wrote  bool
+}
+
+// WriteHeader implements http.ResponseWriter.
+func (r *recorder) WriteHeader(status int) {
+	if !r.wrote && status >= 200 {
+		r.wrote, r.status = true, status
+	}
+	r.ResponseWriter.WriteHeader(status)
+}
+
+// Write implements http.ResponseWriter.
+func (r *recorder) Write(b []byte) (int, error) {
+	if !r.wrote {
+		r.wrote, r.status = true, http.StatusOK
+	}
+	n, err := r.ResponseWriter.Write(b)
+	r.bytes += int64(n)
+	return n, err
+}
+
+// Unwrap serves http.ResponseController.
+func (r *recorder) Unwrap() http.ResponseWriter { return r.ResponseWriter }
+
+func requestID(r *http.Request) string {
+	id := r.Header.Get(HeaderRequestID)
+	plain := func(c rune) bool {
+		return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '-' || c == '_'
+	}
+	if id != "" && len(id) <= 64 && !strings.ContainsFunc(id, func(c rune) bool { return !plain(c) }) {
+		return id
+	}
+	var b [16]byte
+	_, _ = rand.Read(b[:]) // documented never to return an error
+	return hex.EncodeToString(b[:])
+}

@@ -1,0 +1,37 @@
+package httpkit
+
+import (
+	"bytes"
+	"encoding/json"
+	"net/http"
+	"strconv"
+)
+
+// TextInternal is all that a client learns of an unexpected failure.
+const TextInternal = "An unexpected error occurred"
+
+// WriteJSON answers with a document.
+func WriteJSON(w http.ResponseWriter, status int, document any) error {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(document); err != nil {
+		WriteMessage(w, http.StatusInternalServerError, TextInternal)
+		return err
+	}
+	body := bytes.TrimSuffix(b.Bytes(), []byte("\n"))
+	h := w.Header()
+	h.Set("Content-Type", "application/json; charset=utf-8")
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Cache-Control", "no-store") // documents hold secrets
+	h.Set("Content-Length", strconv.Itoa(len(body)))
+	w.WriteHeader(status)
+	_, err := w.Write(body)
+	return err
+}
+
+// WriteMessage answers with {"message": text}. A client that is gone is
+// nobody's concern.
+func WriteMessage(w http.ResponseWriter, status int, text string) {
+	_ = WriteJSON(w, status, map[string]string{"message": text})
+}

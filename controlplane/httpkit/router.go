@@ -1,0 +1,149 @@
+package httpkit
+
+import (
+	"cmp"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+)
+
+// Authorisation is what a request needs before its handler runs. There is no
+// default: an endpoint that declares none is refused by [NewRouter].
+type Authorisation string
+
+// Authorisations.
+const (
+	// Open endpoints answer everybody who can reach the port.
+	Open Authorisation = "open"
+	// Administrator endpoints need whoever the port trusts with administration.
+	Administrator Authorisation = "administrator"
+)
+
+// Endpoint is one method of one path. All routes of an API come from one slice
+// of endpoints; its OpenAPI document follows from the same slice.
+type Endpoint struct {
+	Method string
+	// Pattern is a path pattern of net/http without method, such as
+	// /services/{service}; without a trailing slash.
+	Pattern string
+	// Auth says who may call it.
+	Auth Authorisation
+	// Summary is one line for documentation.
+	Summary string
+	Handler http.HandlerFunc
+}
+
+// Router dispatches to endpoints. HEAD runs the GET endpoint, OPTIONS is
+// answered from the list, a trailing slash makes no difference.
+type Router struct {
+	mux       *http.ServeMux
+	authorise func(Authorisation, http.Handler) http.Handler
+}
+
+// NewRouter returns a router. authorise wraps the handlers of an authorisation
+// and must know all of them. It panics on endpoints that contradict each other
+// or declare nothing, which is a mistake in the program.
+func NewRouter(endpoints []Endpoint, authorise func(Authorisation, http.Handler) http.Handler) *Router {
+	rt := &Router{mux: http.NewServeMux(), authorise: authorise}
+	paths := map[string]map[string]Endpoint{}
+	for _, e := range endpoints {
+		if e.Auth == "" {
+			panic("httpkit: endpoint without authorisation: " + e.Method + " " + e.Pattern)
+		}
+		if paths[e.Pattern] == nil {
+			paths[e.Pattern] = map[string]Endpoint{}
+		}
+		if _, twice := paths[e.Pattern][e.Method]; twice {
+			panic("httpkit: endpoint declared twice: " + e.Method + " " + e.Pattern)
+		}
+		paths[e.Pattern][e.Method] = e
+	}
+	for pattern, methods := range paths {
+		mounted := pattern
+		if pattern == "/" {
+			mounted = "/{$}"
+		}
+		rt.mux.Handle(mounted, rt.path(pattern, methods))
+	}
+	rt.mux.HandleFunc("/", NotFound)
+	return rt
+}
+
+// path serves the methods of one pattern.
+func (rt *Router) path(pattern string, methods map[string]Endpoint) http.Handler {
+	handlers := make(map[string]http.Handler, len(methods)+1)
+	least := cmp.Or(methods[http.MethodGet].Auth, Administrator)
+	for method, e := range methods {
+		handlers[method] = rt.authorise(e.Auth, e.Handler)
+	}
+	if get, ok := handlers[http.MethodGet]; ok {
+		handlers[http.MethodHead] = get
+	}
+	allow := strings.Join(slices.Sorted(maps.Keys(withOptions(handlers))), ", ")
+	handlers[http.MethodOptions] = rt.authorise(least, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Allow", allow)
+		w.Header().Set("Access-Control-Allow-Methods", allow)
+		w.WriteHeader(http.StatusNoContent)
+	}))
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		EntryOf(r.Context()).Pattern = pattern
+		h, ok := handlers[r.Method]
+		if !ok {
+			w.Header().Set("Allow", allow)
+			MethodNotAllowed(w, r)
+			return
+		}
+		h.ServeHTTP(w, r)
+	})
+}
+
+func withOptions(handlers map[string]http.Handler) map[string]http.Handler {
+	m := maps.Clone(handlers)
+	m[http.MethodOptions] = nil
+	return m
+}
+
+// ServeHTTP implements http.Handler.
+func (rt *Router) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	path := r.URL.EscapedPath()
+	trimmed := path
+	if len(path) > 1 {
+		trimmed = strings.TrimSuffix(path, "/")
+	}
+	if !strings.HasPrefix(trimmed, "/") || odd(trimmed) {
+		NotFound(w, r) // the mux would answer with a redirect
+		return
+	}
+	if trimmed != path {
+		clone := *r
+		u := *r.URL
+		u.Path, u.RawPath = strings.TrimSuffix(u.Path, "/"), strings.TrimSuffix(u.RawPath, "/")
+		clone.URL = &u
+		r = &clone
+	}
+	rt.mux.ServeHTTP(w, r)
+}
+
+// odd reports whether a path has empty or dot segments.
+func odd(path string) bool {
+	if path == "/" {
+		return false
+	}
+	for s := range strings.SplitSeq(path[1:], "/") {
+		if s == "" || s == "." || s == ".." {
+			return true
+		}
+	}
+	return false
+}
+
+// NotFound answers for paths that do not exist.
+func NotFound(w http.ResponseWriter, _ *http.Request) {
+	WriteMessage(w, http.StatusNotFound, "Not found")
+}
+
+// MethodNotAllowed answers for methods that a path does not have.
+func MethodNotAllowed(w http.ResponseWriter, _ *http.Request) {
+	WriteMessage(w, http.StatusMethodNotAllowed, "Method not allowed")
+}

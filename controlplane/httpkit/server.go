@@ -1,0 +1,103 @@
+package httpkit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"time"
+)
+
+// Limits of a server. Zero values mean the defaults of [DefaultLimits].
+type Limits struct {
+	HeaderBytes       int           // request line and header fields
+	BodyBytes         int64         // request body
+	ReadHeaderTimeout time.Duration // until the header is complete
+	ReadTimeout       time.Duration // until the body is complete
+	WriteTimeout      time.Duration // until the response is written
+	IdleTimeout       time.Duration // between requests of one connection
+	Grace             time.Duration // for running requests at shutdown
+}
+
+// DefaultLimits suit APIs with small documents and waits of up to 30 s.
+func DefaultLimits() Limits {
+	return Limits{
+		HeaderBytes: 32 << 10, BodyBytes: 2 << 20,
+		ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 30 * time.Second,
+		WriteTimeout: 60 * time.Second, IdleTimeout: 2 * time.Minute, Grace: 10 * time.Second,
+	}
+}
+
+// Or fills zero values from another set of limits.
+func (l Limits) Or(d Limits) Limits {
+	if l.HeaderBytes == 0 {
+		l.HeaderBytes = d.HeaderBytes
+	}
+	if l.BodyBytes == 0 {
+		l.BodyBytes = d.BodyBytes
+	}
+	for _, t := range []struct{ v, d *time.Duration }{
+		{&l.ReadHeaderTimeout, &d.ReadHeaderTimeout}, {&l.ReadTimeout, &d.ReadTimeout},
+		{&l.WriteTimeout, &d.WriteTimeout}, {&l.IdleTimeout, &d.IdleTimeout}, {&l.Grace, &d.Grace},
+	} {
+		if *t.v == 0 {
+			*t.v = *t.d
+		}
+	}
+	return l
+}
+
+// Server is one HTTP server on one or more listeners. TLS, if any, is the
+// listener's business.
+type Server struct {
+	http  *http.Server
+	grace time.Duration
+	log   *slog.Logger
+}
+
+// NewServer returns a server named name in logs. The handler is wrapped with
+// body limit, request log and recovery, see [Observe].
+func NewServer(name string, h http.Handler, log *slog.Logger, l Limits) *Server {
+	l = l.Or(DefaultLimits())
+	log = log.With("server", name)
+	return &Server{
+		grace: l.Grace, log: log,
+		http: &http.Server{
+			Handler:        Observe(http.MaxBytesHandler(h, l.BodyBytes), log),
+			MaxHeaderBytes: l.HeaderBytes, ReadHeaderTimeout: l.ReadHeaderTimeout,
+			ReadTimeout: l.ReadTimeout, WriteTimeout: l.WriteTimeout, IdleTimeout: l.IdleTimeout,
+			ConnContext: ConnContext,
+			ErrorLog:    slog.NewLogLogger(log.Handler(), slog.LevelDebug),
+		},
+	}
+}
+
+// Serve accepts connections until ctx ends, lets running requests finish for
+// the grace period, then closes what is left. It owns the listener and every
+// goroutine it started, and returns nil after an orderly end. A server serves
+// once.
+func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
+	failed := make(chan error, 1)
+	go func() { failed <- s.http.Serve(ln) }()
+	select {
+	case err := <-failed:
+		return errors.Join(fmt.Errorf("serve %s: %w", ln.Addr(), err), s.http.Close())
+	case <-ctx.Done():
+	}
+	graceful, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.grace)
+	defer cancel()
+	err := s.http.Shutdown(graceful)
+	if errors.Is(err, context.DeadlineExceeded) {
+		s.log.Warn("requests were cut off at shutdown", "grace", s.grace)
+		err = s.http.Close()
+	}
+	if e := <-failed; !errors.Is(e, http.ErrServerClosed) {
+		err = errors.Join(err, e)
+	}
+	if err != nil {
+		return fmt.Errorf("shut down %s: %w", ln.Addr(), err)
+	}
+	return nil
+}

@@ -1,0 +1,263 @@
+package loop_test
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+	"maps"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
+
+	"github.com/meshgate/meshgate/controlplane/fault"
+	"github.com/meshgate/meshgate/controlplane/gateway"
+	"github.com/meshgate/meshgate/controlplane/loop"
+	"github.com/meshgate/meshgate/controlplane/model"
+	"github.com/meshgate/meshgate/controlplane/store"
+	"github.com/meshgate/meshgate/controlplane/store/memstore"
+	"github.com/meshgate/meshgate/controlplane/view"
+	plan "github.com/meshgate/meshgate/xds/plan/gateway"
+	"github.com/meshgate/meshgate/xds/resource"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const (
+	serviceID = "00000000-0000-4000-8000-000000000001"
+	routeID   = "00000000-0000-4000-8000-000000000002"
+	pluginID  = "00000000-0000-4000-8000-000000000003"
+	nodeA     = "cp/default/a"
+	nodeB     = "cp/default/b"
+)
+
+// recorder keeps what was published.
+type recorder struct {
+	mu       sync.Mutex
+	sets     map[string]*resource.Set
+	batches  [][]string
+	revision uint64
+}
+
+func (r *recorder) Publish(batch map[string]*resource.Set, revision uint64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	maps.Copy(r.sets, batch)
+	if len(batch) > 0 {
+		names := []string{}
+		for _, n := range []string{nodeA, nodeB} {
+			if batch[n] != nil {
+				names = append(names, n)
+			}
+		}
+		r.batches = append(r.batches, names)
+	}
+	if revision < r.revision {
+		panic("revision went back")
+	}
+	r.revision = revision
+}
+
+func (r *recorder) Drop(node string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.sets, node)
+}
+
+func (r *recorder) set(node string) *resource.Set {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.sets[node]
+}
+
+// taken returns the batches since the last call.
+func (r *recorder) taken() [][]string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	b := r.batches
+	r.batches = nil
+	return b
+}
+
+type parameters map[string]plan.Params
+
+func (p parameters) Gateway(_ context.Context, node string) (plan.Params, error) {
+	if v, ok := p[node]; ok {
+		return v, nil
+	}
+	return plan.Params{HTTPPort: 8000, HTTPSPort: 8443, OAuth: plan.Endpoint{Host: "127.0.0.1", Port: 5678}}, nil
+}
+
+type rig struct {
+	t     *testing.T
+	ctx   context.Context
+	store store.Store
+	loop  *loop.Loop
+	out   *recorder
+}
+
+func start(t *testing.T, ids loop.Identities) *rig {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	log := slog.New(slog.DiscardHandler)
+	r := &rig{t: t, ctx: ctx, store: memstore.New(), out: &recorder{sets: map[string]*resource.Set{}}}
+	views := view.New(r.store, log)
+	r.loop = loop.New(loop.Options{Views: views, Publisher: r.out, Parameters: parameters{}, Identities: ids, Log: log})
+	done := make(chan error, 1)
+	go func() { done <- r.loop.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		<-done
+		views.Close()
+		if err := r.store.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return r
+}
+
+func (r *rig) write(fn func(store.Tx) error) uint64 {
+	r.t.Helper()
+	c, err := r.store.Update(r.ctx, model.Config, fn)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	if err := r.loop.Settled(r.ctx, c.Revision); err != nil {
+		r.t.Fatal(err)
+	}
+	return c.Revision
+}
+
+func (r *rig) put(k *model.Kind, name string, spec any) uint64 {
+	r.t.Helper()
+	return r.write(func(tx store.Tx) error {
+		res := &model.Resource{Kind: k, Scope: model.DefaultControlPlane, Name: name, Spec: spec}
+		if _, err := tx.Get(k, res.Scope, name); err == nil {
+			_, err = tx.Update(res, 0)
+			return err
+		}
+		_, err := tx.Create(res)
+		return err
+	})
+}
+
+func (r *rig) connect(node string) (release func()) {
+	r.t.Helper()
+	release, err := r.loop.Connect(r.ctx, node)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return release
+}
+
+func service(port int) *gateway.Service {
+	return &gateway.Service{Protocol: "http", Host: "127.0.0.1", Port: port, Enabled: true}
+}
+
+func route(path string) *gateway.Route {
+	return &gateway.Route{Protocols: []string{"http", "https"}, Paths: []string{path}, StripPath: true, Service: serviceID}
+}
+
+func TestConnectPublishesBeforeItReturns(t *testing.T) {
+	r := start(t, nil)
+	r.put(gateway.Services, serviceID, service(9000))
+	r.put(gateway.Routes, routeID, route("/a"))
+	r.connect(nodeA)
+	set := r.out.set(nodeA)
+	if set.Len(resource.Listener) != 2 || set.Len(resource.Route) != 1 || set.Len(resource.Cluster) != 2 {
+		t.Errorf("published set is %v", set)
+	}
+	r.connect(nodeB)
+	if r.out.set(nodeB) != set {
+		t.Error("equal proxies do not share their set")
+	}
+}
+
+func TestPublishesWhatDiffersToAllAtOnce(t *testing.T) {
+	r := start(t, nil)
+	r.connect(nodeA)
+	r.connect(nodeB)
+	r.out.taken()
+	r.put(gateway.Services, serviceID, service(9000))
+	if b := r.out.taken(); len(b) != 0 {
+		t.Errorf("a service without routes was published: %v", b)
+	}
+	r.put(gateway.Routes, routeID, route("/a"))
+	if diff := cmp.Diff([][]string{{nodeA, nodeB}}, r.out.taken()); diff != "" {
+		t.Errorf("batches (-want +got):\n%s", diff)
+	}
+	before := r.out.set(nodeA)
+	same := route("/a")
+	same.Tags = []string{"no byte of Envoy's"}
+	revision := r.put(gateway.Routes, routeID, same)
+	if b := r.out.taken(); len(b) != 0 || r.out.set(nodeA) != before {
+		t.Errorf("a write that changes no bytes was published: %v", b)
+	}
+	if r.out.revision < revision {
+		t.Error("its revision was not announced")
+	}
+}
+
+func TestRelease(t *testing.T) {
+	r := start(t, nil)
+	first, second := r.connect(nodeA), r.connect(nodeA)
+	first()
+	first()
+	if r.out.set(nodeA) == nil {
+		t.Error("a node was dropped while it has a stream")
+	}
+	second()
+	if r.out.set(nodeA) != nil {
+		t.Error("a node without streams was not dropped")
+	}
+}
+
+func TestConnectRefusesOtherIDs(t *testing.T) {
+	r := start(t, nil)
+	for _, id := range []string{"", "cp", "cp/default", "cp//a", "cp/default/", "cp/a/b/c", "mesh.node"} {
+		if _, err := r.loop.Connect(r.ctx, id); !fault.Is(err, fault.Invalid) {
+			t.Errorf("Connect(%q) = %v", id, err)
+		}
+	}
+}
+
+func TestFailuresKeepTheLastGoodCluster(t *testing.T) {
+	r := start(t, nil)
+	r.connect(nodeA)
+	r.put(gateway.Services, serviceID, service(9000))
+	r.put(gateway.Routes, routeID, route("/a"))
+	good := r.out.set(nodeA)
+	r.put(gateway.Services, serviceID, service(0))
+	if r.out.set(nodeA).Len(resource.Cluster) != good.Len(resource.Cluster) {
+		t.Error("the cluster went with its last good version")
+	}
+	fs := r.loop.Failures()
+	if len(fs) != 1 || fs[0].Cell != "service "+serviceID || !fs[0].Kept || fs[0].ControlPlane != "default" {
+		t.Errorf("failures are %+v", fs)
+	}
+	r.put(gateway.Services, serviceID, service(9000))
+	if fs := r.loop.Failures(); len(fs) != 0 {
+		t.Errorf("failures remain: %+v", fs)
+	}
+}
+
+func TestHasPlugin(t *testing.T) {
+	r := start(t, nil)
+	config, err := json.Marshal(gateway.OAuth2Config{AuthHeaderName: "authorization"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := gateway.Plugin{Name: gateway.PluginOAuth2, Config: config, Enabled: true}
+	r.put(gateway.Plugins, pluginID, &p)
+	if !r.loop.HasPlugin("default", pluginID) || r.loop.HasPlugin("default", routeID) || r.loop.HasPlugin("other", pluginID) {
+		t.Error("HasPlugin does not say what the control plane holds")
+	}
+	p.Enabled = false
+	disabled := p
+	r.put(gateway.Plugins, pluginID, &disabled)
+	if r.loop.HasPlugin("default", pluginID) {
+		t.Error("a disabled plugin is held")
+	}
+}

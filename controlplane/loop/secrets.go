@@ -1,0 +1,116 @@
+package loop
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"time"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
+
+	"github.com/meshgate/meshgate/controlplane/fault"
+	"github.com/meshgate/meshgate/xds/plan"
+	"github.com/meshgate/meshgate/xds/plan/gateway"
+	"github.com/meshgate/meshgate/xds/resource"
+)
+
+// Pair is a certificate chain with its key, both PEM.
+type Pair struct{ Certificate, Key []byte }
+
+// Identities issues what secrets contain.
+type Identities interface {
+	// Server is the certificate of the gateway's HTTPS listener.
+	Server(ctx context.Context) (Pair, error)
+	// Node is the client certificate of a proxy.
+	Node(ctx context.Context, node string) (Pair, error)
+	// Roots is the PEM bundle that validates the control plane.
+	Roots(ctx context.Context) ([]byte, error)
+}
+
+// Secret makes a secret for a connected node on subscription: Forbidden if the
+// node's set does not name it. What is returned was checked to parse, because
+// Envoy puts a secret that it refuses into its error text and its log in clear.
+// Errors never contain key material.
+func (l *Loop) Secret(ctx context.Context, id, name string) (*resource.Resource, error) {
+	l.mu.Lock()
+	n := l.nodes[id]
+	allowed := n != nil && n.plane.classes[n.class].result.Set.AllowsSecret(name)
+	l.mu.Unlock()
+	switch {
+	case n == nil:
+		return nil, errUnknown(id)
+	case !allowed:
+		return nil, fault.New(fault.Forbidden, "node %s may not have secret %s", id, name)
+	}
+	s, err := l.secret(ctx, id, name)
+	if err != nil {
+		return nil, fmt.Errorf("secret %s of node %s: %w", name, id, err)
+	}
+	return plan.Freeze(resource.Secret, name, s)
+}
+
+func (l *Loop) secret(ctx context.Context, id, name string) (*tlsv3.Secret, error) {
+	switch name {
+	case gateway.SecretServer:
+		p, err := l.Identities.Server(ctx)
+		if err != nil {
+			return nil, err
+		}
+		return certificate(name, p)
+	case gateway.SecretIdentity:
+		p, err := l.Identities.Node(ctx, id)
+		if err != nil {
+			return nil, err
+		}
+		return certificate(name, p)
+	case gateway.SecretCA:
+		bundle, err := l.Identities.Roots(ctx)
+		if err != nil {
+			return nil, err
+		}
+		return roots(name, bundle)
+	default:
+		return nil, fault.New(fault.NotFound, "no such secret")
+	}
+}
+
+func certificate(name string, p Pair) (*tlsv3.Secret, error) {
+	pair, err := tls.X509KeyPair(p.Certificate, p.Key)
+	if err != nil {
+		return nil, errors.New("certificate and key are no pair") // the cause may quote the key
+	}
+	if time.Now().After(pair.Leaf.NotAfter) {
+		return nil, fmt.Errorf("certificate expired at %s", pair.Leaf.NotAfter.UTC().Format(time.RFC3339))
+	}
+	return &tlsv3.Secret{Name: name, Type: &tlsv3.Secret_TlsCertificate{TlsCertificate: &tlsv3.TlsCertificate{
+		CertificateChain: inline(p.Certificate), PrivateKey: inline(p.Key),
+	}}}, nil
+}
+
+func roots(name string, bundle []byte) (*tlsv3.Secret, error) {
+	count := 0
+	for rest := bundle; ; count++ {
+		var block *pem.Block
+		if block, rest = pem.Decode(rest); block == nil {
+			break
+		}
+		c, err := x509.ParseCertificate(block.Bytes)
+		if err != nil || block.Type != "CERTIFICATE" || !c.IsCA {
+			return nil, fmt.Errorf("block %d of the bundle is not the certificate of an authority", count)
+		}
+	}
+	if count == 0 {
+		return nil, errors.New("the bundle holds no certificate")
+	}
+	return &tlsv3.Secret{Name: name, Type: &tlsv3.Secret_ValidationContext{ValidationContext: &tlsv3.CertificateValidationContext{
+		TrustedCa: inline(bundle),
+	}}}, nil
+}
+
+func inline(b []byte) *corev3.DataSource {
+	return &corev3.DataSource{Specifier: &corev3.DataSource_InlineBytes{InlineBytes: b}}
+}

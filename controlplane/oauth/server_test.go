@@ -1,0 +1,305 @@
+package oauth
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/json"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/meshgate/meshgate/controlplane/gateway"
+	"github.com/meshgate/meshgate/controlplane/model"
+	"github.com/meshgate/meshgate/controlplane/store"
+	"github.com/meshgate/meshgate/controlplane/store/memstore"
+	"github.com/meshgate/meshgate/filter/contract"
+)
+
+const scopeName = "default"
+
+// world is an OAuth server over a memory store with two applications.
+type world struct {
+	t      *testing.T
+	db     store.Store
+	server *Server
+	now    time.Time
+	minted []contract.Hash
+}
+
+// direct is the write path without revocation, which minting does not need.
+type direct struct{ store.Store }
+
+func (d direct) Write(ctx context.Context, class model.Class, fn func(store.Tx) error) (store.Commit, error) {
+	return d.Update(ctx, class, fn)
+}
+
+func newWorld(t *testing.T, cfg gateway.OAuth2Config) *world {
+	w := &world{t: t, now: time.UnixMilli(1_700_000_000_500)}
+	w.db = memstore.Open(memstore.Options{Now: func() time.Time { return w.now }})
+	t.Cleanup(func() { _ = w.db.Close() })
+	if cfg.AuthHeaderName == "" {
+		cfg.AuthHeaderName = "authorization"
+	}
+	raw, err := json.Marshal(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	hashed, err := gateway.HashSecret("hashed-secret")
+	if err != nil {
+		t.Fatal(err)
+	}
+	app := func(id string, a gateway.Application) *model.Resource {
+		a.Consumer, a.Name, a.ClientID = "c1", id, id
+		if a.ClientType == "" {
+			a.ClientType = gateway.ClientConfidential
+		}
+		return &model.Resource{Kind: gateway.Applications, Scope: scopeName, Name: id, Spec: &a}
+	}
+	resources := []*model.Resource{
+		{Kind: gateway.Services, Scope: scopeName, Name: "s1", Spec: &gateway.Service{Name: "s", Host: "h"}},
+		{Kind: gateway.Plugins, Scope: scopeName, Name: "p1", Spec: &gateway.Plugin{Name: gateway.PluginOAuth2, Enabled: true, Config: raw}},
+		{Kind: gateway.Consumers, Scope: scopeName, Name: "c1", Spec: &gateway.Consumer{Username: "alice", CustomID: "x"}},
+		app("app", gateway.Application{ClientSecret: "secret", RedirectURIs: []string{"https://a/cb"}}),
+		app("hashed", gateway.Application{ClientSecret: hashed, HashSecret: true, RedirectURIs: []string{"https://a/cb"}}),
+		app("public", gateway.Application{ClientSecret: "other", ClientType: gateway.ClientPublic, RedirectURIs: []string{"https://a/cb"}}),
+	}
+	if _, err := w.db.Update(context.Background(), model.Config, func(tx store.Tx) error {
+		for _, r := range resources {
+			if _, err := tx.Create(r); err != nil {
+				return err
+			}
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	w.server = New(Options{
+		Store: w.db, Writer: direct{w.db}, Grants: Grants(), Now: func() time.Time { return w.now },
+		TrustedIPs: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")},
+		Minted:     func(_ string, h contract.Hash) { w.minted = append(w.minted, h) },
+		Log:        slog.New(slog.NewTextHandler(io.Discard, nil)),
+	})
+	return w
+}
+
+// ask sends a request as a gateway would hand it over.
+func (w *world) ask(method, target, contentType, body string, header map[string]string) *httptest.ResponseRecorder {
+	r := httptest.NewRequest(method, target, strings.NewReader(body))
+	if contentType != "" {
+		r.Header.Set("Content-Type", contentType)
+	}
+	r.Header.Set(contract.HeaderOAuthPlugin, "p1")
+	r.Header.Set(contract.HeaderOAuthService, "s1")
+	r.Header.Set(contract.HeaderOAuthScheme, "https")
+	r.Header.Set(contract.HeaderOAuthClient, "192.0.2.1")
+	for k, v := range header {
+		r.Header.Set(k, v)
+	}
+	id, _ := url.Parse("spiffe://meshgate/cp/default/g1")
+	leaf := &x509.Certificate{URIs: []*url.URL{id}}
+	r.TLS = &tls.ConnectionState{PeerCertificates: []*x509.Certificate{leaf}, VerifiedChains: [][]*x509.Certificate{{leaf}}}
+	rec := httptest.NewRecorder()
+	w.server.ServeHTTP(rec, r)
+	return rec
+}
+
+func basicAuth(id, secret string) string {
+	return "Basic " + base64.StdEncoding.EncodeToString([]byte(id+":"+secret))
+}
+
+const form = "application/x-www-form-urlencoded"
+
+func TestTokenRefusals(t *testing.T) {
+	cfg := gateway.OAuth2Config{EnableClientCredentials: true, EnablePasswordGrant: true, Scopes: []string{"email", "phone"}, TokenExpiration: 7200, ProvisionKey: "pk"}
+	for name, tc := range map[string]struct {
+		method, target, kind, body string
+		header                     map[string]string
+		status                     int
+		want                       string
+		challenge                  string
+	}{
+		"nothing sent":               {status: 400, want: `{"error":"invalid_client","error_description":"Invalid client authentication"}`},
+		"no grant type":              {body: "client_id=app&client_secret=secret", status: 400, want: `{"error":"unsupported_grant_type","error_description":"Invalid grant_type"}`},
+		"grant that does not exist":  {body: "grant_type=password&client_id=app&client_secret=secret", status: 400, want: `{"error":"unsupported_grant_type","error_description":"Invalid grant_type"}`},
+		"absent grant, wrong secret": {body: "grant_type=implicit&client_id=app&client_secret=wrong", status: 400, want: `{"error":"invalid_client","error_description":"Invalid client authentication"}`},
+		"wrong secret":               {body: "grant_type=client_credentials&client_id=app&client_secret=wrong", status: 400, want: `{"error":"invalid_client","error_description":"Invalid client authentication"}`},
+		"wrong secret by header": {body: "grant_type=client_credentials", header: map[string]string{"Authorization": basicAuth("app", "wrong")},
+			status: 401, want: `{"error":"invalid_client","error_description":"Invalid client authentication"}`, challenge: `Basic realm="OAuth2.0"`},
+		"unknown client by header": {body: "grant_type=client_credentials", header: map[string]string{"Authorization": basicAuth("nobody", "x")},
+			status: 400, want: `{"error":"invalid_client","error_description":"Invalid client authentication"}`},
+		"repeated client_id": {body: "grant_type=client_credentials&client_id=app&client_id=app&client_secret=secret",
+			status: 400, want: `{"error":"invalid_client","error_description":"Invalid client authentication"}`},
+		"empty secret":  {body: "grant_type=client_credentials&client_id=app&client_secret=", status: 400, want: `{"error":"invalid_client","error_description":"Invalid client authentication"}`},
+		"hash as proof": {body: "grant_type=client_credentials&client_id=hashed&client_secret=%24pbkdf2-sha512", status: 400, want: `{"error":"invalid_client","error_description":"Invalid client authentication"}`},
+		"public client": {body: "grant_type=client_credentials&client_id=public", status: 400, want: `{"error":"unauthorized_client","error_description":"Public clients cannot use the client_credentials grant"}`},
+		"public client with a secret": {body: "grant_type=client_credentials&client_id=public&client_secret=x", status: 400,
+			want: `{"error":"invalid_request","error_description":"client_secret is disallowed for public clients"}`},
+		"unknown scope": {body: "grant_type=client_credentials&client_id=app&client_secret=secret&scope=email+wot&state=s", status: 400,
+			want: `{"error":"invalid_scope","error_description":"\"wot\" is an invalid scope","state":"s"}`},
+		"scope list": {body: "grant_type=client_credentials&client_id=app&client_secret=secret&scope=email&scope=phone", status: 400,
+			want: `{"error":"invalid_scope","error_description":"scope must be a string"}`},
+		"user without provision key": {body: "grant_type=client_credentials&client_id=app&client_secret=secret&authenticated_userid=u", status: 400,
+			want: `{"error":"invalid_provision_key","error_description":"Invalid provision_key"}`},
+		"plain HTTP": {body: "grant_type=client_credentials&client_id=app&client_secret=secret&state=x", header: map[string]string{contract.HeaderOAuthScheme: "http"}, status: 400,
+			want: `{"error":"access_denied","error_description":"You must use HTTPS","state":"x"}`},
+		"claimed HTTPS is not believed": {body: "grant_type=client_credentials", header: map[string]string{contract.HeaderOAuthScheme: "http", contract.HeaderOAuthProto: "https", contract.HeaderOAuthClient: "10.1.1.1"},
+			status: 400, want: `{"error":"access_denied","error_description":"You must use HTTPS"}`},
+		"GET": {method: "GET", status: 405, want: `{"error":"invalid_method","error_description":"The HTTP method GET is invalid for the token endpoint"}`,
+			challenge: `Bearer error="invalid_method", error_description="The HTTP method GET is invalid for the token endpoint"`},
+		"GET authorize": {method: "GET", target: "/x/oauth2/authorize", status: 405, want: `{"error":"invalid_method","error_description":"The HTTP method GET is invalid for the authorization endpoint"}`,
+			challenge: `Bearer error="invalid_method", error_description="The HTTP method GET is invalid for the authorization endpoint"`},
+		"authorize": {target: "/x/oauth2/authorize/", status: 400, want: `{"error":"unsupported_response_type","error_description":"Invalid response_type"}`},
+		"oversized": {body: strings.Repeat("a", maxBody+1), status: 400, want: `{"error":"invalid_request","error_description":"The request body is too large or cannot be read"}`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, cfg)
+			method, target, kind := tc.method, tc.target, tc.kind
+			if method == "" {
+				method = http.MethodPost
+			}
+			if target == "" {
+				target = "/x/oauth2/token"
+			}
+			if kind == "" {
+				kind = form
+			}
+			rec := w.ask(method, target, kind, tc.body, tc.header)
+			if rec.Code != tc.status || strings.TrimSpace(rec.Body.String()) != tc.want {
+				t.Errorf("got %d %s\nwant %d %s", rec.Code, rec.Body, tc.status, tc.want)
+			}
+			if got := rec.Header().Get("WWW-Authenticate"); got != tc.challenge {
+				t.Errorf("challenge = %q, want %q", got, tc.challenge)
+			}
+			if rec.Code != http.StatusMethodNotAllowed && rec.Header().Get("Cache-Control") != "no-store" {
+				t.Error("a refusal may be cached")
+			}
+			if len(w.minted) != 0 {
+				t.Error("a token was minted")
+			}
+		})
+	}
+}
+
+func TestTokenSuccess(t *testing.T) {
+	cfg := gateway.OAuth2Config{EnableClientCredentials: true, Scopes: []string{"email", "phone"}, TokenExpiration: 60, RefreshTokenTTL: 30, ProvisionKey: "pk", AcceptHTTPIfAlreadyTerminated: true}
+	for name, tc := range map[string]struct {
+		target, kind, body string
+		header             map[string]string
+		scope, user        string
+	}{
+		"form":            {kind: form, body: "grant_type=client_credentials&client_id=app&client_secret=secret&scope=phone++email", scope: "phone email"},
+		"json":            {kind: "application/json; charset=utf-8", body: `{"grant_type":"client_credentials","client_id":"app","client_secret":"secret","scope":"email"}`, scope: "email"},
+		"multipart":       {kind: "multipart/form-data; boundary=B", body: "--B\r\nContent-Disposition: form-data; name=\"grant_type\"\r\n\r\nclient_credentials\r\n--B\r\nContent-Disposition: form-data; name=\"client_id\"\r\n\r\napp\r\n--B\r\nContent-Disposition: form-data; name=\"client_secret\"\r\n\r\nsecret\r\n--B--\r\n"},
+		"query":           {target: "?grant_type=client_credentials&client_id=app&client_secret=secret"},
+		"body over query": {target: "?client_secret=wrong", kind: form, body: "grant_type=client_credentials&client_id=app&client_secret=secret"},
+		"basic":           {kind: form, body: "grant_type=client_credentials", header: map[string]string{"Authorization": basicAuth("app", "secret")}},
+		"hashed":          {kind: form, body: "grant_type=client_credentials&client_id=hashed&client_secret=hashed-secret"},
+		"user":            {kind: form, body: "grant_type=client_credentials&client_id=app&client_secret=secret&authenticated_userid=u-1&provision_key=pk", user: "u-1"},
+		"terminated TLS": {kind: form, body: "grant_type=client_credentials&client_id=app&client_secret=secret", header: map[string]string{
+			contract.HeaderOAuthScheme: "http", contract.HeaderOAuthClient: "10.1.1.1", contract.HeaderOAuthProto: "HTTPS"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, cfg)
+			rec := w.ask(http.MethodPost, "/oauth2/token"+tc.target, tc.kind, tc.body, tc.header)
+			var doc map[string]any
+			if err := json.Unmarshal(rec.Body.Bytes(), &doc); err != nil || rec.Code != 200 {
+				t.Fatalf("got %d %s", rec.Code, rec.Body)
+			}
+			token, _ := doc["access_token"].(string)
+			if diff := cmp.Diff(map[string]any{"access_token": token, "token_type": "bearer", "expires_in": 60.0}, doc); diff != "" {
+				t.Errorf("body (-want +got):\n%s", diff)
+			}
+			if rec.Header().Get("Pragma") != "no-cache" || rec.Header().Get("Cache-Control") != "no-store" {
+				t.Error("a token may be cached")
+			}
+			w.checkRecord(token, tc.scope, tc.user)
+		})
+	}
+}
+
+// checkRecord demands that introspection knows the token, until its row ends.
+func (w *world) checkRecord(token, scope, user string) {
+	w.t.Helper()
+	hash := contract.HashToken([]byte(token))
+	if len(w.minted) != 1 || w.minted[0] != hash {
+		w.t.Errorf("minted = %x, want the hash of the token", w.minted)
+	}
+	s := &Source{Store: w.db, Now: func() time.Time { return w.now }}
+	rec, revision, err := s.Record(context.Background(), scopeName, hash)
+	if err != nil || rec == nil {
+		w.t.Fatalf("Record = %v, %v", rec, err)
+	}
+	if revision != w.db.Revision() || rec.Revision != revision {
+		w.t.Errorf("revision %d and %d, want %d", revision, rec.Revision, w.db.Revision())
+	}
+	// The row's lifetime of 30 s ends before the token's own 60 s.
+	if want := w.now.UnixMilli() + 30_000; rec.Expires != want {
+		w.t.Errorf("expires %d, want %d", rec.Expires, want)
+	}
+	if rec.Scope != scope || rec.UserID != user || rec.Service != "s1" || rec.Consumer.Username != "alice" {
+		w.t.Errorf("record = %+v", rec)
+	}
+	w.now = w.now.Add(30 * time.Second)
+	if rec, _, err := s.Record(context.Background(), scopeName, hash); rec != nil || err != nil {
+		w.t.Errorf("after its row's life: %v, %v", rec, err)
+	}
+}
+
+func TestOnlyGatewaysMayCall(t *testing.T) {
+	w := newWorld(t, gateway.OAuth2Config{EnableClientCredentials: true})
+	leaf := &x509.Certificate{URIs: []*url.URL{{Scheme: "spiffe", Host: "meshgate", Path: "/cp/default/g1"}}}
+	for name, state := range map[string]*tls.ConnectionState{
+		"no TLS":         nil,
+		"no certificate": {},
+		"not verified":   {PeerCertificates: []*x509.Certificate{leaf}},
+	} {
+		r := httptest.NewRequest(http.MethodPost, "/oauth2/token", nil)
+		r.Header.Set(contract.HeaderOAuthPlugin, "p1")
+		r.TLS = state
+		rec := httptest.NewRecorder()
+		w.server.ServeHTTP(rec, r)
+		if rec.Code != http.StatusForbidden {
+			t.Errorf("%s: %d, want 403", name, rec.Code)
+		}
+	}
+}
+
+func TestNeverExpiring(t *testing.T) {
+	w := newWorld(t, gateway.OAuth2Config{EnableClientCredentials: true, RefreshTokenTTL: 10})
+	rec := w.ask(http.MethodPost, "/oauth2/token", form, "grant_type=client_credentials&client_id=app&client_secret=secret", nil)
+	if rec.Code != 200 || strings.Contains(rec.Body.String(), "expires_in") {
+		t.Fatalf("got %d %s", rec.Code, rec.Body)
+	}
+	s := &Source{Store: w.db, Now: func() time.Time { return w.now.Add(1000 * time.Hour) }}
+	if r, _, err := s.Record(context.Background(), scopeName, w.minted[0]); err != nil || r == nil || r.Expires != 0 {
+		t.Errorf("Record = %+v, %v", r, err)
+	}
+}
+
+func FuzzParams(f *testing.F) {
+	f.Add("a=b&a=c&d", form, "grant_type=client_credentials&x")
+	f.Add("", "application/json", `{"a":[1,null,{"b":true}],"scope":"x"}`)
+	f.Add("%zz=1", "multipart/form-data; boundary=x", "--x\r\nContent-Disposition: form-data; name=\"a\"\r\n\r\nb\r\n--x--")
+	f.Fuzz(func(t *testing.T, query, kind, body string) {
+		r := &http.Request{Method: http.MethodPost, URL: &url.URL{RawQuery: query}, Header: http.Header{"Content-Type": {kind}}, Body: io.NopCloser(strings.NewReader(body))}
+		p, err := readParams(httptest.NewRecorder(), r)
+		if err == nil && len(p) > maxParams {
+			t.Errorf("%d parameters", len(p))
+		}
+		for k, v := range p {
+			if v == nil {
+				t.Errorf("parameter %q is present without a value", k)
+			}
+		}
+	})
+}

@@ -1,0 +1,245 @@
+package revoke
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/redis/go-redis/v9"
+	"go.uber.org/goleak"
+
+	"github.com/meshgate/meshgate/controlplane/gateway"
+	"github.com/meshgate/meshgate/controlplane/model"
+	"github.com/meshgate/meshgate/controlplane/store"
+	"github.com/meshgate/meshgate/controlplane/store/memstore"
+	"github.com/meshgate/meshgate/filter/contract"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const scope = model.DefaultControlPlane
+
+// subjects is how main wires the kinds of the gateway.
+func subjects() map[*model.Kind]Subject {
+	return map[*model.Kind]Subject{
+		gateway.Tokens: {
+			Is:    contract.SubjectToken,
+			Token: func(s any) contract.Hash { return contract.HashToken([]byte(s.(*gateway.Token).AccessToken)) },
+			Expires: func(r *model.Resource) int64 {
+				return contract.ExpiresAt(r.Created, r.Spec.(*gateway.Token).ExpiresIn)
+			},
+			Under: func(s any) string { return s.(*gateway.Token).Credential },
+		},
+		gateway.Applications: {Is: contract.SubjectCredential, Below: gateway.Tokens, Ref: gateway.RefCredential},
+		gateway.Consumers:    {Is: contract.SubjectConsumer, Below: gateway.Applications, Ref: gateway.RefConsumer},
+	}
+}
+
+// source reads tokens from the store; hook runs after a read.
+type source struct {
+	store store.Store
+	mu    sync.Mutex
+	hook  func()
+}
+
+func (s *source) Record(ctx context.Context, scope string, hash contract.Hash) (rec *contract.Record, rev uint64, err error) {
+	err = s.store.View(ctx, func(r store.Reader) error {
+		rev = r.Revision()
+		list, err := r.List(gateway.Tokens, store.Query{Scope: scope})
+		for _, t := range list {
+			if spec := t.Spec.(*gateway.Token); contract.HashToken([]byte(spec.AccessToken)) == hash {
+				rec = &contract.Record{Version: 1, Credential: contract.Credential{ID: spec.Credential}}
+			}
+		}
+		return err
+	})
+	s.mu.Lock()
+	hook := s.hook
+	s.hook = nil
+	s.mu.Unlock()
+	if hook != nil {
+		hook()
+	}
+	return rec, rev, err
+}
+
+type auth struct{}
+
+func (auth) Authenticate(_ context.Context, token string) (Node, error) {
+	if token != "good" {
+		return Node{}, errors.New("no")
+	}
+	return Node{ID: "node", ControlPlane: scope}, nil
+}
+
+type world struct {
+	t      *testing.T
+	store  store.Store
+	source *source
+	r      *Revoker
+	url    string
+	app    string
+	owner  string
+}
+
+func newWorld(t *testing.T, client redis.UniversalClient) *world {
+	t.Helper()
+	w := &world{t: t, store: memstore.New()}
+	t.Cleanup(func() { w.store.Close() })
+	w.source = &source{store: w.store}
+	w.open(client)
+	w.r.started = time.Now().Add(-contract.Lease)
+	w.owner, w.app = uuid.NewString(), uuid.NewString()
+	w.must(func(tx store.Tx) error {
+		if _, err := tx.Create(&model.Resource{Kind: gateway.Consumers, Scope: scope, Name: w.owner, Spec: &gateway.Consumer{Username: "u"}}); err != nil {
+			return err
+		}
+		_, err := tx.Create(&model.Resource{Kind: gateway.Applications, Scope: scope, Name: w.app, Spec: &gateway.Application{Consumer: w.owner, ClientID: "c", ClientSecret: "s"}})
+		return err
+	})
+	return w
+}
+
+// open starts a control plane on the store.
+func (w *world) open(client redis.UniversalClient) {
+	w.t.Helper()
+	r, err := New(context.Background(), Options{
+		Store: w.store, Subjects: subjects(), Source: w.source, Auth: auth{}, Redis: client,
+		Allowed: func(_ Node, plugin string) bool { return plugin == "plugin" }, Log: slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	server := httptest.NewServer(r)
+	w.r, w.url = r, server.Listener.Addr().String()
+	var once sync.Once
+	w.t.Cleanup(func() { once.Do(func() { w.close(r); server.Close() }) })
+}
+
+func (w *world) close(r *Revoker) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	if err := r.Close(ctx); err != nil {
+		w.t.Errorf("close: %v", err)
+	}
+}
+
+// write is the one write path.
+func (w *world) write(fn func(store.Tx) error) error {
+	c, err := w.store.Update(context.Background(), model.Config, func(tx store.Tx) error {
+		if err := fn(tx); err != nil {
+			return err
+		}
+		return w.r.Stage(tx)
+	})
+	if err != nil {
+		w.t.Error(err)
+		return err
+	}
+	return w.r.Publish(context.Background(), c)
+}
+
+func (w *world) must(fn func(store.Tx) error) {
+	w.t.Helper()
+	if err := w.write(fn); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// mint creates a token and returns its name.
+func (w *world) mint(value string, announce bool) string {
+	w.t.Helper()
+	name := uuid.NewString()
+	w.must(func(tx store.Tx) error {
+		r, err := tx.Create(&model.Resource{Kind: gateway.Tokens, Scope: scope, Name: name, Spec: &gateway.Token{
+			Credential: w.app, AccessToken: value, TokenType: "bearer", ExpiresIn: 7200}})
+		if err == nil && announce {
+			tx.Announce(r.Key(), store.Created)
+		}
+		return err
+	})
+	return name
+}
+
+func (w *world) delete(name string) error {
+	return w.write(func(tx store.Tx) error { return tx.Delete(gateway.Tokens, scope, name, 0) })
+}
+
+// fake is a filter that speaks the link by hand.
+type fake struct {
+	t    *testing.T
+	conn net.Conn
+	in   *bufio.Reader
+}
+
+func (w *world) connect(instance string, revision uint64) (*fake, contract.Welcome) {
+	w.t.Helper()
+	conn, err := net.Dial("tcp", w.url)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.t.Cleanup(func() { conn.Close() })
+	f := &fake{t: w.t, conn: conn, in: bufio.NewReader(conn)}
+	conn.SetDeadline(time.Now().Add(10 * time.Second))
+	fmt.Fprintf(conn, "GET /link HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: %s\r\nAuthorization: Bearer good\r\n\r\n", contract.LinkProtocol)
+	res, err := http.ReadResponse(f.in, nil)
+	if err != nil || res.StatusCode != http.StatusSwitchingProtocols {
+		w.t.Fatalf("upgrade: %v %v", res, err)
+	}
+	body, _ := contract.EncodeJSON(contract.Hello{Version: 1, Instance: instance, Revision: revision})
+	f.send(contract.FrameHello, body)
+	var wel contract.Welcome
+	if err := contract.DecodeJSON(f.expect(contract.FrameWelcome), &wel); err != nil {
+		w.t.Fatal(err)
+	}
+	return f, wel
+}
+
+func (f *fake) send(t contract.FrameType, body []byte) {
+	f.t.Helper()
+	if err := contract.WriteFrame(f.conn, t, body); err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+func (f *fake) expect(want contract.FrameType) []byte {
+	f.t.Helper()
+	got, body, err := contract.ReadFrame(f.in)
+	if err != nil || got != want {
+		f.t.Fatalf("frame of type %d (%v), want %d", got, err, want)
+	}
+	return body
+}
+
+func (f *fake) lease() {
+	f.t.Helper()
+	f.send(contract.FrameRenew, contract.EncodeNumber(1))
+	f.expect(contract.FrameGranted)
+}
+
+func (f *fake) invalidated() *contract.Invalidate {
+	f.t.Helper()
+	m, err := contract.DecodeInvalidate(f.expect(contract.FrameInvalidate))
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return m
+}
+
+func (f *fake) ack(seq uint64) { f.send(contract.FrameAck, contract.EncodeNumber(seq)) }
+
+// async runs a write and yields its error.
+func async(fn func() error) <-chan error {
+	c := make(chan error, 1)
+	go func() { c <- fn() }()
+	return c
+}

@@ -1,0 +1,57 @@
+package revoke
+
+import (
+	"context"
+
+	"github.com/meshgate/meshgate/filter/contract"
+)
+
+// introspect answers a question without holding up the link. A filter that asks
+// more at once than it may is told that nobody can be asked.
+func (l *link) introspect(q *contract.Introspect) {
+	select {
+	case l.asked <- struct{}{}:
+	default:
+		l.reply(&contract.Result{ID: q.ID, Answer: contract.Unavailable})
+		return
+	}
+	l.work.Go(func() {
+		defer func() { <-l.asked }()
+		ctx, cancel := context.WithTimeout(l.r.ctx, questionLimit)
+		defer cancel()
+		l.reply(l.answer(ctx, q))
+	})
+}
+
+// answer reads the store. Redis is filled afterwards by others, so that a dead
+// one delays nobody.
+func (l *link) answer(ctx context.Context, q *contract.Introspect) *contract.Result {
+	res := &contract.Result{ID: q.ID, Answer: contract.Unavailable}
+	if !l.r.o.Allowed(l.node, q.Plugin) {
+		return res
+	}
+	rec, revision, err := l.r.o.Source.Record(ctx, l.node.ControlPlane, q.Token)
+	switch {
+	case err != nil:
+		l.r.log.Error("token could not be looked up", "node", l.node.ID, "error", err)
+	case rec == nil:
+		res.Answer, res.Revision = contract.Unknown, revision
+	default:
+		own := *rec
+		own.Revision, own.Epoch = revision, 0
+		res.Answer, res.Revision, res.Record = contract.Found, revision, &own
+		l.r.Refill(l.node.ControlPlane, q.Token)
+	}
+	return res
+}
+
+func (l *link) reply(res *contract.Result) {
+	body, err := res.Encode()
+	if err != nil {
+		l.r.log.Error("record cannot be encoded", "error", err)
+		body, _ = (&contract.Result{ID: res.ID, Answer: contract.Unavailable}).Encode() // has no record that could fail
+	}
+	l.r.mu.Lock()
+	defer l.r.mu.Unlock()
+	l.push(frame{contract.FrameResult, body})
+}

@@ -1,0 +1,216 @@
+package revoke
+
+import (
+	"context"
+	"net"
+	"os/exec"
+	"strconv"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/meshgate/meshgate/filter/contract"
+)
+
+func client(t *testing.T, addr string) redis.UniversalClient {
+	t.Helper()
+	c, err := Open("redis://"+addr, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	return c
+}
+
+// until waits for a state that some goroutine brings about.
+func until(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	deadline := time.NewTimer(8 * time.Second)
+	defer deadline.Stop()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for !ok() {
+		select {
+		case <-tick.C:
+		case <-deadline.C:
+			t.Fatalf("not in time: %s", what)
+		}
+	}
+}
+
+func entryOf(t *testing.T, c redis.UniversalClient, token string) contract.Entry {
+	t.Helper()
+	data, err := c.Get(context.Background(), contract.RedisRecordKey(contract.HashToken([]byte(token)))).Bytes()
+	if err != nil {
+		return contract.Entry{}
+	}
+	e, err := contract.ParseEntry(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return e
+}
+
+func TestRefillCannotOverwriteTombstone(t *testing.T) {
+	m := miniredis.RunT(t)
+	c := client(t, m.Addr())
+	w := newWorld(t, c)
+	until(t, "redis up", func() bool { return w.r.Stats().RedisUp })
+	name := w.mint("a", false)
+	read, release := make(chan struct{}), make(chan struct{})
+	w.source.mu.Lock()
+	w.source.hook = func() { close(read); <-release }
+	w.source.mu.Unlock()
+	w.r.Refill(scope, contract.HashToken([]byte("a")))
+	<-read // the old state has been read, inside the lock
+	before := w.store.Revision()
+	done := async(func() error { return w.delete(name) })
+	until(t, "commit", func() bool { return w.store.Revision() > before })
+	close(release)
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	if e := entryOf(t, c, "a"); e.Revoked != w.store.Revision() || e.Record != nil {
+		t.Fatalf("%+v", e)
+	}
+	clock, err := c.Get(context.Background(), contract.RedisClockKey).Bytes()
+	if got, _ := contract.ParseClock(clock); err != nil || got.Revision != w.store.Revision() || got.Epoch == 0 {
+		t.Fatalf("%s %v", clock, err)
+	}
+}
+
+func TestDeadRedis(t *testing.T) {
+	for _, reachable := range []bool{true, false} {
+		m := miniredis.RunT(t)
+		w := newWorld(t, client(t, m.Addr()))
+		until(t, "redis up", func() bool { return w.r.Stats().RedisUp })
+		name := w.mint("a", false)
+		f, _ := w.connect("i", 0)
+		f.lease()
+		epoch := w.r.Stats().Epoch
+		m.Close()
+		if !reachable {
+			f.conn.Close()
+			until(t, "unlinked", func() bool { return w.r.Stats().Links == 0 })
+			unavailable(t, w.delete(name))
+			continue
+		}
+		done := async(func() error { return w.delete(name) })
+		for acked := false; !acked; {
+			kind, body, err := contract.ReadFrame(f.in)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if kind == contract.FrameInvalidate {
+				inv, _ := contract.DecodeInvalidate(body)
+				f.ack(inv.Seq)
+				continue
+			}
+			var e contract.Epoch
+			if err := contract.DecodeJSON(body, &e); err != nil || e.Epoch <= epoch {
+				t.Fatalf("%d %s %v", kind, body, err)
+			}
+			f.ack(e.Seq)
+			acked = true
+		}
+		if err := <-done; err != nil {
+			t.Fatal(err)
+		}
+		if err := m.Restart(); err != nil {
+			t.Fatal(err)
+		}
+		until(t, "redis up again", func() bool { return w.r.Stats().RedisUp })
+	}
+}
+
+// server is a real Redis.
+type server struct {
+	cmd  *exec.Cmd
+	addr string
+}
+
+func startRedis(t *testing.T, addr string) *server {
+	t.Helper()
+	if addr == "" {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		addr = l.Addr().String()
+		l.Close()
+	}
+	_, port, _ := net.SplitHostPort(addr)
+	if _, err := strconv.Atoi(port); err != nil {
+		t.Fatal(err)
+	}
+	s := &server{cmd: exec.Command("redis-server", "--port", port, "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir", t.TempDir()), addr: addr}
+	if err := s.cmd.Start(); err != nil {
+		t.Fatalf("redis-server is needed: %v", err)
+	}
+	t.Cleanup(s.kill)
+	return s
+}
+
+func (s *server) kill() {
+	if s.cmd.ProcessState == nil {
+		s.cmd.Process.Kill()
+		s.cmd.Wait()
+	}
+}
+
+func TestRealRedisRestartsEmptyAndStops(t *testing.T) {
+	s := startRedis(t, "")
+	c := client(t, s.addr)
+	w := newWorld(t, c)
+	until(t, "redis up", func() bool { return w.r.Stats().RedisUp })
+	gone, second := w.mint("a", false), w.mint("b", false)
+	if err := w.delete(gone); err != nil {
+		t.Fatal(err)
+	}
+	epoch := w.r.Stats().Epoch
+	s.kill()
+	s = startRedis(t, s.addr)
+	until(t, "epoch raised", func() bool { st := w.r.Stats(); return st.RedisUp && st.Epoch > epoch })
+	if e := entryOf(t, c, "a"); e.Revoked == 0 {
+		t.Error("the tombstone was not replayed")
+	}
+	if d := c.PTTL(context.Background(), contract.RedisRecordKey(contract.HashToken([]byte("a")))).Val(); d < time.Hour {
+		t.Errorf("tombstone lives %v", d)
+	}
+	s.cmd.Process.Signal(syscall.SIGSTOP)
+	begun := time.Now()
+	if err := w.delete(second); err != nil { // no filter is known, so nobody can read it
+		t.Error(err)
+	}
+	if d := time.Since(begun); d > 2*contract.Lease {
+		t.Errorf("took %v", d)
+	}
+	begun = time.Now()
+	w.r.Refill(scope, contract.HashToken([]byte("b")))
+	if d := time.Since(begun); d > 100*time.Millisecond {
+		t.Errorf("refill blocked for %v", d)
+	}
+	s.cmd.Process.Signal(syscall.SIGCONT)
+	until(t, "redis up again", func() bool { return w.r.Stats().RedisUp })
+	if e := entryOf(t, c, "b"); e.Revoked == 0 {
+		t.Error("the missed tombstone was not replayed")
+	}
+}
+
+func TestSameClockKeepsEpoch(t *testing.T) {
+	m := miniredis.RunT(t)
+	w := newWorld(t, client(t, m.Addr()))
+	until(t, "redis up", func() bool { return w.r.Stats().RedisUp })
+	if err := w.delete(w.mint("a", false)); err != nil {
+		t.Fatal(err)
+	}
+	epoch := w.r.Stats().Epoch
+	w.open(client(t, m.Addr()))
+	until(t, "redis up", func() bool { return w.r.Stats().RedisUp })
+	if got := w.r.Stats().Epoch; got != epoch {
+		t.Errorf("epoch %d became %d", epoch, got)
+	}
+}

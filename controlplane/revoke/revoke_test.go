@@ -1,0 +1,215 @@
+package revoke
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/meshgate/meshgate/controlplane/fault"
+	"github.com/meshgate/meshgate/controlplane/gateway"
+	"github.com/meshgate/meshgate/controlplane/store"
+	"github.com/meshgate/meshgate/filter/contract"
+)
+
+func TestDeleteWaitsForAcknowledgement(t *testing.T) {
+	w := newWorld(t, nil)
+	name := w.mint("a", false)
+	f, _ := w.connect("i", 0)
+	f.lease()
+	done := async(func() error { return w.delete(name) })
+	m := f.invalidated()
+	want := []contract.Invalidation{{Subject: contract.SubjectToken, Token: contract.HashToken([]byte("a")), Revision: w.store.Revision()}}
+	if d := cmp.Diff(want, m.Items); d != "" {
+		t.Fatal(d)
+	}
+	select {
+	case err := <-done:
+		t.Fatalf("answered before the acknowledgement: %v", err)
+	default:
+	}
+	f.ack(m.Seq)
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	if s := w.r.Stats(); s.Links != 1 || s.LiveLeases != 1 || s.Lag > 2*time.Second {
+		t.Fatalf("%+v", s)
+	}
+}
+
+func TestSilentFilterDelaysOneLease(t *testing.T) {
+	for _, half := range []bool{false, true} {
+		w := newWorld(t, nil)
+		name := w.mint("a", false)
+		f, _ := w.connect("i", 0)
+		f.lease()
+		begun := time.Now()
+		done := async(func() error { return w.delete(name) })
+		f.invalidated()
+		if half { // the link breaks unacknowledged: the lease still counts
+			f.conn.Close()
+		}
+		if err := <-done; err != nil {
+			t.Fatal(err)
+		}
+		if d := time.Since(begun); d < contract.Lease-500*time.Millisecond || d > contract.Lease+500*time.Millisecond {
+			t.Errorf("took %v", d)
+		}
+	}
+}
+
+func TestReplayBeforeFirstGrant(t *testing.T) {
+	w := newWorld(t, nil)
+	name := w.mint("a", false)
+	if err := w.delete(name); err != nil {
+		t.Fatal(err)
+	}
+	f, wel := w.connect("i", 0)
+	f.send(contract.FrameRenew, contract.EncodeNumber(1))
+	m := f.invalidated()
+	if len(m.Items) != 1 || m.Items[0].Revision != wel.Revision {
+		t.Fatalf("%+v %+v", wel, m)
+	}
+	f.expect(contract.FrameGranted)
+	g, _ := w.connect("j", wel.Revision)
+	g.lease() // nothing was missed
+}
+
+func TestRestartWaitsOneLeaseAndRemembers(t *testing.T) {
+	w := newWorld(t, nil)
+	first, second := w.mint("a", false), w.mint("b", false)
+	if err := w.delete(first); err != nil {
+		t.Fatal(err)
+	}
+	w.open(nil)
+	begun := time.Now()
+	if err := w.delete(second); err != nil {
+		t.Fatal(err)
+	}
+	if d := time.Since(begun); d < contract.Lease-200*time.Millisecond {
+		t.Errorf("first answer after %v", d)
+	}
+	f, _ := w.connect("i", 0)
+	if m := f.invalidated(); len(m.Items) != 2 {
+		t.Errorf("replayed %+v", m)
+	}
+}
+
+func TestWhatRevokes(t *testing.T) {
+	tests := []struct {
+		name string
+		do   func(w *world) error
+		want []contract.Subject
+	}{
+		{"consumer with all below", func(w *world) error {
+			w.mint("a", false)
+			return w.write(func(tx store.Tx) error { return tx.Delete(gateway.Consumers, scope, w.owner, 0) })
+		}, []contract.Subject{contract.SubjectCredential, contract.SubjectConsumer}},
+		{"minted", func(w *world) error { w.mint("a", false); return nil }, nil},
+		{"created with a value", func(w *world) error { w.mint("a", true); return nil }, []contract.Subject{contract.SubjectToken}},
+		{"token takes another value", func(w *world) error {
+			n := w.mint("a", false)
+			return w.write(func(tx store.Tx) error {
+				old, err := tx.Get(gateway.Tokens, scope, n)
+				if err != nil {
+					return err
+				}
+				spec, next := *old.Spec.(*gateway.Token), *old
+				spec.AccessToken, next.Spec = "b", &spec
+				_, err = tx.Update(&next, 0)
+				return err
+			})
+		}, []contract.Subject{contract.SubjectToken, contract.SubjectToken}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			w := newWorld(t, nil)
+			if err := tt.do(w); err != nil {
+				t.Fatal(err)
+			}
+			var got []contract.Subject
+			for _, e := range w.r.journal.entries {
+				got = append(got, e.inv.Subject)
+				if e.expires < time.Now().Add(time.Hour).UnixMilli() {
+					t.Errorf("%+v ends before its tokens", e)
+				}
+			}
+			counts := func(s []contract.Subject) map[contract.Subject]int {
+				m := map[contract.Subject]int{}
+				for _, v := range s {
+					m[v]++
+				}
+				return m
+			}
+			if d := cmp.Diff(counts(tt.want), counts(got)); d != "" {
+				t.Error(d)
+			}
+		})
+	}
+}
+
+func TestIntrospection(t *testing.T) {
+	w := newWorld(t, nil)
+	w.mint("a", false)
+	f, _ := w.connect("i", 0)
+	for _, tt := range []struct {
+		token, plugin string
+		want          contract.Answer
+	}{{"a", "plugin", contract.Found}, {"x", "plugin", contract.Unknown}, {"a", "other", contract.Unavailable}} {
+		f.send(contract.FrameIntrospect, (&contract.Introspect{ID: 7, Token: contract.HashToken([]byte(tt.token)), Plugin: tt.plugin}).Encode())
+		res, err := contract.DecodeResult(f.expect(contract.FrameResult))
+		if err != nil || res.ID != 7 || res.Answer != tt.want || (tt.want != contract.Unavailable && res.Revision != w.store.Revision()) {
+			t.Errorf("%s at %s: %+v %v", tt.token, tt.plugin, res, err)
+		}
+	}
+}
+
+func TestByeFreesTheFilter(t *testing.T) {
+	w := newWorld(t, nil)
+	name := w.mint("a", false)
+	f, _ := w.connect("i", 0)
+	f.lease()
+	done := async(func() error { return w.delete(name) })
+	f.invalidated()
+	f.send(contract.FrameBye, nil)
+	begun := time.Now()
+	if err := <-done; err != nil || time.Since(begun) > contract.Lease/2 {
+		t.Fatalf("%v after %v", err, time.Since(begun))
+	}
+	if s := w.r.Stats(); s.KnownFilters != 0 {
+		t.Fatalf("%+v", s)
+	}
+}
+
+func TestRefusals(t *testing.T) {
+	w := newWorld(t, nil)
+	for _, tt := range []struct {
+		token, upgrade string
+		want           int
+	}{{"", contract.LinkProtocol, 401}, {"bad", contract.LinkProtocol, 401}, {"good", "", 426}} {
+		req, _ := http.NewRequest(http.MethodGet, "http://"+w.url+contract.LinkPath, nil)
+		req.Header.Set("Authorization", "Bearer "+tt.token)
+		if tt.upgrade != "" {
+			req.Header.Set("Upgrade", tt.upgrade)
+			req.Header.Set("Connection", "Upgrade")
+		}
+		tr := &http.Transport{DisableKeepAlives: true}
+		res, err := tr.RoundTrip(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		res.Body.Close()
+		if res.StatusCode != tt.want {
+			t.Errorf("%+v: %d", tt, res.StatusCode)
+		}
+	}
+}
+
+func unavailable(t *testing.T, err error) {
+	t.Helper()
+	if !fault.Is(err, fault.Unavailable) || !strings.Contains(err.Error(), "was revoked, but") || !strings.Contains(err.Error(), "may still be accepted") {
+		t.Errorf("error %v", err)
+	}
+}

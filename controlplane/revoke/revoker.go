@@ -1,0 +1,287 @@
+package revoke
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/meshgate/meshgate/controlplane/model"
+	"github.com/meshgate/meshgate/controlplane/store"
+	"github.com/meshgate/meshgate/filter/contract"
+)
+
+// Node is who opened a link.
+type Node struct {
+	ID string
+	// ControlPlane is the scope whose tokens the node may ask about.
+	ControlPlane string
+}
+
+// Authenticator proves who opens a link; see identity.
+type Authenticator interface {
+	Authenticate(ctx context.Context, token string) (Node, error)
+}
+
+// Source is the truth about tokens; see oauth.
+type Source interface {
+	// Record returns nil for an unknown or ended token, and in either case the
+	// revision of the state that was read.
+	Record(ctx context.Context, scope string, token contract.Hash) (rec *contract.Record, revision uint64, err error)
+}
+
+// Tracker is told what is written to a Redis that does not expire keys itself.
+type Tracker interface {
+	// Track hears of a key before it is written. expires is in milliseconds of
+	// Unix time, 0 for never; guard marks what must not be dropped lightly.
+	Track(key string, expires int64, guard bool)
+}
+
+// Options of a Revoker.
+type Options struct {
+	Store store.Store
+	// Subjects says which kinds revoke what.
+	Subjects map[*model.Kind]Subject
+	Source   Source
+	Auth     Authenticator
+	// Allowed reports whether a node's configuration contains a plugin; nobody
+	// may ask about tokens otherwise.
+	Allowed func(node Node, plugin string) bool
+	// Redis is nil where there is none. The Revoker does not close it.
+	Redis redis.UniversalClient
+	// Tracker is set for the embedded Redis; without it keys get PXAT.
+	Tracker Tracker
+	Log     *slog.Logger
+	// Now is the wall clock, for expiries only.
+	Now func() time.Time
+	// MaxLinks bounds links, MaxNodeLinks those of one node; 0 means 4096, 64.
+	MaxLinks, MaxNodeLinks int
+}
+
+// Revoker revokes. Close must be called.
+type Revoker struct {
+	o       Options
+	log     *slog.Logger
+	started time.Time
+	ctx     context.Context
+	cancel  context.CancelFunc
+	owned   sync.WaitGroup
+	staged  staged
+	redis   guard
+	seen    chan struct{} // wakes the owner of the known filters
+
+	mu      sync.Mutex
+	closing bool
+	journal journal
+	links   map[*link]struct{}
+	// lost holds lease ends of links that broke while their filter could answer.
+	lost  []time.Time
+	known map[string]*known
+	epoch uint64
+	stats Stats
+}
+
+// known is a filter process that may read Redis.
+type known struct{ seen time.Time }
+
+// Stats is a snapshot for metrics.
+type Stats struct {
+	Links, LiveLeases, KnownFilters int
+	// Revocations counts published commits; Unconfirmed those answered 503.
+	Revocations, Unconfirmed uint64
+	// Lag is how long the latest publication took.
+	Lag   time.Duration
+	Epoch uint64
+	// RedisUp says whether Redis is written to; RefillsDropped counts records
+	// that were not written because it was slow or away.
+	RedisUp        bool
+	RefillsDropped uint64
+}
+
+// New reads what was persisted and starts the owner of Redis.
+func New(ctx context.Context, o Options) (*Revoker, error) {
+	if o.Store == nil || o.Source == nil || o.Auth == nil || o.Allowed == nil || o.Log == nil {
+		return nil, errors.New("revoke: store, source, authenticator, permission and log are required")
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	o.MaxLinks, o.MaxNodeLinks = cmp.Or(o.MaxLinks, 4096), cmp.Or(o.MaxNodeLinks, 64)
+	r := &Revoker{
+		o: o, log: o.Log, started: time.Now(), seen: make(chan struct{}, 1),
+		links: map[*link]struct{}{}, known: map[string]*known{},
+	}
+	if err := o.Store.View(ctx, r.load); err != nil {
+		return nil, fmt.Errorf("read revocations: %w", err)
+	}
+	r.ctx, r.cancel = context.WithCancel(context.WithoutCancel(ctx))
+	r.redis.init(r)
+	r.owned.Go(r.remember)
+	if o.Redis != nil {
+		r.owned.Go(r.redis.run)
+		for range refillers {
+			r.owned.Go(r.redis.refill)
+		}
+	}
+	return r, nil
+}
+
+func (r *Revoker) load(tx store.Reader) error {
+	rows, err := tx.List(tombstones, store.Query{})
+	if err != nil {
+		return err
+	}
+	slices.SortFunc(rows, func(a, b *model.Resource) int { return cmp.Compare(a.Revision, b.Revision) })
+	entries := make([]entry, 0, len(rows))
+	for _, row := range rows {
+		t := row.Spec.(*Tombstone)
+		if inv, ok := t.invalidation(row.Revision); ok {
+			entries = append(entries, entry{inv: inv, expires: t.Expires})
+		}
+	}
+	r.journal.add(r.o.Now(), entries)
+	// What the predecessor published, and in what order, is not known.
+	for i := range r.journal.entries {
+		r.journal.entries[i].high = r.journal.newest
+	}
+	if row, err := tx.Get(newest, "", singleton); err == nil {
+		r.journal.newest = max(r.journal.newest, row.Revision)
+	}
+	if row, err := tx.Get(epochs, "", singleton); err == nil {
+		r.epoch = row.Spec.(*Epoch).Epoch
+	}
+	rows, err = tx.List(filters, store.Query{})
+	for _, row := range rows {
+		f := row.Spec.(*Filter)
+		r.known[row.Name] = &known{seen: time.UnixMilli(f.Seen)}
+	}
+	return err
+}
+
+// Close ends all links, lets publications that wait finish within ctx, and
+// returns when every goroutine has ended.
+func (r *Revoker) Close(ctx context.Context) error {
+	r.mu.Lock()
+	r.closing = true
+	for l := range r.links {
+		l.end()
+	}
+	r.mu.Unlock()
+	r.redis.jobs.wait(ctx)
+	r.cancel()
+	r.owned.Wait()
+	return ctx.Err()
+}
+
+// Stats returns a snapshot.
+func (r *Revoker) Stats() Stats {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	s := r.stats
+	now := time.Now()
+	s.Links, s.KnownFilters, s.Epoch = len(r.links), len(r.known), r.epoch
+	for l := range r.links {
+		if l.lease.After(now) {
+			s.LiveLeases++
+		}
+	}
+	s.RedisUp, s.RefillsDropped = r.redis.up.Load(), r.redis.dropped.Load()
+	return s
+}
+
+// rememberEvery is how often filters that stay linked are noted anew.
+const rememberEvery = time.Hour
+
+// remember persists which filters are known. It is woken by changes; a write
+// that fails is repeated with the next.
+func (r *Revoker) remember() {
+	written := map[string]int64{}
+	tick := time.NewTicker(rememberEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-r.ctx.Done():
+			return
+		case <-r.seen:
+		case <-tick.C:
+		}
+		now := r.snapshotKnown()
+		if err := r.persistKnown(now, written); err != nil && r.ctx.Err() == nil {
+			r.log.Error("known filters could not be persisted", "error", err)
+			continue
+		}
+		written = now
+	}
+}
+
+// snapshotKnown forgets filters that were not seen for too long.
+func (r *Revoker) snapshotKnown() map[string]int64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	now := r.o.Now()
+	for l := range r.links {
+		if k := r.known[l.hello.Instance]; k != nil {
+			k.seen = now
+		}
+	}
+	out := make(map[string]int64, len(r.known))
+	for id, k := range r.known {
+		if now.Sub(k.seen) > Remember {
+			delete(r.known, id)
+			continue
+		}
+		out[id] = k.seen.UnixMilli()
+	}
+	return out
+}
+
+func (r *Revoker) persistKnown(now, written map[string]int64) error {
+	_, err := r.o.Store.Update(r.ctx, model.Credential, func(tx store.Tx) error {
+		for id, seen := range now {
+			if written[id] == seen {
+				continue
+			}
+			if err := note(tx, id, &Filter{Seen: seen}); err != nil {
+				return err
+			}
+		}
+		return forget(tx, now)
+	})
+	return err
+}
+
+func note(tx store.Tx, id string, f *Filter) error {
+	_, err := tx.Get(filters, "", id)
+	return put(tx, &model.Resource{Kind: filters, Name: id, Spec: f}, err)
+}
+
+// forget removes the rows of filters that are no longer known.
+func forget(tx store.Tx, keep map[string]int64) error {
+	rows, err := tx.List(filters, store.Query{})
+	if err != nil {
+		return err
+	}
+	for _, row := range rows {
+		if _, ok := keep[row.Name]; ok {
+			continue
+		}
+		if err := tx.Delete(filters, "", row.Name, 0); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// wakeSeen makes the owner persist the known filters.
+func (r *Revoker) wakeSeen() {
+	select {
+	case r.seen <- struct{}{}:
+	default: // it is awake
+	}
+}

@@ -1,0 +1,134 @@
+package engine
+
+import (
+	"time"
+
+	"github.com/meshgate/meshgate/controlplane/model"
+	"github.com/meshgate/meshgate/controlplane/store"
+)
+
+// SweepLimit bounds the expired rows that one transaction removes (what their
+// removal takes along not counted).
+const SweepLimit = 256
+
+// Result is what a transaction leaves to its backend.
+type Result struct {
+	Commit store.Commit
+	// Events of the commit with their revision; none if it took no revision.
+	Events []store.Event
+	// Earliest is the earliest expiry among the rows written, 0 if none expires.
+	Earliest int64
+}
+
+// Finish ends the transaction and settles its revision; the backend then makes
+// it durable. It fails if the backend failed in between, even if the caller
+// of Update ignored that.
+func (t *Tx) Finish() (Result, error) {
+	t.End()
+	if t.broken != nil {
+		return Result{}, t.broken
+	}
+	rev := t.revision()
+	for _, c := range t.changes {
+		// Written before it was known that the commit announces something.
+		if c.New == nil || c.New.Revision == rev {
+			continue
+		}
+		c.New.Revision = rev
+		if err := t.rows.Restamp(c.New); err != nil {
+			return Result{}, t.fail(err)
+		}
+	}
+	for i := range t.events {
+		t.events[i].Revision = rev
+	}
+	return Result{Commit: store.Commit{Revision: rev, Changes: t.Changes()}, Events: t.events, Earliest: t.earliest}, nil
+}
+
+// Strict reports whether the transaction has come to need the durability of
+// [model.Config] although it was declared laxer.
+func (t *Tx) Strict() bool { return t.strict && t.class != model.Config }
+
+// Wrote reports whether there is anything to make durable.
+func (t *Tx) Wrote() bool { return len(t.changes) > 0 || len(t.events) > 0 }
+
+// Sweep removes up to [SweepLimit] expired rows and reports whether there may be more.
+func (t *Tx) Sweep() (more bool, err error) {
+	gone, err := t.rows.Expired(t.millis, SweepLimit)
+	if err != nil {
+		return false, t.fail(err)
+	}
+	for _, r := range gone {
+		// An earlier one may have taken it along.
+		still, err := t.rows.Get(r.Key())
+		if err != nil {
+			return false, t.fail(err)
+		}
+		if still == nil {
+			continue
+		}
+		if err := t.evict(still); err != nil {
+			return false, err
+		}
+	}
+	return len(gone) == SweepLimit, nil
+}
+
+// revision is what the commit would be stamped with if it ended now.
+func (t *Tx) revision() uint64 {
+	if len(t.events) > 0 {
+		return t.rows.Revision() + 1
+	}
+	return t.rows.Revision()
+}
+
+func (t *Tx) watchExpiry(at int64) {
+	if at != 0 && (t.earliest == 0 || at < t.earliest) {
+		t.earliest = at
+	}
+}
+
+// Alarm wakes a store when rows have expired. It is late by a slack, so that
+// rows that end shortly after one another go in one transaction; reads do not
+// depend on it. Its owner serialises all calls; receiving from C needs no lock.
+type Alarm struct {
+	timer *time.Timer
+	at    int64
+}
+
+// alarmSlack is how late an alarm is; alarmSpan bounds one wait, so that a far
+// or misjudged expiry is looked at again.
+const (
+	alarmSlack = 200 * time.Millisecond
+	alarmSpan  = time.Hour
+)
+
+// NewAlarm returns an alarm that is not set.
+func NewAlarm() *Alarm {
+	t := time.NewTimer(alarmSpan)
+	t.Stop()
+	return &Alarm{timer: t}
+}
+
+// C yields when the alarm goes off.
+func (a *Alarm) C() <-chan time.Time { return a.timer.C }
+
+// Set makes the alarm go off when at (milliseconds; 0 = never) has passed,
+// unless it already goes off earlier.
+func (a *Alarm) Set(at int64, now time.Time) {
+	if at == 0 || (a.at != 0 && a.at <= at) {
+		return
+	}
+	a.at = at
+	wait := alarmSpan
+	if span := at - now.UnixMilli(); span < alarmSpan.Milliseconds() {
+		wait = time.Duration(max(span, 0))*time.Millisecond + alarmSlack
+	}
+	a.timer.Reset(wait)
+}
+
+// Clear forgets what the alarm was set to, after it went off.
+func (a *Alarm) Clear() { a.at = 0 }
+
+// Stop ends the alarm.
+func (a *Alarm) Stop() { a.timer.Stop() }

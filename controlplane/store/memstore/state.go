@@ -1,0 +1,196 @@
+package memstore
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/meshgate/meshgate/controlplane/model"
+	"github.com/meshgate/meshgate/controlplane/store"
+	"github.com/meshgate/meshgate/controlplane/store/internal/engine"
+)
+
+// state is everything the store holds at one revision. Published states are
+// never changed; a transaction works on its own copy.
+type state struct {
+	revision uint64
+	// rows by (kind, scope) and name.
+	rows tree[*model.Resource]
+	// unique holds the key in rows by (kind, scope, index, value).
+	unique tree[string]
+	// lists holds the key in rows by (kind, scope, index or reference, value) and name.
+	lists tree[string]
+	// referrers by (kind, scope, name of the target) and kind, name and reference.
+	referrers tree[referrer]
+	// expiries holds the key in rows by time and that key.
+	expiries tree[string]
+}
+
+type referrer struct {
+	row      string
+	onDelete model.OnDelete
+}
+
+// path builds a prefix from parts of any content, so that no two lists of
+// parts share one and none is a prefix of another of the same length.
+func path(parts ...string) string {
+	var b strings.Builder
+	for _, p := range parts {
+		b.WriteString(strconv.Itoa(len(p)))
+		b.WriteByte(':')
+		b.WriteString(p)
+	}
+	return b.String()
+}
+
+func rowKey(k model.Key) string { return path(k.Kind, k.Scope) + k.Name }
+
+func expiryKey(at int64, row string) string { return fmt.Sprintf("%020d", at) + row }
+
+func (s *state) Revision() uint64 { return s.revision }
+
+func (s *state) Get(key model.Key) (*model.Resource, error) {
+	r, _ := s.rows.get(rowKey(key))
+	return r, nil
+}
+
+func (s *state) Has(key model.Key, now int64) (bool, error) {
+	r, ok := s.rows.get(rowKey(key))
+	return ok && live(r, now), nil
+}
+
+func (s *state) Find(k *model.Kind, scope string, e engine.Entry) (*model.Resource, error) {
+	row, ok := s.unique.get(path(k.Name, scope, e.Index, e.Value))
+	if !ok {
+		return nil, nil //nolint:nilnil // nil is what Rows.Find says for nothing
+	}
+	r, _ := s.rows.get(row)
+	return r, nil
+}
+
+// each visits the live rows of a query after a name, in order of names.
+func (s *state) each(k *model.Kind, q store.Query, after string, now int64, visit func(*model.Resource) bool) {
+	take := func(r *model.Resource) bool { return !live(r, now) || visit(r) }
+	if q.Index == "" {
+		prefix := path(k.Name, q.Scope)
+		s.rows.ascend(prefix+after, func(key string, r *model.Resource) bool {
+			return strings.HasPrefix(key, prefix) && (key == prefix+after || take(r))
+		})
+		return
+	}
+	prefix := path(k.Name, q.Scope, q.Index, q.Value)
+	s.lists.ascend(prefix+after, func(key string, row string) bool {
+		if !strings.HasPrefix(key, prefix) {
+			return false
+		}
+		r, _ := s.rows.get(row)
+		return key == prefix+after || take(r)
+	})
+}
+
+func (s *state) List(k *model.Kind, q store.Query, now int64) ([]*model.Resource, error) {
+	var list []*model.Resource
+	s.each(k, q, q.After, now, func(r *model.Resource) bool {
+		list = append(list, r)
+		return q.Limit == 0 || len(list) < q.Limit
+	})
+	return list, nil
+}
+
+func (s *state) Count(k *model.Kind, q store.Query, now int64) (int, error) {
+	n := 0
+	s.each(k, q, "", now, func(*model.Resource) bool { n++; return true })
+	return n, nil
+}
+
+func (s *state) Referrers(to model.Key) ([]engine.Referrer, error) {
+	var list []engine.Referrer
+	prefix := path(to.Kind, to.Scope, to.Name)
+	s.referrers.ascend(prefix, func(key string, ref referrer) bool {
+		if !strings.HasPrefix(key, prefix) {
+			return false
+		}
+		r, _ := s.rows.get(ref.row)
+		list = append(list, engine.Referrer{Resource: r, OnDelete: ref.onDelete})
+		return true
+	})
+	return list, nil
+}
+
+func (s *state) Expired(now int64, limit int) ([]*model.Resource, error) {
+	var list []*model.Resource
+	end := expiryKey(now+1, "")
+	s.expiries.ascend("", func(key string, row string) bool {
+		if key >= end || len(list) == limit {
+			return false
+		}
+		r, _ := s.rows.get(row)
+		list = append(list, r)
+		return true
+	})
+	return list, nil
+}
+
+func (s *state) Insert(row engine.Row) error {
+	key := rowKey(row.Resource.Key())
+	s.rows = s.rows.with(key, row.Resource)
+	if row.Expires != 0 {
+		s.expiries = s.expiries.with(expiryKey(row.Expires, key), key)
+	}
+	s.index(row, key)
+	return nil
+}
+
+func (s *state) Replace(old, row engine.Row, _ bool) error {
+	if err := s.Remove(old); err != nil {
+		return err
+	}
+	return s.Insert(row)
+}
+
+func (s *state) Remove(row engine.Row) error {
+	k := row.Resource.Key()
+	key := rowKey(k)
+	s.rows = s.rows.without(key)
+	if row.Expires != 0 {
+		s.expiries = s.expiries.without(expiryKey(row.Expires, key))
+	}
+	for _, e := range row.Unique {
+		s.unique = s.unique.without(path(k.Kind, k.Scope, e.Index, e.Value))
+	}
+	for _, e := range row.Lists {
+		s.lists = s.lists.without(path(k.Kind, k.Scope, e.Index, e.Value) + k.Name)
+	}
+	for _, t := range row.Refs {
+		s.lists = s.lists.without(path(k.Kind, k.Scope, t.Ref, t.Name) + k.Name)
+		s.referrers = s.referrers.without(referrerKey(k, t))
+	}
+	return nil
+}
+
+func (s *state) index(row engine.Row, key string) {
+	k := row.Resource.Key()
+	for _, e := range row.Unique {
+		s.unique = s.unique.with(path(k.Kind, k.Scope, e.Index, e.Value), key)
+	}
+	for _, e := range row.Lists {
+		s.lists = s.lists.with(path(k.Kind, k.Scope, e.Index, e.Value)+k.Name, key)
+	}
+	for _, t := range row.Refs {
+		s.lists = s.lists.with(path(k.Kind, k.Scope, t.Ref, t.Name)+k.Name, key)
+		s.referrers = s.referrers.with(referrerKey(k, t), referrer{row: key, onDelete: t.OnDelete})
+	}
+}
+
+func referrerKey(from model.Key, t engine.Target) string {
+	return path(t.Kind, from.Scope, t.Name) + from.Kind + "\x00" + from.Name + "\x00" + t.Ref
+}
+
+// Restamp has nothing to do: the state holds the very resource that changed,
+// and nobody else has seen it yet.
+func (s *state) Restamp(*model.Resource) error { return nil }
+
+func live(r *model.Resource, now int64) bool {
+	at := engine.Expiry(r)
+	return at == 0 || at > now
+}

@@ -1,0 +1,160 @@
+package sqlstore
+
+import (
+	"bytes"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/meshgate/meshgate/controlplane/fault"
+	"github.com/meshgate/meshgate/controlplane/model"
+	"github.com/meshgate/meshgate/controlplane/store"
+)
+
+type note struct{ Text string }
+
+var notes = &model.Kind{Name: "note", Class: model.Config, New: func() any { return new(note) }}
+
+// openNotes opens a store for tests that reach into it.
+func openNotes(t *testing.T) *sqlite {
+	t.Helper()
+	s, err := Open(t.Context(), Options{
+		Path: filepath.Join(t.TempDir(), "meshgate.db"), Kinds: []*model.Kind{notes}, Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s.(*sqlite)
+}
+
+func (s *sqlite) count(t *testing.T) (n int) {
+	t.Helper()
+	if err := s.View(t.Context(), func(r store.Reader) (err error) {
+		n, err = r.Count(notes, store.Query{})
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+func write(t *testing.T, s store.Store, name string, size int) error {
+	t.Helper()
+	_, err := s.Update(t.Context(), model.Config, func(tx store.Tx) error {
+		_, err := tx.Create(&model.Resource{Kind: notes, Name: name, Spec: &note{Text: strings.Repeat("x", size)}})
+		return err
+	})
+	return err
+}
+
+// limit sets the size of the database from inside a transaction, where the
+// session is the caller's.
+func (s *sqlite) limit(t *testing.T, pages int) {
+	t.Helper()
+	if _, err := s.Update(t.Context(), model.Config, func(store.Tx) error {
+		return s.writer.session.control(fmt.Sprintf("PRAGMA max_page_count = %d", pages))
+	}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestFull: a database that cannot grow fails whole commits, and works again
+// as soon as it can.
+func TestFull(t *testing.T) {
+	s := openNotes(t)
+	if err := write(t, s, "before", 10); err != nil {
+		t.Fatal(err)
+	}
+	s.limit(t, 1) // SQLite raises it to the present size
+	var wg sync.WaitGroup
+	for i := range 4 {
+		wg.Go(func() {
+			if err := write(t, s, fmt.Sprint("large", i), 1<<20); !fault.Is(err, fault.Internal) {
+				t.Errorf("writing to a full database: %v", err)
+			}
+		})
+	}
+	wg.Wait()
+	if n := s.count(t); n != 1 || s.Revision() != 1 {
+		t.Errorf("%d notes at revision %d", n, s.Revision())
+	}
+	s.limit(t, 1<<20)
+	if err := write(t, s, "after", 1<<20); err != nil {
+		t.Fatal(err)
+	}
+	if n := s.count(t); n != 2 || s.Revision() != 2 {
+		t.Errorf("afterwards %d notes at revision %d", n, s.Revision())
+	}
+}
+
+// TestIgnoredFailure: a function that ignores a failing store does not get to
+// commit what was half written.
+func TestIgnoredFailure(t *testing.T) {
+	s := openNotes(t)
+	_, err := s.Update(t.Context(), model.Config, func(tx store.Tx) error {
+		if err := s.writer.session.control("DROP TABLE refs"); err != nil {
+			return err
+		}
+		if _, err := tx.Create(&model.Resource{Kind: notes, Name: "a", Spec: &note{}}); err != nil {
+			return err
+		}
+		_ = tx.Delete(notes, "", "a", 0)
+		return nil
+	})
+	if !fault.Is(err, fault.Internal) {
+		t.Errorf("got %v", err)
+	}
+	if err := write(t, s, "b", 1); err != nil {
+		t.Errorf("afterwards: %v", err)
+	}
+	if n := s.count(t); n != 1 {
+		t.Errorf("%d notes", n)
+	}
+}
+
+// TestLostAnswer: a commit whose COMMIT reported an error but took effect
+// reaches watchers, and the revisions go on behind it.
+func TestLostAnswer(t *testing.T) {
+	s := openNotes(t)
+	if _, err := s.Update(t.Context(), model.Config, func(tx store.Tx) error {
+		// Ends the writer's transaction behind its back, as a COMMIT that was
+		// not heard of would.
+		w := s.writer
+		for _, query := range []string{
+			`INSERT INTO events (revision, ordinal, kind, scope, name, op) VALUES (1, 0, 'note', '', 'unheard', 'created')`,
+			`UPDATE meta SET value = 1 WHERE name = 'revision'`, `COMMIT`,
+		} {
+			if err := w.session.control(query); err != nil {
+				return err
+			}
+		}
+		tx.Announce(model.Key{Kind: "note", Name: "x"}, store.Updated)
+		return nil
+	}); !fault.Is(err, fault.Internal) {
+		t.Fatalf("got %v", err)
+	}
+	if err := write(t, s, "a", 1); err != nil {
+		t.Fatal(err)
+	}
+	var got bytes.Buffer
+	for events, err := range s.Watch(t.Context(), 0) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		fmt.Fprintln(&got, events[0].Revision, events[0].Key.Name)
+		if events[0].Revision == 2 {
+			break
+		}
+	}
+	if want := "1 unheard\n2 a\n"; got.String() != want {
+		t.Errorf("got %q, want %q", got.String(), want)
+	}
+}

@@ -1,0 +1,268 @@
+package sqlstore
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/meshgate/meshgate/controlplane/model"
+	"github.com/meshgate/meshgate/controlplane/store"
+	"github.com/meshgate/meshgate/controlplane/store/internal/engine"
+)
+
+// codec turns specs and secret index values into what is stored.
+type codec struct {
+	kinds  map[string]*model.Kind
+	sealer Sealer
+}
+
+// rows implements [engine.Rows] on a session with an open transaction.
+type rows struct {
+	*session
+	*codec
+	revision uint64
+}
+
+const columns = `r.id, r.kind, r.scope, r.name, r.version, r.revision, r.created, r.modified, r.sealed, r.spec`
+
+// record is one row of the table resources.
+type record struct {
+	id, version, revision, created, modified, sealed int64
+	kind, scope, name                                string
+	spec                                             []byte
+}
+
+func (r *record) dest() []any {
+	return []any{&r.id, &r.kind, &r.scope, &r.name, &r.version, &r.revision, &r.created, &r.modified, &r.sealed, &r.spec}
+}
+
+// place binds a sealed spec to its row: it cannot be moved to another one.
+func place(kind, scope, name string) []byte {
+	return []byte(strings.Join([]string{strconv.Quote(kind), strconv.Quote(scope), strconv.Quote(name)}, "/"))
+}
+
+func (c *codec) decode(r *record) (*model.Resource, error) {
+	k := c.kinds[r.kind]
+	if k == nil {
+		return nil, fmt.Errorf("the database holds a resource of the unknown kind %q", r.kind)
+	}
+	spec := r.spec
+	if r.sealed != 0 {
+		plain, err := c.sealer.Open(spec, place(r.kind, r.scope, r.name))
+		if err != nil {
+			return nil, fmt.Errorf("%s %q: %w", r.kind, r.name, err)
+		}
+		spec = plain
+	}
+	v, err := engine.Decode(k, spec)
+	if err != nil {
+		return nil, fmt.Errorf("decoding %s %q: %w", r.kind, r.name, err)
+	}
+	return &model.Resource{
+		Kind: k, Scope: r.scope, Name: r.name, Version: uint64(r.version), Revision: uint64(r.revision), //nolint:gosec // written from uint64
+		Created: time.UnixMicro(r.created).UTC(), Modified: time.UnixMicro(r.modified).UTC(), Spec: v,
+	}, nil
+}
+
+// encode returns the stored form of a spec.
+func (c *codec) encode(row engine.Row) (spec []byte, sealed int, err error) {
+	r := row.Resource
+	if !r.Kind.Sealed {
+		return row.Spec, 0, nil
+	}
+	spec, err = c.sealer.Seal(row.Spec, place(r.Kind.Name, r.Scope, r.Name))
+	return spec, 1, err
+}
+
+// value returns the stored form of a unique value.
+func (c *codec) value(k *model.Kind, e engine.Entry) string {
+	if !e.Secret {
+		return e.Value
+	}
+	return c.sealer.Digest(k.Name+"/"+e.Index, e.Value)
+}
+
+func (t *rows) Revision() uint64 { return t.revision }
+
+// one returns the row of a query, nil if there is none.
+func (t *rows) one(query string, args ...any) (*model.Resource, error) {
+	var r record
+	ok, err := t.row(query, args, r.dest()...)
+	if err != nil || !ok {
+		return nil, err
+	}
+	return t.decode(&r)
+}
+
+func (t *rows) Get(key model.Key) (*model.Resource, error) {
+	return t.one(`SELECT `+columns+` FROM resources r WHERE r.kind = ? AND r.scope = ? AND r.name = ?`, key.Kind, key.Scope, key.Name)
+}
+
+func (t *rows) Has(key model.Key, now int64) (bool, error) {
+	var one int
+	return t.row(`SELECT 1 FROM resources WHERE kind = ? AND scope = ? AND name = ? AND (expires = 0 OR expires > ?)`,
+		[]any{key.Kind, key.Scope, key.Name, now}, &one)
+}
+
+func (t *rows) Find(k *model.Kind, scope string, e engine.Entry) (*model.Resource, error) {
+	return t.one(`SELECT `+columns+` FROM uniques u JOIN resources r ON r.id = u.id
+		WHERE u.kind = ? AND u.scope = ? AND u.field = ? AND u.value = ?`, k.Name, scope, e.Index, t.value(k, e))
+}
+
+// source returns FROM and WHERE of a query, without After and Limit, and the
+// column that orders it.
+func source(k *model.Kind, q store.Query, now int64) (from, order string, args []any) {
+	const live = ` AND (r.expires = 0 OR r.expires > ?)`
+	if q.Index == "" {
+		return ` FROM resources r WHERE r.kind = ? AND r.scope = ?` + live, `r.name`, []any{k.Name, q.Scope, now}
+	}
+	for i := range k.Refs {
+		if ref := &k.Refs[i]; ref.Name == q.Index {
+			return ` FROM refs x CROSS JOIN resources r ON r.id = x.id
+				WHERE x.to_kind = ? AND x.scope = ? AND x.to_name = ? AND x.kind = ? AND x.field = ?` + live,
+				`x.name`, []any{ref.To, q.Scope, q.Value, k.Name, ref.Name, now}
+		}
+	}
+	return ` FROM lists x CROSS JOIN resources r ON r.id = x.id
+		WHERE x.kind = ? AND x.scope = ? AND x.field = ? AND x.value = ?` + live,
+		`x.name`, []any{k.Name, q.Scope, q.Index, q.Value, now}
+}
+
+func (t *rows) List(k *model.Kind, q store.Query, now int64) ([]*model.Resource, error) {
+	from, order, args := source(k, q, now)
+	limit := int64(-1)
+	if q.Limit > 0 {
+		limit = int64(q.Limit)
+	}
+	query := `SELECT ` + columns + from + ` AND ` + order + ` > ? ORDER BY ` + order + ` LIMIT ?`
+	return t.all(query, append(args, q.After, limit)...)
+}
+
+func (t *rows) all(query string, args ...any) ([]*model.Resource, error) {
+	var list []*model.Resource
+	var r record
+	err := t.each(query, args, func() error {
+		res, err := t.decode(&r)
+		list = append(list, res)
+		return err
+	}, r.dest()...)
+	return list, err
+}
+
+func (t *rows) Count(k *model.Kind, q store.Query, now int64) (int, error) {
+	from, _, args := source(k, q, now)
+	var n int
+	_, err := t.row(`SELECT count(*)`+from, args, &n)
+	return n, err
+}
+
+func (t *rows) Referrers(to model.Key) ([]engine.Referrer, error) {
+	var list []engine.Referrer
+	var r record
+	var refuse bool
+	err := t.each(`SELECT x.refuse, `+columns+` FROM refs x CROSS JOIN resources r ON r.id = x.id
+		WHERE x.to_kind = ? AND x.scope = ? AND x.to_name = ? ORDER BY x.kind, x.name, x.field`,
+		[]any{to.Kind, to.Scope, to.Name}, func() error {
+			res, err := t.decode(&r)
+			onDelete := model.Cascade
+			if refuse {
+				onDelete = model.Refuse
+			}
+			list = append(list, engine.Referrer{Resource: res, OnDelete: onDelete})
+			return err
+		}, append([]any{&refuse}, r.dest()...)...)
+	return list, err
+}
+
+func (t *rows) Expired(now int64, limit int) ([]*model.Resource, error) {
+	return t.all(`SELECT `+columns+` FROM resources r WHERE r.expires > 0 AND r.expires <= ? ORDER BY r.expires, r.kind, r.scope, r.name LIMIT ?`, now, limit)
+}
+
+func (t *rows) Insert(row engine.Row) error {
+	r := row.Resource
+	spec, sealed, err := t.encode(row)
+	if err != nil {
+		return err
+	}
+	res, err := t.exec(`INSERT INTO resources (kind, scope, name, version, revision, created, modified, expires, sealed, spec)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`, r.Kind.Name, r.Scope, r.Name, r.Version, r.Revision,
+		r.Created.UnixMicro(), r.Modified.UnixMicro(), row.Expires, sealed, spec)
+	if err != nil {
+		return err
+	}
+	id, err := res.LastInsertId()
+	if err != nil {
+		return fmt.Errorf("reading the new row's id: %w", err)
+	}
+	return t.index(row, id)
+}
+
+func (t *rows) Replace(_, row engine.Row, reindex bool) error {
+	r := row.Resource
+	spec, sealed, err := t.encode(row)
+	if err != nil {
+		return err
+	}
+	var id int64
+	found, err := t.row(`UPDATE resources SET version = ?, revision = ?, created = ?, modified = ?, expires = ?, sealed = ?, spec = ?
+		WHERE kind = ? AND scope = ? AND name = ? RETURNING id`, []any{r.Version, r.Revision, r.Created.UnixMicro(),
+		r.Modified.UnixMicro(), row.Expires, sealed, spec, r.Kind.Name, r.Scope, r.Name}, &id)
+	switch {
+	case err != nil:
+		return err
+	case !found:
+		return fmt.Errorf("the row of %s %q is gone", r.Kind.Name, r.Name)
+	case !reindex:
+		return nil
+	}
+	if err := t.unindex(id); err != nil {
+		return err
+	}
+	return t.index(row, id)
+}
+
+// Remove relies on the foreign keys for the index rows.
+func (t *rows) Remove(row engine.Row) error {
+	r := row.Resource
+	_, err := t.exec(`DELETE FROM resources WHERE kind = ? AND scope = ? AND name = ?`, r.Kind.Name, r.Scope, r.Name)
+	return err
+}
+
+func (t *rows) Restamp(r *model.Resource) error {
+	_, err := t.exec(`UPDATE resources SET revision = ? WHERE kind = ? AND scope = ? AND name = ? AND version = ?`,
+		r.Revision, r.Kind.Name, r.Scope, r.Name, r.Version)
+	return err
+}
+
+func (t *rows) unindex(id int64) error {
+	for _, query := range [...]string{`DELETE FROM uniques WHERE id = ?`, `DELETE FROM refs WHERE id = ?`, `DELETE FROM lists WHERE id = ?`} {
+		if _, err := t.exec(query, id); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (t *rows) index(row engine.Row, id int64) error {
+	r := row.Resource
+	for _, e := range row.Unique {
+		if _, err := t.exec(`INSERT INTO uniques (kind, scope, field, value, id) VALUES (?, ?, ?, ?, ?)`,
+			r.Kind.Name, r.Scope, e.Index, t.value(r.Kind, e), id); err != nil {
+			return err
+		}
+	}
+	for _, to := range row.Refs {
+		if _, err := t.exec(`INSERT INTO refs (to_kind, scope, to_name, kind, field, name, refuse, id) VALUES (?, ?, ?, ?, ?, ?, ?, ?)`,
+			to.Kind, r.Scope, to.Name, r.Kind.Name, to.Ref, r.Name, to.OnDelete == model.Refuse, id); err != nil {
+			return err
+		}
+	}
+	for _, e := range row.Lists {
+		if _, err := t.exec(`INSERT INTO lists (kind, scope, field, value, name, id) VALUES (?, ?, ?, ?, ?, ?)`,
+			r.Kind.Name, r.Scope, e.Index, e.Value, r.Name, id); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,194 @@
+package sqlstore
+
+import (
+	"embed"
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+	"strings"
+
+	"github.com/meshgate/meshgate/controlplane/model"
+	"github.com/meshgate/meshgate/controlplane/store/internal/engine"
+)
+
+// migrations holds one SQL file per schema version. A file that was released
+// never changes. The version of a database is its user_version.
+//
+//go:embed migrations/*.sql
+var migrations embed.FS
+
+// newCodec checks the kinds and what they need.
+func newCodec(o Options) (*codec, error) {
+	c := &codec{kinds: make(map[string]*model.Kind, len(o.Kinds)), sealer: o.Sealer}
+	for _, k := range o.Kinds {
+		if k.Class != model.Config && k.Class != model.Credential {
+			return nil, fmt.Errorf("kind %s is of a class that this store does not keep", k.Name)
+		}
+		if c.kinds[k.Name] != nil {
+			return nil, fmt.Errorf("kind %s is registered twice", k.Name)
+		}
+		secret := slices.ContainsFunc(k.Unique, func(ix model.Index) bool { return ix.Secret })
+		if (k.Sealed || secret) && o.Sealer == nil {
+			return nil, fmt.Errorf("kind %s holds secrets, and there is no key", k.Name)
+		}
+		c.kinds[k.Name] = k
+	}
+	for _, k := range o.Kinds {
+		for _, ref := range k.Refs {
+			if c.kinds[ref.To] == nil {
+				return nil, fmt.Errorf("kind %s references the unknown kind %s", k.Name, ref.To)
+			}
+		}
+	}
+	return c, nil
+}
+
+// prepare brings a database up to date in one transaction: schema, key check
+// and indexes.
+func prepare(s *session, c *codec) error {
+	if err := s.control("PRAGMA journal_size_limit = 67108864"); err != nil {
+		return err
+	}
+	if err := s.control("PRAGMA synchronous = FULL"); err != nil {
+		return err
+	}
+	if err := s.control("BEGIN IMMEDIATE"); err != nil {
+		return err
+	}
+	if err := migrate(s); err != nil {
+		return errors.Join(err, s.control("ROLLBACK"))
+	}
+	if err := checkKey(s, c.sealer); err != nil {
+		return errors.Join(err, s.control("ROLLBACK"))
+	}
+	if err := refreshIndexes(s, c); err != nil {
+		return errors.Join(err, s.control("ROLLBACK"))
+	}
+	return s.control("COMMIT")
+}
+
+// migrate runs the schema files that the database has not seen.
+func migrate(s *session) error {
+	files, err := fs.Glob(migrations, "migrations/*.sql")
+	if err != nil {
+		return err
+	}
+	var version int
+	if _, err := s.row("PRAGMA user_version", nil, &version); err != nil {
+		return err
+	}
+	if version > len(files) {
+		return fmt.Errorf("it has schema version %d, this program knows %d: it was written by a newer one", version, len(files))
+	}
+	for i, name := range files[version:] {
+		text, err := migrations.ReadFile(name)
+		if err != nil {
+			return err
+		}
+		if err := s.control(string(text)); err != nil {
+			return fmt.Errorf("migration %s: %w", name, err)
+		}
+		if err := s.control(fmt.Sprintf("PRAGMA user_version = %d", version+i+1)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// keyCheck is sealed into a new database; who can open it has the right key.
+const keyCheck = "meshgate key check"
+
+func checkKey(s *session, sealer Sealer) error {
+	var sealed []byte
+	found, err := s.row(`SELECT value FROM meta WHERE name = 'key_check'`, nil, &sealed)
+	switch {
+	case err != nil:
+		return err
+	case sealer == nil && found:
+		return errors.New("it is encrypted, and there is no key")
+	case sealer == nil:
+		return nil
+	case found:
+		if plain, err := sealer.Open(sealed, []byte(keyCheck)); err != nil || string(plain) != keyCheck {
+			return errors.New("the encryption key is not the one it was written with")
+		}
+		return nil
+	}
+	if sealed, err = sealer.Seal([]byte(keyCheck), []byte(keyCheck)); err != nil {
+		return err
+	}
+	_, err = s.exec(`INSERT INTO meta (name, value) VALUES ('key_check', ?)`, sealed)
+	return err
+}
+
+// fingerprint names everything that decides which index rows exist.
+func fingerprint(kinds map[string]*model.Kind) string {
+	var lines []string
+	for _, k := range kinds {
+		line := fmt.Sprintf("%s sealed=%v expires=%v", k.Name, k.Sealed, k.Expires != nil)
+		for _, ix := range k.Unique {
+			line += fmt.Sprintf(" unique:%s:%v", ix.Name, ix.Secret)
+		}
+		for _, r := range k.Refs {
+			line += fmt.Sprintf(" ref:%s:%s:%d", r.Name, r.To, r.OnDelete)
+		}
+		for _, ix := range k.Lists {
+			line += " list:" + ix.Name
+		}
+		lines = append(lines, line)
+	}
+	slices.Sort(lines)
+	return strings.Join(lines, "\n")
+}
+
+// refreshIndexes writes all index rows anew if a version of the program with
+// other indexes wrote the database.
+func refreshIndexes(s *session, c *codec) error {
+	var have string
+	want := fingerprint(c.kinds)
+	found, err := s.row(`SELECT value FROM meta WHERE name = 'indexes'`, nil, &have)
+	if err != nil || (found && have == want) {
+		return err
+	}
+	if found {
+		if err := reindex(&rows{session: s, codec: c}); err != nil {
+			return fmt.Errorf("building the indexes of this version: %w", err)
+		}
+	}
+	_, err = s.exec(`INSERT INTO meta (name, value) VALUES ('indexes', ?) ON CONFLICT (name) DO UPDATE SET value = excluded.value`, want)
+	return err
+}
+
+// reindexPage bounds the resources held in memory at once.
+const reindexPage = 500
+
+func reindex(t *rows) error {
+	for _, table := range [...]string{`DELETE FROM uniques`, `DELETE FROM refs`, `DELETE FROM lists`} {
+		if _, err := t.exec(table); err != nil {
+			return err
+		}
+	}
+	var last int64
+	for {
+		var page []engine.Row
+		var r record
+		err := t.each(`SELECT `+columns+` FROM resources r WHERE r.id > ? ORDER BY r.id LIMIT ?`, []any{last, reindexPage}, func() error {
+			res, err := t.decode(&r)
+			if err != nil {
+				return err
+			}
+			row, err := engine.Rebuild(res)
+			page, last = append(page, row), r.id
+			return err
+		}, r.dest()...)
+		if err != nil || len(page) == 0 {
+			return err
+		}
+		for _, row := range page {
+			if err := t.Replace(row, row, true); err != nil {
+				return fmt.Errorf("%s %q: %w", row.Resource.Kind.Name, row.Resource.Name, err)
+			}
+		}
+	}
+}

@@ -1,0 +1,254 @@
+// Package sqlstore keeps resources in one SQLite file. It is the default store.
+//
+// One goroutine owns the only writing connection and commits waiting
+// transactions together; every view reads a snapshot on a connection of its
+// own, so readers and the writer never wait for each other. Specs of sealed
+// kinds are encrypted, unique secret values are stored as keyed digests.
+//
+// Commits of class config are synchronised to disk before Update returns
+// (synchronous=FULL); commits of class credential survive the death of the
+// process, and a power failure may lose the last of them, in order
+// (synchronous=NORMAL). A later config commit makes all before it durable.
+package sqlstore
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"iter"
+	"log/slog"
+	"net/url"
+	"os"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	_ "modernc.org/sqlite" // the driver "sqlite"
+
+	"github.com/meshgate/meshgate/controlplane/fault"
+	"github.com/meshgate/meshgate/controlplane/model"
+	"github.com/meshgate/meshgate/controlplane/store"
+	"github.com/meshgate/meshgate/controlplane/store/internal/engine"
+	"github.com/meshgate/meshgate/controlplane/store/internal/feed"
+)
+
+// Sealer encrypts specs and digests secret values; package seal has one.
+type Sealer interface {
+	// Seal encrypts and binds to the associated data.
+	Seal(plain, associated []byte) ([]byte, error)
+	// Open fails for anything but the result of Seal with the same key and data.
+	Open(sealed, associated []byte) ([]byte, error)
+	// Digest is a keyed digest of a value; labels separate uses.
+	Digest(label, value string) string
+}
+
+// Options of a store.
+type Options struct {
+	// Path of the database file. It is created with mode 0600.
+	Path string
+	// Kinds are all kinds that the store keeps, of class config or credential.
+	Kinds []*model.Kind
+	// Sealer is required if a kind is sealed or has a secret index.
+	Sealer Sealer
+	// Log takes what no caller hears of; required.
+	Log *slog.Logger
+	// History is how many events are kept for watchers; 0 = 16384.
+	History int
+	// Now is the clock; nil = time.Now.
+	Now func() time.Time
+}
+
+// sqlite implements [store.Store].
+type sqlite struct {
+	now     func() time.Time
+	codec   *codec
+	feed    *feed.Feed
+	readers *readers
+	writer  *writer
+	dbs     []*sql.DB
+	lock    *os.File
+	closing chan struct{}
+	closed  chan struct{}
+	once    chan struct{}
+}
+
+// Open opens or creates a store. Its Close must be called. It fails if another
+// process has the file open, if the file was written by a newer version, or if
+// the key is not the one that the file was written with.
+func Open(ctx context.Context, o Options) (store.Store, error) {
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	c, err := newCodec(o)
+	if err != nil {
+		return nil, err
+	}
+	s := &sqlite{now: o.Now, codec: c, closing: make(chan struct{}), closed: make(chan struct{}), once: make(chan struct{}, 1)}
+	if err := s.open(ctx, o); err != nil {
+		return nil, errors.Join(fmt.Errorf("opening the store %s: %w", o.Path, err), s.release())
+	}
+	go s.writer.loop()
+	return s, nil
+}
+
+func (s *sqlite) open(ctx context.Context, o Options) (err error) {
+	if s.lock, err = lockFile(o.Path); err != nil {
+		return err
+	}
+	write, err := s.connect(o.Path, "_txlock=immediate")
+	if err != nil {
+		return err
+	}
+	session, err := newSession(ctx, write)
+	if err != nil {
+		return err
+	}
+	if err := prepare(session, s.codec); err != nil {
+		return errors.Join(err, session.close())
+	}
+	s.writer, err = newWriter(session, s.codec, o, s.closing)
+	if err != nil {
+		return errors.Join(err, session.close())
+	}
+	s.feed = s.writer.feed
+	read, err := s.connect(o.Path, "_query_only=1")
+	if err != nil {
+		return errors.Join(err, session.close())
+	}
+	s.readers = newReaders(read, s.closing)
+	return nil
+}
+
+// connect opens a pool that makes connections when they are asked for.
+func (s *sqlite) connect(path, option string) (*sql.DB, error) {
+	abs, err := filepath.Abs(path)
+	if err != nil {
+		return nil, err
+	}
+	u := url.URL{Scheme: "file", Path: abs}
+	u.RawQuery = "_busy_timeout=10000&_foreign_keys=1&_journal_mode=WAL&" + option
+	db, err := sql.Open("sqlite", u.String())
+	if err != nil {
+		return nil, err
+	}
+	s.dbs = append(s.dbs, db)
+	return db, nil
+}
+
+// lockFile creates the database file if need be, for its owner only, and
+// claims it for this process: the feed knows only of commits made here.
+func lockFile(path string) (*os.File, error) {
+	db, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600) //nolint:gosec // the path is the operator's
+	if err != nil {
+		return nil, err
+	}
+	if err := errors.Join(db.Close(), syncDir(filepath.Dir(path))); err != nil {
+		return nil, err
+	}
+	// SQLite has locks of its own on the database file, hence another one.
+	lock, err := os.OpenFile(path+".lock", os.O_CREATE|os.O_RDWR, 0o600) //nolint:gosec // as above
+	if err != nil {
+		return nil, err
+	}
+	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil { //nolint:gosec // a descriptor fits
+		return nil, errors.Join(fmt.Errorf("another process uses it: %w", err), lock.Close())
+	}
+	return lock, nil
+}
+
+func syncDir(dir string) error {
+	d, err := os.Open(dir) //nolint:gosec // the path is the operator's
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}
+
+// View implements [store.Store]. At most eight views run at the same time; one
+// that opens another may wait for itself.
+func (s *sqlite) View(ctx context.Context, fn func(store.Reader) error) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	session, err := s.readers.acquire(ctx)
+	if err != nil {
+		return viewError(ctx, err)
+	}
+	if err := session.control("BEGIN"); err != nil {
+		s.readers.drop(session)
+		return viewError(ctx, err)
+	}
+	defer func() {
+		if err := session.control("ROLLBACK"); err != nil {
+			s.readers.drop(session)
+			return
+		}
+		s.readers.release(session)
+	}()
+	// The first read fixes the snapshot.
+	rev, err := readRevision(session)
+	if err != nil {
+		return viewError(ctx, err)
+	}
+	r := engine.NewReader(&rows{session: session, codec: s.codec, revision: rev}, s.codec.kinds, s.now())
+	defer r.End()
+	return fn(r)
+}
+
+// viewError keeps the errors of the context and of closing as they are.
+func viewError(ctx context.Context, err error) error {
+	if ctx.Err() != nil || fault.Is(err, fault.Unavailable) {
+		return err
+	}
+	return fault.Wrap(fault.Internal, err, "the store cannot be read")
+}
+
+// Update implements [store.Store]. fn runs on the caller's goroutine, so a
+// panic is the caller's; its transaction is then rolled back. Once it has
+// begun, the commit is waited for even if ctx ends.
+func (s *sqlite) Update(ctx context.Context, class model.Class, fn func(store.Tx) error) (store.Commit, error) {
+	if err := engine.CheckClass(class); err != nil {
+		return store.Commit{}, err
+	}
+	if err := ctx.Err(); err != nil {
+		return store.Commit{}, err
+	}
+	return s.writer.submit(ctx, class, fn)
+}
+
+// Watch implements [store.Store].
+func (s *sqlite) Watch(ctx context.Context, after uint64) iter.Seq2[[]store.Event, error] {
+	return s.feed.Watch(ctx, after)
+}
+
+// Revision implements [store.Store].
+func (s *sqlite) Revision() uint64 { return s.feed.Revision() }
+
+// Close implements [store.Store]. It waits for running transactions and views.
+func (s *sqlite) Close() error {
+	select {
+	case s.once <- struct{}{}:
+	default:
+		<-s.closed
+		return nil
+	}
+	defer close(s.closed)
+	close(s.closing)
+	<-s.writer.done
+	s.feed.Close()
+	s.readers.close()
+	return errors.Join(s.writer.session.close(), s.release())
+}
+
+// release closes what open may have opened.
+func (s *sqlite) release() error {
+	var errs []error
+	for _, db := range s.dbs {
+		errs = append(errs, db.Close())
+	}
+	if s.lock != nil {
+		errs = append(errs, s.lock.Close())
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,148 @@
+package sqlstore
+
+import (
+	"errors"
+
+	"github.com/meshgate/meshgate/controlplane/store"
+	"github.com/meshgate/meshgate/controlplane/store/internal/engine"
+)
+
+// errStricter rolls a transaction back that needs more durability than its
+// batch has.
+var errStricter = errors.New("needs synchronous commit")
+
+// transaction is one SQLite transaction of the writer, with any number of
+// transactions of callers in it, each in a savepoint.
+type transaction struct {
+	*writer
+	rows *rows
+	// commits are the announced events of the callers' transactions.
+	commits [][]store.Event
+	// earliest is the earliest expiry that was written.
+	earliest int64
+	wrote    bool
+	open     bool
+	// broken is set if the transaction cannot go on.
+	broken error
+}
+
+// begin sets the durability, which SQLite allows only between transactions.
+func (b *transaction) begin(full bool) error {
+	if b.full != full {
+		pragma := "PRAGMA synchronous = NORMAL"
+		if full {
+			pragma = "PRAGMA synchronous = FULL"
+		}
+		if err := b.session.control(pragma); err != nil {
+			return err
+		}
+		b.full = full
+	}
+	if err := b.session.control("BEGIN IMMEDIATE"); err != nil {
+		return err
+	}
+	b.open = true
+	return nil
+}
+
+// step runs one request in a savepoint. It returns the caller's error after
+// undoing what the caller did.
+func (b *transaction) step(r *request) (engine.Result, error) {
+	if _, err := b.session.exec("SAVEPOINT step"); err != nil {
+		b.broken = err
+		return engine.Result{}, err
+	}
+	tx := engine.NewTx(b.rows, b.codec.kinds, r.class, b.now())
+	r.turn <- tx
+	err := <-r.ran
+	if err == nil && tx.Strict() && !b.full {
+		err = errStricter
+	}
+	var res engine.Result
+	if err == nil {
+		res, err = tx.Finish()
+	}
+	tx.End()
+	if err != nil {
+		if _, undo := b.session.exec("ROLLBACK TO step"); undo != nil {
+			b.broken = errors.Join(err, undo)
+		}
+	}
+	if _, release := b.session.exec("RELEASE step"); release != nil && b.broken == nil {
+		b.broken = release
+	}
+	if err == nil && b.broken == nil {
+		b.take(tx, res)
+	}
+	return res, err
+}
+
+// take adds a finished transaction to what will be committed.
+func (b *transaction) take(tx *engine.Tx, res engine.Result) {
+	b.wrote = b.wrote || tx.Wrote()
+	b.rows.revision = res.Commit.Revision
+	if len(res.Events) > 0 {
+		b.commits = append(b.commits, res.Events)
+	}
+	if res.Earliest != 0 && (b.earliest == 0 || res.Earliest < b.earliest) {
+		b.earliest = res.Earliest
+	}
+}
+
+// end commits and publishes.
+func (b *transaction) end() error {
+	if !b.wrote {
+		return b.rollback()
+	}
+	if len(b.commits) > 0 {
+		floor := b.feed.Floor(b.commits)
+		if err := writeHistory(b.session, b.commits, floor, b.rows.revision); err != nil {
+			return err
+		}
+		b.feed.Expect(b.rows.revision)
+	}
+	if err := b.session.control("COMMIT"); err != nil {
+		return err
+	}
+	b.open = false
+	b.revision = b.rows.revision
+	b.feed.Publish(b.commits)
+	b.alarm.Set(b.earliest, b.now())
+	return nil
+}
+
+// recover ends a transaction that failed and finds out what it left: a COMMIT
+// that reported an error may have taken effect after all, and then watchers
+// have to hear of it.
+func (b *transaction) recover() error {
+	if err := b.rollback(); err != nil {
+		return err
+	}
+	revision, err := readRevision(b.session)
+	if err != nil {
+		return err
+	}
+	commits, err := readHistory(b.session, b.revision)
+	if err != nil {
+		return err
+	}
+	b.revision = revision
+	b.feed.Expect(revision)
+	b.feed.Publish(commits)
+	return b.setAlarm()
+}
+
+// rollback ends the SQLite transaction if there is one. Some errors have made
+// SQLite end it already; that is no error here.
+func (b *transaction) rollback() error {
+	if !b.open {
+		return nil
+	}
+	b.open = false
+	_ = b.session.control("ROLLBACK")
+	// Whatever happened, the next transaction must find none: this fails if it would.
+	if err := b.session.control("BEGIN"); err != nil {
+		return err
+	}
+	return b.session.control("COMMIT")
+}

@@ -1,0 +1,236 @@
+package sqlstore
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+
+	"github.com/meshgate/meshgate/controlplane/fault"
+	"github.com/meshgate/meshgate/controlplane/model"
+	"github.com/meshgate/meshgate/controlplane/store"
+	"github.com/meshgate/meshgate/controlplane/store/internal/engine"
+	"github.com/meshgate/meshgate/controlplane/store/internal/feed"
+)
+
+// maxBatch bounds the transactions that are committed together.
+const maxBatch = 128
+
+// sweepRetry is how long a sweep that failed is left alone.
+const sweepRetry = 10 * time.Second
+
+// errUnwound ends a transaction whose fn did not return.
+var errUnwound = errors.New("the transaction's function did not return")
+
+// writer owns the writing session. Its goroutine never runs foreign code: it
+// hands the open transaction to the waiting caller and takes it back, so a
+// panic or a Goexit there cannot end it.
+type writer struct {
+	session *session
+	codec   *codec
+	feed    *feed.Feed
+	now     func() time.Time
+	log     *slog.Logger
+	queue   chan *request
+	alarm   *engine.Alarm
+	closing <-chan struct{}
+	done    chan struct{}
+
+	// Fields of the goroutine. revision is the newest committed one; full says
+	// what PRAGMA synchronous is set to.
+	revision uint64
+	full     bool
+}
+
+// request is one waiting transaction.
+type request struct {
+	ctx   context.Context //nolint:containedctx // looked at once more when its turn comes
+	class model.Class
+	// durable: run again because a cascade turned out to need FULL.
+	durable bool
+	turn    chan *engine.Tx
+	ran     chan error
+	reply   chan outcome
+}
+
+type outcome struct {
+	commit store.Commit
+	err    error
+}
+
+// newWriter reads the state that the last process left.
+func newWriter(s *session, c *codec, o Options, closing <-chan struct{}) (*writer, error) {
+	w := &writer{
+		session: s, codec: c, now: o.Now, log: o.Log, queue: make(chan *request), alarm: engine.NewAlarm(),
+		closing: closing, done: make(chan struct{}), full: true,
+	}
+	var err error
+	if w.revision, err = readRevision(s); err != nil {
+		return nil, err
+	}
+	history, err := readHistory(s, 0)
+	if err != nil {
+		return nil, err
+	}
+	w.feed = feed.New(o.History, w.revision, history)
+	return w, w.setAlarm()
+}
+
+// setAlarm sets the alarm to the earliest expiry in the database.
+func (w *writer) setAlarm() error {
+	var at int64
+	if _, err := w.session.row(`SELECT coalesce(min(expires), 0) FROM resources WHERE expires > 0`, nil, &at); err != nil {
+		return err
+	}
+	w.alarm.Set(at, w.now())
+	return nil
+}
+
+// submit waits for a place in a batch, runs fn when it is its turn and waits
+// for the commit.
+func (w *writer) submit(ctx context.Context, class model.Class, fn func(store.Tx) error) (store.Commit, error) {
+	r := &request{ctx: ctx, class: class, turn: make(chan *engine.Tx), ran: make(chan error), reply: make(chan outcome, 1)}
+	select {
+	case <-w.closing:
+		return store.Commit{}, feed.Closed()
+	default:
+	}
+	select {
+	case w.queue <- r:
+	case <-ctx.Done():
+		return store.Commit{}, ctx.Err()
+	case <-w.closing:
+		return store.Commit{}, feed.Closed()
+	}
+	for {
+		select {
+		case tx := <-r.turn:
+			r.run(tx, fn)
+		case out := <-r.reply:
+			return out.commit, out.err
+		}
+	}
+}
+
+// run runs fn and gives the transaction back however fn ends.
+func (r *request) run(tx *engine.Tx, fn func(store.Tx) error) {
+	err := errUnwound
+	defer func() { r.ran <- err }()
+	err = fn(tx)
+}
+
+// loop is the writer's goroutine.
+func (w *writer) loop() {
+	defer close(w.done)
+	defer w.alarm.Stop()
+	for {
+		select {
+		case <-w.closing:
+			return
+		case r := <-w.queue:
+			for batch := w.gather(r); len(batch) > 0; {
+				batch = w.commit(batch)
+			}
+		case <-w.alarm.C():
+			w.alarm.Clear()
+			w.sweep()
+		}
+	}
+}
+
+// gather adds those that wait already.
+func (w *writer) gather(first *request) []*request {
+	batch := []*request{first}
+	for len(batch) < maxBatch {
+		select {
+		case r := <-w.queue:
+			batch = append(batch, r)
+		default:
+			return batch
+		}
+	}
+	return batch
+}
+
+// answer is what a request will hear once the batch is committed. That goes for
+// refusals too: a conflict with a neighbour in the batch is only true, and only
+// visible to others, when the neighbour is durable.
+type answer struct {
+	request *request
+	outcome outcome
+}
+
+// commit runs a batch in one SQLite transaction and answers all of it but what
+// it returns, which has to run again with more durability.
+func (w *writer) commit(batch []*request) (again []*request) {
+	full := false
+	for _, r := range batch {
+		full = full || r.class == model.Config || r.durable
+	}
+	b := w.transaction()
+	answers := make([]answer, 0, len(batch))
+	err := b.begin(full)
+	for _, r := range batch {
+		if err != nil {
+			break
+		}
+		if ended := r.ctx.Err(); ended != nil {
+			answers = append(answers, answer{r, outcome{err: ended}})
+			continue
+		}
+		res, refused := b.step(r)
+		switch {
+		case b.broken != nil:
+			err = b.broken
+		case errors.Is(refused, errStricter):
+			r.durable = true
+			again = append(again, r)
+		case refused != nil:
+			answers = append(answers, answer{r, outcome{err: refused}})
+		default:
+			answers = append(answers, answer{r, outcome{commit: res.Commit}})
+		}
+	}
+	if err == nil {
+		err = b.end()
+	}
+	if err != nil {
+		err = fault.Wrap(fault.Internal, errors.Join(err, b.recover()), "the transaction could not be committed")
+		for _, r := range batch {
+			r.reply <- outcome{err: err}
+		}
+		return nil
+	}
+	for _, a := range answers {
+		a.request.reply <- a.outcome
+	}
+	return again
+}
+
+// transaction prepares one on the newest state.
+func (w *writer) transaction() *transaction {
+	return &transaction{writer: w, rows: &rows{session: w.session, codec: w.codec, revision: w.revision}}
+}
+
+// sweep removes rows that have expired.
+func (w *writer) sweep() {
+	b := w.transaction()
+	err := b.begin(true)
+	if err == nil {
+		tx := engine.NewTx(b.rows, w.codec.kinds, model.Config, w.now())
+		if _, err = tx.Sweep(); err == nil {
+			var res engine.Result
+			if res, err = tx.Finish(); err == nil {
+				b.take(tx, res)
+				err = b.end()
+			}
+		}
+	}
+	if err == nil {
+		err = w.setAlarm()
+	}
+	if err != nil {
+		w.log.Error("removing expired rows failed", "error", errors.Join(err, b.recover()))
+		w.alarm.Set(w.now().Add(sweepRetry).UnixMilli(), w.now())
+	}
+}

@@ -1,0 +1,231 @@
+package view
+
+import (
+	"fmt"
+
+	"github.com/google/uuid"
+
+	"github.com/meshgate/meshgate/controlplane/fault"
+	"github.com/meshgate/meshgate/controlplane/gateway"
+	"github.com/meshgate/meshgate/controlplane/model"
+	"github.com/meshgate/meshgate/controlplane/store"
+)
+
+// draft is the next state while it is being made from the previous one.
+type draft struct {
+	reader    store.Reader
+	scope     string
+	services  *edit[*Service]
+	routes    *edit[*Route]
+	plugins   *edit[*Plugin]
+	targets   *edit[*Plugin]
+	anonymous *edit[*Consumer]
+	users     *edit[int]
+}
+
+func draftOf(g *Gateway, r store.Reader) *draft {
+	return &draft{
+		reader: r, scope: g.scope,
+		services: editOf(g.services), routes: editOf(g.routes), plugins: editOf(g.plugins),
+		targets: editOf(g.targets), anonymous: editOf(g.anonymous), users: editOf(g.users),
+	}
+}
+
+func (d *draft) freeze() *Gateway {
+	return &Gateway{
+		scope: d.scope, revision: d.reader.Revision(),
+		services: d.services.table, routes: d.routes.table, plugins: d.plugins.table,
+		targets: d.targets.table, anonymous: d.anonymous.table, users: d.users.table,
+	}
+}
+
+// Load reads a whole control plane once, without following it.
+func Load(scope string, r store.Reader) (*Gateway, error) {
+	d := draftOf(&Gateway{scope: scope}, r)
+	for _, k := range []*model.Kind{gateway.Services, gateway.Routes, gateway.Plugins} {
+		rs, err := r.List(k, store.Query{Scope: scope})
+		if err != nil {
+			return nil, fmt.Errorf("list %s of %s: %w", k.Path, scope, err)
+		}
+		for _, res := range rs {
+			if err := d.put(res); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return d.freeze(), nil
+}
+
+// apply makes the next state from the keys that changed. Keys of other kinds
+// are ignored. relevant lists those that may have changed the state.
+func (g *Gateway) apply(r store.Reader, keys []model.Key) (next *Gateway, relevant []model.Key, err error) {
+	d := draftOf(g, r)
+	for _, key := range keys {
+		changed, err := d.refresh(key)
+		if err != nil {
+			return nil, nil, fmt.Errorf("refresh %s %s: %w", key.Kind, key.Name, err)
+		}
+		if changed {
+			relevant = append(relevant, key)
+		}
+	}
+	return d.freeze(), relevant, nil
+}
+
+// refresh reads one resource again.
+func (d *draft) refresh(key model.Key) (bool, error) {
+	switch key.Kind {
+	case gateway.Services.Name:
+		return true, d.reread(gateway.Services, key.Name)
+	case gateway.Routes.Name:
+		return true, d.reread(gateway.Routes, key.Name)
+	case gateway.Plugins.Name:
+		return true, d.reread(gateway.Plugins, key.Name)
+	case gateway.Consumers.Name:
+		return d.consumer(key.Name)
+	default:
+		return false, nil
+	}
+}
+
+func (d *draft) reread(k *model.Kind, name string) error {
+	res, err := d.reader.Get(k, d.scope, name)
+	if fault.Is(err, fault.NotFound) {
+		return d.drop(k, name)
+	}
+	if err != nil {
+		return err
+	}
+	return d.put(res)
+}
+
+func (d *draft) put(res *model.Resource) error {
+	switch res.Kind.Name {
+	case gateway.Services.Name:
+		d.services.put(res.Name, entryOf[gateway.Service](res))
+	case gateway.Routes.Name:
+		d.routes.put(res.Name, entryOf[gateway.Route](res))
+	case gateway.Plugins.Name:
+		return d.putPlugin(pluginOf(res))
+	}
+	return nil
+}
+
+func (d *draft) drop(k *model.Kind, name string) error {
+	switch k.Name {
+	case gateway.Services.Name:
+		d.services.drop(name)
+	case gateway.Routes.Name:
+		d.routes.drop(name)
+	case gateway.Plugins.Name:
+		d.dropPlugin(name)
+	}
+	return nil
+}
+
+func (d *draft) dropPlugin(id string) {
+	old, ok := d.plugins.get(id)
+	if !ok {
+		return
+	}
+	d.plugins.drop(id)
+	if t, ok := gateway.TargetOf(old.Spec); ok {
+		// Another instance may have taken the target in the same commit.
+		if at, ok := d.targets.get(targetKey(t)); ok && at.ID == id {
+			d.targets.drop(targetKey(t))
+		}
+	}
+	d.release(old.Anonymous)
+}
+
+func (d *draft) putPlugin(p *Plugin) error {
+	if p.Anonymous != "" {
+		if err := d.retain(p.Anonymous); err != nil {
+			return err
+		}
+	}
+	d.dropPlugin(p.ID)
+	d.plugins.put(p.ID, p)
+	if t, ok := gateway.TargetOf(p.Spec); ok {
+		d.targets.put(targetKey(t), p)
+	}
+	return nil
+}
+
+// retain makes sure that a config.anonymous is resolved while it is in use.
+func (d *draft) retain(configured string) error {
+	n, known := d.users.get(configured)
+	d.users.put(configured, n+1)
+	if known {
+		return nil
+	}
+	return d.resolve(configured)
+}
+
+func (d *draft) release(configured string) {
+	n, ok := d.users.get(configured)
+	switch {
+	case !ok:
+	case n > 1:
+		d.users.put(configured, n-1)
+	default:
+		d.users.drop(configured)
+		d.anonymous.drop(configured)
+	}
+}
+
+// resolve finds the consumer that a config.anonymous names: by id if it looks
+// like one, then by username.
+func (d *draft) resolve(configured string) error {
+	if _, err := uuid.Parse(configured); err == nil {
+		res, err := d.reader.Get(gateway.Consumers, d.scope, configured)
+		if err == nil {
+			d.anonymous.put(configured, entryOf[gateway.Consumer](res))
+			return nil
+		}
+		if !fault.Is(err, fault.NotFound) {
+			return err
+		}
+	}
+	res, err := d.reader.Find(gateway.Consumers, d.scope, gateway.IndexUsername, configured)
+	switch {
+	case err == nil:
+		d.anonymous.put(configured, entryOf[gateway.Consumer](res))
+	case fault.Is(err, fault.NotFound):
+		d.anonymous.put(configured, nil)
+	default:
+		return err
+	}
+	return nil
+}
+
+// consumer resolves again what a changed consumer answered or answers to, and
+// reports whether anything was. Views hold no other consumers.
+func (d *draft) consumer(id string) (bool, error) {
+	if d.users.size == 0 {
+		return false, nil
+	}
+	affected := []string{id}
+	res, err := d.reader.Get(gateway.Consumers, d.scope, id)
+	switch {
+	case err == nil:
+		affected = append(affected, entryOf[gateway.Consumer](res).Spec.Username)
+	case !fault.Is(err, fault.NotFound):
+		return false, err
+	}
+	for configured, c := range d.anonymous.all() {
+		if c != nil && c.ID == id {
+			affected = append(affected, configured)
+		}
+	}
+	changed := false
+	for _, configured := range affected {
+		if _, used := d.users.get(configured); used {
+			changed = true
+			if err := d.resolve(configured); err != nil {
+				return false, err
+			}
+		}
+	}
+	return changed, nil
+}

@@ -1,0 +1,75 @@
+package view
+
+import (
+	"sync"
+
+	"github.com/meshgate/meshgate/controlplane/model"
+)
+
+// maxChanged bounds the keys that a change set names.
+const maxChanged = 4096
+
+// Change is what a subscriber has not seen yet. Batches that come faster than
+// they are taken are merged.
+type Change struct {
+	// State is the newest state. Its revision moves with every batch, also if
+	// nothing in this scope changed.
+	State *Gateway
+	// Keys are the resources that changed, in the order of their changes.
+	Keys []model.Key
+	// All means that any resource may have changed; Keys is then incomplete.
+	All bool
+}
+
+// Subscription receives the changes of one scope. It is used by one goroutine.
+type Subscription struct {
+	wake  chan<- struct{}
+	scope *Scope
+
+	mu   sync.Mutex
+	keys []model.Key
+	all  bool
+}
+
+// Subscribe starts with a change that covers the whole state. wake gets a signal
+// whenever there is something to take; it has room for one and may be shared by
+// subscriptions.
+func (s *Scope) Subscribe(wake chan<- struct{}) *Subscription {
+	sub := &Subscription{wake: wake, scope: s}
+	s.mu.Lock()
+	s.subs[sub] = struct{}{}
+	s.mu.Unlock()
+	sub.add(nil, true)
+	return sub
+}
+
+// Close ends a subscription.
+func (sub *Subscription) Close() {
+	sub.scope.mu.Lock()
+	defer sub.scope.mu.Unlock()
+	delete(sub.scope.subs, sub)
+}
+
+// Take returns everything since the last call.
+func (sub *Subscription) Take() Change {
+	sub.mu.Lock()
+	keys, all := sub.keys, sub.all
+	sub.keys, sub.all = nil, false
+	sub.mu.Unlock()
+	// Read after the keys: a state may be newer than them, never older.
+	return Change{State: sub.scope.State(), Keys: keys, All: all}
+}
+
+func (sub *Subscription) add(keys []model.Key, all bool) {
+	sub.mu.Lock()
+	if all || len(sub.keys)+len(keys) > maxChanged {
+		sub.keys, sub.all = nil, true
+	} else if !sub.all {
+		sub.keys = append(sub.keys, keys...)
+	}
+	sub.mu.Unlock()
+	select {
+	case sub.wake <- struct{}{}:
+	default:
+	}
+}

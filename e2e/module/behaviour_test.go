@@ -1,0 +1,108 @@
+package module
+
+import (
+	"fmt"
+	"net/http"
+	"net/url"
+	"testing"
+
+	"github.com/meshgate/meshgate/filter/contract"
+	"github.com/meshgate/meshgate/filter/filtertest"
+)
+
+// The behaviour that all adapters share, through a real Envoy: forged headers
+// removed by the listener, by the filter, and with an authority that is away.
+func TestBehaviourTable(t *testing.T) {
+	for _, run := range []struct {
+		name         string
+		down, strips bool
+	}{{"listener strips", false, true}, {"filter strips", false, false}, {"authority away", true, true}} {
+		t.Run(run.name, func(t *testing.T) {
+			var cases []filtertest.Case
+			for _, c := range filtertest.Cases() {
+				if c.Down == run.down {
+					cases = append(cases, c)
+				}
+			}
+			w := newWorld(t, options{oauth: echoAs("oauth"), edit: func(config object) {
+				addHosts(config, cases)
+				if run.down {
+					at(filterConfig(config), "settings", "redis").(object)["url"] = fmt.Sprintf("redis://127.0.0.1:%d", freePort(t))
+				}
+				if !run.strips {
+					// What selects the route to the OAuth server must go before
+					// routing in any case.
+					mutation := at(manager(config), "early_header_mutation_extensions", 0, "typed_config").(object)
+					mutation["mutations"] = []any{object{"remove": contract.HeaderOAuthPlugin}}
+					delete(filterConfig(config), "listener_strips")
+				}
+			}})
+			tr := &http.Transport{Protocols: new(http.Protocols)}
+			tr.Protocols.SetUnencryptedHTTP2(true)
+			http2 := newClient(t, tr)
+			for i := range cases {
+				runCase(t, w, http2, &cases[i])
+			}
+		})
+	}
+}
+
+func runCase(t *testing.T, w *world, http2 *http.Client, c *filtertest.Case) {
+	t.Run(c.Name, func(t *testing.T) {
+		for i := range c.Tokens {
+			w.put(t, c.Tokens[i].Value, &c.Tokens[i].Record)
+		}
+		client := *w
+		if c.Request.HTTP2 {
+			client.client = http2
+		}
+		a := client.do(t, caseRequest(t, w, c))
+		o := &filtertest.Observed{Outcome: filtertest.Refused, Status: a.status, Header: a.header, Body: a.body}
+		switch a.header.Get("X-Upstream") {
+		case "echo":
+			o.Outcome, o.Upstream = filtertest.Proxied, a.seen(t).Headers
+		case "oauth":
+			o.Outcome, o.Upstream = filtertest.Issued, a.seen(t).Headers
+		}
+		for _, difference := range c.Check(o) {
+			t.Error(difference)
+		}
+	})
+}
+
+// caseRequest sends names and path byte for byte.
+func caseRequest(t *testing.T, w *world, c *filtertest.Case) *http.Request {
+	t.Helper()
+	method := c.Request.Method
+	if method == "" {
+		method = http.MethodGet
+	}
+	r := w.request(t.Context(), t, method, "/", nil)
+	target, err := url.Parse(w.base)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.URL = &url.URL{Scheme: target.Scheme, Host: target.Host, Opaque: c.Request.Path}
+	r.Host = c.Name
+	for _, h := range c.Request.Headers {
+		r.Header[h[0]] = append(r.Header[h[0]], h[1])
+	}
+	return r
+}
+
+// addHosts replaces the virtual hosts by one for each case, behind the route to
+// the OAuth server.
+func addHosts(config object, cases []filtertest.Case) {
+	oauth := virtualHost(config)["routes"].([]any)[0]
+	var hosts []any
+	for i := range cases {
+		hosts = append(hosts, object{
+			"name": cases[i].Name, "domains": []any{cases[i].Name},
+			"routes": []any{oauth, object{
+				"match": object{"prefix": "/"}, "route": object{"cluster": "upstream"},
+				"typed_per_filter_config": chained(cases[i].Chain),
+			}},
+		})
+	}
+	manager(config)["route_config"].(object)["virtual_hosts"] = hosts
+}

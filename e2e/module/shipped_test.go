@@ -1,0 +1,95 @@
+package module
+
+import (
+	"net/http"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/meshgate/meshgate/filter/contract"
+)
+
+const bearer = "Bearer " + goodToken
+
+// identity returns what reached the upstream of identity headers, hand-over
+// headers and credentials.
+func identity(h http.Header) map[string]string {
+	got := map[string]string{}
+	for name, values := range h {
+		switch name {
+		case "User-Agent", "Accept-Encoding", "X-Request-Id", "X-Forwarded-For", "X-Forwarded-Proto",
+			"X-Envoy-Expected-Rq-Timeout-Ms", "X-Envoy-External-Address", "X-Envoy-Internal", "Content-Length", "Content-Type":
+		default:
+			got[name] = values[0]
+		}
+	}
+	return got
+}
+
+var alice = map[string]string{
+	"X-Consumer-Id": "consumer-1", "X-Consumer-Username": "alice", "X-Consumer-Custom-Id": "customer-42",
+	"X-Credential-Identifier": "client-1", "X-Authenticated-Scope": "email,profile", "X-Authenticated-Userid": "user-1",
+}
+
+func TestShippedConfiguration(t *testing.T) {
+	w := newWorld(t, options{})
+
+	if a := w.get(t, "/healthz"); a.status != http.StatusOK {
+		t.Errorf("unprotected route: %+v", a)
+	}
+	if a := w.get(t, "/"); a.status != http.StatusUnauthorized || a.header.Get("Www-Authenticate") == "" {
+		t.Errorf("without a token: %+v", a)
+	}
+	if a := w.get(t, "/", "Authorization", "Bearer nobody"); a.status != http.StatusUnauthorized {
+		t.Errorf("unknown token: %+v", a)
+	}
+	forged := []string{"Authorization", bearer,
+		"X-Consumer-ID", "forged", "x_consumer_id", "forged", "x-consumer_custom-id", "forged",
+		"X-Anonymous-Consumer", "true", "x-meshgate-oauth", "forged", "x_meshgate_proto", "forged"}
+	if diff := cmp.Diff(alice, identity(w.get(t, "/some/path", forged...).seen(t).Headers)); diff != "" {
+		t.Errorf("identity at the upstream (-want +got):\n%s", diff)
+	}
+	if err := w.db.Del(t.Context(), contract.RedisRecordKey(contract.HashToken([]byte(goodToken)))).Err(); err != nil {
+		t.Fatal(err)
+	}
+	if a := w.get(t, "/", "Authorization", bearer); a.status != http.StatusUnauthorized {
+		t.Errorf("deleted token: %+v", a)
+	}
+}
+
+// Where the listener does not remove forged headers, the filter does.
+func TestFilterStripsByItself(t *testing.T) {
+	w := newWorld(t, options{edit: func(config object) {
+		delete(manager(config), "early_header_mutation_extensions")
+		delete(filterConfig(config), "listener_strips")
+	}})
+	header := []string{"Authorization", bearer,
+		"X-Consumer-ID", "forged", "X-Consumer-ID", "twice", "x_consumer_id", "forged", "x-consumer_custom-id", "forged",
+		"X-Anonymous-Consumer", "true", "x_meshgate_oauth", "forged", "X-Meshgate-Client", "forged", "X-Consumer-Identity", "kept"}
+	want := map[string]string{"X-Consumer-Identity": "kept"}
+	for k, v := range alice {
+		want[k] = v
+	}
+	if diff := cmp.Diff(want, identity(w.get(t, "/", header...).seen(t).Headers)); diff != "" {
+		t.Errorf("identity at the upstream (-want +got):\n%s", diff)
+	}
+}
+
+// A request for an issuing endpoint goes to the OAuth server with what that
+// needs to know, and with nothing that the client claims.
+func TestIssuingEndpointGoesToOAuthServer(t *testing.T) {
+	w := newWorld(t, options{oauth: echoAs("oauth")})
+	r := w.request(t.Context(), t, http.MethodPost, "/api/oauth2/token", http.NoBody,
+		"x-meshgate-service", "forged", "x-meshgate-client", "192.0.2.1", "x-meshgate-scheme", "https")
+	want := map[string]string{
+		"X-Meshgate-Oauth": pluginID, "X-Meshgate-Service": serviceID,
+		"X-Meshgate-Scheme": "http", "X-Meshgate-Client": "127.0.0.1",
+	}
+	if diff := cmp.Diff(want, identity(w.do(t, r).seen(t).Headers)); diff != "" {
+		t.Errorf("hand-over headers (-want +got):\n%s", diff)
+	}
+	a := w.get(t, "/", "x-meshgate-oauth", pluginID)
+	if a.status != http.StatusUnauthorized {
+		t.Errorf("client chose the OAuth route itself: %+v", a)
+	}
+}

@@ -1,0 +1,121 @@
+// Applies outcomes to a request: edits its headers or answers it.
+
+#include <string.h>
+
+#include "lookup.h"
+
+#define LITERAL(s) {(s), sizeof(s) - 1}
+
+// In the order of contract.IdentityHeaders; abi_test.go compares.
+const dm_module_buffer front_identity_names[FRONT_IDENTITY_HEADERS] = {
+    LITERAL("x-consumer-id"),           LITERAL("x-consumer-custom-id"),  LITERAL("x-consumer-username"),
+    LITERAL("x-credential-identifier"), LITERAL("x-authenticated-scope"), LITERAL("x-authenticated-userid"),
+    LITERAL("x-anonymous-consumer"),
+};
+
+static const dm_module_buffer content_type = LITERAL("content-type");
+
+static dm_module_buffer part(const front_result *r, front_span s) {
+  dm_module_buffer b = {r->buffer + s.off, s.len};
+  return b;
+}
+
+// A value without length removes the header.
+static void set(dm_filter_envoy f, dm_module_buffer name, dm_module_buffer value) {
+  DM_CALL(http_set_header)(f, DM_REQUEST_HEADER, name, value);
+}
+
+// application/grpc, alone or followed by + or ; (gRPC over HTTP/2, "Requests").
+// Envoy answers grpc-web as plain HTTP.
+static bool is_grpc(dm_filter_envoy f) {
+  static const char prefix[] = "application/grpc";
+  const size_t n = sizeof(prefix) - 1;
+  dm_envoy_buffer v = {NULL, 0};
+  if (!DM_CALL(http_get_header)(f, DM_REQUEST_HEADER, content_type, &v, 0, NULL)) return false;
+  if (v.length < n || memcmp(v.ptr, prefix, n) != 0) return false;
+  return v.length == n || v.ptr[n] == '+' || v.ptr[n] == ';';
+}
+
+// Envoy turns a local reply to a gRPC request into HTTP 200 with the body as
+// grpc-message, and with grpc-status 0 unless the headers carry the status: a
+// denial would look like success.
+static dm_module_header grpc_status(unsigned status, char digits[2]) {
+  size_t n = 0;
+  if (status >= 10) digits[n++] = (char)('0' + status / 10 % 10);
+  digits[n++] = (char)('0' + status % 10);
+  return (dm_module_header){"grpc-status", sizeof("grpc-status") - 1, digits, n};
+}
+
+void front_refuse_broken(dm_filter_envoy f) {
+  static const dm_module_buffer body = LITERAL("{\"message\":\"Service unavailable\"}");
+  static const dm_module_buffer message = LITERAL("Unavailable");
+  static const dm_module_buffer details = LITERAL("meshgate_broken");
+  dm_module_header json = {"content-type", 12, "application/json; charset=utf-8", 31};
+  char digits[2];
+  if (is_grpc(f)) {
+    dm_module_header h = grpc_status(14, digits);
+    DM_CALL(http_send_response)(f, 503, &h, 1, message, details);
+    return;
+  }
+  DM_CALL(http_send_response)(f, 503, &json, 1, body, details);
+}
+
+static void refuse(dm_filter_envoy f, const front_result *r) {
+  if (r->status == 0) {
+    front_refuse_broken(f);
+    return;
+  }
+  dm_module_header h[FRONT_PAIRS + 1];
+  char digits[2];
+  size_t n = 0;
+  bool grpc = is_grpc(f);
+  for (size_t i = 0; i < r->pairs && i < FRONT_PAIRS; i++) {
+    dm_module_buffer k = part(r, r->names[i]), v = part(r, r->values[i]);
+    // The type of a gRPC answer is Envoy's to say.
+    if (grpc && k.length == content_type.length && memcmp(k.ptr, content_type.ptr, k.length) == 0) continue;
+    h[n++] = (dm_module_header){k.ptr, k.length, v.ptr, v.length};
+  }
+  if (grpc) h[n++] = grpc_status(r->grpc_status, digits);
+  DM_CALL(http_send_response)(f, r->status, h, n, part(r, grpc ? r->grpc_message : r->body), part(r, r->details));
+}
+
+// Hands the request to the OAuth server. The scheme is that of the connection
+// and not :scheme, which an HTTP/2 client chooses itself.
+static bool issue(dm_filter_envoy f, const front_route *route, front_result *r) {
+  dm_envoy_buffer tls = {NULL, 0}, client = {NULL, 0};
+  bool secure = DM_CALL(http_filter_get_attribute_string)(f, DM_CONNECTION_TLS_VERSION, &tls) && tls.length > 0;
+  if (!DM_CALL(http_filter_get_attribute_string)(f, DM_SOURCE_ADDRESS, &client)) client.length = 0;
+  meshgateHandOver(route->program, r->buffer + r->plugin.off, r->plugin.len, secure, (char *)client.ptr, client.length,
+                   r);
+  if (r->pairs == 0) return false;
+  for (size_t i = 0; i < r->pairs; i++) set(f, part(r, r->names[i]), part(r, r->values[i]));
+  DM_CALL(http_clear_route_cache)(f);
+  return true;
+}
+
+static void admit(dm_filter_envoy f, const front_result *r) {
+  for (size_t i = 0; i < FRONT_IDENTITY_HEADERS; i++)
+    if (r->identity[i].len > 0) set(f, front_identity_names[i], part(r, r->identity[i]));
+}
+
+bool front_apply(dm_filter_envoy f, const front_stream *s, const front_route *route, front_result *r) {
+  if (r->action != FRONT_CONTINUE && r->action != FRONT_ISSUE) {
+    refuse(f, r);
+    return false;
+  }
+  if (!s->config->listener_strips && !front_strip(f)) {
+    front_refuse_broken(f);
+    return false;
+  }
+  if (r->action == FRONT_ISSUE) {
+    if (issue(f, route, r)) return true;
+    front_refuse_broken(f);
+    return false;
+  }
+  if (r->remove_credential) {
+    dm_module_buffer name = {route->header, route->header_len}, none = {NULL, 0};
+    set(f, name, none);
+  }
+  admit(f, r);
+  return true;
+}

@@ -1,0 +1,65 @@
+// Hooks of configurations and of the module itself.
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "lookup.h"
+
+const char *envoy_dynamic_module_on_program_init(void) {
+  // Only here is the number of workers known: elsewhere Envoy 1.39 answers 0 and
+  // 1.38 crashes.
+  meshgateInit(DM_CALL(get_concurrency)());
+  return DM_ABI_VERSION;
+}
+
+front_config *front_config_new(uint32_t source, bool listener_strips) {
+  front_config *c = malloc(sizeof(*c));
+  if (c == NULL) return NULL;
+  c->source = source;
+  c->listener_strips = listener_strips;
+  atomic_fetch_add_explicit(&meshgate_counters.configs_created, 1, memory_order_relaxed);
+  return c;
+}
+
+dm_config_module DM_ON(config_new)(dm_config_envoy e, dm_envoy_buffer name, dm_envoy_buffer config) {
+  return meshgateConfigNew((char *)config.ptr, config.length);
+}
+
+void DM_ON(config_destroy)(dm_config_module m) {
+  front_config *c = (front_config *)m;
+  if (c == NULL) return;
+  meshgateConfigDestroy(c->source);
+  free(c);
+  atomic_fetch_add_explicit(&meshgate_counters.configs_freed, 1, memory_order_relaxed);
+}
+
+front_route *front_route_new(uint32_t program, const char *header, size_t len) {
+  front_route *r = malloc(sizeof(*r) + len);
+  if (r == NULL) return NULL;
+  r->program = program;
+  r->header_len = (uint32_t)len;
+  if (len > 0) memcpy(r->header, header, len);
+  atomic_fetch_add_explicit(&meshgate_counters.routes_created, 1, memory_order_relaxed);
+  return r;
+}
+
+dm_route_module DM_ON(per_route_config_new)(dm_envoy_buffer name, dm_envoy_buffer config) {
+  front_route *r = meshgateRouteNew((char *)config.ptr, config.length);
+  // NULL would reject the whole route table. Program 0 refuses this route only.
+  return r != NULL ? r : front_route_new(0, "authorization", 13);
+}
+
+void DM_ON(per_route_config_destroy)(dm_route_module m) {
+  front_route *r = (front_route *)m;
+  if (r == NULL) return;
+  if (r->program != 0) meshgateRouteDestroy(r->program);
+  free(r);
+  atomic_fetch_add_explicit(&meshgate_counters.routes_freed, 1, memory_order_relaxed);
+}
+
+void front_log(int level, const char *text, size_t len) {
+  dm_module_buffer b = {text, len};
+  DM_CALL(log)((dm_log_level)level, b);
+}
+
+bool front_log_enabled(int level) { return DM_CALL(log_enabled)((dm_log_level)level); }

@@ -1,0 +1,119 @@
+package main
+
+/*
+// go test links an executable, in which Envoy's callbacks have no definition.
+#cgo linux LDFLAGS: -Wl,-unresolved-symbols=ignore-all
+#include "front.h"
+*/
+import "C"
+
+import (
+	"os/signal"
+	"runtime"
+	"runtime/debug"
+	"syscall"
+	"unsafe"
+
+	"github.com/meshgate/meshgate/filter/contract"
+)
+
+const (
+	// gcPercent trades memory for fewer collections: the heap beside the token
+	// table is small.
+	gcPercent = 400
+	// maxStack ends a runaway recursion before it has eaten the machine.
+	maxStack = 64 << 20
+	// minProcs keeps an entry from a worker from waiting for a P behind busy
+	// goroutines.
+	minProcs = 4
+)
+
+// library is the state behind the exported functions, which C calls by name.
+var library = newModule(newLogger(envoyLog{}), (*module).openCache)
+
+// envoyLog is the log of the Envoy that has loaded this library.
+type envoyLog struct{}
+
+func (envoyLog) enabled(level int) bool { return bool(C.front_log_enabled(C.int(level))) }
+
+func (envoyLog) write(level int, line []byte) {
+	if len(line) > 0 {
+		C.front_log(C.int(level), (*C.char)(unsafe.Pointer(&line[0])), C.size_t(len(line)))
+	}
+}
+
+//export meshgateInit
+func meshgateInit(concurrency C.uint32_t) {
+	defer library.recovered("init")
+	// Envoy ignores SIGPIPE, Go would end the process for it when standard
+	// error has no reader any more.
+	signal.Ignore(syscall.SIGPIPE)
+	runtime.GOMAXPROCS(max(minProcs, int(concurrency)+2))
+	debug.SetGCPercent(gcPercent)
+	debug.SetMaxStack(maxStack)
+	captureStandardLog(library.log)
+}
+
+//export meshgateConfigNew
+func meshgateConfigNew(config *C.char, n C.size_t) (c *C.front_config) {
+	defer library.recovered("config_new")
+	h, parsed, err := library.acquireSource(view(config, n))
+	if err != nil {
+		library.log.Error("filter configuration rejected", "error", err)
+		return nil
+	}
+	return C.front_config_new(C.uint32_t(h), C.bool(parsed.ListenerStrips))
+}
+
+//export meshgateConfigDestroy
+func meshgateConfigDestroy(h C.uint32_t) {
+	defer library.recovered("config_destroy")
+	library.releaseSource(uint32(h))
+}
+
+//export meshgateRouteNew
+func meshgateRouteNew(config *C.char, n C.size_t) (r *C.front_route) {
+	defer library.recovered("per_route_config_new")
+	h, header, err := library.acquireProgram(view(config, n))
+	if err != nil {
+		library.log.Error("route refused", "error", err)
+		return nil
+	}
+	return C.front_route_new(C.uint32_t(h), (*C.char)(unsafe.Pointer(unsafe.StringData(header))), C.size_t(len(header)))
+}
+
+//export meshgateRouteDestroy
+func meshgateRouteDestroy(h C.uint32_t) {
+	defer library.recovered("per_route_config_destroy")
+	library.releaseProgram(uint32(h))
+}
+
+//export meshgateDecide
+func meshgateDecide(q *C.front_request, r *C.front_result) { library.decide(q, r) }
+
+//export meshgateAnswer
+func meshgateAnswer(q *C.front_request, hash *C.uint8_t, answer C.uint8_t, packed *C.char, n C.size_t, r *C.front_result) {
+	a := answered{answer: contract.Answer(answer), packed: view(packed, n)}
+	copy(a.hash[:], unsafe.Slice((*byte)(unsafe.Pointer(hash)), len(a.hash)))
+	library.answer(q, r, &a)
+}
+
+//export meshgateHandOver
+func meshgateHandOver(program C.uint32_t, plugin *C.char, n C.size_t, secure C.bool, client *C.char, cn C.size_t, r *C.front_result) {
+	scheme := "http"
+	if secure {
+		scheme = "https"
+	}
+	// The plugin's id lies in the buffer that is about to be written.
+	library.handOver(uint32(program), string(view(plugin, n)), scheme, string(view(client, cn)), r)
+}
+
+//export meshgateResolve
+func meshgateResolve(source C.uint32_t, l *C.front_lookup, hash *C.uint8_t, plugin *C.char, n C.size_t) {
+	var h contract.Hash
+	copy(h[:], unsafe.Slice((*byte)(unsafe.Pointer(hash)), len(h)))
+	library.resolve(uint32(source), h, string(view(plugin, n)), lookupDeadline,
+		func(answer contract.Answer, packed []byte) {
+			C.front_lookup_finish(l, C.uint8_t(answer), (*C.char)(unsafe.Pointer(unsafe.SliceData(packed))), C.size_t(len(packed)))
+		})
+}

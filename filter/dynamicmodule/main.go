@@ -1,0 +1,35 @@
+// Command dynamicmodule is the filter as a dynamic module of stock Envoy: a
+// shared library, libmeshgate.so, that Envoy loads under the name "meshgate".
+//
+// # Shape
+//
+// Envoy calls C functions, its hooks. All of them are written in C (the front:
+// abi*.h declare what Envoy offers and expects, hooks.c answers what needs no
+// work, config.c, request.c and apply.c do the rest), and the front enters Go
+// once per request, to decide. The official Go SDK enters Go for every phase of
+// every request and keeps Go objects per stream; measured in a real Envoy it
+// costs more than twice as much.
+//
+// The front reads the path and the one header that the route's program wants,
+// calls [engine.Program.Decide] through meshgateDecide with a result on its own
+// stack, and edits the request. If the token is not known yet, it stops the
+// stream, hands the token's hash to the token cache and goes on when the answer
+// arrives through Envoy's dispatcher: no worker ever waits.
+//
+// # Ownership
+//
+// C holds no Go pointers, and Go none of Envoy's: programs and token caches are
+// named by handles into tables, views into Envoy's memory end with the call. A
+// look-up is a C struct with two owners, see lookup.h.
+//
+// # Failures
+//
+// Every entry into Go and every goroutine recovers panics and then refuses with
+// 503. A chain that does not parse refuses its route and never the whole
+// update. Nothing writes to the process's standard streams: a Go write to a pipe
+// whose reader has gone would end Envoy, so logs go through Envoy and SIGPIPE is
+// ignored.
+package main
+
+// main is demanded by -buildmode=c-shared and never runs.
+func main() {}

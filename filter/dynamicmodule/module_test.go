@@ -1,0 +1,353 @@
+package main
+
+import (
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+	"unsafe"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/meshgate/meshgate/filter/contract"
+	"github.com/meshgate/meshgate/filter/engine"
+)
+
+const chain = `{"route":"r","service":"s","plugins":[{"id":"plugin-1","oauth2":{"header":"authorization","hide_credentials":true}}]}`
+
+// memory is a log that tests can read.
+type memory struct {
+	mu    sync.Mutex
+	lines []string
+}
+
+func (m *memory) enabled(level int) bool { return level >= envoyInfo }
+
+func (m *memory) write(level int, line []byte) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.lines = append(m.lines, string(rune('0'+level))+" "+string(line))
+}
+
+func (m *memory) text() string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return strings.Join(m.lines, "\n")
+}
+
+// known is a token cache with one token in its first level.
+type known struct {
+	hash   contract.Hash
+	packed []byte
+	closed chan struct{}
+	// resolve replaces the deeper levels.
+	resolve func(done func(contract.Answer, []byte))
+}
+
+func newKnown(token string) *known {
+	r := contract.Record{Version: 1, Service: "s", Credential: contract.Credential{ID: "c", ClientID: "client-1"},
+		Consumer: &contract.Consumer{ID: "consumer-1", Username: "alice"}}
+	return &known{hash: contract.HashToken([]byte(token)), packed: r.Pack(nil), closed: make(chan struct{})}
+}
+
+func (k *known) Lookup(hash contract.Hash, dst []byte) (int, contract.Answer) {
+	if hash != k.hash {
+		return 0, contract.Miss
+	}
+	return copy(dst, k.packed), contract.Found
+}
+
+func (k *known) Resolve(_ contract.Hash, _ string, done func(contract.Answer, []byte)) {
+	k.resolve(done)
+}
+func (k *known) Close() { close(k.closed) }
+
+// fixture is a module with one listener and one route.
+type fixture struct {
+	*module
+	log    *memory
+	tokens *known
+	source uint32
+	route  uint32
+}
+
+func newFixture(t testing.TB) *fixture {
+	t.Helper()
+	f := &fixture{log: &memory{}, tokens: newKnown("good")}
+	f.module = newModule(newLogger(f.log), func(*module, *contract.Settings, string) (tokens, error) { return f.tokens, nil })
+	var err error
+	if f.source, _, err = f.acquireSource(nil); err != nil {
+		t.Fatal(err)
+	}
+	if f.route, _, err = f.acquireProgram([]byte(chain)); err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+// ask fills a request; the strings must outlive it.
+func (f *fixture) ask(path, credential string) *request {
+	q := &request{}
+	number(&q.program, f.route)
+	number(&q.source, f.source)
+	point(&q.path, path)
+	number(&q.path_len, len(path))
+	point(&q.credential, credential)
+	number(&q.credential_len, len(credential))
+	q.has_credential = credential != ""
+	return q
+}
+
+// number and point set members whose C types a test file cannot name.
+func number[C ~uint32 | ~uint64, G uint32 | int](member *C, v G) { *member = C(v) }
+
+func point[C any](member **C, s string) { *member = (*C)(unsafe.Pointer(unsafe.StringData(s))) }
+
+func textOf(r *result, s span) string {
+	return string(unsafe.Slice((*byte)(unsafe.Pointer(&r.buffer[0])), len(r.buffer))[s.off : s.off+s.len])
+}
+
+func TestDecide(t *testing.T) {
+	f := newFixture(t)
+	for _, tt := range []struct {
+		name, path, credential string
+		want                   engine.Action
+	}{
+		{"good token", "/", "Bearer good", engine.Continue},
+		{"unknown token", "/", "Bearer other", engine.Lookup},
+		{"no token", "/", "", engine.Refuse},
+		{"issuing", "/x/oauth2/token", "", engine.Issue},
+	} {
+		var r result
+		f.decide(f.ask(tt.path, tt.credential), &r)
+		if engine.Action(r.action) != tt.want {
+			t.Errorf("%s: action %d, want %d", tt.name, r.action, tt.want)
+		}
+		switch tt.want {
+		case engine.Continue:
+			if got := textOf(&r, r.identity[contract.HeaderConsumerID]); got != "consumer-1" || !bool(r.remove_credential) {
+				t.Errorf("%s: consumer %q, hidden %v", tt.name, got, r.remove_credential)
+			}
+		case engine.Lookup, engine.Issue:
+			if got := textOf(&r, r.plugin); got != "plugin-1" {
+				t.Errorf("%s: plugin %q", tt.name, got)
+			}
+		case engine.Refuse:
+			if r.status != 401 || r.grpc_status != 16 || textOf(&r, r.details) == "meshgate_" || textOf(&r, r.body) == "" {
+				t.Errorf("%s: status %d, grpc %d, details %q", tt.name, r.status, r.grpc_status, textOf(&r, r.details))
+			}
+		}
+	}
+}
+
+func TestDecideDoesNotAllocate(t *testing.T) {
+	f := newFixture(t)
+	r := &result{}
+	for _, credential := range []string{"Bearer good", "Bearer other", ""} {
+		q := f.ask("/some/path?with=query", credential)
+		if n := testing.AllocsPerRun(1000, func() { f.decide(q, r) }); n != 0 {
+			t.Errorf("credential %q: %v allocations", credential, n)
+		}
+	}
+}
+
+func BenchmarkDecide(b *testing.B) {
+	f := newFixture(b)
+	q, r := f.ask("/some/path", "Bearer good"), &result{}
+	b.ReportAllocs()
+	for b.Loop() {
+		f.decide(q, r)
+	}
+}
+
+func TestAnswerDecidesForItsTokenOnly(t *testing.T) {
+	f := newFixture(t)
+	for _, tt := range []struct {
+		name   string
+		token  string
+		answer contract.Answer
+		action engine.Action
+		status int
+	}{
+		{"found", "new", contract.Found, engine.Continue, 0},
+		{"unknown", "new", contract.Unknown, engine.Refuse, 401},
+		{"unavailable", "new", contract.Unavailable, engine.Refuse, 503},
+		{"miss counts as unavailable", "new", contract.Miss, engine.Refuse, 503},
+		{"another token", "other", contract.Found, engine.Refuse, 0},
+	} {
+		var r result
+		f.answer(f.ask("/", "Bearer new"), &r,
+			&answered{hash: contract.HashToken([]byte(tt.token)), answer: tt.answer, packed: f.tokens.packed})
+		if engine.Action(r.action) != tt.action || int(r.status) != tt.status {
+			t.Errorf("%s: action %d, status %d", tt.name, r.action, r.status)
+		}
+	}
+}
+
+func TestHandlesThatAreNotInUseRefuse(t *testing.T) {
+	f := newFixture(t)
+	for _, handle := range []uint32{0, 77, 1 << 31} {
+		var r result
+		q := f.ask("/", "Bearer good")
+		number(&q.program, handle)
+		f.decide(q, &r)
+		q = f.ask("/", "Bearer good")
+		number(&q.source, handle)
+		f.decide(q, &r)
+		if engine.Action(r.action) != engine.Refuse || r.status != 0 {
+			t.Errorf("handle %d: action %d", handle, r.action)
+		}
+	}
+}
+
+func TestRefusalThatDoesNotFitKeepsItsStatus(t *testing.T) {
+	var r result
+	buf := unsafe.Slice((*byte)(unsafe.Pointer(&r.buffer[0])), len(r.buffer))
+	writeRefusal(&r, buf, &engine.Refusal{Status: 401, GRPCStatus: 16, Body: strings.Repeat("x", len(buf)),
+		Headers: [][2]string{{"a", "b"}, {"c", strings.Repeat("x", len(buf))}}})
+	if r.status != 401 || r.pairs != 1 || r.body.len != 0 {
+		t.Errorf("status %d, %d headers, body of %d", r.status, r.pairs, r.body.len)
+	}
+}
+
+func TestSourcesAreSharedAndClosedOnce(t *testing.T) {
+	f := newFixture(t)
+	again, _, err := f.acquireSource([]byte(`{"listener_strips":true}`))
+	if err != nil || again != f.source {
+		t.Fatalf("same settings: handle %d, want %d (%v)", again, f.source, err)
+	}
+	other, _, err := f.acquireSource([]byte(`{"settings":{"redis":{"url":"redis://a"},"cache":{}}}`))
+	if err != nil || other == f.source {
+		t.Fatalf("other settings: handle %d (%v)", other, err)
+	}
+	f.releaseSource(f.source)
+	select {
+	case <-f.tokens.closed:
+		t.Fatal("closed while in use")
+	default:
+	}
+	f.releaseSource(f.source)
+	<-f.tokens.closed
+	if f.sources.get(f.source) != nil {
+		t.Error("the handle is still good")
+	}
+	f.background.Wait()
+	for _, bad := range []string{"{", `{"listner_strips":true}`, `{"settings":{"cache":{}}}`} {
+		if _, _, err := f.acquireSource([]byte(bad)); err == nil {
+			t.Errorf("%s was accepted", bad)
+		}
+	}
+}
+
+func TestProgramsAreInterned(t *testing.T) {
+	f := newFixture(t)
+	second, header, err := f.acquireProgram([]byte(chain))
+	if err != nil || header != "authorization" || f.interner.Len() != 1 {
+		t.Fatalf("header %q, %d programs (%v)", header, f.interner.Len(), err)
+	}
+	broken, _, err := f.acquireProgram([]byte("{"))
+	if err != nil || !strings.Contains(f.log.text(), "unusable") {
+		t.Fatalf("broken chain: %v, log %q", err, f.log.text())
+	}
+	for _, h := range []uint32{second, broken, f.route, f.route, 0} {
+		f.releaseProgram(h)
+	}
+	if f.interner.Len() != 0 {
+		t.Errorf("%d programs are left", f.interner.Len())
+	}
+}
+
+// end is what a look-up came to.
+type end struct {
+	answer contract.Answer
+	packed string
+}
+
+func TestResolveEndsOnce(t *testing.T) {
+	for _, tt := range []struct {
+		name    string
+		handle  bool
+		resolve func(done func(contract.Answer, []byte))
+		want    end
+	}{
+		{"answered at once", true, func(done func(contract.Answer, []byte)) { done(contract.Found, []byte("x")) }, end{contract.Found, "x"}},
+		{"answered twice", true, func(done func(contract.Answer, []byte)) {
+			done(contract.Unknown, nil)
+			done(contract.Found, []byte("x"))
+		}, end{contract.Unknown, ""}},
+		{"never answered", true, func(func(contract.Answer, []byte)) {}, end{contract.Unavailable, ""}},
+		{"panics", true, func(func(contract.Answer, []byte)) { panic("boom") }, end{contract.Unavailable, ""}},
+		{"no such source", false, nil, end{contract.Unavailable, ""}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			f := newFixture(t)
+			f.tokens.resolve = tt.resolve
+			handle := f.source
+			if !tt.handle {
+				handle = 0
+			}
+			got := make(chan end, 2)
+			f.resolve(handle, contract.Hash{}, "p", 10*time.Millisecond, func(a contract.Answer, p []byte) { got <- end{a, string(p)} })
+			if diff := cmp.Diff(tt.want, <-got, cmp.AllowUnexported(end{})); diff != "" {
+				t.Error(diff)
+			}
+			if len(got) != 0 {
+				t.Error("ended twice")
+			}
+		})
+	}
+}
+
+func TestLateCache(t *testing.T) {
+	f := newFixture(t)
+	ready, tries := false, 0
+	l := newLateCache(f.module, func() (tokens, error) {
+		if tries++; !ready {
+			return nil, errors.New("not yet")
+		}
+		return f.tokens, nil
+	})
+	f.tokens.resolve = func(done func(contract.Answer, []byte)) { done(contract.Unknown, nil) }
+	ask := func() contract.Answer {
+		got := make(chan contract.Answer, 1)
+		l.Resolve(contract.Hash{}, "p", func(a contract.Answer, _ []byte) { got <- a })
+		return <-got
+	}
+	if a := ask(); a != contract.Unavailable || tries != 1 {
+		t.Errorf("answer %d after %d tries", a, tries)
+	}
+	ready, l.next = true, time.Time{}
+	if a := ask(); a != contract.Unknown || tries != 2 {
+		t.Errorf("answer %d after %d tries", a, tries)
+	}
+	if _, a := l.Lookup(f.tokens.hash, make([]byte, contract.MaxPacked)); a != contract.Found {
+		t.Errorf("first level answers %d", a)
+	}
+	l.Close()
+	<-f.tokens.closed
+	f.background.Wait()
+}
+
+func TestPanicsAreLoggedAndRefuse(t *testing.T) {
+	f := newFixture(t)
+	func() {
+		defer f.recovered("test")
+		panic("boom")
+	}()
+	if got := f.log.text(); !strings.Contains(got, "4 msg=\"panic recovered\" where=test panic=boom") {
+		t.Errorf("log: %s", got)
+	}
+}
+
+func TestLogLevelsAndLength(t *testing.T) {
+	out := &memory{}
+	log := newLogger(out)
+	log.Debug("dropped")
+	log.With("a", 1).WithGroup("g").Warn("kept", "b", "c")
+	log.Error(strings.Repeat("x", 2*maxLogLine))
+	got := strings.Split(out.text(), "\n")
+	if len(got) != 2 || got[0] != `3 msg=kept a=1 g.b=c` || len(got[1]) != maxLogLine+2 || got[1][0] != '4' {
+		t.Errorf("log: %d lines, first %q", len(got), got[0])
+	}
+}

@@ -1,0 +1,132 @@
+package engine_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/meshgate/meshgate/filter/contract"
+	"github.com/meshgate/meshgate/filter/engine"
+)
+
+func TestCompileRefuses(t *testing.T) {
+	oauth2 := func(o contract.OAuth2) []contract.Plugin { return []contract.Plugin{{ID: "p", OAuth2: &o}} }
+	auth := contract.OAuth2{Header: "authorization"}
+	anonymous := func(a contract.Anonymous) []contract.Plugin {
+		return oauth2(contract.OAuth2{Header: "authorization", Anonymous: &a})
+	}
+	for name, tc := range map[string]struct {
+		chain *contract.Chain
+		cause string
+	}{
+		"nil":                 {nil, "no plugins"},
+		"no plugins":          {&contract.Chain{}, "no plugins"},
+		"plugin without kind": {&contract.Chain{Plugins: []contract.Plugin{{ID: "p"}}}, "plugins[0]: no known plugin"},
+		"two of a kind":       {&contract.Chain{Plugins: append(oauth2(auth), oauth2(auth)...)}, "plugins[1]: a chain has one"},
+		"service":             {&contract.Chain{Service: "a\nb", Plugins: oauth2(auth)}, "service id"},
+		"plugin id":           {&contract.Chain{Plugins: []contract.Plugin{{ID: "a\rb", OAuth2: &auth}}}, "plugin id"},
+		"no plugin id":        {&contract.Chain{Plugins: []contract.Plugin{{OAuth2: &auth}}}, "plugin id"},
+		"no header":           {&contract.Chain{Plugins: oauth2(contract.OAuth2{})}, "header name"},
+		"upper-case header":   {&contract.Chain{Plugins: oauth2(contract.OAuth2{Header: "Authorization"})}, "header name"},
+		"pseudo header":       {&contract.Chain{Plugins: oauth2(contract.OAuth2{Header: ":authority"})}, "header name"},
+		"identity header":     {&contract.Chain{Plugins: oauth2(contract.OAuth2{Header: "x-consumer-id"})}, "reserved"},
+		"identity twin":       {&contract.Chain{Plugins: oauth2(contract.OAuth2{Header: "x_consumer-id"})}, "reserved"},
+		"anonymous without id": {&contract.Chain{Plugins: anonymous(contract.Anonymous{Configured: "a", Consumer: &contract.Consumer{}})},
+			"consumer has no id"},
+		"anonymous too long": {&contract.Chain{Plugins: anonymous(contract.Anonymous{Configured: "a",
+			Consumer: &contract.Consumer{ID: "a", Username: strings.Repeat("u", engine.BufferSize)}})}, "exceeds"},
+	} {
+		p, err := engine.Compile(tc.chain)
+		if p != nil || err == nil || !strings.Contains(err.Error(), tc.cause) {
+			t.Errorf("%s: got %v, %v, want an error with %q", name, p, err, tc.cause)
+		}
+	}
+}
+
+func TestBrokenRefusesEverything(t *testing.T) {
+	p := engine.Broken("secret cause")
+	if p.Fault() != "secret cause" || p.Header() != "" {
+		t.Errorf("fault %q, header %q", p.Fault(), p.Header())
+	}
+	for _, path := range []string{"", "/", "/oauth2/token"} {
+		v := p.Decide(&engine.Request{Path: []byte(path)}, lying{}, nil)
+		if v.Action != engine.Refuse || v.Refusal.Status != 503 || v.Refusal.Reason != engine.ReasonChainBroken {
+			t.Errorf("path %q: %+v", path, v)
+		}
+		if strings.Contains(v.Refusal.Body, "secret") {
+			t.Errorf("the client learns the cause: %s", v.Refusal.Body)
+		}
+	}
+}
+
+func TestHeaderAndFaultOfGoodProgram(t *testing.T) {
+	p, err := engine.Compile(&contract.Chain{Plugins: []contract.Plugin{{ID: "p", OAuth2: &contract.OAuth2{Header: "x-token"}}}})
+	if err != nil || p.Header() != "x-token" || p.Fault() != "" {
+		t.Errorf("got %v, %v", p, err)
+	}
+}
+
+func TestHandOver(t *testing.T) {
+	for _, tc := range []struct{ scheme, client, wantScheme, wantClient string }{
+		{"https", "192.0.2.1", "https", "192.0.2.1"},
+		{"http", "192.0.2.1:80", "http", "192.0.2.1"},
+		{"HTTPS", "[2001:db8::1]:80", "http", "2001:db8::1"},
+		{"", "2001:db8::1", "http", "2001:db8::1"},
+		{"ftp", "@unix", "http", ""},
+		{"https", "", "https", ""},
+		{"https", "192.0.2.1, 192.0.2.2", "https", ""},
+		{"https", "fe80::1%eth0", "https", ""},
+		{"https", "[fe80::1%eth0]:80", "https", ""},
+	} {
+		p, err := engine.Compile(&contract.Chain{Service: "s", Plugins: []contract.Plugin{{ID: "p", OAuth2: &contract.OAuth2{Header: "h"}}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		v := p.Decide(&engine.Request{Path: []byte("/oauth2/token")}, lying{}, make([]byte, engine.BufferSize))
+		want := [4]engine.HeaderEdit{
+			{Name: "x-meshgate-oauth", Value: "p"}, {Name: "x-meshgate-service", Value: "s"},
+			{Name: "x-meshgate-scheme", Value: tc.wantScheme}, {Name: "x-meshgate-client", Value: tc.wantClient},
+		}
+		if got := p.HandOver(&v, tc.scheme, tc.client); got != want {
+			t.Errorf("scheme %q, client %q: got %v, want %v", tc.scheme, tc.client, got, want)
+		}
+	}
+}
+
+func TestSpoofs(t *testing.T) {
+	for _, h := range append(contract.IdentityHeaders[:], contract.OAuthHeaders...) {
+		for _, twin := range spellings(h) {
+			if !engine.Spoofs([]byte(twin)) {
+				t.Errorf("%s passes", twin)
+			}
+		}
+	}
+	for _, h := range []string{"", "x", "x-consumer", "x-consumer-i", "x-consumer-idd", "xx-consumer-id", "x.consumer.id", "authorization", "x-meshgate"} {
+		if engine.Spoofs([]byte(h)) {
+			t.Errorf("%q is held for a spoofed header", h)
+		}
+	}
+}
+
+// spellings are all mixtures of dashes and underscores.
+func spellings(h string) []string {
+	head, tail, ok := strings.Cut(h, "-")
+	if !ok {
+		return []string{h}
+	}
+	var all []string
+	for _, rest := range spellings(tail) {
+		all = append(all, head+"-"+rest, head+"_"+rest)
+	}
+	return all
+}
+
+// TestUnavailableIsTheEnginesOwn: a look-up that an adapter gave up must look to
+// the client like one that the cache gave up.
+func TestUnavailableIsTheEnginesOwn(t *testing.T) {
+	c, _ := fuzzChain("s", "u", 1|16|32)
+	v := compile(c).Decide(&engine.Request{Path: []byte("/"), Credential: []byte("x"), HasCredential: true},
+		lying{answer: contract.Unavailable}, make([]byte, engine.BufferSize))
+	if v.Refusal != engine.Unavailable() {
+		t.Errorf("got %+v, want %+v", v.Refusal, engine.Unavailable())
+	}
+}

@@ -1,0 +1,134 @@
+package engine
+
+import (
+	"bytes"
+	"encoding/json"
+	"net/http"
+	"strings"
+)
+
+const jsonType = "application/json; charset=utf-8"
+
+// Values of Refusal.Reason.
+const (
+	ReasonTokenMissing     = "token_missing"
+	ReasonTokenInvalid     = "token_invalid"
+	ReasonTokenUnbound     = "token_unbound"
+	ReasonAnonymousMissing = "anonymous_missing"
+	ReasonUnavailable      = "unavailable"
+	ReasonRecordUnusable   = "record_unusable"
+	ReasonChainBroken      = "chain_broken"
+)
+
+const (
+	descriptionMissing = "The access token is missing"
+	descriptionInvalid = "The access token is invalid or has expired"
+	descriptionUnbound = "The access token is global, but the current plugin is configured without 'global_credentials'"
+)
+
+// Refusals that no configuration changes.
+var (
+	refuseUnavailable = answer(http.StatusServiceUnavailable, ReasonUnavailable,
+		message("The access token cannot be verified at the moment"), [2]string{"retry-after", "1"})
+	refuseUnusable = answer(http.StatusServiceUnavailable, ReasonRecordUnusable,
+		message("The identity of the caller cannot be passed on"))
+	refuseBroken = answer(http.StatusServiceUnavailable, ReasonChainBroken,
+		message("The configuration of this route cannot be used"))
+)
+
+// Unavailable refuses because no authority could be asked. Adapters send it for
+// requests whose look-up could not be started or waited for, so that clients see
+// one answer for one condition.
+func Unavailable() *Refusal { return refuseUnavailable }
+
+// refuseMissing has no error parameter in its challenge, as RFC 6750 section 3.1
+// wants for requests without any credential.
+func refuseMissing(realm string) *Refusal {
+	challenge := "Bearer"
+	if realm != "" {
+		challenge += " realm=" + quoted(realm)
+	}
+	return answer(http.StatusUnauthorized, ReasonTokenMissing,
+		oauthError("invalid_request", descriptionMissing), [2]string{"www-authenticate", challenge})
+}
+
+func refuseInvalid(realm string) *Refusal {
+	return answer(http.StatusUnauthorized, ReasonTokenInvalid,
+		oauthError("invalid_token", descriptionInvalid), [2]string{"www-authenticate", invalidChallenge(realm)})
+}
+
+// refuseUnbound explains itself in the body; its challenge is that of any other
+// invalid token.
+func refuseUnbound(realm string) *Refusal {
+	return answer(http.StatusUnauthorized, ReasonTokenUnbound,
+		oauthError("invalid_token", descriptionUnbound), [2]string{"www-authenticate", invalidChallenge(realm)})
+}
+
+func refuseNoAnonymous(configured string) *Refusal {
+	return answer(http.StatusInternalServerError, ReasonAnonymousMissing,
+		message("anonymous consumer "+configured+" is configured but doesn't exist"))
+}
+
+func invalidChallenge(realm string) string {
+	var b strings.Builder
+	b.WriteString("Bearer ")
+	if realm != "" {
+		b.WriteString("realm=" + quoted(realm) + ", ")
+	}
+	b.WriteString(`error="invalid_token", error_description=` + quoted(descriptionInvalid))
+	return b.String()
+}
+
+// quoted is a quoted-string of RFC 9110 section 5.6.4. Control characters, which
+// it cannot hold and which could start a new header, become blanks (section 5.5).
+func quoted(s string) string {
+	var b strings.Builder
+	b.WriteByte('"')
+	for i := range len(s) {
+		switch c := s[i]; {
+		case c == '"' || c == '\\':
+			b.WriteByte('\\')
+			b.WriteByte(c)
+		case c < 0x20 || c == 0x7f:
+			b.WriteByte(' ')
+		default:
+			b.WriteByte(c)
+		}
+	}
+	b.WriteByte('"')
+	return b.String()
+}
+
+func answer(status int, reason, body string, headers ...[2]string) *Refusal {
+	return &Refusal{
+		Status:     status,
+		GRPCStatus: grpcStatus(status),
+		Headers:    append([][2]string{{"content-type", jsonType}}, headers...),
+		Body:       body,
+		Reason:     reason,
+	}
+}
+
+func message(text string) string {
+	return encode(struct {
+		Message string `json:"message"`
+	}{text})
+}
+
+func oauthError(code, description string) string {
+	return encode(struct {
+		Error       string `json:"error"`
+		Description string `json:"error_description"`
+	}{code, description})
+}
+
+// encode writes JSON without the escapes that only pages of HTML need.
+func encode(v any) string {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(v); err != nil { // two strings always encode
+		panic(err)
+	}
+	return strings.TrimSuffix(b.String(), "\n")
+}

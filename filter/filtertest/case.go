@@ -1,0 +1,97 @@
+package filtertest
+
+import "github.com/meshgate/meshgate/filter/contract"
+
+// Case is one row of the behaviour table.
+type Case struct {
+	// Name is unique and a valid DNS label, so that it can name a virtual host.
+	Name string
+	// Chain is the configuration of the route, byte for byte; it may be broken.
+	Chain string
+	// Tokens are what the authority knows. One value has one record in all cases,
+	// so that one Redis can hold the tokens of the whole table.
+	Tokens []Token
+	// Down says that no authority can be asked.
+	Down bool
+	// Request is what the client sends.
+	Request Request
+	// Want is what must come of it.
+	Want Want
+}
+
+// Token is an access token and what the authority knows about it.
+type Token struct {
+	Value  string
+	Record contract.Record
+}
+
+// Request is a client's request. Its Host is the runner's business.
+type Request struct {
+	// Method is GET if empty.
+	Method string
+	// Path is sent as it stands, not normalised, query included.
+	Path string
+	// Headers are sent in order, repeated names as separate lines.
+	Headers [][2]string
+	// HTTP2 asks for HTTP/2, which gRPC needs.
+	HTTP2 bool
+}
+
+// Outcome is where a request ends.
+type Outcome int
+
+// Outcomes.
+const (
+	// Refused: the filter answers itself.
+	Refused Outcome = iota + 1
+	// Proxied: the upstream of the route gets the request.
+	Proxied
+	// Issued: the OAuth server gets the request.
+	Issued
+)
+
+// String names the outcome in test output.
+func (o Outcome) String() string {
+	switch o {
+	case Refused:
+		return "refused"
+	case Proxied:
+		return "proxied"
+	case Issued:
+		return "issued"
+	default:
+		return "nothing"
+	}
+}
+
+// Want is the expected outcome of a case.
+type Want struct {
+	Outcome Outcome
+	// Status of a refusal. For gRPC it is not looked at: Envoy sends its own
+	// answers to gRPC clients with status 200.
+	Status int
+	// GRPCStatus and GRPCMessage are those of a refused gRPC request; 0 means
+	// that the request is not gRPC.
+	GRPCStatus  string
+	GRPCMessage string
+	// Headers that the answer must have, once and exactly so.
+	Headers [][2]string
+	// NoHeaders must not be in the answer.
+	NoHeaders []string
+	// Body of a refusal that is not gRPC.
+	Body string
+	// Upstream headers that must arrive once and exactly so. Identity and
+	// hand-over headers that are not listed must not arrive in any spelling.
+	Upstream [][2]string
+	// NoUpstream headers must not arrive either.
+	NoUpstream []string
+}
+
+// Cases returns the table.
+func Cases() []Case {
+	var all []Case
+	for _, part := range [][]Case{tokenCases, acceptanceCases, upstreamCases, hiddenCases, anonymousCases, issuingCases, failureCases} {
+		all = append(all, part...)
+	}
+	return all
+}

@@ -1,0 +1,102 @@
+package filtertest
+
+import "github.com/meshgate/meshgate/filter/contract"
+
+// Ids that the chains and records of the table use.
+const (
+	RouteID        = "00000000-0000-4000-8000-000000000001"
+	ServiceID      = "00000000-0000-4000-8000-000000000002"
+	OtherServiceID = "00000000-0000-4000-8000-000000000003"
+	PluginID       = "00000000-0000-4000-8000-000000000004"
+	ConsumerID     = "00000000-0000-4000-8000-000000000005"
+	AnonymousID    = "00000000-0000-4000-8000-000000000006"
+	CredentialID   = "00000000-0000-4000-8000-000000000007"
+)
+
+// Chains: the members of oauth2 stand between before and after.
+const (
+	before          = `{"route":"` + RouteID + `","service":"` + ServiceID + `","plugins":[{"id":"` + PluginID + `","oauth2":{`
+	beforeNoService = `{"route":"` + RouteID + `","plugins":[{"id":"` + PluginID + `","oauth2":{`
+	after           = `}}]}`
+
+	chainPlain     = before + `"header":"authorization"` + after
+	chainRealm     = before + `"header":"authorization","realm":"the realm"` + after
+	chainEvilRealm = before + `"header":"authorization","realm":"a\"b\\c\r\nx-evil: 1"` + after
+	chainCustom    = before + `"header":"x-api-token"` + after
+	chainGlobal    = before + `"header":"authorization","global":true` + after
+	chainNoService = beforeNoService + `"header":"authorization"` + after
+	chainNoGlobal  = beforeNoService + `"header":"authorization","global":true` + after
+	chainHide      = before + `"header":"authorization","hide_credentials":true` + after
+	chainHideCust  = before + `"header":"x-api-token","hide_credentials":true` + after
+
+	anonymousMember    = `"anonymous":{"configured":"nobody","consumer":{"id":"` + AnonymousID + `","username":"nobody","custom_id":"n-1"}}`
+	chainAnonymous     = before + `"header":"authorization",` + anonymousMember + after
+	chainHideAnonymous = before + `"header":"authorization","hide_credentials":true,` + anonymousMember + after
+	chainBareAnonymous = before + `"header":"authorization","anonymous":{"configured":"` + AnonymousID + `","consumer":{"id":"` + AnonymousID + `"}}` + after
+	chainNoAnonymous   = before + `"header":"authorization","anonymous":{"configured":"ghost\"<1>"}` + after
+	chainEvilAnonymous = before + `"header":"authorization","anonymous":{"configured":"evil","consumer":{"id":"` + AnonymousID + `","username":"a\r\nx-evil: 1"}}` + after
+)
+
+// Answers to refused requests.
+const (
+	jsonType = "application/json; charset=utf-8"
+
+	bodyMissing     = `{"error":"invalid_request","error_description":"The access token is missing"}`
+	bodyInvalid     = `{"error":"invalid_token","error_description":"The access token is invalid or has expired"}`
+	bodyUnbound     = `{"error":"invalid_token","error_description":"The access token is global, but the current plugin is configured without 'global_credentials'"}`
+	bodyUnavailable = `{"message":"The access token cannot be verified at the moment"}`
+	bodyUnusable    = `{"message":"The identity of the caller cannot be passed on"}`
+	bodyBroken      = `{"message":"The configuration of this route cannot be used"}`
+
+	challengeInvalid = `Bearer error="invalid_token", error_description="The access token is invalid or has expired"`
+)
+
+// Refusals that many cases share.
+var (
+	wantMissing = Want{Outcome: Refused, Status: 401, Body: bodyMissing, NoHeaders: []string{"cache-control", "pragma"},
+		Headers: [][2]string{{"content-type", jsonType}, {"www-authenticate", "Bearer"}}}
+	wantInvalid = Want{Outcome: Refused, Status: 401, Body: bodyInvalid, NoHeaders: []string{"cache-control", "pragma"},
+		Headers: [][2]string{{"content-type", jsonType}, {"www-authenticate", challengeInvalid}}}
+	wantUnbound = Want{Outcome: Refused, Status: 401, Body: bodyUnbound,
+		Headers: [][2]string{{"content-type", jsonType}, {"www-authenticate", challengeInvalid}}}
+	wantUnusable = Want{Outcome: Refused, Status: 503, Body: bodyUnusable, NoHeaders: []string{"www-authenticate"},
+		Headers: [][2]string{{"content-type", jsonType}}}
+	wantUnavailable = Want{Outcome: Refused, Status: 503, Body: bodyUnavailable, NoHeaders: []string{"www-authenticate"},
+		Headers: [][2]string{{"content-type", jsonType}, {"retry-after", "1"}}}
+	wantBroken = Want{Outcome: Refused, Status: 503, Body: bodyBroken, NoHeaders: []string{"www-authenticate", "retry-after"},
+		Headers: [][2]string{{"content-type", jsonType}}}
+)
+
+// Identities as upstreams see them.
+var (
+	wantFull = Want{Outcome: Proxied, Upstream: [][2]string{
+		{"x-consumer-id", ConsumerID}, {"x-consumer-custom-id", "c-1"}, {"x-consumer-username", "bob"},
+		{"x-credential-identifier", "client-1"}, {"x-authenticated-scope", "email,phone"}, {"x-authenticated-userid", "user 1"}}}
+	wantGlobal = Want{Outcome: Proxied, Upstream: [][2]string{
+		{"x-consumer-id", ConsumerID}, {"x-consumer-username", "bob"}, {"x-credential-identifier", "client-1"}}}
+	wantAnonymous = Want{Outcome: Proxied, Upstream: [][2]string{
+		{"x-consumer-id", AnonymousID}, {"x-consumer-custom-id", "n-1"}, {"x-consumer-username", "nobody"},
+		{"x-anonymous-consumer", "true"}}}
+)
+
+// Tokens of the table.
+var (
+	credential = contract.Credential{ID: CredentialID, ClientID: "client-1"}
+	consumer   = &contract.Consumer{ID: ConsumerID, Username: "bob"}
+
+	full = Token{"token-full", contract.Record{Version: 1, Revision: 1, Service: ServiceID, Credential: credential,
+		Consumer: &contract.Consumer{ID: ConsumerID, Username: "bob", CustomID: "c-1"}, Scope: "email phone", UserID: "user 1"}}
+	global       = Token{"token-global", contract.Record{Version: 1, Revision: 1, Credential: credential, Consumer: consumer}}
+	otherService = Token{"token-other-service", contract.Record{Version: 1, Revision: 1, Service: OtherServiceID, Credential: credential, Consumer: consumer}}
+	expired      = Token{"token-expired", contract.Record{Version: 1, Revision: 1, Service: ServiceID, Credential: credential, Consumer: consumer, Expires: 1000}}
+	external     = Token{"token-external", contract.Record{Version: 1, Revision: 1, Service: ServiceID, Credential: credential}}
+	unicode      = Token{"token-unicode", contract.Record{Version: 1, Revision: 1, Service: ServiceID, Credential: credential,
+		Consumer: &contract.Consumer{ID: ConsumerID, Username: "Zoë van der Ünal"}, Scope: "email"}}
+	schemeWord = Token{"bearer", contract.Record{Version: 1, Revision: 1, Service: ServiceID, Credential: credential, Consumer: consumer}}
+	injecting  = Token{"token-injecting", contract.Record{Version: 1, Revision: 1, Service: ServiceID, Credential: credential,
+		Consumer: &contract.Consumer{ID: ConsumerID, Username: "a\r\nx-consumer-id: root"}}}
+	padded = Token{"token-padded", contract.Record{Version: 1, Revision: 1, Service: ServiceID, Credential: credential,
+		Consumer: &contract.Consumer{ID: ConsumerID, Username: " bob"}}}
+
+	everyToken = []Token{full, global, otherService, expired, external, unicode, schemeWord, injecting, padded}
+)

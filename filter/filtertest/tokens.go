@@ -1,0 +1,39 @@
+package filtertest
+
+import (
+	"time"
+
+	"github.com/meshgate/meshgate/filter/contract"
+)
+
+// Tokens is a look-up over a fixed set of tokens. Expired ones are unknown. It
+// does not allocate in Lookup and is safe for concurrent use.
+type Tokens struct {
+	packed map[contract.Hash][]byte
+	// otherwise answers for tokens that are not in the set.
+	otherwise contract.Answer
+}
+
+// NewTokens returns the look-up of an authority or a cache that holds the tokens
+// and answers otherwise about any other: Unknown makes it an authority, Miss a
+// cache, Unavailable one that cannot be asked.
+func NewTokens(otherwise contract.Answer, tokens ...Token) *Tokens {
+	t := &Tokens{packed: make(map[contract.Hash][]byte), otherwise: otherwise}
+	now := time.Now().UnixMilli()
+	for i := range tokens {
+		r := &tokens[i].Record
+		if r.Expires == 0 || r.Expires > now {
+			t.packed[contract.HashToken([]byte(tokens[i].Value))] = r.Pack(nil)
+		}
+	}
+	return t
+}
+
+// Lookup implements engine.Tokens.
+func (t *Tokens) Lookup(hash contract.Hash, dst []byte) (int, contract.Answer) {
+	p, ok := t.packed[hash]
+	if !ok {
+		return 0, t.otherwise
+	}
+	return copy(dst, p), contract.Found
+}

@@ -1,0 +1,157 @@
+package tokencache
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/meshgate/meshgate/filter/contract"
+)
+
+// Cache is the token cache of one filter process. It is safe for concurrent use
+// and shared by all filter configurations with the same settings; whoever
+// shares it closes it once.
+type Cache struct {
+	table *table
+	clock Clock
+	log   *slog.Logger
+	opts  Options
+
+	// leaseEnd is the monotonic time, in ns, until which L1 may answer.
+	leaseEnd atomic.Int64
+	// applied is the revision of the newest invalidation applied.
+	applied atomic.Uint64
+	// announced is the newest epoch that the link announced.
+	announced atomic.Uint64
+	// session is the link that was welcomed, nil while there is none.
+	session atomic.Pointer[session]
+
+	instance string
+	config   atomic.Pointer[config]
+	changed  chan struct{} // the link's goroutine looks at config again
+	flights  flights
+	counters counters
+
+	ctx    context.Context
+	cancel context.CancelFunc
+	owned  sync.WaitGroup
+	once   sync.Once
+}
+
+// config is the settings in force with what was made of them.
+type config struct {
+	settings    *contract.Settings
+	l2          *level2 // nil without Redis
+	negativeTTL time.Duration
+	grace       time.Duration
+	maxBytes    int64
+}
+
+// static says that there is no control plane: no link, no lease, no L1; what
+// Redis says is the truth.
+func (c *config) static() bool { return c.settings.ControlPlane == nil }
+
+// Open starts a cache. It fails on settings that cannot be read or used, but
+// not because an authority cannot be reached: connections are made as needed.
+func Open(opts Options) (*Cache, error) {
+	if err := opts.complete(); err != nil {
+		return nil, err
+	}
+	settings := opts.Settings
+	var watch *settingsFile
+	if opts.Path != "" {
+		var err error
+		if watch, settings, err = watchSettings(opts.Path); err != nil {
+			return nil, err
+		}
+	}
+	c := &Cache{
+		clock: opts.Clock, log: opts.Logger, opts: opts,
+		instance: rand.Text(), changed: make(chan struct{}, 1),
+	}
+	c.flights.cache = c
+	first, err := c.configure(settings, nil)
+	if err != nil {
+		watch.close()
+		return nil, err
+	}
+	c.config.Store(first)
+	c.table = newTable(first.maxBytes, c.clock)
+	c.ctx, c.cancel = context.WithCancel(context.Background())
+	c.start("link", c.keepLink)
+	if watch != nil {
+		c.start("settings", func() { c.followSettings(watch) })
+	}
+	return c, nil
+}
+
+// start runs fn in a goroutine that Close waits for.
+func (c *Cache) start(name string, fn func()) {
+	c.owned.Add(1)
+	go func() {
+		defer c.owned.Done()
+		c.opts.Recover(name, fn)
+	}()
+}
+
+// configure makes a config from settings and keeps of the last one what did
+// not change.
+func (c *Cache) configure(s *contract.Settings, last *config) (*config, error) {
+	next := &config{
+		settings:    s,
+		negativeTTL: time.Duration(s.Cache.NegativeTTL) * time.Millisecond,
+		grace:       time.Duration(s.Cache.Grace) * time.Millisecond,
+		maxBytes:    s.Cache.MaxBytes,
+	}
+	if next.negativeTTL == 0 {
+		next.negativeTTL = contract.DefaultNegativeTTL
+	}
+	if next.maxBytes == 0 {
+		next.maxBytes = contract.DefaultCacheBytes
+	}
+	switch {
+	case s.Redis == nil:
+	case last != nil && last.settings.Redis != nil && *last.settings.Redis == *s.Redis:
+		next.l2 = last.l2
+	default:
+		st, err := c.opts.openStore(s.Redis)
+		if err != nil {
+			return nil, fmt.Errorf("token cache: redis: %w", err)
+		}
+		next.l2 = &level2{store: st, timeout: c.opts.l2Timeout, breaker: breaker{clock: c.clock}}
+	}
+	return next, nil
+}
+
+// leased says whether L1 may answer at the monotonic time mono.
+func (c *Cache) leased(mono time.Duration) bool { return int64(mono) < c.leaseEnd.Load() }
+
+// Lookup asks L1, as [engine.Tokens] describes. It does no I/O, waits for
+// nobody but the copying of a record, and does not allocate. Without a live
+// lease every answer is Miss.
+func (c *Cache) Lookup(hash contract.Hash, dst []byte) (n int, answer contract.Answer) {
+	mono := c.clock.Mono()
+	if !c.leased(mono) {
+		c.counters.bypassed.Add(1)
+		return 0, contract.Miss
+	}
+	return c.table.lookup(&hash, dst, mono)
+}
+
+// Close says goodbye to the control plane, answers every waiter and returns
+// when no goroutine of the cache is left. Look-ups are Miss and Unavailable
+// from then on. It may be called more than once.
+func (c *Cache) Close() {
+	c.once.Do(func() {
+		c.flights.close()
+		c.cancel()
+	})
+	c.owned.Wait()
+	if l2 := c.config.Load().l2; l2 != nil {
+		l2.close(c.log)
+	}
+}

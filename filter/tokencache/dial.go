@@ -1,0 +1,118 @@
+package tokencache
+
+import (
+	"bufio"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"net"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/meshgate/meshgate/filter/contract"
+)
+
+const (
+	// connectTimeout bounds TCP, TLS, upgrade and Welcome together.
+	connectTimeout = 3 * time.Second
+	// maxUpgrade bounds the answer to the upgrade in bytes.
+	maxUpgrade = 64 << 10
+	// maxToken bounds the node token in bytes.
+	maxToken = 16 << 10
+)
+
+// linkConn is a connection after its upgrade. Reads go through the buffer that
+// read the answer, for frames may have come right behind it.
+type linkConn struct {
+	*tls.Conn
+	buffered *bufio.Reader
+}
+
+func (c *linkConn) Read(p []byte) (int, error) { return c.buffered.Read(p) }
+
+// Close leaves out the goodbye of TLS, which could wait for a dead peer.
+func (c *linkConn) Close() error { return c.NetConn().Close() }
+
+// dialLink connects to the control plane and upgrades the connection. The CA
+// and the node token are read anew each time, so that rotated ones serve.
+func (c *Cache) dialLink(ctx context.Context, cp contract.ControlPlaneSettings) (*linkConn, error) {
+	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
+	defer cancel()
+	host, _, err := net.SplitHostPort(cp.Address)
+	if err != nil {
+		return nil, fmt.Errorf("address: %w", err)
+	}
+	roots, err := readCertificates(cp.CAFile)
+	if err != nil {
+		return nil, err
+	}
+	token, err := readToken(cp.TokenFile)
+	if err != nil {
+		return nil, err
+	}
+	conn, err := dialTLS(ctx, c.opts.DialLink, "tcp", cp.Address, &tls.Config{
+		MinVersion: tls.VersionTLS13,
+		RootCAs:    roots,
+		ServerName: host,
+		NextProtos: []string{"http/1.1"}, // HTTP/2 has no such upgrade
+	})
+	if err != nil {
+		return nil, err
+	}
+	// AfterFunc bounds the upgrade by the context, as reads know deadlines only.
+	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
+	up, err := upgrade(conn, cp.Address, token)
+	if !stop() && err == nil {
+		err = context.Cause(ctx)
+	}
+	if err != nil {
+		_ = conn.NetConn().Close() // the first error is the one that matters
+		return nil, err
+	}
+	return up, nil
+}
+
+func readToken(path string) (string, error) {
+	data, err := readLimited(path, maxToken)
+	if err != nil {
+		return "", fmt.Errorf("token file: %w", err)
+	}
+	token := strings.TrimSpace(string(data))
+	if token == "" || strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }) {
+		return "", fmt.Errorf("token file %s holds no token", path)
+	}
+	return token, nil
+}
+
+// upgrade asks for the link protocol. Source: RFC 9110 section 7.8.
+func upgrade(conn *tls.Conn, address, token string) (*linkConn, error) {
+	req, err := http.NewRequest(http.MethodGet, "https://"+address+contract.LinkPath, http.NoBody)
+	if err != nil {
+		return nil, fmt.Errorf("address: %w", err)
+	}
+	req.Header.Set("Connection", "Upgrade")
+	req.Header.Set("Upgrade", contract.LinkProtocol)
+	req.Header.Set("Authorization", "Bearer "+token)
+	if err := req.Write(conn); err != nil {
+		return nil, fmt.Errorf("send upgrade: %w", err)
+	}
+	limited := &io.LimitedReader{R: conn, N: maxUpgrade}
+	buffered := bufio.NewReader(limited)
+	res, err := http.ReadResponse(buffered, req)
+	if err != nil {
+		return nil, fmt.Errorf("read answer to upgrade: %w", err)
+	}
+	_ = res.Body.Close() // a 101 has none, and any other answer is dropped with the connection
+	if res.StatusCode != http.StatusSwitchingProtocols {
+		return nil, fmt.Errorf("control plane answered %d to the upgrade", res.StatusCode)
+	}
+	if !strings.EqualFold(res.Header.Get("Upgrade"), contract.LinkProtocol) {
+		return nil, errors.New("control plane switched to another protocol")
+	}
+	limited.N = math.MaxInt64
+	return &linkConn{Conn: conn, buffered: buffered}, nil
+}

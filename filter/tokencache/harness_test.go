@@ -1,0 +1,379 @@
+package tokencache
+
+import (
+	"bufio"
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"log/slog"
+	"math/big"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/meshgate/meshgate/filter/contract"
+)
+
+const testPlugin = "plugin-1"
+
+// fakeControl is the control plane's side of links, and fakeStore the Redis;
+// both run inside a synctest bubble, so that all time is virtual.
+type fakeControl struct {
+	t     *testing.T
+	cert  tls.Certificate
+	token atomic.Pointer[string]
+	links chan *fakeLink
+	down  atomic.Bool
+	// auto grants every Renew of links accepted later; introspect answers.
+	auto       bool
+	introspect func(*contract.Introspect) *contract.Result
+	asked      atomic.Int64
+	hold       atomic.Pointer[chan struct{}] // reading waits for it after a Renew
+}
+
+// fakeLink is one accepted link; frames it does not answer itself are in
+// frames.
+type fakeLink struct {
+	t      *testing.T
+	conn   net.Conn
+	r      *bufio.Reader
+	hello  contract.Hello
+	frames chan fakeFrame
+	mu     sync.Mutex
+	mute   atomic.Bool // half-open: reads on, says nothing
+}
+
+type fakeFrame struct {
+	kind contract.FrameType
+	body []byte
+}
+
+func (c *fakeControl) dial(ctx context.Context, _, _ string) (net.Conn, error) {
+	if c.down.Load() {
+		return nil, errors.New("connection refused")
+	}
+	client, server := net.Pipe()
+	go c.serve(server)
+	return client, nil
+}
+
+func (c *fakeControl) serve(raw net.Conn) {
+	conn := tls.Server(raw, &tls.Config{Certificates: []tls.Certificate{c.cert}, MinVersion: tls.VersionTLS13})
+	r := bufio.NewReader(conn)
+	req, err := http.ReadRequest(r)
+	if err != nil {
+		_ = raw.Close()
+		return
+	}
+	if req.URL.Path != contract.LinkPath || req.Header.Get("Authorization") != "Bearer "+*c.token.Load() {
+		_, _ = conn.Write([]byte("HTTP/1.1 401 Unauthorized\r\nContent-Length: 0\r\n\r\n"))
+		_ = raw.Close()
+		return
+	}
+	_, _ = conn.Write([]byte("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: " + contract.LinkProtocol + "\r\n\r\n"))
+	l := &fakeLink{t: c.t, conn: conn, r: r, frames: make(chan fakeFrame, 4096)}
+	kind, body, err := contract.ReadFrame(r)
+	if err != nil || kind != contract.FrameHello || contract.DecodeJSON(body, &l.hello) != nil {
+		_ = raw.Close()
+		return
+	}
+	c.links <- l
+	defer close(l.frames)
+	for {
+		kind, body, err := contract.ReadFrame(r)
+		if err != nil {
+			_ = raw.Close()
+			return
+		}
+		if hold := c.hold.Load(); hold != nil && kind == contract.FrameRenew {
+			<-*hold
+		}
+		switch {
+		case l.mute.Load():
+		case kind == contract.FrameRenew && c.auto:
+			l.send(contract.FrameGranted, body)
+		case kind == contract.FrameIntrospect && c.introspect != nil:
+			q, err := contract.DecodeIntrospect(body)
+			if err != nil {
+				c.t.Errorf("introspect: %v", err)
+				return
+			}
+			c.asked.Add(1)
+			if res := c.introspect(q); res != nil {
+				res.ID = q.ID
+				l.result(res)
+			}
+		default:
+			l.frames <- fakeFrame{kind, body}
+		}
+	}
+}
+
+func (l *fakeLink) send(kind contract.FrameType, body []byte) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	_ = contract.WriteFrame(l.conn, kind, body) // a broken link shows in what the filter does
+}
+
+func (l *fakeLink) json(kind contract.FrameType, v any) {
+	body, err := contract.EncodeJSON(v)
+	if err != nil {
+		l.t.Error(err)
+	}
+	l.send(kind, body)
+}
+
+func (l *fakeLink) result(res *contract.Result) {
+	body, err := res.Encode()
+	if err != nil {
+		l.t.Error(err)
+	}
+	l.send(contract.FrameResult, body)
+}
+
+func (l *fakeLink) invalidate(seq uint64, items ...contract.Invalidation) {
+	l.send(contract.FrameInvalidate, (&contract.Invalidate{Seq: seq, Items: items}).Encode())
+}
+
+// expect returns the body of the next frame, which must be of that kind.
+func (l *fakeLink) expect(kind contract.FrameType) []byte {
+	l.t.Helper()
+	select {
+	case f, ok := <-l.frames:
+		if !ok || f.kind != kind {
+			l.t.Fatalf("frame of type %d (open: %v), want %d", f.kind, ok, kind)
+		}
+		return f.body
+	case <-time.After(10 * time.Second):
+		l.t.Fatalf("no frame of type %d arrived", kind)
+	}
+	return nil
+}
+
+func (l *fakeLink) expectAck(seq uint64) {
+	l.t.Helper()
+	if got, err := contract.DecodeNumber(l.expect(contract.FrameAck)); err != nil || got != seq {
+		l.t.Fatalf("acknowledged %d (%v), want %d", got, err, seq)
+	}
+}
+
+// accept waits for the next link.
+func (c *fakeControl) accept() *fakeLink {
+	c.t.Helper()
+	select {
+	case l := <-c.links:
+		return l
+	case <-time.After(30 * time.Second):
+		c.t.Fatal("no link arrived")
+		return nil
+	}
+}
+
+// fakeStore is a Redis whose reads a test can fail, hold or watch.
+type fakeStore struct {
+	mu      sync.Mutex
+	values  map[string][]byte
+	fail    error
+	block   bool
+	reads   int
+	reading func(key string) // called before each read of a key
+}
+
+func (s *fakeStore) set(key string, value []byte) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.values[key] = value
+}
+
+func (s *fakeStore) get(ctx context.Context, key string) ([]byte, error) {
+	s.mu.Lock()
+	hook, fail, block := s.reading, s.fail, s.block
+	s.reads++
+	s.mu.Unlock()
+	if hook != nil {
+		hook(key)
+	}
+	if block {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.values[key], fail
+}
+
+func (s *fakeStore) record(ctx context.Context, h contract.Hash) (entry, clock []byte, err error) {
+	if entry, err = s.get(ctx, contract.RedisRecordKey(h)); err != nil {
+		return nil, nil, err
+	}
+	clock, err = s.get(ctx, contract.RedisClockKey)
+	return entry, clock, err
+}
+
+func (s *fakeStore) tombstones(ctx context.Context, credential, consumer string) (a, b []byte, err error) {
+	if a, err = s.get(ctx, contract.RedisCredentialKey(credential)); err != nil {
+		return nil, nil, err
+	}
+	b, err = s.get(ctx, contract.RedisConsumerKey(consumer))
+	return a, b, err
+}
+
+func (s *fakeStore) close() error { return nil }
+
+func (s *fakeStore) putRecord(t *testing.T, token int, r *contract.Record) {
+	t.Helper()
+	b, err := r.Marshal()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.set(contract.RedisRecordKey(hashOf(token)), b)
+}
+
+func (s *fakeStore) putClock(epoch, revision uint64) {
+	s.set(contract.RedisClockKey, contract.Clock{Epoch: epoch, Revision: revision}.Marshal())
+}
+
+// world is a cache with its fake authorities.
+type world struct {
+	t       *testing.T
+	control *fakeControl
+	store   *fakeStore
+	cache   *Cache
+	token   string // path of the token file
+}
+
+// worldConfig chooses the authorities: static has no control plane, noRedis no L2.
+type worldConfig struct {
+	static, noRedis bool
+	cache           contract.CacheSettings
+}
+
+// inWorld runs a test in a bubble.
+func inWorld(t *testing.T, wc worldConfig, test func(*world)) {
+	t.Helper()
+	dir := t.TempDir()
+	cert, ca := testCertificate(t, dir)
+	synctest.Test(t, func(t *testing.T) {
+		w := &world{t: t, token: filepath.Join(dir, "token"), store: &fakeStore{values: map[string][]byte{}}}
+		w.control = &fakeControl{t: t, cert: cert, links: make(chan *fakeLink, 64)}
+		w.writeToken("secret")
+		s := &contract.Settings{Cache: wc.cache}
+		s.Cache.MaxBytes = 4 << 20
+		if !wc.noRedis {
+			s.Redis = &contract.RedisSettings{URL: "redis://redis"}
+		}
+		if !wc.static {
+			s.ControlPlane = &contract.ControlPlaneSettings{Address: "localhost:5678", CAFile: ca, TokenFile: w.token, Node: "cp/default/1"}
+		}
+		var err error
+		w.cache, err = Open(Options{
+			Settings: s, Logger: slog.New(slog.DiscardHandler), DialLink: w.control.dial,
+			openStore: func(*contract.RedisSettings) (store, error) { return w.store, nil },
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer w.cache.Close()
+		test(w)
+	})
+}
+
+func (w *world) writeToken(token string) {
+	w.control.token.Store(&token)
+	if err := os.WriteFile(w.token, []byte(token+"\n"), 0o600); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// live accepts a link that grants every lease, and returns once L1 may answer.
+func (w *world) live() *fakeLink {
+	w.t.Helper()
+	w.control.auto = true
+	l := w.control.accept()
+	l.json(contract.FrameWelcome, contract.Welcome{})
+	synctest.Wait()
+	if s := w.cache.Stats(); !s.Leased || !s.Linked {
+		w.t.Fatalf("not live: %+v", s)
+	}
+	return l
+}
+
+// advance lets virtual time pass and everything that is due happen.
+func (w *world) advance(d time.Duration) {
+	<-time.After(d)
+	synctest.Wait()
+}
+
+func (w *world) lookup(token int) contract.Answer {
+	_, a := w.cache.Lookup(hashOf(token), make([]byte, contract.MaxPacked))
+	return a
+}
+
+// resolve waits for the answer of a look-up in the deeper levels.
+func (w *world) resolve(token int) contract.Answer {
+	w.t.Helper()
+	c := make(chan contract.Answer, 2)
+	w.cache.Resolve(hashOf(token), testPlugin, func(a contract.Answer, packed []byte) {
+		if (a == contract.Found) != (len(packed) > 0) {
+			w.t.Errorf("answer %d with %d bytes", a, len(packed))
+		}
+		c <- a
+	})
+	select {
+	case a := <-c:
+		return a
+	case <-time.After(waitTimeout + time.Millisecond):
+		w.t.Fatal("no answer within the documented time")
+		return contract.Miss
+	}
+}
+
+func (w *world) want(what string, got, want contract.Answer) {
+	w.t.Helper()
+	if got != want {
+		w.t.Errorf("%s: answer %d, want %d", what, got, want)
+	}
+}
+
+func found(token int, revision uint64) *contract.Result {
+	return &contract.Result{Answer: contract.Found, Revision: revision, Record: testRecord(token, revision)}
+}
+
+func tokenGone(token int, revision uint64) contract.Invalidation {
+	return contract.Invalidation{Subject: contract.SubjectToken, Token: hashOf(token), Revision: revision}
+}
+
+// testCertificate writes the CA file and returns a certificate for localhost
+// that is valid at the virtual time of a bubble as well.
+func testCertificate(t *testing.T, dir string) (tls.Certificate, string) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), DNSNames: []string{"localhost"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+		NotBefore: time.Unix(0, 0), NotAfter: time.Unix(1<<33, 0),
+		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature,
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(dir, "ca.pem")
+	if err := os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, path
+}

@@ -1,0 +1,74 @@
+package tokencache
+
+import (
+	"time"
+	"unsafe"
+
+	"github.com/meshgate/meshgate/filter/contract"
+)
+
+// negativeWays is the associativity of the table of unknown tokens. Clients
+// choose these hashes, so a look-up must cost the same however they are chosen:
+// a fixed number of places, no probing.
+const negativeWays = 8
+
+// negative remembers that a token was unknown. Unknown tokens have their own
+// memory: any number of them evicts no good record.
+type negative struct {
+	hash     contract.Hash
+	revision uint64
+	// until is the monotonic time from which on it is forgotten; 0 is empty.
+	until time.Duration
+}
+
+const negativeSetBytes = negativeWays * int(unsafe.Sizeof(negative{}))
+
+// negativeSet returns the places of a hash. The caller holds mu.
+func (s *shard) negativeSet(hash *contract.Hash) []negative {
+	sets := len(s.negatives) / negativeWays
+	i := (int(tagOf(hash)) & (sets - 1)) * negativeWays
+	return s.negatives[i : i+negativeWays]
+}
+
+// unknown says whether the hash is remembered as unknown at a revision that the
+// global floor still allows.
+func (s *shard) unknown(hash *contract.Hash, mono time.Duration, global uint64) bool {
+	set := s.negativeSet(hash)
+	for i := range set {
+		if n := &set[i]; n.until > mono && n.hash == *hash {
+			return n.revision >= global
+		}
+	}
+	return false
+}
+
+func (s *shard) setUnknown(hash *contract.Hash, revision uint64, until, mono time.Duration) {
+	set := s.negativeSet(hash)
+	victim := &set[0]
+	for i := range set {
+		n := &set[i]
+		if n.until != 0 && n.hash == *hash {
+			victim = n
+			break
+		}
+		if n.until <= mono || n.until < victim.until {
+			victim = n
+		}
+	}
+	*victim = negative{hash: *hash, revision: revision, until: until}
+}
+
+func (s *shard) forgetUnknown(hash *contract.Hash) {
+	s.forgetUnknownBelow(hash, ^uint64(0))
+}
+
+// forgetUnknownBelow empties the places of a hash that was unknown before
+// revision: the token may exist since.
+func (s *shard) forgetUnknownBelow(hash *contract.Hash, revision uint64) {
+	set := s.negativeSet(hash)
+	for i := range set {
+		if set[i].hash == *hash && set[i].revision < revision {
+			set[i] = negative{}
+		}
+	}
+}

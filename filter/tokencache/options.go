@@ -1,0 +1,83 @@
+package tokencache
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"time"
+
+	"github.com/meshgate/meshgate/filter/contract"
+)
+
+// Options of a cache. Exactly one of Path and Settings is set.
+type Options struct {
+	// Path of the settings file. It is read at [Open], which fails without it,
+	// and again whenever it changes; a version that cannot be read or parsed is
+	// logged and the last good one stays in force.
+	Path string
+	// Settings are used as they are, for static configurations.
+	Settings *contract.Settings
+	// Logger is required.
+	Logger *slog.Logger
+	// Recover runs fn and recovers from its panics. Every goroutine of the cache
+	// runs inside it, because an escaped panic would end Envoy. The default
+	// logs the panic.
+	Recover func(name string, fn func())
+	// Clock defaults to the system's.
+	Clock Clock
+	// DialLink and DialRedis open the connections to the control plane and to
+	// Redis, without TLS, which the cache adds; the default is [net.Dialer].
+	DialLink, DialRedis Dial
+
+	// openStore replaces Redis in tests.
+	openStore func(*contract.RedisSettings) (store, error)
+	// l2Timeout replaces the constant in tests with a real Redis, which must
+	// not fail because the machine is busy.
+	l2Timeout time.Duration
+}
+
+// Dial opens a connection and gives up when the context ends.
+type Dial func(ctx context.Context, network, address string) (net.Conn, error)
+
+func (o *Options) complete() error {
+	if (o.Path == "") == (o.Settings == nil) {
+		return errors.New("token cache: exactly one of settings path and inline settings is needed")
+	}
+	if o.Logger == nil {
+		return errors.New("token cache: a logger is needed")
+	}
+	if o.Recover == nil {
+		o.Recover = recoverInto(o.Logger)
+	}
+	if o.Clock == nil {
+		o.Clock = systemClock{base: time.Now()}
+	}
+	var d net.Dialer
+	if o.DialLink == nil {
+		o.DialLink = d.DialContext
+	}
+	if o.DialRedis == nil {
+		o.DialRedis = d.DialContext
+	}
+	if o.l2Timeout == 0 {
+		o.l2Timeout = l2Timeout
+	}
+	if o.openStore == nil {
+		dial, timeout := o.DialRedis, o.l2Timeout
+		o.openStore = func(s *contract.RedisSettings) (store, error) { return openRedis(s, dial, timeout) }
+	}
+	return nil
+}
+
+func recoverInto(log *slog.Logger) func(string, func()) {
+	return func(name string, fn func()) {
+		defer func() {
+			if p := recover(); p != nil {
+				log.Error("goroutine panicked", "goroutine", name, "panic", fmt.Sprint(p))
+			}
+		}()
+		fn()
+	}
+}

@@ -1,0 +1,172 @@
+package tokencache
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/meshgate/meshgate/filter/contract"
+)
+
+const (
+	// maxFlights bounds the tokens being looked up, maxWaiters the requests
+	// waiting for them. Beyond them requests are refused, not queued.
+	maxFlights = 1024
+	maxWaiters = 16 << 10
+	// waitTimeout bounds the wait of one request.
+	waitTimeout = 2 * time.Second
+	// roundTimeout bounds one look-up: two reads of Redis and an introspection
+	// fit in. Whoever arrives just after a round began waits for two of them.
+	roundTimeout = 950 * time.Millisecond
+)
+
+// Done receives the answer of a [Cache.Resolve]. The packed record is set for
+// contract.Found only, is shared by all waiters of a token and must not be
+// changed; it stays valid. Done must not block.
+type Done func(answer contract.Answer, packed []byte)
+
+// waiter is one request that waits for a token.
+type waiter struct {
+	plugin   string
+	deadline time.Duration // monotonic
+	done     Done
+}
+
+// flight is the look-ups of one token, one after the other.
+type flight struct {
+	// waiting arrived after the current round began. They are not answered by
+	// its reads, which may be older than they are: the next round serves them,
+	// usually from what this one left in L1.
+	waiting []waiter
+	// serving are the waiters of the current round.
+	serving []waiter
+}
+
+// flights are all look-ups in progress.
+type flights struct {
+	cache *Cache
+
+	mu      sync.Mutex
+	byHash  map[contract.Hash]*flight
+	waiters int
+	closed  bool
+}
+
+// Resolve asks L2 and the control plane about a token that L1 could not answer
+// for, on behalf of the plugin instance that met it. It never blocks. done is
+// called exactly once, within two seconds, with Found, Unknown or Unavailable:
+// usually on a goroutine of the cache, but before Resolve returns if the request
+// is refused at once (too many waiting, or the cache is closed).
+func (c *Cache) Resolve(hash contract.Hash, plugin string, done func(contract.Answer, []byte)) {
+	w := waiter{plugin: plugin, deadline: c.clock.Mono() + waitTimeout, done: done}
+	f := &c.flights
+	f.mu.Lock()
+	fl := f.byHash[hash]
+	if f.closed || f.waiters >= maxWaiters || (fl == nil && len(f.byHash) >= maxFlights) {
+		f.mu.Unlock()
+		c.counters.rejected.Add(1)
+		done(contract.Unavailable, nil)
+		return
+	}
+	f.waiters++
+	if fl != nil {
+		fl.waiting = append(fl.waiting, w)
+		f.mu.Unlock()
+		c.counters.coalesced.Add(1)
+		return
+	}
+	if f.byHash == nil {
+		f.byHash = map[contract.Hash]*flight{}
+	}
+	fl = &flight{waiting: []waiter{w}}
+	f.byHash[hash] = fl
+	// Inside the lock, so that close, which takes it, sees the goroutine counted.
+	c.start("lookup", func() { f.fly(hash, fl) })
+	f.mu.Unlock()
+}
+
+// close refuses new waiters. Those that wait are answered by their flights.
+func (f *flights) close() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.closed = true
+}
+
+// fly runs rounds until nobody waits. Whatever happens in them, panics
+// included, every waiter is answered.
+func (f *flights) fly(hash contract.Hash, fl *flight) {
+	defer f.abandon(hash, fl)
+	for f.begin(hash, fl) {
+		first := fl.serving[0]
+		left := min(first.deadline-f.cache.clock.Mono(), roundTimeout)
+		ctx, cancel := context.WithTimeout(f.cache.ctx, left)
+		out := f.cache.lookUp(ctx, hash, first.plugin)
+		cancel()
+		f.settle(fl, first.plugin, out)
+	}
+}
+
+// begin makes those who wait the ones that are served. Without any it ends the
+// flight and returns false.
+func (f *flights) begin(hash contract.Hash, fl *flight) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if len(fl.waiting) == 0 {
+		delete(f.byHash, hash)
+		return false
+	}
+	fl.serving, fl.waiting = fl.waiting, nil
+	return true
+}
+
+// settle answers the waiters of a round. Unavailable is for those too who came
+// while it lasted: it says nothing about the token, and to try once more for
+// them could make them wait beyond their time. But a control plane that may not
+// speak about one plugin may speak about another: a refusal on that ground is
+// for the waiters of that plugin, the rest goes on waiting as long as it may.
+func (f *flights) settle(fl *flight, plugin string, out outcome) {
+	if out.answer == contract.Unavailable {
+		mono := f.cache.clock.Mono()
+		f.mu.Lock()
+		all := slices.Concat(fl.serving, fl.waiting)
+		fl.serving, fl.waiting = nil, nil
+		for _, w := range all {
+			if out.pluginOnly && w.plugin != plugin && w.deadline > mono {
+				fl.waiting = append(fl.waiting, w)
+			} else {
+				fl.serving = append(fl.serving, w)
+			}
+		}
+		f.mu.Unlock()
+	}
+	for len(fl.serving) > 0 {
+		f.answerNext(fl, out)
+	}
+}
+
+// answerNext takes the first waiter out before it is called, so that a panic
+// cannot make it be called twice.
+func (f *flights) answerNext(fl *flight, out outcome) {
+	w := fl.serving[0]
+	fl.serving = fl.serving[1:]
+	f.mu.Lock()
+	f.waiters--
+	f.mu.Unlock()
+	f.cache.opts.Recover("lookup callback", func() { w.done(out.answer, out.packed) })
+}
+
+// abandon answers what a flight left behind. It finds something only after a
+// panic.
+func (f *flights) abandon(hash contract.Hash, fl *flight) {
+	f.mu.Lock()
+	if f.byHash[hash] == fl {
+		delete(f.byHash, hash)
+	}
+	fl.serving = append(fl.serving, fl.waiting...)
+	fl.waiting = nil
+	f.mu.Unlock()
+	for len(fl.serving) > 0 {
+		f.answerNext(fl, outcome{answer: contract.Unavailable})
+	}
+}

@@ -1,0 +1,213 @@
+package tokencache
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/meshgate/meshgate/filter/contract"
+)
+
+const (
+	// readTimeout ends a link on which nothing arrives: every Renew brings a
+	// Granted, so silence for a whole lease means that nobody is there.
+	readTimeout = contract.Lease
+	// writeTimeout ends a link whose peer does not read.
+	writeTimeout = time.Second
+	// goodbyeTimeout bounds the last message.
+	goodbyeTimeout = 250 * time.Millisecond
+	// leaseSpan is the filter's lease, counted from the sending of its Renew.
+	leaseSpan = contract.Lease - contract.LeaseMargin
+	// maxRenews bounds the unanswered Renews that are remembered.
+	maxRenews = 8
+	// maxQuestions bounds the introspections that wait to be sent.
+	maxQuestions = maxFlights
+)
+
+// errLinkDown means that the link ended before an answer came, errBusy that
+// too many questions wait to be sent.
+var (
+	errLinkDown = errors.New("freshness link is down")
+	errBusy     = errors.New("too many introspections are waiting to be sent")
+)
+
+// session is one welcomed connection to the control plane. One goroutine reads,
+// another writes; state both need is behind mu.
+type session struct {
+	cache *Cache
+	conn  *linkConn
+	cp    contract.ControlPlaneSettings
+
+	acked     atomic.Uint64 // highest sequence number applied
+	ackReady  chan struct{}
+	questions chan *contract.Introspect
+	broken    chan struct{} // closed when reading has ended
+	leaving   chan struct{} // closed when the filter wants to go
+	leaveOnce sync.Once
+	closeOnce sync.Once
+
+	mu      sync.Mutex
+	pending map[uint64]chan *contract.Result // nil after fail
+	nextID  uint64
+	renews  [maxRenews]renew // by number modulo its length
+	renewed uint64           // number of the newest Renew
+	granted bool
+	left    bool // no lease is taken any more
+}
+
+// renew remembers when a Renew was sent.
+type renew struct {
+	number uint64
+	sent   time.Duration
+}
+
+func newSession(c *Cache, conn *linkConn, cp contract.ControlPlaneSettings) *session {
+	return &session{
+		cache: c, conn: conn, cp: cp,
+		ackReady:  make(chan struct{}, 1),
+		questions: make(chan *contract.Introspect, maxQuestions),
+		pending:   map[uint64]chan *contract.Result{},
+		broken:    make(chan struct{}),
+		leaving:   make(chan struct{}),
+	}
+}
+
+// close ends both goroutines' I/O.
+func (s *session) close() {
+	s.closeOnce.Do(func() { _ = s.conn.Close() }) // nothing can be done about it
+}
+
+// hello exchanges the first frames. What Welcome says about epoch and floor is
+// in force before anything else is read.
+func (s *session) hello(ctx context.Context) error {
+	stop := context.AfterFunc(ctx, func() { _ = s.conn.SetDeadline(time.Unix(1, 0)) })
+	defer stop()
+	if err := s.conn.SetDeadline(time.Now().Add(connectTimeout)); err != nil {
+		return err
+	}
+	known := s.cache.applied.Load()
+	body, err := contract.EncodeJSON(contract.Hello{
+		Version: contract.LinkVersion, Instance: s.cache.instance, Revision: known,
+	})
+	if err != nil {
+		return err
+	}
+	if err := contract.WriteFrame(s.conn, contract.FrameHello, body); err != nil {
+		return fmt.Errorf("send hello: %w", err)
+	}
+	t, body, err := contract.ReadFrame(s.conn)
+	if err != nil {
+		return fmt.Errorf("read welcome: %w", err)
+	}
+	if t != contract.FrameWelcome {
+		return fmt.Errorf("frame of type %d instead of a welcome", t)
+	}
+	var w contract.Welcome
+	if err := contract.DecodeJSON(body, &w); err != nil {
+		return fmt.Errorf("decode welcome: %w", err)
+	}
+	if w.Revision < known {
+		s.cache.log.Error("control plane's store is older than revocations this filter has seen",
+			"store_revision", w.Revision, "applied_revision", known)
+	}
+	raise(&s.cache.announced, w.Epoch)
+	raise(&s.cache.table.floors.global, w.Floor)
+	raise(&s.cache.applied, w.Floor)
+	if !stop() {
+		return errLinkDown
+	}
+	return s.conn.SetDeadline(time.Time{})
+}
+
+// read applies frames in their order until the link ends.
+func (s *session) read() error {
+	for {
+		if err := s.conn.SetReadDeadline(time.Now().Add(readTimeout)); err != nil {
+			return err
+		}
+		t, body, err := contract.ReadFrame(s.conn)
+		if err != nil {
+			return err
+		}
+		if err := s.apply(t, body); err != nil {
+			return err
+		}
+	}
+}
+
+// apply handles one frame. An error ends the link unacknowledged, so that the
+// control plane waits for the lease and sends again what was missed.
+func (s *session) apply(t contract.FrameType, body []byte) error {
+	switch t {
+	case contract.FrameInvalidate:
+		m, err := contract.DecodeInvalidate(body)
+		if err != nil {
+			return fmt.Errorf("decode invalidate: %w", err)
+		}
+		for i := range m.Items {
+			s.cache.table.invalidate(&m.Items[i])
+			raise(&s.cache.applied, m.Items[i].Revision)
+		}
+		s.acknowledge(m.Seq)
+	case contract.FrameEpoch:
+		var m contract.Epoch
+		if err := contract.DecodeJSON(body, &m); err != nil {
+			return fmt.Errorf("decode epoch: %w", err)
+		}
+		raise(&s.cache.announced, m.Epoch)
+		s.acknowledge(m.Seq)
+	case contract.FrameGranted:
+		n, err := contract.DecodeNumber(body)
+		if err != nil {
+			return fmt.Errorf("decode granted: %w", err)
+		}
+		s.grant(n)
+	case contract.FrameResult:
+		m, err := contract.DecodeResult(body)
+		if err != nil {
+			return fmt.Errorf("decode result: %w", err)
+		}
+		s.answer(m)
+	default:
+		return fmt.Errorf("unexpected frame of type %d", t)
+	}
+	return nil
+}
+
+// acknowledge lets the writer send the newest sequence number; those before it
+// are acknowledged with it.
+func (s *session) acknowledge(seq uint64) {
+	raise(&s.acked, seq)
+	select {
+	case s.ackReady <- struct{}{}:
+	default: // one is under way and will carry this number
+	}
+}
+
+// grant extends the lease, counted from the sending of that Renew.
+func (s *session) grant(number uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r := s.renews[number%maxRenews]
+	if s.left || r.number != number || number == 0 {
+		return // an answer to nothing that is remembered extends nothing
+	}
+	s.granted = true
+	s.cache.table.wall.sync(s.cache.clock)
+	if end := int64(r.sent + leaseSpan); end > s.cache.leaseEnd.Load() {
+		s.cache.leaseEnd.Store(end)
+	}
+}
+
+// state says whether a lease was ever granted and whether the filter has left.
+func (s *session) state() (granted, left bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.granted, s.left
+}
+
+// depart makes the writer say goodbye and end the session.
+func (s *session) depart() { s.leaveOnce.Do(func() { close(s.leaving) }) }

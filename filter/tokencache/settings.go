@@ -1,0 +1,131 @@
+package tokencache
+
+import (
+	"bytes"
+	"fmt"
+	"path/filepath"
+
+	"github.com/fsnotify/fsnotify"
+
+	"github.com/meshgate/meshgate/filter/contract"
+)
+
+// maxSettings bounds the settings file in bytes.
+const maxSettings = 1 << 20
+
+// settingsFile follows one file by watching its directory, because writers
+// replace files by renaming, and mounted secrets by swapping a link.
+type settingsFile struct {
+	path    string
+	last    []byte
+	watcher *fsnotify.Watcher
+}
+
+// watchSettings starts to watch before it reads, so that no change is missed.
+func watchSettings(path string) (*settingsFile, *contract.Settings, error) {
+	w, err := fsnotify.NewWatcher()
+	if err != nil {
+		return nil, nil, fmt.Errorf("token cache: watch settings: %w", err)
+	}
+	f := &settingsFile{path: path, watcher: w}
+	if err := w.Add(filepath.Dir(path)); err != nil {
+		f.close()
+		return nil, nil, fmt.Errorf("token cache: watch settings: %w", err)
+	}
+	s, err := f.read()
+	if err != nil {
+		f.close()
+		return nil, nil, err
+	}
+	return f, s, nil
+}
+
+// close ends the watch; a nil file has none.
+func (f *settingsFile) close() {
+	if f != nil {
+		_ = f.watcher.Close() // nothing is lost that was not read already
+	}
+}
+
+// read returns the settings, or nil if the file has not changed since the last
+// version that could be parsed.
+func (f *settingsFile) read() (*contract.Settings, error) {
+	data, err := readLimited(f.path, maxSettings)
+	if err != nil {
+		return nil, fmt.Errorf("token cache: settings: %w", err)
+	}
+	if f.last != nil && bytes.Equal(data, f.last) {
+		return nil, nil
+	}
+	s, err := contract.ParseSettings(data)
+	if err != nil {
+		return nil, fmt.Errorf("token cache: settings %s: %w", f.path, err)
+	}
+	f.last = data
+	return s, nil
+}
+
+// followSettings applies every new version of the file until the cache closes.
+func (c *Cache) followSettings(f *settingsFile) {
+	defer f.close()
+	for {
+		select {
+		case <-c.ctx.Done():
+			return
+		case _, ok := <-f.watcher.Events:
+			if !ok {
+				return
+			}
+		case err, ok := <-f.watcher.Errors:
+			if !ok {
+				return
+			}
+			// Events may have been lost: read the file in any case.
+			c.log.Warn("watching the settings reported an error", "error", err)
+		}
+		s, err := f.read()
+		if err == nil && s != nil {
+			if err = c.reconfigure(s); err != nil {
+				f.last = nil // the next event tries again
+			}
+		}
+		if err != nil {
+			c.log.Error("changed settings are not used", "error", err)
+		}
+	}
+}
+
+// reconfigure puts new settings in force. Only followSettings calls it, so
+// there is one writer. A changed bound empties L1; floors stay in any case.
+func (c *Cache) reconfigure(s *contract.Settings) error {
+	last := c.config.Load()
+	next, err := c.configure(s, last)
+	if err != nil {
+		return err
+	}
+	c.config.Store(next)
+	if next.maxBytes != last.maxBytes {
+		c.table.resize(next.maxBytes)
+	}
+	if !sameControlPlane(last.settings.ControlPlane, s.ControlPlane) {
+		if session := c.session.Load(); session != nil {
+			session.depart()
+		}
+		select {
+		case c.changed <- struct{}{}:
+		default: // the link's goroutine will look at the newest settings anyway
+		}
+	}
+	if last.l2 != nil && last.l2 != next.l2 {
+		last.l2.close(c.log)
+	}
+	c.log.Info("settings changed", "static", next.static(), "redis", next.l2 != nil)
+	return nil
+}
+
+func sameControlPlane(a, b *contract.ControlPlaneSettings) bool {
+	if a == nil || b == nil {
+		return a == b
+	}
+	return *a == *b
+}

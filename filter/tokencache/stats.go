@@ -1,0 +1,69 @@
+package tokencache
+
+import "sync/atomic"
+
+// Stats is a snapshot of the counters since [Open]; they only grow.
+type Stats struct {
+	// Hits and NegativeHits were answered by L1: with a record, or that the
+	// token is unknown or expired. Misses were not.
+	Hits, NegativeHits, Misses uint64
+	// Bypassed look-ups came without a live lease, so that L1 was not asked.
+	Bypassed uint64
+	// Evictions are usable records that left L1 for want of room.
+	Evictions uint64
+	// L2Hits were answered by Redis; L2Errors are failed reads, L2Skipped those
+	// not attempted because the breaker was open, L2Untrusted those whose clock
+	// or epoch did not allow their use.
+	L2Hits, L2Errors, L2Skipped, L2Untrusted uint64
+	// Introspections were sent to the control plane; IntrospectionErrors of
+	// them had no answer in time.
+	Introspections, IntrospectionErrors uint64
+	// Coalesced waiters joined a look-up that was under way; Rejected ones found
+	// the bounds of look-ups or waiters exhausted.
+	Coalesced, Rejected uint64
+	// StaleServed answers came from L1 in the grace time.
+	StaleServed uint64
+	// LinkConnects counts links that were welcomed; LinkFailures attempts that
+	// were not and links that broke.
+	LinkConnects, LinkFailures uint64
+	// BreakerOpen says that Redis is considered dead at the moment.
+	BreakerOpen bool
+	// Linked and Leased are the state of the freshness link.
+	Linked, Leased bool
+	// Revision is the newest revocation applied, Epoch the newest announced.
+	Revision, Epoch uint64
+}
+
+// counters are those that no shard keeps.
+type counters struct {
+	bypassed, l2Hits, l2Errors, l2Skipped, l2Untrusted atomic.Uint64
+	introspections, introspectionErrors                atomic.Uint64
+	coalesced, rejected, staleServed                   atomic.Uint64
+	linkConnects, linkFailures                         atomic.Uint64
+}
+
+// Stats returns the counters and states of this moment.
+func (c *Cache) Stats() Stats {
+	s := Stats{
+		Bypassed: c.counters.bypassed.Load(),
+		L2Hits:   c.counters.l2Hits.Load(), L2Errors: c.counters.l2Errors.Load(),
+		L2Skipped: c.counters.l2Skipped.Load(), L2Untrusted: c.counters.l2Untrusted.Load(),
+		Introspections: c.counters.introspections.Load(), IntrospectionErrors: c.counters.introspectionErrors.Load(),
+		Coalesced: c.counters.coalesced.Load(), Rejected: c.counters.rejected.Load(),
+		StaleServed:  c.counters.staleServed.Load(),
+		LinkConnects: c.counters.linkConnects.Load(), LinkFailures: c.counters.linkFailures.Load(),
+		Linked: c.session.Load() != nil, Leased: c.leased(c.clock.Mono()),
+		Revision: c.applied.Load(), Epoch: c.announced.Load(),
+	}
+	if l2 := c.config.Load().l2; l2 != nil {
+		s.BreakerOpen = l2.breaker.isOpen()
+	}
+	for i := range c.table.shards {
+		sh := &c.table.shards[i]
+		s.Hits += sh.hits.Load()
+		s.NegativeHits += sh.negativeHits.Load()
+		s.Misses += sh.misses.Load()
+		s.Evictions += sh.evictions.Load()
+	}
+	return s
+}

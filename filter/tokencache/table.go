@@ -1,0 +1,173 @@
+package tokencache
+
+import (
+	"time"
+
+	"github.com/meshgate/meshgate/filter/contract"
+)
+
+const (
+	// shardCount is a power of two, so that a byte of the hash selects a shard.
+	shardCount = 256
+	// negativeShare is the part of the cache's bytes for unknown tokens.
+	negativeShare = 32
+	maxNegative   = 8 << 20
+)
+
+// table is L1: records and unknown tokens of this process under their hashes,
+// and the floors. It knows nothing of leases; its callers do.
+type table struct {
+	floors *floors
+	clock  Clock
+	// wall is the difference of wall and monotonic clock in ms, see expired.
+	wall   wallOffset
+	shards [shardCount]shard
+}
+
+func newTable(maxBytes int64, clock Clock) *table {
+	t := &table{floors: newFloors(maxBytes), clock: clock}
+	t.wall.sync(clock)
+	t.resize(maxBytes)
+	return t
+}
+
+// resize empties the table and sets its bound. Floors stay: they are what has
+// been acknowledged.
+func (t *table) resize(maxBytes int64) {
+	negatives := min(maxBytes/negativeShare, maxNegative)
+	floorBytes := int64(16 * len(t.floors.tokens))
+	share := int((maxBytes - negatives - floorBytes) / shardCount)
+	sets := floorPow2(max(1, int(negatives)/shardCount/negativeSetBytes))
+	for i := range t.shards {
+		s := &t.shards[i]
+		s.mu.Lock()
+		s.setLimit(share)
+		s.negatives = make([]negative, sets*negativeWays)
+		s.mu.Unlock()
+	}
+}
+
+func (t *table) shard(hash *contract.Hash) *shard { return &t.shards[hash[0]] }
+
+// lookup is peek with its outcome counted.
+func (t *table) lookup(hash *contract.Hash, dst []byte, mono time.Duration) (int, contract.Answer) {
+	n, answer := t.peek(hash, dst, mono)
+	s := t.shard(hash)
+	switch answer {
+	case contract.Found:
+		s.hits.Add(1)
+	case contract.Unknown:
+		s.negativeHits.Add(1)
+	case contract.Miss, contract.Unavailable:
+		s.misses.Add(1)
+	}
+	return n, answer
+}
+
+// peek copies a usable record to dst. Unknown means that the token is
+// remembered as unknown, or that its record has expired: both are as exact as
+// the record, for whoever changes the expiry invalidates the token.
+func (t *table) peek(hash *contract.Hash, dst []byte, mono time.Duration) (int, contract.Answer) {
+	s := t.shard(hash)
+	s.mu.RLock()
+	slot, pos := s.find(hash)
+	if slot < 0 {
+		unknown := s.unknown(hash, mono, t.floors.global.Load())
+		s.mu.RUnlock()
+		if unknown {
+			return 0, contract.Unknown
+		}
+		return 0, contract.Miss
+	}
+	n, answer := 0, contract.Miss
+	if e := s.header(pos); t.floors.admitsOwners(e.revision, e.credential, e.consumer) {
+		switch packed := s.packed(pos); {
+		case t.expired(e.expires, mono):
+			answer = contract.Unknown
+		case len(packed) <= len(dst):
+			s.touch(slot)
+			n, answer = copy(dst, packed), contract.Found
+		}
+	}
+	s.mu.RUnlock()
+	return n, answer
+}
+
+// admit checks a record against the floors and puts it into the table in one
+// critical section, so that an invalidation is either seen here or finds the
+// record there. False means that the record must not be used.
+func (t *table) admit(hash *contract.Hash, r *contract.Record, packed []byte, store bool) bool {
+	e := entry{
+		hash:       *hash,
+		credential: t.floors.ownerOf(contract.SubjectCredential, r.Credential.ID),
+		revision:   r.Revision,
+		expires:    r.Expires,
+	}
+	if r.Consumer != nil {
+		e.consumer = t.floors.ownerOf(contract.SubjectConsumer, r.Consumer.ID)
+	}
+	s := t.shard(hash)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !t.floors.admits(hash, e.revision, e.credential, e.consumer) {
+		return false
+	}
+	if !store {
+		return true
+	}
+	if slot, pos := s.find(hash); slot >= 0 {
+		if s.header(pos).revision > e.revision {
+			return true // what is there is newer and as usable
+		}
+		s.remove(slot)
+	}
+	s.forgetUnknown(hash)
+	evicted := s.put(&e, packed, t.void)
+	s.evictions.Add(uint64(evicted)) //nolint:gosec // a count
+	return true
+}
+
+// void says that a record can serve nobody any more and deserves no second
+// chance when room is needed.
+func (t *table) void(e *entry) bool {
+	return !t.floors.admitsOwners(e.revision, e.credential, e.consumer) ||
+		t.expired(e.expires, t.clock.Mono())
+}
+
+// remember stores that the token was unknown at revision, until the monotonic
+// time until, unless an invalidation of that token is newer.
+func (t *table) remember(hash *contract.Hash, revision uint64, until time.Duration) {
+	s := t.shard(hash)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !t.floors.admits(hash, revision, 0, 0) {
+		return
+	}
+	if slot, pos := s.find(hash); slot >= 0 {
+		if s.header(pos).revision > revision {
+			return
+		}
+		s.remove(slot)
+	}
+	s.setUnknown(hash, revision, until, t.clock.Mono())
+}
+
+// invalidate applies one invalidation; when it returns, no lookup finds what it
+// voids.
+func (t *table) invalidate(it *contract.Invalidation) {
+	switch it.Subject {
+	case contract.SubjectCredential, contract.SubjectConsumer:
+		if o := t.floors.ownerOf(it.Subject, it.ID); o != 0 {
+			raise(&t.floors.owners[o], it.Revision)
+		}
+	case contract.SubjectToken:
+		s := t.shard(&it.Token)
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		raise(t.floors.token(&it.Token), it.Revision)
+		if slot, pos := s.find(&it.Token); slot >= 0 && s.header(pos).revision < it.Revision {
+			s.remove(slot)
+		}
+		s.forgetUnknownBelow(&it.Token, it.Revision)
+	}
+}

@@ -1,0 +1,123 @@
+package tokencache
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/meshgate/meshgate/filter/contract"
+)
+
+// write sends what is due until the link ends. When the cache closes, or turns
+// to another control plane, it gives up the lease and says goodbye. A link that
+// merely broke keeps its lease: the control plane counts on it as well.
+func (s *session) write() {
+	ticker := time.NewTicker(contract.RenewEvery)
+	defer ticker.Stop()
+	err := s.renew()
+	for err == nil {
+		select {
+		case <-s.cache.ctx.Done():
+			s.leave()
+			return
+		case <-s.leaving:
+			s.leave()
+			return
+		case <-s.broken:
+			return
+		case <-s.ackReady:
+			err = s.send(contract.FrameAck, contract.EncodeNumber(s.acked.Load()), writeTimeout)
+		case <-ticker.C:
+			err = s.renew()
+		case q := <-s.questions:
+			err = s.send(contract.FrameIntrospect, q.Encode(), writeTimeout)
+		}
+	}
+}
+
+func (s *session) send(t contract.FrameType, body []byte, timeout time.Duration) error {
+	if err := s.conn.SetWriteDeadline(time.Now().Add(timeout)); err != nil {
+		return err
+	}
+	return contract.WriteFrame(s.conn, t, body)
+}
+
+// renew asks for a lease. Its time is taken before it is sent, so that the
+// filter's span starts before the server's.
+func (s *session) renew() error {
+	s.mu.Lock()
+	s.renewed++
+	n := s.renewed
+	s.renews[n%maxRenews] = renew{number: n, sent: s.cache.clock.Mono()}
+	s.mu.Unlock()
+	return s.send(contract.FrameRenew, contract.EncodeNumber(n), writeTimeout)
+}
+
+// leave stops L1 before it tells the control plane that nobody need wait for
+// this filter any more.
+func (s *session) leave() {
+	s.giveUpLease()
+	// A lost goodbye costs the control plane one lease of waiting.
+	_ = s.send(contract.FrameBye, nil, goodbyeTimeout)
+}
+
+func (s *session) giveUpLease() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.left = true
+	s.cache.leaseEnd.Store(0)
+}
+
+// ask introspects a token and waits for the answer as long as the context
+// lasts. It never waits for room in the queue.
+func (s *session) ask(ctx context.Context, hash contract.Hash, plugin string) (*contract.Result, error) {
+	reply := make(chan *contract.Result, 1)
+	s.mu.Lock()
+	if s.pending == nil {
+		s.mu.Unlock()
+		return nil, errLinkDown
+	}
+	s.nextID++
+	id := s.nextID
+	s.pending[id] = reply
+	s.mu.Unlock()
+	defer func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		delete(s.pending, id)
+	}()
+	select {
+	case s.questions <- &contract.Introspect{ID: id, Token: hash, Plugin: plugin}:
+	default:
+		return nil, errBusy
+	}
+	select {
+	case res, ok := <-reply:
+		if !ok {
+			return nil, errLinkDown
+		}
+		return res, nil
+	case <-ctx.Done():
+		return nil, fmt.Errorf("introspection: %w", ctx.Err())
+	}
+}
+
+// answer hands a result to whoever asked, if they still wait.
+func (s *session) answer(m *contract.Result) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if reply, ok := s.pending[m.ID]; ok {
+		delete(s.pending, m.ID)
+		reply <- m // buffered, and sent to once
+	}
+}
+
+// fail answers everybody who still asks with the end of the link.
+func (s *session) fail() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, reply := range s.pending {
+		close(reply)
+	}
+	s.pending = nil
+}

@@ -1,0 +1,271 @@
+// Package bootstrap writes the configuration that one Envoy starts with: who it
+// is, where its admin interface listens, how it reaches the relay that serves its
+// configuration, and the limits that protect it from overload. Everything else
+// comes over the relay.
+package bootstrap
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"net/netip"
+	"time"
+
+	bootstrapv3 "github.com/envoyproxy/go-control-plane/envoy/config/bootstrap/v3"
+	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
+	overloadv3 "github.com/envoyproxy/go-control-plane/envoy/config/overload/v3"
+	connectionsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/resource_monitors/downstream_connections/v3"
+	heapv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/resource_monitors/fixed_heap/v3"
+	httpv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/upstreams/http/v3"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/anypb"
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/structpb"
+	"sigs.k8s.io/yaml"
+)
+
+// ADSCluster is the static cluster that leads to the relay.
+const ADSCluster = "ads_cluster"
+
+// Defaults of [Config].
+const (
+	DefaultMaxHeap        = 2 << 30
+	DefaultMaxConnections = 50_000
+)
+
+// fetchTimeout is the same as that of every other resource.
+const fetchTimeout = 15 * time.Second
+
+// maxSocketPath is the longest path of a Unix socket on Linux, without its zero.
+const maxSocketPath = 107
+
+// Config describes one proxy.
+type Config struct {
+	// NodeID is cp/<control plane>/<instance> or <mesh>.<name>.
+	NodeID string
+	// Cluster is the node's service or kind.
+	Cluster string
+	// Metadata is told to the control plane.
+	Metadata map[string]string
+	// Relay is the path of the Unix socket that serves delta ADS.
+	Relay string
+	// AdminSocket is the path of a Unix socket for the admin interface, made with
+	// mode 0600; used unless AdminPort is set.
+	AdminSocket string
+	// AdminPort is a port on 127.0.0.1 for the admin interface.
+	AdminPort uint32
+	// MaxHeap is the heap size in bytes that the overload manager protects; 0
+	// means [DefaultMaxHeap].
+	MaxHeap uint64
+	// MaxConnections bounds downstream connections; 0 means [DefaultMaxConnections].
+	MaxConnections int64
+}
+
+// Render returns the bootstrap as YAML; equal configurations yield equal bytes.
+func Render(c Config) ([]byte, error) {
+	b, err := build(c)
+	if err != nil {
+		return nil, err
+	}
+	if err := b.ValidateAll(); err != nil {
+		return nil, fmt.Errorf("validate bootstrap: %w", err)
+	}
+	// The JSON form has no fixed spacing; converting it to YAML removes that.
+	text, err := protojson.MarshalOptions{UseProtoNames: true}.Marshal(b)
+	if err != nil {
+		return nil, fmt.Errorf("encode bootstrap: %w", err)
+	}
+	out, err := yaml.JSONToYAML(text)
+	if err != nil {
+		return nil, fmt.Errorf("convert bootstrap: %w", err)
+	}
+	return out, nil
+}
+
+func (c Config) check() error {
+	switch {
+	case c.NodeID == "":
+		return errors.New("the node id is missing")
+	case c.Relay == "":
+		return errors.New("the path of the relay's socket is missing")
+	case len(c.Relay) > maxSocketPath || len(c.AdminSocket) > maxSocketPath:
+		return fmt.Errorf("the path of a socket is longer than %d bytes", maxSocketPath)
+	case c.AdminSocket == "" && c.AdminPort == 0:
+		return errors.New("the admin interface has neither socket nor port")
+	case c.AdminPort > math.MaxUint16:
+		return fmt.Errorf("admin port %d is none", c.AdminPort)
+	}
+	return nil
+}
+
+func build(c Config) (*bootstrapv3.Bootstrap, error) {
+	if err := c.check(); err != nil {
+		return nil, err
+	}
+	metadata := map[string]any{}
+	for k, v := range c.Metadata {
+		metadata[k] = v
+	}
+	meta, err := structpb.NewStruct(metadata)
+	if err != nil {
+		return nil, fmt.Errorf("encode metadata: %w", err)
+	}
+	relay, err := relayCluster(c.Relay)
+	if err != nil {
+		return nil, err
+	}
+	overload, err := overloadManager(c)
+	if err != nil {
+		return nil, err
+	}
+	runtime, err := runtimeLayer()
+	if err != nil {
+		return nil, err
+	}
+	return &bootstrapv3.Bootstrap{
+		Node:             &corev3.Node{Id: c.NodeID, Cluster: c.Cluster, Metadata: meta},
+		Admin:            admin(c),
+		DynamicResources: dynamic(),
+		StaticResources:  &bootstrapv3.Bootstrap_StaticResources{Clusters: []*clusterv3.Cluster{relay}},
+		OverloadManager:  overload,
+		LayeredRuntime:   runtime,
+	}, nil
+}
+
+func admin(c Config) *bootstrapv3.Admin {
+	if c.AdminPort != 0 {
+		return &bootstrapv3.Admin{Address: &corev3.Address{Address: &corev3.Address_SocketAddress{SocketAddress: &corev3.SocketAddress{
+			Address: netip.AddrFrom4([4]byte{127, 0, 0, 1}).String(), PortSpecifier: &corev3.SocketAddress_PortValue{PortValue: c.AdminPort},
+		}}}}
+	}
+	return &bootstrapv3.Admin{Address: pipe(c.AdminSocket, 0o600)}
+}
+
+func pipe(path string, mode uint32) *corev3.Address {
+	return &corev3.Address{Address: &corev3.Address_Pipe{Pipe: &corev3.Pipe{Path: path, Mode: mode}}}
+}
+
+// dynamic asks the relay for everything, in one delta ADS stream. A lost stream
+// is tried again within two seconds: the relay is on this machine.
+func dynamic() *bootstrapv3.Bootstrap_DynamicResources {
+	source := func() *corev3.ConfigSource {
+		return &corev3.ConfigSource{
+			ConfigSourceSpecifier: &corev3.ConfigSource_Ads{Ads: &corev3.AggregatedConfigSource{}},
+			InitialFetchTimeout:   durationpb.New(fetchTimeout),
+			ResourceApiVersion:    corev3.ApiVersion_V3,
+		}
+	}
+	return &bootstrapv3.Bootstrap_DynamicResources{
+		CdsConfig: source(), LdsConfig: source(),
+		AdsConfig: &corev3.ApiConfigSource{
+			ApiType: corev3.ApiConfigSource_DELTA_GRPC, TransportApiVersion: corev3.ApiVersion_V3,
+			SetNodeOnFirstMessageOnly: true,
+			GrpcServices: []*corev3.GrpcService{{TargetSpecifier: &corev3.GrpcService_EnvoyGrpc_{
+				EnvoyGrpc: &corev3.GrpcService_EnvoyGrpc{
+					ClusterName: ADSCluster,
+					RetryPolicy: &corev3.RetryPolicy{RetryBackOff: &corev3.BackoffStrategy{
+						BaseInterval: durationpb.New(100 * time.Millisecond), MaxInterval: durationpb.New(2 * time.Second),
+					}},
+				},
+			}}},
+		},
+	}
+}
+
+// relayCluster is HTTP/2 over the relay's socket. Keep-alives find a relay that
+// hangs; xDS messages may be large, so the circuit breaker is no limit here.
+func relayCluster(path string) (*clusterv3.Cluster, error) {
+	options, err := pack(&httpv3.HttpProtocolOptions{
+		UpstreamProtocolOptions: &httpv3.HttpProtocolOptions_ExplicitHttpConfig_{
+			ExplicitHttpConfig: &httpv3.HttpProtocolOptions_ExplicitHttpConfig{
+				ProtocolConfig: &httpv3.HttpProtocolOptions_ExplicitHttpConfig_Http2ProtocolOptions{
+					Http2ProtocolOptions: &corev3.Http2ProtocolOptions{ConnectionKeepalive: &corev3.KeepaliveSettings{
+						Interval: durationpb.New(5 * time.Second), Timeout: durationpb.New(2 * time.Second),
+					}},
+				},
+			},
+		},
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &clusterv3.Cluster{
+		Name:                 ADSCluster,
+		ClusterDiscoveryType: &clusterv3.Cluster_Type{Type: clusterv3.Cluster_STATIC},
+		ConnectTimeout:       durationpb.New(time.Second),
+		TypedExtensionProtocolOptions: map[string]*anypb.Any{
+			"envoy.extensions.upstreams.http.v3.HttpProtocolOptions": options,
+		},
+		LoadAssignment: &endpointv3.ClusterLoadAssignment{
+			ClusterName: ADSCluster,
+			Endpoints: []*endpointv3.LocalityLbEndpoints{{LbEndpoints: []*endpointv3.LbEndpoint{{
+				HostIdentifier: &endpointv3.LbEndpoint_Endpoint{Endpoint: &endpointv3.Endpoint{Address: pipe(path, 0)}},
+			}}}},
+		},
+	}, nil
+}
+
+// overloadManager gives memory back at 95 % of the heap, refuses requests at
+// 98 %, and connections beyond a fixed number.
+func overloadManager(c Config) (*overloadv3.OverloadManager, error) {
+	if c.MaxHeap == 0 {
+		c.MaxHeap = DefaultMaxHeap
+	}
+	if c.MaxConnections == 0 {
+		c.MaxConnections = DefaultMaxConnections
+	}
+	const heapMonitor = "envoy.resource_monitors.fixed_heap"
+	heap, err := pack(&heapv3.FixedHeapConfig{MaxHeapSizeBytes: c.MaxHeap})
+	if err != nil {
+		return nil, err
+	}
+	connections, err := pack(&connectionsv3.DownstreamConnectionsConfig{MaxActiveDownstreamConnections: c.MaxConnections})
+	if err != nil {
+		return nil, err
+	}
+	at := func(action string, threshold float64) *overloadv3.OverloadAction {
+		return &overloadv3.OverloadAction{Name: action, Triggers: []*overloadv3.Trigger{{
+			Name:         heapMonitor,
+			TriggerOneof: &overloadv3.Trigger_Threshold{Threshold: &overloadv3.ThresholdTrigger{Value: threshold}},
+		}}}
+	}
+	monitor := func(name string, config *anypb.Any) *overloadv3.ResourceMonitor {
+		return &overloadv3.ResourceMonitor{Name: name, ConfigType: &overloadv3.ResourceMonitor_TypedConfig{TypedConfig: config}}
+	}
+	return &overloadv3.OverloadManager{
+		RefreshInterval: durationpb.New(250 * time.Millisecond),
+		ResourceMonitors: []*overloadv3.ResourceMonitor{
+			monitor(heapMonitor, heap),
+			monitor("envoy.resource_monitors.global_downstream_max_connections", connections),
+		},
+		Actions: []*overloadv3.OverloadAction{
+			at("envoy.overload_actions.shrink_heap", 0.95),
+			at("envoy.overload_actions.stop_accepting_requests", 0.98),
+		},
+	}, nil
+}
+
+// runtimeLayer lets routes have long regular expressions but warns of them.
+func runtimeLayer() (*bootstrapv3.LayeredRuntime, error) {
+	static, err := structpb.NewStruct(map[string]any{
+		"re2.max_program_size.error_level": float64(math.MaxUint32),
+		"re2.max_program_size.warn_level":  1000.0,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("encode runtime: %w", err)
+	}
+	return &bootstrapv3.LayeredRuntime{Layers: []*bootstrapv3.RuntimeLayer{{
+		Name: "static", LayerSpecifier: &bootstrapv3.RuntimeLayer_StaticLayer{StaticLayer: static},
+	}}}, nil
+}
+
+func pack(m proto.Message) (*anypb.Any, error) {
+	a := new(anypb.Any)
+	if err := anypb.MarshalFrom(a, m, proto.MarshalOptions{Deterministic: true}); err != nil {
+		return nil, fmt.Errorf("pack %s: %w", m.ProtoReflect().Descriptor().Name(), err)
+	}
+	return a, nil
+}

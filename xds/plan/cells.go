@@ -1,0 +1,103 @@
+package plan
+
+import (
+	"cmp"
+	"fmt"
+	"runtime/debug"
+	"slices"
+)
+
+// Failure is a cell that could not be built, or only in part.
+type Failure struct {
+	// Cell names what failed, such as "route <id>".
+	Cell string
+	// Err is the cause; it is for operators.
+	Err error
+	// Kept says that the last good version is still in use.
+	Kept bool
+}
+
+// Cells memoises the cells of one plan by name. It is used by one goroutine.
+// Cells that a plan does not ask for are forgotten at its end.
+type Cells struct {
+	slots    map[string]*slot
+	round    uint64
+	failures []Failure
+}
+
+type slot struct {
+	key   any
+	value any
+	good  bool
+	err   error
+	round uint64
+}
+
+// NewCells returns an empty memory.
+func NewCells() *Cells { return &Cells{slots: map[string]*slot{}} }
+
+// Begin starts a plan.
+func (c *Cells) Begin() {
+	c.round++
+	c.failures = nil
+}
+
+// End forgets the cells that were not asked for since Begin, and returns what
+// failed, ordered by cell.
+func (c *Cells) End() []Failure {
+	for name, s := range c.slots {
+		if s.round != c.round {
+			delete(c.slots, name)
+		}
+	}
+	slices.SortStableFunc(c.failures, func(a, b Failure) int { return cmp.Compare(a.Cell, b.Cell) })
+	return c.failures
+}
+
+// Report records a failure of a part of a cell.
+func (c *Cells) Report(f Failure) { c.failures = append(c.failures, f) }
+
+// Failed is the cause of a panic in a builder.
+type Failed struct {
+	Value any
+	Stack []byte
+}
+
+// Error implements error, without the stack.
+func (f *Failed) Error() string { return fmt.Sprintf("builder panicked: %v", f.Value) }
+
+// Cell returns the value of a named cell for a key, building it only if the key
+// differs from the last one. K must be comparable by ==; build must be a pure
+// function of the key. If building fails or panics, the last good value is kept
+// and the failure reported; ok is false if there never was one.
+func Cell[K comparable, V any](c *Cells, name string, key K, build func(K) (V, error)) (value V, ok bool) {
+	s := c.slots[name]
+	if s == nil {
+		s = &slot{}
+		c.slots[name] = s
+	}
+	s.round = c.round
+	if s.key != any(key) {
+		v, err := protect(key, build)
+		s.key, s.err = key, err
+		if err == nil {
+			s.value, s.good = v, true
+		}
+	}
+	if s.err != nil {
+		c.Report(Failure{Cell: name, Err: s.err, Kept: s.good})
+	}
+	if s.good {
+		value, ok = s.value.(V)
+	}
+	return value, ok
+}
+
+func protect[K comparable, V any](key K, build func(K) (V, error)) (v V, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = &Failed{Value: p, Stack: debug.Stack()}
+		}
+	}()
+	return build(key)
+}

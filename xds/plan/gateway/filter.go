@@ -1,0 +1,68 @@
+package gateway
+
+import (
+	"encoding/json"
+	"fmt"
+
+	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+	modulev3 "github.com/envoyproxy/go-control-plane/envoy/extensions/dynamic_modules/v3"
+	filterv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/dynamic_modules/v3"
+	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
+	"google.golang.org/protobuf/types/known/anypb"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"github.com/meshgate/meshgate/filter/contract"
+	"github.com/meshgate/meshgate/xds/plan"
+)
+
+// module names the shared library, lib<name>.so. It stays loaded: Go code cannot
+// be unloaded.
+func module() *modulev3.DynamicModuleConfig {
+	return &modulev3.DynamicModuleConfig{Name: contract.FilterName, DoNotClose: true}
+}
+
+// httpFilter is the filter in a listener: installed, but disabled until a route
+// carries a chain.
+func httpFilter() (*hcmv3.HttpFilter, error) {
+	settings, err := json.Marshal(contract.FilterConfig{ListenerStrips: true})
+	if err != nil {
+		return nil, fmt.Errorf("encode filter configuration: %w", err)
+	}
+	config, err := plan.Pack(wrapperspb.String(string(settings)))
+	if err != nil {
+		return nil, err
+	}
+	packed, err := plan.Pack(&filterv3.DynamicModuleFilter{
+		DynamicModuleConfig: module(), FilterName: contract.FilterName, FilterConfig: config,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &hcmv3.HttpFilter{
+		Name: contract.FilterName, Disabled: true,
+		ConfigType: &hcmv3.HttpFilter_TypedConfig{TypedConfig: packed},
+	}, nil
+}
+
+// perRoute enables the filter on a route and carries its chain. The filter is
+// named by filter_name: per_route_config_name is deprecated since 1.38.
+func perRoute(chain []byte) (map[string]*anypb.Any, error) {
+	if chain == nil {
+		return nil, nil
+	}
+	config, err := plan.Pack(wrapperspb.String(string(chain)))
+	if err != nil {
+		return nil, err
+	}
+	packed, err := plan.Pack(&filterv3.DynamicModuleFilterPerRoute{
+		DynamicModuleConfig: module(), FilterName: contract.FilterName, FilterConfig: config,
+	})
+	if err != nil {
+		return nil, err
+	}
+	enabled, err := plan.Pack(&routev3.FilterConfig{Config: packed})
+	if err != nil {
+		return nil, err
+	}
+	return map[string]*anypb.Any{contract.FilterName: enabled}, nil
+}

@@ -1,0 +1,42 @@
+package gateway
+
+// Params are what a proxy brings along besides the view. They are comparable:
+// proxies with equal parameters get equal sets.
+type Params struct {
+	// Address is the IP address that both listeners bind; empty means all IPv4
+	// addresses.
+	Address string
+	// HTTPPort and HTTPSPort are the ports of the listeners; 0 leaves one out.
+	HTTPPort, HTTPSPort uint32
+	// OAuth is the control plane's data-plane server; a zero Host leaves the
+	// cluster and the route to it out.
+	OAuth Endpoint
+	// RootsFile is a PEM bundle on the proxy's machine that signs upstream
+	// servers. Without it an upstream whose certificate must be verified is
+	// refused.
+	RootsFile string
+}
+
+// Endpoint is a TLS server.
+type Endpoint struct {
+	// Host is an IP address or a DNS name.
+	Host string
+	Port uint32
+	// ServerName is the subject alternative name that the server must present:
+	// an IP address or a DNS name. Empty means Host.
+	ServerName string
+}
+
+// Names of secrets that a gateway subscribes to.
+const (
+	// SecretServer is the certificate of the HTTPS listener.
+	SecretServer = "gateway:certificate"
+	// SecretIdentity is the client certificate of the proxy, shown to the OAuth
+	// server.
+	SecretIdentity = "gateway:identity"
+	// SecretCA validates the control plane.
+	SecretCA = "controlplane:ca"
+)
+
+// TableName is the name of the route table that both listeners subscribe to.
+const TableName = "gateway"

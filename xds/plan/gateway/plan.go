@@ -1,0 +1,125 @@
+package gateway
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/meshgate/meshgate/controlplane/gateway"
+	"github.com/meshgate/meshgate/controlplane/view"
+	"github.com/meshgate/meshgate/xds/plan"
+	"github.com/meshgate/meshgate/xds/resource"
+)
+
+// Result is what the proxies of one class hold.
+type Result struct {
+	Set *resource.Set
+	// Failures are resources and routes that are not as they should be.
+	Failures []plan.Failure
+}
+
+// Planner plans the proxies of one control plane with equal parameters. It
+// remembers cells between plans and is used by one goroutine.
+type Planner struct {
+	params   Params
+	cells    *plan.Cells
+	treeFrom int
+}
+
+// NewPlanner returns a planner without memory.
+func NewPlanner(p Params) *Planner {
+	return &Planner{params: p, cells: plan.NewCells(), treeFrom: treeFrom}
+}
+
+// Plan makes the set for a state. Equal states yield equal bytes, whatever was
+// planned before; what did not change is the same pointer as in the last plan.
+// An exception is what failed: it stays as it last was.
+func (p *Planner) Plan(g *view.Gateway) Result {
+	p.cells.Begin()
+	var out []*resource.Resource
+	keep := func(r *resource.Resource, ok bool) {
+		if ok {
+			out = append(out, r)
+		}
+	}
+	secrets := []string{}
+	for _, e := range p.endpoints() {
+		keep(plan.Cell(p.cells, "listener "+e.name(), e, listener))
+		if e.scheme == "https" {
+			secrets = append(secrets, SecretServer)
+		}
+	}
+	oauth := p.params.OAuth.Host != ""
+	if oauth {
+		keep(plan.Cell(p.cells, "cluster oauth2", p.params.OAuth, oauthCluster))
+		secrets = append(secrets, SecretIdentity, SecretCA)
+	}
+	clusters, names := p.clusters(g)
+	out = append(out, clusters...)
+
+	in := tableInput{cells: p.routes(g, names), oauth: oauth, treeFrom: p.treeFrom}
+	keep(plan.Cell(p.cells, "table "+TableName, in.digest(), func(string) (*resource.Resource, error) { return table(in) }))
+	return Result{Set: resource.NewSet(out, secrets), Failures: p.cells.End()}
+}
+
+func (p *Planner) endpoints() []endpoint {
+	var out []endpoint
+	if p.params.HTTPPort != 0 {
+		out = append(out, endpoint{"http", p.params.Address, p.params.HTTPPort})
+	}
+	if p.params.HTTPSPort != 0 {
+		out = append(out, endpoint{"https", p.params.Address, p.params.HTTPSPort})
+	}
+	return out
+}
+
+// clusters builds the clusters of the services that some route uses.
+func (p *Planner) clusters(g *view.Gateway) (out []*resource.Resource, names map[string]string) {
+	names = map[string]string{}
+	used := map[string]bool{}
+	for r := range g.Routes() {
+		used[r.Spec.Service] = true
+	}
+	for id := range used {
+		s, ok := g.Service(id)
+		if !ok || !s.Spec.Enabled {
+			continue
+		}
+		if c, ok := plan.Cell(p.cells, "service "+id, clusterKeyOf(s, p.params), serviceCluster); ok {
+			names[id] = c.Name
+			out = append(out, c)
+		}
+	}
+	return out, names
+}
+
+// routes builds the entries of all routes that are matched, ordered by id.
+// Routes of disabled services are not; nor are routes with an attribute that
+// cannot be matched, which are reported.
+func (p *Planner) routes(g *view.Gateway, clusters map[string]string) []*routeCell {
+	var out []*routeCell
+	for _, r := range slices.SortedFunc(g.Routes(), func(a, b *view.Route) int { return cmp.Compare(a.ID, b.ID) }) {
+		cell := "route " + r.ID
+		if err := gateway.Matchable(r.Spec); err != nil {
+			p.cells.Report(plan.Failure{Cell: cell, Err: err})
+			continue
+		}
+		s, _ := g.Service(r.Spec.Service)
+		if s != nil && !s.Spec.Enabled {
+			continue
+		}
+		k := routeKey{
+			route: r, service: s, cluster: clusters[r.Spec.Service],
+			plugins: effective(g, r.ID, r.Spec.Service),
+			http:    p.params.HTTPPort, https: p.params.HTTPSPort,
+		}
+		c, ok := plan.Cell(p.cells, cell, k, buildRoute)
+		if !ok {
+			continue
+		}
+		if c.broken != nil {
+			p.cells.Report(plan.Failure{Cell: cell, Err: c.broken})
+		}
+		out = append(out, c)
+	}
+	return out
+}

@@ -1,0 +1,250 @@
+package relay_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/meshgate/meshgate/xds/resource"
+	"github.com/meshgate/meshgate/xds/xdstest"
+)
+
+// bootstrap is the least an Envoy needs to take everything from the relay.
+const bootstrap = `
+node: {id: %s, cluster: test}
+admin: {address: {pipe: {path: %s, mode: 384}}}
+dynamic_resources:
+  ads_config: {api_type: DELTA_GRPC, transport_api_version: V3, set_node_on_first_message_only: true, grpc_services: [{envoy_grpc: {cluster_name: relay, retry_policy: {retry_back_off: {base_interval: 0.1s, max_interval: 1s}}}}]}
+  cds_config: {ads: {}, resource_api_version: V3, initial_fetch_timeout: 15s}
+  lds_config: {ads: {}, resource_api_version: V3, initial_fetch_timeout: 15s}
+static_resources:
+  clusters:
+  - name: relay
+    type: STATIC
+    typed_extension_protocol_options:
+      envoy.extensions.upstreams.http.v3.HttpProtocolOptions:
+        "@type": type.googleapis.com/envoy.extensions.upstreams.http.v3.HttpProtocolOptions
+        explicit_http_config: {http2_protocol_options: {}}
+    load_assignment: {cluster_name: relay, endpoints: [{lb_endpoints: [{endpoint: {address: {pipe: {path: %s}}}}]}]}
+`
+
+func envoyPath(t *testing.T) string {
+	t.Helper()
+	if p := os.Getenv("ENVOY_PATH"); p != "" {
+		return p
+	}
+	p, err := filepath.Abs("../../.tools/envoy")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(p); err != nil {
+		t.Fatalf("no Envoy: set ENVOY_PATH or run make build (%v)", err)
+	}
+	return p
+}
+
+// startEnvoy runs an Envoy on the relay's socket; the function ends it.
+func startEnvoy(t *testing.T, dir string) func() {
+	t.Helper()
+	file := filepath.Join(dir, "envoy.yaml")
+	text := fmt.Sprintf(bootstrap, node, filepath.Join(dir, "admin.sock"), filepath.Join(dir, "run", "xds.sock"))
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(envoyPath(t), "-c", file, "--disable-hot-restart", "--concurrency", "1", "-l", "warning")
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := false
+	stop := func() {
+		if ended {
+			return
+		}
+		ended = true
+		_ = cmd.Process.Signal(syscall.SIGKILL)
+		_ = cmd.Wait()
+		_ = os.Remove(filepath.Join(dir, "admin.sock"))
+		if t.Failed() {
+			t.Logf("envoy: %s", out.String())
+		}
+	}
+	t.Cleanup(stop)
+	return stop
+}
+
+func freePort(t *testing.T) int {
+	t.Helper()
+	lis, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer lis.Close()
+	return lis.Addr().(*net.TCPAddr).Port
+}
+
+// backend answers its name.
+func backend(t *testing.T, name string) int {
+	t.Helper()
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, name) }))
+	t.Cleanup(srv.Close)
+	_, port, err := net.SplitHostPort(srv.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	n, err := strconv.Atoi(port)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+func get(client *http.Client, port int) (string, error) {
+	resp, err := client.Get(fmt.Sprintf("http://127.0.0.1:%d/", port))
+	if err != nil {
+		return "", err
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(resp.Body, 1<<16))
+	if err != nil {
+		return "", err
+	}
+	return fmt.Sprintf("%d %s", resp.StatusCode, body), nil
+}
+
+func TestRealEnvoy(t *testing.T) {
+	dir, err := os.MkdirTemp("", "relay") // short enough for a socket path
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	port, one, two := freePort(t), backend(t, "one"), backend(t, "two")
+	client := &http.Client{Timeout: 3 * time.Second, Transport: &http.Transport{}}
+	t.Cleanup(client.CloseIdleConnections)
+	in := xdstest.Listener("in", port, "r")
+
+	p := startPlane(t, "127.0.0.1:0")
+	rev := p.publish(xdstest.Cluster("one", s), xdstest.Endpoints("one", one), in, xdstest.Routes("r", "one", 0))
+	_, stopRelay := startRelay(t, dir, p.addr)
+	stopEnvoy := startEnvoy(t, dir)
+	p.settle(t, rev)
+	untilAnswer(t, client, dir, port, "200 one") // workers take a new listener up a moment after its routes
+
+	// A cluster is renamed under load, several times: nothing fails.
+	failures := load(t, port, func() {
+		for i := range 40 {
+			name, to := fmt.Sprintf("c%d", i%3), []int{one, two}[i%2]
+			p.settle(t, p.publish(xdstest.Cluster(name, s), xdstest.Endpoints(name, to), in, xdstest.Routes("r", name, 0)))
+		}
+		p.settle(t, p.publish(xdstest.Cluster("three", s), xdstest.Endpoints("three", two), in, xdstest.Routes("r", "three", 0)))
+		// The same cluster with other bytes warms and takes over.
+		p.settle(t, p.publish(xdstest.Cluster("three", 2*s), xdstest.Endpoints("three", two), in, xdstest.Routes("r", "three", 0)))
+	})
+	if len(failures) > 0 {
+		t.Fatalf("%d requests failed, first: %s", len(failures), failures[0])
+	}
+	expectAnswer(t, client, port, "200 two")
+
+	// A listener that cannot bind is refused upstream with Envoy's reason.
+	got := p.settle(t, p.publish(xdstest.Cluster("three", 2*s), xdstest.Endpoints("three", two), in,
+		xdstest.Listener("bad", port, "r"), xdstest.Routes("r", "three", 0)))
+	if len(got.Rejected) != 1 || got.Rejected[0].Type != resource.Listener || got.Rejected[0].Error == "" {
+		t.Fatalf("progress %+v", got)
+	}
+	got = p.settle(t, p.publish(xdstest.Cluster("three", 2*s), xdstest.Endpoints("three", two), in, xdstest.Routes("r", "", 418)))
+	if len(got.Rejected) != 0 {
+		t.Fatalf("progress %+v", got)
+	}
+	expectAnswer(t, client, port, "418 ")
+
+	// The control plane is gone; agent and Envoy start anew and are live.
+	p.kill()
+	client.CloseIdleConnections()
+	stopEnvoy()
+	stopRelay()
+	startRelay(t, dir, p.addr)
+	begin := time.Now()
+	startEnvoy(t, dir)
+	untilAnswer(t, client, dir, port, "418 ")
+	if took := time.Since(begin); took > 5*time.Second {
+		t.Fatalf("live only after %s", took)
+	}
+}
+
+func expectAnswer(t *testing.T, client *http.Client, port int, want string) {
+	t.Helper()
+	if got, err := get(client, port); err != nil || got != want {
+		t.Fatalf("answer %q, %v; want %q", got, err, want)
+	}
+}
+
+// untilAnswer tries on a short beat until the new Envoy listens.
+func untilAnswer(t *testing.T, client *http.Client, dir string, port int, want string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	beat := time.NewTicker(10 * time.Millisecond)
+	defer beat.Stop()
+	for {
+		if got, err := get(client, port); err == nil && got == want {
+			return
+		}
+		select {
+		case <-beat.C:
+		case <-ctx.Done():
+			t.Fatalf("no answer %q in time (%s)", want, dir)
+		}
+	}
+}
+
+// load sends requests on four connections while the work is done.
+func load(t *testing.T, port int, work func()) []string {
+	t.Helper()
+	var (
+		mu       sync.Mutex
+		failures []string
+		wg       sync.WaitGroup
+		total    int
+	)
+	ctx, cancel := context.WithCancel(context.Background())
+	warm := make(chan struct{}, 4)
+	for range 4 {
+		wg.Go(func() {
+			client := &http.Client{Timeout: 3 * time.Second, Transport: &http.Transport{}}
+			defer client.CloseIdleConnections()
+			for i := 0; ctx.Err() == nil; i++ {
+				got, err := get(client, port)
+				mu.Lock()
+				total++
+				if err != nil || len(got) < 3 || got[:3] != "200" {
+					failures = append(failures, fmt.Sprintf("%q %v", got, err))
+				}
+				mu.Unlock()
+				if i == 20 {
+					warm <- struct{}{}
+				}
+			}
+		})
+	}
+	for range 4 {
+		<-warm
+	}
+	work()
+	cancel()
+	wg.Wait()
+	t.Logf("%d requests", total)
+	return failures
+}

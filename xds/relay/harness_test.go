@@ -1,0 +1,144 @@
+package relay_test
+
+import (
+	"context"
+	"log/slog"
+	"net"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/meshgate/meshgate/xds/relay"
+	"github.com/meshgate/meshgate/xds/resource"
+	"github.com/meshgate/meshgate/xds/server"
+	"github.com/meshgate/meshgate/xds/snapshot"
+	"github.com/meshgate/meshgate/xds/xdstest"
+	"go.uber.org/goleak"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const node = "demo.web-1"
+
+type anyNode struct{}
+
+func (anyNode) Connect(context.Context, string) (func(), error) { return nil, nil }
+
+// plane is a control plane on a loopback port that can be killed.
+type plane struct {
+	snaps *snapshot.Store
+	addr  string
+	kill  func()
+	rev   uint64
+}
+
+func startPlane(t *testing.T, addr string) *plane {
+	t.Helper()
+	p := &plane{snaps: snapshot.New()}
+	srv, err := server.New(server.Config{Snapshots: p.snaps, Nodes: anyNode{}, Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	lis, err := net.Listen("tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.addr = lis.Addr().String()
+	g := grpc.NewServer(server.Options()...)
+	srv.Register(g)
+	done := make(chan struct{})
+	go func() { defer close(done); _ = g.Serve(lis) }()
+	killed := false
+	p.kill = func() {
+		if killed {
+			return
+		}
+		killed = true
+		g.Stop()
+		<-done
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		defer cancel()
+		if err := srv.Close(ctx); err != nil {
+			t.Errorf("close: %v", err)
+		}
+	}
+	t.Cleanup(p.kill)
+	return p
+}
+
+func (p *plane) publish(rs ...*resource.Resource) uint64 {
+	p.rev++
+	p.snaps.Publish(map[string]*resource.Set{node: resource.NewSet(rs, nil)}, p.rev)
+	return p.rev
+}
+
+// settle waits until the Envoy behind the relay has answered.
+func (p *plane) settle(t *testing.T, rev uint64) snapshot.Progress {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	for {
+		moved := p.snaps.Moved()
+		got := p.snaps.Progress(rev)
+		if got.Done() && len(got.Acknowledged)+len(got.Rejected) > 0 {
+			return got
+		}
+		select {
+		case <-moved:
+		case <-ctx.Done():
+			t.Fatalf("revision %d is not answered: %+v", rev, got)
+		}
+	}
+}
+
+// startRelay runs a relay in a directory; the function stops it.
+func startRelay(t *testing.T, dir, addr string) (*relay.Relay, func()) {
+	t.Helper()
+	r, err := relay.New(relay.Config{
+		Node: node, Socket: filepath.Join(dir, "run", "xds.sock"), Cache: filepath.Join(dir, "cache"),
+		Dial: func(context.Context) (*grpc.ClientConn, error) {
+			return grpc.NewClient("passthrough:///"+addr, append(relay.DialOptions(), grpc.WithTransportCredentials(insecure.NewCredentials()))...)
+		},
+		Token: func() (string, error) { return "token", nil },
+		Log:   slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- r.Run(ctx) }()
+	stopped := false
+	stop := func() {
+		if stopped {
+			return
+		}
+		stopped = true
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("run: %v", err)
+		}
+	}
+	t.Cleanup(stop)
+	<-r.Bound()
+	return r, stop
+}
+
+// local is a client on the relay's socket.
+func local(t *testing.T, dir string, opt xdstest.Options) *xdstest.Client {
+	t.Helper()
+	conn, err := grpc.NewClient("unix://"+filepath.Join(dir, "run", "xds.sock"), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	opt.Node = node
+	c, err := xdstest.Dial(context.Background(), conn, opt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	return c
+}

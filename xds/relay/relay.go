@@ -1,0 +1,227 @@
+// Package relay stands between one Envoy and the control plane. To the Envoy it
+// is the discovery server, on a Unix socket, from a cache on disk; to the control
+// plane it is the proxy. So a restarted Envoy is live at once while the control
+// plane is away, and tokens and keep-alive are no business of Envoy's.
+//
+// What the control plane sends is confirmed to it only when the local Envoy has
+// confirmed it. What Envoy refuses is refused upstream with Envoy's reason, and
+// the last good version takes its place here and on disk.
+package relay
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/meshgate/meshgate/xds/resource"
+	"github.com/meshgate/meshgate/xds/server"
+	"github.com/meshgate/meshgate/xds/snapshot"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/keepalive"
+)
+
+// maxResponseBytes is the largest message taken from the control plane; gRPC's
+// default of 4 MiB is too small for one large route table.
+const maxResponseBytes = 64 << 20
+
+// closeWait is how long open local streams may take to end.
+const closeWait = 2 * time.Second
+
+// Config is what a relay is made of. Every field is required except Token.
+type Config struct {
+	// Node is the node id, both towards Envoy and the control plane.
+	Node string
+	// Socket is the path of the Unix socket (0600). Its directory becomes 0700.
+	Socket string
+	// Cache is the path of the cache file (0600).
+	Cache string
+	// Dial returns a connection to the control plane; it is called for each
+	// attempt and should use DialOptions. TLS is its business.
+	Dial func(context.Context) (*grpc.ClientConn, error)
+	// Token is read at each attempt, so that a renewed token is used.
+	Token func() (string, error)
+	Log   *slog.Logger
+}
+
+// Status is the state of the upstream half.
+type Status struct {
+	// Connected is true while a stream is open that has been answered.
+	Connected bool
+	// Since is when Connected last changed.
+	Since time.Time
+	// Ready is true once an Envoy can be served, from the cache or after the
+	// first complete answer.
+	Ready bool
+	// Error is why the last stream ended, empty while connected.
+	Error string
+}
+
+// Relay is both halves. Run owns all its goroutines.
+type Relay struct {
+	cfg   Config
+	local *snapshot.Store
+	ready chan struct{} // closed when there is something to serve
+	bound chan struct{} // closed when the socket accepts
+
+	mu     sync.Mutex
+	status Status
+
+	// The rest belongs to the goroutine of the upstream half.
+	current  table  // what Envoy is served
+	good     table  // what Envoy has confirmed; what is on disk
+	revision uint64 // of the local snapshot
+	answered map[resource.TypeURL]struct{}
+}
+
+// New checks the configuration and reads the cache. One that is missing,
+// damaged or of another node is no error: the control plane fills it again.
+func New(cfg Config) (*Relay, error) {
+	if cfg.Node == "" || cfg.Socket == "" || cfg.Cache == "" || cfg.Dial == nil || cfg.Log == nil {
+		return nil, errors.New("a relay needs node, socket, cache, dial function and logger")
+	}
+	r := &Relay{
+		cfg: cfg, local: snapshot.New(), ready: make(chan struct{}), bound: make(chan struct{}),
+		current: table{}, good: table{}, answered: map[resource.TypeURL]struct{}{},
+		status: Status{Since: time.Now()},
+	}
+	rs, err := loadCache(cfg.Cache, cfg.Node)
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+	case err != nil:
+		cfg.Log.Warn("xds_cache_ignored", "path", cfg.Cache, "error", err)
+	default:
+		for _, x := range rs {
+			r.current.put(x)
+			r.good.put(x)
+		}
+		r.publish()
+		r.serveable()
+	}
+	return r, nil
+}
+
+// DialOptions are the settings of a connection to the control plane. A half-open
+// connection is noticed after 7 s.
+func DialOptions() []grpc.DialOption {
+	return []grpc.DialOption{
+		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 5 * time.Second, Timeout: 2 * time.Second, PermitWithoutStream: true}),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxResponseBytes)),
+	}
+}
+
+// Status returns the present state.
+func (r *Relay) Status() Status {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.status
+}
+
+// Bound is closed when the socket accepts connections.
+func (r *Relay) Bound() <-chan struct{} { return r.bound }
+
+// Ready is closed when an Envoy that connects is served without waiting.
+func (r *Relay) Ready() <-chan struct{} { return r.ready }
+
+// Run serves until the context ends, which is no error. It returns when all its
+// goroutines have ended.
+func (r *Relay) Run(ctx context.Context) error {
+	lis, err := listen(ctx, r.cfg.Socket)
+	if err != nil {
+		return err
+	}
+	ads, err := server.New(server.Config{Snapshots: r.local, Nodes: gate{r}, Log: r.cfg.Log})
+	if err != nil {
+		_ = lis.Close()
+		return fmt.Errorf("set up the local server: %w", err)
+	}
+	g := grpc.NewServer(server.Options()...)
+	ads.Register(g)
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var work sync.WaitGroup
+	work.Go(func() { r.follow(ctx) })
+	failed := make(chan error, 1)
+	work.Go(func() { failed <- g.Serve(lis) })
+	close(r.bound)
+	select {
+	case <-ctx.Done():
+	case err = <-failed:
+	}
+	cancel()
+	end, stop := context.WithTimeout(context.WithoutCancel(ctx), closeWait)
+	defer stop()
+	_ = ads.Close(end)
+	g.Stop()
+	_ = ads.Close(context.WithoutCancel(ctx)) // blocked writes are broken now
+	work.Wait()
+	if err != nil {
+		return fmt.Errorf("serve the socket: %w", err)
+	}
+	return nil
+}
+
+// listen opens the socket in a directory that only its owner may enter, so that
+// nobody can connect before its mode is set.
+func listen(ctx context.Context, path string) (net.Listener, error) {
+	dir := filepath.Dir(path)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("make the directory of the socket: %w", err)
+	}
+	if err := os.Chmod(dir, 0o700); err != nil { //nolint:gosec // a directory needs x
+		return nil, fmt.Errorf("close the directory of the socket: %w", err)
+	}
+	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, fmt.Errorf("remove the old socket: %w", err)
+	}
+	var lc net.ListenConfig
+	lis, err := lc.Listen(ctx, "unix", path)
+	if err != nil {
+		return nil, fmt.Errorf("listen on the socket: %w", err)
+	}
+	if err := os.Chmod(path, 0o600); err != nil {
+		_ = lis.Close()
+		return nil, fmt.Errorf("set the mode of the socket: %w", err)
+	}
+	return lis, nil
+}
+
+// gate admits the local Envoy once there is something to serve, so that it never
+// starts empty.
+type gate struct{ r *Relay }
+
+// Connect implements server.Nodes.
+func (g gate) Connect(ctx context.Context, node string) (func(), error) {
+	if node != g.r.cfg.Node {
+		return nil, server.ErrUnknownNode
+	}
+	select {
+	case <-g.r.ready:
+		return nil, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+func (r *Relay) serveable() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.status.Ready {
+		r.status.Ready = true
+		close(r.ready)
+	}
+}
+
+func (r *Relay) note(connected bool, cause string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.status.Connected != connected {
+		r.status.Since = time.Now()
+	}
+	r.status.Connected, r.status.Error = connected, cause
+}

@@ -1,0 +1,82 @@
+package relay
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/meshgate/meshgate/xds/resource"
+)
+
+// table is a mutable set of resources by type and name.
+type table map[resource.TypeURL]map[string]*resource.Resource
+
+func (t table) put(r *resource.Resource) {
+	if t[r.Type] == nil {
+		t[r.Type] = map[string]*resource.Resource{}
+	}
+	t[r.Type][r.Name] = r
+}
+
+func (t table) drop(url resource.TypeURL, name string) { delete(t[url], name) }
+
+// all lists the resources in a stable order.
+func (t table) all() []*resource.Resource {
+	var out []*resource.Resource
+	for _, url := range resource.Types {
+		for _, name := range slices.Sorted(maps.Keys(t[url])) {
+			out = append(out, t[url][name])
+		}
+	}
+	return out
+}
+
+// set freezes the table. Secrets are held with their bytes.
+func (t table) set() *resource.Set {
+	return resource.NewSet(t.all(), slices.Collect(maps.Keys(t[resource.Secret])))
+}
+
+// versions is what is told to a server on reconnecting.
+func (t table) versions(url resource.TypeURL) map[string]string {
+	out := make(map[string]string, len(t[url]))
+	for name, r := range t[url] {
+		out[name] = r.Version
+	}
+	return out
+}
+
+// blamed selects the names that a refusal speaks of. Envoy applies the good part
+// of a response and lists the bad ones, unless it could not even decode it: then
+// it names none, and all are blamed.
+func blamed(text string, names []string) []string {
+	var out []string
+	for _, n := range names {
+		if mentions(text, n) {
+			out = append(out, n)
+		}
+	}
+	if len(out) == 0 {
+		return names
+	}
+	return out
+}
+
+// mentions reports whether a text holds a name as a whole word.
+func mentions(text, name string) bool {
+	for rest := text; ; {
+		i := strings.Index(rest, name)
+		if i < 0 || name == "" {
+			return false
+		}
+		end := i + len(name)
+		if (i == 0 || !inName(rest[i-1])) && (end == len(rest) || !inName(rest[end])) {
+			return true
+		}
+		rest = rest[i+1:]
+	}
+}
+
+func inName(c byte) bool {
+	return c == '-' || c == '_' || c == '.' || c == '/' ||
+		'0' <= c && c <= '9' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z'
+}

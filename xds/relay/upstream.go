@@ -1,0 +1,264 @@
+package relay
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"github.com/meshgate/meshgate/xds/resource"
+	"github.com/meshgate/meshgate/xds/snapshot"
+	rpcstatus "google.golang.org/genproto/googleapis/rpc/status"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+)
+
+// The pauses between attempts, jittered by half so that many proxies do not
+// return in step.
+const (
+	firstPause = 100 * time.Millisecond
+	lastPause  = 2 * time.Second
+)
+
+type upstreamClient = grpc.BidiStreamingClient[discovery.DeltaDiscoveryRequest, discovery.DeltaDiscoveryResponse]
+
+// pending is one response that the local Envoy has not confirmed yet.
+type pending struct {
+	typ      resource.TypeURL
+	nonce    string
+	revision uint64
+	add      []*resource.Resource
+	remove   []string
+}
+
+// follow keeps a stream to the control plane until the context ends.
+func (r *Relay) follow(ctx context.Context) {
+	pause := firstPause
+	for ctx.Err() == nil {
+		heard, err := r.attempt(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		if heard {
+			pause = firstPause
+		}
+		r.note(false, err.Error())
+		r.cfg.Log.Warn("control_plane_disconnected", "node", r.cfg.Node, "error", err)
+		wait := time.NewTimer(pause/2 + rand.N(pause/2)) //nolint:gosec // jitter, not a secret
+		select {
+		case <-wait.C:
+		case <-ctx.Done():
+			wait.Stop()
+			return
+		}
+		pause = min(pause*2, lastPause)
+	}
+}
+
+// attempt opens one stream and follows it to its end. The error is never nil;
+// heard tells whether the control plane answered.
+func (r *Relay) attempt(ctx context.Context) (heard bool, err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	conn, err := r.cfg.Dial(ctx)
+	if err != nil {
+		cancel()
+		return false, fmt.Errorf("dial the control plane: %w", err)
+	}
+	var work sync.WaitGroup
+	defer func() {
+		cancel()
+		work.Wait()
+		_ = conn.Close()
+	}()
+	stream, err := r.subscribe(ctx, conn)
+	if err != nil {
+		return false, err
+	}
+	responses, ended := make(chan *discovery.DeltaDiscoveryResponse), make(chan error, 1)
+	work.Go(func() { ended <- receive(ctx, stream, responses) })
+	var open []pending
+	for {
+		// The channel is taken before the progress is read, so no event is lost.
+		moved := r.local.Moved()
+		if open, err = r.settle(stream, open); err != nil {
+			return heard, err
+		}
+		select {
+		case m := <-responses:
+			if !heard {
+				heard = true
+				r.note(true, "")
+				r.cfg.Log.Info("control_plane_connected", "node", r.cfg.Node)
+			}
+			open = append(open, r.apply(m))
+		case <-moved:
+		case err := <-ended:
+			return heard, fmt.Errorf("the stream ended: %w", err)
+		case <-ctx.Done():
+			return heard, ctx.Err()
+		}
+	}
+}
+
+// subscribe opens the stream and asks for everything, listing what is here.
+func (r *Relay) subscribe(ctx context.Context, conn *grpc.ClientConn) (upstreamClient, error) {
+	if r.cfg.Token != nil {
+		token, err := r.cfg.Token()
+		if err != nil {
+			return nil, fmt.Errorf("read the token: %w", err)
+		}
+		ctx = metadata.AppendToOutgoingContext(ctx, "authorization", "Bearer "+token)
+	}
+	stream, err := discovery.NewAggregatedDiscoveryServiceClient(conn).DeltaAggregatedResources(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("open the stream: %w", err)
+	}
+	for i, url := range resource.Types {
+		m := &discovery.DeltaDiscoveryRequest{
+			TypeUrl: string(url), ResourceNamesSubscribe: []string{"*"}, InitialResourceVersions: r.current.versions(url),
+		}
+		if i == 0 {
+			m.Node = &corev3.Node{Id: r.cfg.Node, UserAgentName: "meshgate"}
+		}
+		if err := stream.Send(m); err != nil {
+			// The reason is on the receiving side.
+			if _, rerr := stream.Recv(); rerr != nil {
+				err = rerr
+			}
+			return nil, fmt.Errorf("subscribe: %w", err)
+		}
+	}
+	return stream, nil
+}
+
+func receive(ctx context.Context, stream upstreamClient, out chan<- *discovery.DeltaDiscoveryResponse) error {
+	for {
+		m, err := stream.Recv()
+		if err != nil {
+			return err
+		}
+		select {
+		case out <- m:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// apply takes a response into the table and has it sent to Envoy.
+func (r *Relay) apply(m *discovery.DeltaDiscoveryResponse) pending {
+	p := pending{typ: resource.TypeURL(m.GetTypeUrl()), nonce: m.GetNonce(), remove: m.GetRemovedResources()}
+	if !slices.Contains(resource.Types, p.typ) {
+		return p
+	}
+	for _, x := range m.GetResources() {
+		res := &resource.Resource{Type: p.typ, Name: x.GetName(), Version: x.GetVersion(), Body: x.GetResource().GetValue()}
+		p.add = append(p.add, res)
+		r.current.put(res)
+	}
+	for _, name := range p.remove {
+		r.current.drop(p.typ, name)
+	}
+	r.publish()
+	p.revision = r.revision
+	r.answered[p.typ] = struct{}{}
+	if len(r.answered) == len(resource.Types) {
+		r.serveable()
+	}
+	return p
+}
+
+func (r *Relay) publish() {
+	r.revision++
+	r.local.Publish(map[string]*resource.Set{r.cfg.Node: r.current.set()}, r.revision)
+}
+
+// settle answers upstream what Envoy has answered here, and keeps the rest.
+func (r *Relay) settle(stream upstreamClient, open []pending) ([]pending, error) {
+	changed := false
+	for len(open) > 0 {
+		p := open[0]
+		progress := r.local.Progress(p.revision)
+		// One answer may cover several publications, so a refusal can bear a later
+		// revision than the response it is about.
+		progress.Rejected = r.local.Progress(math.MaxUint64).Rejected
+		rejected, answered := outcome(progress, p)
+		if !answered {
+			break
+		}
+		open = open[1:]
+		m := &discovery.DeltaDiscoveryRequest{TypeUrl: string(p.typ), ResponseNonce: p.nonce}
+		if rejected != nil {
+			m.ErrorDetail = &rpcstatus.Status{Code: int32(codes.InvalidArgument), Message: rejected.Error}
+			r.revert(p, rejected)
+		}
+		changed = r.keep(p) || changed
+		if err := stream.Send(m); err != nil {
+			return open, fmt.Errorf("answer the control plane: %w", err)
+		}
+	}
+	if changed {
+		if err := saveCache(r.cfg.Cache, r.cfg.Node, r.good.all()); err != nil {
+			r.cfg.Log.Error("xds_cache_not_written", "path", r.cfg.Cache, "error", err)
+		}
+	}
+	return open, nil
+}
+
+// outcome reads what the local Envoy said about a response. Without an Envoy
+// nothing is said.
+func outcome(p snapshot.Progress, of pending) (*snapshot.Rejection, bool) {
+	if len(p.Waiting) > 0 || len(p.Acknowledged)+len(p.Rejected) == 0 {
+		return nil, false
+	}
+	for i := range p.Rejected {
+		x := &p.Rejected[i]
+		if x.Type == of.typ && slices.ContainsFunc(of.add, func(a *resource.Resource) bool { return slices.Contains(x.Resources, a.Name) }) {
+			return x, true
+		}
+	}
+	return nil, true
+}
+
+// revert puts the last good version in the place of what was refused. The others
+// of the response stay and are sent once more, since a response that could not
+// be decoded was not applied at all.
+func (r *Relay) revert(p pending, x *snapshot.Rejection) {
+	for _, name := range blamed(x.Error, x.Resources) {
+		i := slices.IndexFunc(p.add, func(a *resource.Resource) bool { return a.Name == name })
+		if i < 0 || r.current[p.typ][name] != p.add[i] {
+			continue // a later response has overtaken it
+		}
+		if last := r.good[p.typ][name]; last != nil {
+			r.current.put(last)
+		} else {
+			r.current.drop(p.typ, name)
+		}
+	}
+	r.publish()
+}
+
+// keep takes a settled response into what is good and reports a change. What was
+// reverted is no longer current and is passed over.
+func (r *Relay) keep(p pending) bool {
+	changed := false
+	for _, a := range p.add {
+		if r.current[p.typ][a.Name] == a && r.good[p.typ][a.Name] != a {
+			r.good.put(a)
+			changed = true
+		}
+	}
+	for _, name := range p.remove {
+		if r.current[p.typ][name] == nil && r.good[p.typ][name] != nil {
+			r.good.drop(p.typ, name)
+			changed = true
+		}
+	}
+	return changed
+}

@@ -1,0 +1,53 @@
+package resource
+
+import (
+	"encoding/binary"
+	"iter"
+	"maps"
+)
+
+// Each yields the resources of a type in no order, without building a list.
+func (s *Set) Each(t TypeURL) iter.Seq[*Resource] {
+	if s == nil {
+		return func(func(*Resource) bool) {}
+	}
+	return maps.Values(s.byType[t])
+}
+
+// Equal reports whether two sets hold the same bytes under the same names and
+// allow the same secrets.
+func (s *Set) Equal(o *Set) bool {
+	if s == o {
+		return true
+	}
+	for _, t := range Types {
+		if s.Len(t) != o.Len(t) {
+			return false
+		}
+		for r := range s.Each(t) {
+			if x := o.Get(t, r.Name); x != r && (x == nil || x.Version != r.Version) {
+				return false
+			}
+		}
+	}
+	return sameSecrets(s, o)
+}
+
+func sameSecrets(a, b *Set) bool {
+	var x, y map[string]struct{}
+	if a != nil {
+		x = a.secrets
+	}
+	if b != nil {
+		y = b.secrets
+	}
+	return maps.Equal(x, y)
+}
+
+// Empty is the assignment of a cluster without endpoints: a proxy ignores the
+// removal of an assignment, so this takes its place. The bytes are field 1
+// (cluster_name) of envoy.config.endpoint.v3.ClusterLoadAssignment.
+func Empty(cluster string) *Resource {
+	body := append([]byte{1<<3 | 2}, binary.AppendUvarint(nil, uint64(len(cluster)))...)
+	return New(Endpoint, cluster, append(body, cluster...))
+}

@@ -1,0 +1,102 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+)
+
+// maxNodeID bounds a node id in bytes.
+const maxNodeID = 512
+
+// admit proves who the proxy is and prepares its set. It runs once per stream:
+// the token is not looked at again while the stream is open.
+func (st *stream) admit(first request) (func(), error) {
+	if first.node == "" || len(first.node) > maxNodeID {
+		return nil, status.Error(codes.InvalidArgument, "the first request must name the node")
+	}
+	cfg := st.srv.cfg
+	if cfg.Auth != nil {
+		token, err := bearer(st.ctx)
+		if err != nil {
+			return nil, err
+		}
+		if err := cfg.Auth.Authenticate(st.ctx, first.node, token); err != nil {
+			st.log.Warn("stream_refused", "node", first.node, "error", err)
+			return nil, refused(err, codes.Unauthenticated, "authentication failed")
+		}
+	}
+	release, err := cfg.Nodes.Connect(st.ctx, first.node)
+	if err != nil {
+		st.log.Warn("node_not_prepared", "node", first.node, "error", err)
+		return nil, refused(err, codes.Unavailable, "the configuration of the node is not available")
+	}
+	// The id is read under the same lock by PushSecret.
+	st.srv.mu.Lock()
+	st.node = first.node
+	st.srv.mu.Unlock()
+	if release == nil {
+		release = func() {}
+	}
+	return release, nil
+}
+
+// bearer returns the token of the stream. More than one is an error rather than
+// a choice (RFC 6750 section 2: one method per request).
+func bearer(ctx context.Context) (string, error) {
+	md, _ := metadata.FromIncomingContext(ctx)
+	values := md.Get("authorization")
+	if len(values) != 1 {
+		return "", status.Error(codes.Unauthenticated, "exactly one authorization value is required")
+	}
+	token := strings.TrimSpace(values[0])
+	if scheme, rest, ok := strings.Cut(token, " "); ok && strings.EqualFold(scheme, "bearer") {
+		token = strings.TrimSpace(rest)
+	}
+	if token == "" {
+		return "", status.Error(codes.Unauthenticated, "the token is empty")
+	}
+	return token, nil
+}
+
+// refused turns an implementation's error into what the proxy sees.
+func refused(err error, code codes.Code, text string) error {
+	if _, ok := status.FromError(err); ok {
+		return err
+	}
+	switch {
+	case errors.Is(err, ErrUnauthenticated):
+		return status.Error(codes.Unauthenticated, ErrUnauthenticated.Error())
+	case errors.Is(err, ErrForbidden):
+		return status.Error(codes.PermissionDenied, ErrForbidden.Error())
+	case errors.Is(err, ErrUnknownNode):
+		return status.Error(codes.NotFound, ErrUnknownNode.Error())
+	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		return status.FromContextError(err).Err()
+	}
+	return status.Error(code, text)
+}
+
+// bucket bounds requests that answer nothing, so that a proxy in a loop does
+// not take a core.
+type bucket struct {
+	tokens float64
+	last   time.Time
+}
+
+func (b *bucket) take(now time.Time, l Limits) bool {
+	if !b.last.IsZero() {
+		b.tokens = min(float64(l.Burst), b.tokens+now.Sub(b.last).Seconds()*float64(l.Rate))
+	}
+	b.last = now
+	if b.tokens < 1 {
+		return false
+	}
+	b.tokens--
+	return true
+}

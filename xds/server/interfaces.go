@@ -1,0 +1,79 @@
+package server
+
+import (
+	"context"
+	"errors"
+
+	"github.com/meshgate/meshgate/xds/resource"
+)
+
+// The errors that implementations wrap to choose the code a proxy sees. Errors
+// that carry a gRPC status keep it; any other one is Unavailable, with a text
+// that says nothing of its cause.
+var (
+	ErrUnauthenticated = errors.New("the token does not prove who the proxy is")
+	ErrForbidden       = errors.New("the token belongs to another proxy")
+	ErrUnknownNode     = errors.New("no such proxy")
+)
+
+// Authenticator proves who a stream belongs to, once, at its first request.
+type Authenticator interface {
+	// Authenticate checks the bearer token of a node; "" if it sent none.
+	Authenticate(ctx context.Context, nodeID, token string) error
+}
+
+// Nodes prepares what a proxy should hold.
+type Nodes interface {
+	// Connect builds and publishes the set of the node before it returns, so
+	// that a proxy never sees an empty set on its way to a full one. The
+	// release function is called once when the stream has ended.
+	Connect(ctx context.Context, nodeID string) (release func(), err error)
+}
+
+// Secrets makes the bytes of a secret at its first subscription. It is asked
+// only for names that the node's set allows.
+type Secrets interface {
+	Secret(ctx context.Context, nodeID, name string) (*resource.Resource, error)
+}
+
+// Event is something that happened on a stream.
+type Event struct {
+	Node   string
+	Stream uint64
+	// Type is empty for connections.
+	Type resource.TypeURL
+	// Revision is the newest revision the event's response was made from.
+	Revision uint64
+	// Resources is how many resources and removals the response carried.
+	Resources int
+	// Error is the proxy's reason in Rejected, bounded, a constant for secrets.
+	Error string
+}
+
+// Observer is told what happens on streams, in the order of each stream. Its
+// methods are called on the stream's goroutine and must not block.
+type Observer interface {
+	Connected(Event)
+	Sent(Event)
+	Acknowledged(Event)
+	Rejected(Event)
+	Disconnected(Event)
+}
+
+// Nobody is an observer that does nothing.
+type Nobody struct{}
+
+// Connected implements Observer.
+func (Nobody) Connected(Event) {}
+
+// Sent implements Observer.
+func (Nobody) Sent(Event) {}
+
+// Acknowledged implements Observer.
+func (Nobody) Acknowledged(Event) {}
+
+// Rejected implements Observer.
+func (Nobody) Rejected(Event) {}
+
+// Disconnected implements Observer.
+func (Nobody) Disconnected(Event) {}

@@ -1,0 +1,264 @@
+package server
+
+import (
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/meshgate/meshgate/xds/resource"
+	"github.com/meshgate/meshgate/xds/snapshot"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+// maxFlushes bounds the readings that wait for their confirmation.
+const maxFlushes = 32
+
+// maxErrorBytes bounds what is kept of a proxy's reason.
+const maxErrorBytes = 4 << 10
+
+// secretError stands for every reason that may contain key material.
+const secretError = "the proxy refused a secret; its log says why"
+
+// request is one message of a proxy, of either variant.
+type request struct {
+	node      string // "" after the first message, normally
+	url       resource.TypeURL
+	subscribe []string
+	// unsubscribe is used by the delta variant; in the other one subscribe is
+	// the whole list each time.
+	unsubscribe []string
+	versions    map[string]string // what a returning proxy has
+	nonce       string
+	refused     bool
+	text        string
+	accepted    string // version_info, state-of-the-world only
+}
+
+// answer is what a request said about a response.
+type answer struct {
+	response *response
+	refused  bool
+	text     string
+}
+
+// receive takes a request into account. The answer is nil if it answered
+// nothing. An error ends the stream.
+func (s *session) receive(r request) (*answer, error) {
+	t := s.types[r.url]
+	if t == nil {
+		return nil, status.Error(codes.InvalidArgument, "the type of resource is not served here")
+	}
+	first := !t.asked
+	var a *answer
+	if r.nonce != "" {
+		a = s.settle(t, r)
+	}
+	t.asked = true
+	if s.sotw {
+		s.replace(t, r, first)
+	} else {
+		s.subscribe(t, r, first)
+	}
+	if s.count() > s.limits.Names {
+		return a, status.Error(codes.ResourceExhausted, "the stream subscribes to too many names")
+	}
+	return a, nil
+}
+
+// subscribe applies a delta request. A name that is subscribed again is sent
+// again: the proxy has forgotten it.
+func (s *session) subscribe(t *typed, r request, first bool) {
+	for _, name := range r.subscribe {
+		if name == "*" {
+			s.everything(t, len(r.versions) == 0)
+			continue
+		}
+		t.names[name] = struct{}{}
+		delete(t.known, name)
+	}
+	if first && len(r.subscribe) == 0 && (t.url == resource.Cluster || t.url == resource.Listener) {
+		s.everything(t, len(r.versions) == 0)
+	}
+	for _, name := range r.unsubscribe {
+		if name == "*" {
+			t.wildcard = false
+			s.forgetUnnamed(t)
+			continue
+		}
+		delete(t.names, name)
+		if !t.wildcard {
+			delete(t.known, name)
+			delete(t.due, name)
+		}
+	}
+	if !first {
+		return
+	}
+	for name, version := range r.versions {
+		if _, named := t.names[name]; named || t.wildcard {
+			t.known[name] = held{version: version}
+		}
+	}
+}
+
+// everything subscribes to all names. A proxy that brings nothing along is
+// answered even if there is nothing: it waits for the first response.
+func (s *session) everything(t *typed, answer bool) {
+	if !t.wildcard && answer {
+		t.full = true
+	}
+	t.wildcard = true
+}
+
+// replace applies the whole list of a state-of-the-world request.
+func (s *session) replace(t *typed, r request, first bool) {
+	next := make(map[string]struct{}, len(r.subscribe))
+	all := first && len(r.subscribe) == 0 || t.wildcard && len(r.subscribe) == 0
+	all = all && (t.url == resource.Cluster || t.url == resource.Listener)
+	for _, name := range r.subscribe {
+		if name == "*" {
+			all = true
+			continue
+		}
+		next[name] = struct{}{}
+	}
+	if all {
+		s.everything(t, first)
+	}
+	t.wildcard, t.names = all, next
+	s.forgetUnnamed(t)
+	if first {
+		t.accepted = r.accepted
+		s.resume(t)
+	}
+}
+
+// forgetUnnamed drops what is no longer subscribed.
+func (s *session) forgetUnnamed(t *typed) {
+	if t.wildcard {
+		return
+	}
+	for name := range t.known {
+		if _, named := t.names[name]; !named {
+			delete(t.known, name)
+			delete(t.due, name)
+		}
+	}
+}
+
+// settle finds the response that a request answers. Answers to unknown nonces
+// are of no meaning here and are passed over.
+func (s *session) settle(t *typed, r request) *answer {
+	i := slices.IndexFunc(t.out, func(o *response) bool { return o.nonce == r.nonce })
+	if i < 0 {
+		return nil
+	}
+	a := &answer{response: t.out[i], refused: r.refused}
+	t.out = slices.Delete(t.out, i, i+1)
+	if r.refused {
+		a.text = safeText(t.url, r.text)
+		s.refuse(t, a)
+	}
+	return a
+}
+
+// refuse remembers a refused response. What it held stays in known: the proxy
+// may have applied a part, so it must be removed when it goes; the same bytes
+// are not sent again. Names that a later response has overtaken do not matter.
+func (s *session) refuse(t *typed, a *answer) {
+	f := &refusal{versions: map[string]string{}, revision: a.response.state.Revision, text: a.text}
+	for _, r := range a.response.add {
+		if t.known[r.Name].version == r.Version {
+			f.versions[r.Name] = r.Version
+		}
+	}
+	for _, name := range a.response.remove {
+		if _, again := t.known[name]; !again {
+			f.versions[name] = ""
+		}
+	}
+	if len(f.versions) > 0 {
+		t.refused = append(t.refused, f)
+	}
+}
+
+// renew takes a new reading. A refused response is tried again as a whole once
+// one of its names has other content: a response can be refused for one of its
+// resources, and then the others may not have been applied either.
+func (s *session) renew(st snapshot.State) {
+	s.state = st
+	for name := range s.secrets {
+		if !st.Set.AllowsSecret(name) {
+			delete(s.secrets, name)
+		}
+	}
+	for _, t := range s.types {
+		s.retry(t)
+	}
+}
+
+func (s *session) retry(t *typed) {
+	t.refused = slices.DeleteFunc(t.refused, func(f *refusal) bool {
+		changed := false
+		for name, version := range f.versions {
+			now := ""
+			if r := s.want(t, name); r != nil {
+				now = r.Version
+			}
+			changed = changed || now != version
+		}
+		if !changed {
+			return false
+		}
+		for name, version := range f.versions {
+			switch {
+			case version == "":
+				t.known[name] = held{version: "refused removal"}
+			case t.known[name].version == version && s.want(t, name) != nil:
+				delete(t.known, name)
+			}
+		}
+		return true
+	})
+}
+
+// rejections lists what the proxy refuses at present.
+func (s *session) rejections() []snapshot.Rejection {
+	var out []snapshot.Rejection
+	for _, url := range resource.Types {
+		for _, f := range s.types[url].refused {
+			r := snapshot.Rejection{Name: s.node, Type: url, Error: f.text, Revision: f.revision}
+			for name := range f.versions {
+				r.Resources = append(r.Resources, name)
+			}
+			slices.Sort(r.Resources)
+			out = append(out, r)
+		}
+	}
+	return out
+}
+
+// count is how many names the stream makes the server remember.
+func (s *session) count() int {
+	n := 0
+	for _, t := range s.types {
+		n += len(t.names) + len(t.known)
+	}
+	return n
+}
+
+// safeText bounds a proxy's reason and drops it where it may quote a key: a
+// proxy prints a secret that fails its validation, under any type.
+func safeText(t resource.TypeURL, text string) string {
+	if t == resource.Secret || strings.Contains(text, "PRIVATE KEY") || strings.Contains(text, "private_key") {
+		return secretError
+	}
+	if len(text) > maxErrorBytes {
+		text = text[:maxErrorBytes]
+	}
+	if !utf8.ValidString(text) {
+		text = strings.ToValidUTF8(text, "\uFFFD")
+	}
+	return text
+}

@@ -1,0 +1,270 @@
+package server
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/binary"
+	"slices"
+
+	"github.com/meshgate/meshgate/xds/resource"
+	"github.com/meshgate/meshgate/xds/snapshot"
+)
+
+// removals is the order in which what is gone is removed. Routes are changed
+// before their clusters go, so nothing waits for an answer here.
+var removals = []resource.TypeURL{
+	resource.Listener, resource.Cluster, resource.Endpoint, resource.Route, resource.Secret,
+}
+
+// next returns the next response to send, nil if there is nothing to send now.
+// Additions of all types come first, in dependency order; removals follow when
+// no addition is left. Listeners and routes wait while clusters or assignments
+// are held up, since they may name them.
+func (s *session) next() *response {
+	held := false
+	for _, url := range resource.Types {
+		t := s.types[url]
+		if !t.asked || (held && (url == resource.Listener || url == resource.Route)) {
+			continue
+		}
+		adds := s.pending(t)
+		if len(adds) == 0 && !t.full {
+			continue
+		}
+		if len(t.out) >= s.window(url) {
+			held = true
+			continue
+		}
+		return s.add(t, adds)
+	}
+	if held {
+		return nil
+	}
+	return s.nextRemoval()
+}
+
+func (s *session) nextRemoval() *response {
+	held := false
+	for _, url := range removals {
+		t := s.types[url]
+		if !t.asked {
+			continue
+		}
+		gone := s.gone(t)
+		if len(gone) == 0 {
+			continue
+		}
+		if len(t.out) >= s.window(url) {
+			held = true
+			continue
+		}
+		if r := s.remove(t, gone); r != nil {
+			return r
+		}
+	}
+	if !held && s.complete() {
+		s.flush()
+	}
+	return nil
+}
+
+// pending lists what the proxy should have and has not, or not in this version,
+// ordered by name. An assignment that became empty because it left the set
+// belongs to the removals, else requests would fail while routes still use it.
+func (s *session) pending(t *typed) []*resource.Resource {
+	var out []*resource.Resource
+	for _, r := range s.wanted(t) {
+		k, ok := t.known[r.Name]
+		_, due := t.due[r.Name]
+		vanished := ok && t.url == resource.Endpoint && s.state.Set.Get(t.url, r.Name) == nil
+		if due || !ok || (k.version != r.Version && !vanished) {
+			out = append(out, r)
+		}
+	}
+	for name := range t.due {
+		if _, named := t.names[name]; named || t.wildcard {
+			continue
+		}
+		if r := s.state.Set.Get(t.url, name); r != nil {
+			out = append(out, r)
+		}
+	}
+	slices.SortFunc(out, func(a, b *resource.Resource) int { return cmp.Compare(a.Name, b.Name) })
+	return out
+}
+
+// gone lists what the proxy has and should not have, in order.
+func (s *session) gone(t *typed) []string {
+	var out []string
+	for name, k := range t.known {
+		_, named := t.names[name]
+		want := s.want(t, name)
+		switch {
+		case want != nil && want.Version == k.version:
+		case t.url == resource.Secret && s.state.Set.AllowsSecret(name): // being made
+		case want == nil && !named && !t.wildcard:
+			delete(t.known, name) // pushed along with its cluster, never asked for
+		case want == nil || s.state.Set.Get(t.url, name) == nil && t.url == resource.Endpoint:
+			out = append(out, name)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+func (s *session) add(t *typed, adds []*resource.Resource) *response {
+	t.full = false
+	if s.vector(t) {
+		return s.addVector(t)
+	}
+	r := s.emit(t, &response{add: s.bounded(adds)})
+	if t.url == resource.Cluster {
+		s.accompany(r.add)
+	}
+	return r
+}
+
+// bounded cuts a list so that a message stays near the limit of bytes.
+func (s *session) bounded(rs []*resource.Resource) []*resource.Resource {
+	size := 0
+	for i, r := range rs {
+		size += len(r.Body) + len(r.Name) + len(r.Version) + len(r.Type) + 32
+		if size > s.limits.MessageBytes && i > 0 {
+			return rs[:i]
+		}
+	}
+	return rs
+}
+
+// accompany has the assignments of clusters sent behind them. A changed cluster
+// warms until an assignment arrives after it, and its proxy does not ask again;
+// a new one is asked for, but what names it must not come before its endpoints.
+// An assignment bears the name of its cluster; one that enters the set later, as
+// on a relay, is sent then, still ahead of routes. A proxy that takes all
+// assignments is a relay: it has them, and does this itself.
+func (s *session) accompany(clusters []*resource.Resource) {
+	t := s.types[resource.Endpoint]
+	if !t.asked || t.wildcard {
+		return
+	}
+	for _, c := range clusters {
+		t.due[c.Name] = struct{}{}
+	}
+}
+
+// remove sends what is gone. Assignments asked for by name become empty, since
+// their removal has no effect; those whose cluster goes too need nothing. In the
+// state-of-the-world variant only clusters and listeners can be removed.
+func (s *session) remove(t *typed, gone []string) *response {
+	if t.url == resource.Cluster {
+		s.disown(gone)
+	}
+	if t.url == resource.Endpoint && !t.wildcard {
+		empty := make([]*resource.Resource, 0, len(gone))
+		for _, name := range gone {
+			empty = append(empty, resource.Empty(name))
+		}
+		return s.emit(t, &response{add: s.bounded(empty)})
+	}
+	switch {
+	case s.vector(t):
+		for _, name := range gone {
+			delete(t.known, name)
+			t.forgive(name)
+		}
+		return s.addVector(t)
+	case s.sotw:
+		for _, name := range gone {
+			delete(t.known, name)
+			t.forgive(name)
+		}
+		return nil
+	}
+	return s.emit(t, &response{remove: gone})
+}
+
+// disown takes the assignments of removed clusters as emptied.
+func (s *session) disown(clusters []string) {
+	t := s.types[resource.Endpoint]
+	if t.wildcard {
+		return
+	}
+	for _, name := range clusters {
+		delete(t.due, name)
+		if _, ok := t.known[name]; ok && s.state.Set.Get(resource.Endpoint, name) == nil {
+			empty := resource.Empty(name)
+			t.known[name] = held{version: empty.Version, resource: empty}
+		}
+	}
+}
+
+// complete reports whether a confirmation would mean that the proxy has all of
+// the set that it will ask for. A proxy asks for listeners only once its
+// clusters are warm, so one that has not asked yet is not done.
+func (s *session) complete() bool {
+	for _, url := range []resource.TypeURL{resource.Cluster, resource.Listener} {
+		if !s.types[url].asked && s.state.Set.Len(url) > 0 {
+			return false
+		}
+	}
+	return len(s.missing()) == 0 && !s.awaited()
+}
+
+// awaited reports whether a listener at the proxy names a route table that the
+// proxy has not asked for yet: it accepts a listener at once, and listens only
+// when it has the routes. A name is found by its protobuf encoding, a length and
+// the bytes. What a refused listener names is not asked for.
+func (s *session) awaited() bool {
+	listeners, routes := s.types[resource.Listener], s.types[resource.Route]
+	if !listeners.asked || len(listeners.refused) > 0 || routes.wildcard {
+		return false
+	}
+	for r := range s.state.Set.Each(resource.Route) {
+		if _, named := routes.names[r.Name]; named {
+			continue
+		}
+		field := append(binary.AppendUvarint(nil, uint64(len(r.Name))), r.Name...)
+		for l := range s.state.Set.Each(resource.Listener) {
+			if bytes.Contains(l.Body, field) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// flush notes that everything of the current reading is on its way.
+func (s *session) flush() {
+	f := flush{state: s.state, seq: s.seq}
+	if k := len(s.flushed); k > 0 && (s.flushed[k-1].seq == f.seq || k >= maxFlushes) {
+		s.flushed[k-1] = f
+		return
+	}
+	s.flushed = append(s.flushed, f)
+}
+
+// confirmed returns the newest reading of which every response was answered.
+func (s *session) confirmed() (snapshot.State, bool) {
+	oldest := s.seq + 1
+	for _, t := range s.types {
+		if len(t.out) > 0 {
+			oldest = min(oldest, t.out[0].seq)
+		}
+	}
+	var st snapshot.State
+	found := false
+	for len(s.flushed) > 0 && s.flushed[0].seq < oldest {
+		st, found = s.flushed[0].state, true
+		s.flushed = s.flushed[1:]
+	}
+	return st, found
+}
+
+// window is how many responses of a type may be unanswered. The answer to
+// clusters is withheld until they are warm, which may need further ones.
+func (s *session) window(t resource.TypeURL) int {
+	if t == resource.Cluster {
+		return s.limits.ClusterWindow
+	}
+	return s.limits.Window
+}

@@ -1,0 +1,170 @@
+// Package server pushes configuration to proxies: the aggregated discovery
+// service of xDS over gRPC, in its delta and its state-of-the-world variant
+// (envoy.service.discovery.v3.AggregatedDiscoveryService).
+//
+// Each stream is one state machine with state of its own; nothing is kept by
+// node id, because two streams of one node are normal while a proxy reconnects.
+// Bytes are marshalled where resources are made, never here. A stream that is
+// slow gets the latest state when it catches up and holds up nobody.
+package server
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"github.com/meshgate/meshgate/xds/resource"
+	"github.com/meshgate/meshgate/xds/snapshot"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/keepalive"
+)
+
+// Limits bounds what one stream, and all of them, may cost. A zero field takes
+// its default.
+type Limits struct {
+	// Streams is how many streams are served at once. Default 20000.
+	Streams int
+	// Names is how many names one stream may subscribe to or hold. Default 100000.
+	Names int
+	// MessageBytes is where a delta response is cut. Default 1 MiB. One larger
+	// resource still travels alone.
+	MessageBytes int
+	// Window is how many responses of a type may be unanswered. Default 4.
+	Window int
+	// ClusterWindow is the same for clusters, whose answers are withheld until
+	// they are warm. Default 8; below 2 a proxy could wait for what is not sent.
+	ClusterWindow int
+	// Burst and Rate (per second) bound requests that answer nothing. Defaults
+	// 5000 and 500.
+	Burst, Rate int
+	// FirstRequest is how long a stream may stay silent after it was opened.
+	// Default 10 s.
+	FirstRequest time.Duration
+	// SecretRetry is the first pause after a secret could not be made; it
+	// doubles up to 30 s. Default 1 s.
+	SecretRetry time.Duration
+}
+
+func (l Limits) withDefaults() Limits {
+	set := func(v *int, d int) {
+		if *v <= 0 {
+			*v = d
+		}
+	}
+	set(&l.Streams, 20000)
+	set(&l.Names, 100000)
+	set(&l.MessageBytes, 1<<20)
+	set(&l.Window, 4)
+	set(&l.ClusterWindow, 8)
+	set(&l.Burst, 5000)
+	set(&l.Rate, 500)
+	l.ClusterWindow = max(l.ClusterWindow, 2)
+	if l.FirstRequest <= 0 {
+		l.FirstRequest = 10 * time.Second
+	}
+	if l.SecretRetry <= 0 {
+		l.SecretRetry = time.Second
+	}
+	return l
+}
+
+// Config is what a server is made of. Snapshots, Nodes and Log are required.
+type Config struct {
+	Snapshots *snapshot.Store
+	Nodes     Nodes
+	// Auth is nil where the transport proves the peer, as on the relay's socket.
+	Auth Authenticator
+	// Secrets is nil where secrets are part of no set.
+	Secrets  Secrets
+	Observer Observer
+	Limits   Limits
+	Log      *slog.Logger
+}
+
+// Server serves the aggregated discovery service.
+type Server struct {
+	discovery.UnimplementedAggregatedDiscoveryServiceServer
+	cfg Config
+
+	mu      sync.Mutex
+	streams map[*stream]struct{}
+	last    uint64
+	closed  bool
+
+	closing chan struct{}
+	work    sync.WaitGroup // handlers and what they started
+}
+
+// New returns a server; Register makes it reachable and Close ends it.
+func New(cfg Config) (*Server, error) {
+	if cfg.Snapshots == nil || cfg.Nodes == nil || cfg.Log == nil {
+		return nil, errors.New("an xDS server needs snapshots, nodes and a logger")
+	}
+	if cfg.Observer == nil {
+		cfg.Observer = Nobody{}
+	}
+	cfg.Limits = cfg.Limits.withDefaults()
+	return &Server{cfg: cfg, streams: map[*stream]struct{}{}, closing: make(chan struct{})}, nil
+}
+
+// Register adds the service to a gRPC server, which should have Options.
+func (s *Server) Register(r grpc.ServiceRegistrar) {
+	discovery.RegisterAggregatedDiscoveryServiceServer(r, s)
+}
+
+// Options are the settings of a gRPC server that proxies need: pings more often
+// than the default permits (an Envoy sends one each 5 s, also when idle), an end
+// to connections whose peer is gone, and requests that list thousands of names.
+func Options() []grpc.ServerOption {
+	return []grpc.ServerOption{
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Second, PermitWithoutStream: true}),
+		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 10 * time.Second, Timeout: 5 * time.Second}),
+		grpc.MaxRecvMsgSize(16 << 20),
+		grpc.MaxConcurrentStreams(128),
+	}
+}
+
+// PushSecret replaces a secret on the open streams of a node that subscribe to
+// it, as after a rotation. Streams that open later ask Secrets.
+func (s *Server) PushSecret(node string, r *resource.Resource) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for st := range s.streams {
+		if st.node == node {
+			st.deliver(made{name: r.Name, resource: r, pushed: true})
+		}
+	}
+}
+
+// Close ends every stream with Unavailable and waits for them, so that proxies
+// turn to another replica. It returns the context's error if that ends first;
+// then the gRPC server must be stopped to break blocked writes.
+func (s *Server) Close(ctx context.Context) error {
+	s.mu.Lock()
+	if !s.closed {
+		s.closed = true
+		close(s.closing)
+	}
+	s.mu.Unlock()
+	done := make(chan struct{})
+	go func() {
+		s.work.Wait()
+		close(done)
+	}()
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// Streams returns the number of open streams.
+func (s *Server) Streams() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.streams)
+}

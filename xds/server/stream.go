@@ -1,0 +1,282 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"runtime/debug"
+	"time"
+
+	"github.com/meshgate/meshgate/xds/resource"
+	"github.com/meshgate/meshgate/xds/snapshot"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+// stream is one open stream. Its handler goroutine alone touches the session
+// and writes; a reader goroutine parses and posts; secrets are made aside.
+type stream struct {
+	srv     *Server
+	ctx     context.Context
+	wire    wire
+	id      uint64
+	node    string
+	session *session
+	sub     *snapshot.Subscription
+	log     *slog.Logger
+	bucket  bucket
+
+	requests chan request
+	ended    chan error // the reader's last word
+	done     chan struct{}
+	secrets  secretary
+}
+
+// serve is the handler of both variants. A panic ends this stream only.
+func (s *Server) serve(ctx context.Context, w wire, vectors bool) (err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	st, err := s.open(ctx, w)
+	if err != nil {
+		cancel()
+		return err
+	}
+	defer func() {
+		if p := recover(); p != nil {
+			s.cfg.Log.Error("stream_panicked", "node", st.node, "panic", p, "stack", string(debug.Stack()))
+			err = status.Error(codes.Internal, "the stream failed")
+		}
+		cancel()
+		close(st.done)
+		s.leave(st)
+	}()
+	return st.run(vectors)
+}
+
+func (s *Server) open(ctx context.Context, w wire) (*stream, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return nil, status.Error(codes.Unavailable, "the control plane is shutting down")
+	}
+	if len(s.streams) >= s.cfg.Limits.Streams {
+		return nil, status.Error(codes.ResourceExhausted, "too many streams")
+	}
+	s.last++
+	st := &stream{
+		srv: s, ctx: ctx, wire: w, id: s.last, log: s.cfg.Log,
+		requests: make(chan request), ended: make(chan error, 1), done: make(chan struct{}),
+		bucket: bucket{tokens: float64(s.cfg.Limits.Burst)},
+	}
+	st.secrets.init()
+	s.streams[st] = struct{}{}
+	s.work.Add(2) // the handler, and its reader, which ends after it
+	go st.read()
+	return st, nil
+}
+
+// leave ends the handler's part. The reader ends by itself: gRPC ends its
+// receive when the handler has returned.
+func (s *Server) leave(st *stream) {
+	s.mu.Lock()
+	delete(s.streams, st)
+	s.mu.Unlock()
+	s.work.Done()
+}
+
+func (st *stream) read() {
+	defer st.srv.work.Done()
+	for {
+		r, err := st.wire.recv()
+		if err != nil {
+			st.ended <- err
+			return
+		}
+		select {
+		case st.requests <- r:
+		case <-st.done:
+			return
+		}
+	}
+}
+
+// run admits the proxy by its first request and then serves it.
+func (st *stream) run(vectors bool) error {
+	first, err := st.first()
+	if err != nil {
+		return err
+	}
+	release, err := st.admit(first)
+	if err != nil {
+		return err
+	}
+	defer release()
+	st.sub = st.srv.cfg.Snapshots.Subscribe(st.node)
+	defer st.sub.Close()
+	st.session = newSession(st.node, vectors, st.srv.cfg.Limits)
+	st.session.renew(st.sub.State())
+	defer st.secrets.wait()
+	defer st.secrets.stop()
+	st.srv.cfg.Observer.Connected(st.event(nil))
+	defer func() { st.srv.cfg.Observer.Disconnected(st.event(nil)) }()
+	if err := st.take(first); err != nil {
+		return err
+	}
+	for {
+		if err := st.pump(); err != nil {
+			return err
+		}
+		if err := st.wait(); err != nil {
+			if errors.Is(err, io.EOF) {
+				return nil
+			}
+			return err
+		}
+	}
+}
+
+// wait handles the one event that comes next.
+func (st *stream) wait() error {
+	select {
+	case r := <-st.requests:
+		return st.take(r)
+	case err := <-st.ended:
+		return err
+	case <-st.sub.Wake():
+		st.session.renew(st.sub.State())
+		st.report()
+		return nil
+	case <-st.secrets.ready:
+		st.collect()
+		return nil
+	case <-st.secrets.retry():
+		st.secrets.due()
+		return nil
+	case <-st.srv.closing:
+		return status.Error(codes.Unavailable, "the control plane is shutting down")
+	case <-st.ctx.Done():
+		return status.FromContextError(st.ctx.Err()).Err()
+	}
+}
+
+func (st *stream) first() (request, error) {
+	silent := time.NewTimer(st.srv.cfg.Limits.FirstRequest)
+	defer silent.Stop()
+	select {
+	case r := <-st.requests:
+		return r, nil
+	case err := <-st.ended:
+		if errors.Is(err, io.EOF) {
+			err = nil
+		}
+		return request{}, errOr(err, codes.Canceled, "the stream ended before its first request")
+	case <-silent.C:
+		return request{}, status.Error(codes.DeadlineExceeded, "no request arrived")
+	case <-st.srv.closing:
+		return request{}, status.Error(codes.Unavailable, "the control plane is shutting down")
+	case <-st.ctx.Done():
+		return request{}, status.FromContextError(st.ctx.Err()).Err()
+	}
+}
+
+func errOr(err error, code codes.Code, text string) error {
+	if err != nil {
+		return err
+	}
+	return status.Error(code, text)
+}
+
+// take applies one request.
+func (st *stream) take(r request) error {
+	if r.node != "" && r.node != st.node {
+		return status.Error(codes.InvalidArgument, "the node id of a stream cannot change")
+	}
+	a, err := st.session.receive(r)
+	if a == nil && !st.bucket.take(time.Now(), st.srv.cfg.Limits) {
+		return status.Error(codes.ResourceExhausted, "too many requests")
+	}
+	if a != nil {
+		st.settled(a)
+	}
+	return err
+}
+
+// settled reports an answer to those who watch.
+func (st *stream) settled(a *answer) {
+	e := st.event(a.response)
+	if !a.refused {
+		st.srv.cfg.Observer.Acknowledged(e)
+		return
+	}
+	e.Error = a.text
+	st.log.Warn("configuration_refused", "node", st.node, "type", e.Type, "revision", e.Revision, "error", a.text)
+	st.srv.cfg.Observer.Rejected(e)
+	st.report()
+}
+
+// report passes on what stands refused, before any confirmation, so that a
+// waiting client never sees a refused revision as accepted.
+func (st *stream) report() { st.sub.Reject(st.session.rejections()) }
+
+// pump sends what is due and confirms what is answered.
+func (st *stream) pump() error {
+	if names := st.session.missing(); len(names) > 0 {
+		st.request(names)
+	}
+	sent := false
+	for {
+		r := st.session.next()
+		if r == nil {
+			break
+		}
+		if err := st.wire.send(r); err != nil {
+			return err
+		}
+		sent = true
+		st.srv.cfg.Observer.Sent(st.event(r))
+	}
+	if sent {
+		st.report()
+	}
+	if state, ok := st.session.confirmed(); ok {
+		st.sub.Confirm(state)
+	}
+	return nil
+}
+
+func (st *stream) event(r *response) Event {
+	e := Event{Node: st.node, Stream: st.id}
+	if r != nil {
+		e.Type, e.Revision, e.Resources = r.typ, r.state.Revision, len(r.add)+len(r.remove)
+	}
+	return e
+}
+
+// deliver hands a pushed secret to the stream. The caller may hold Server.mu.
+func (st *stream) deliver(m made) { st.secrets.put(m) }
+
+// collect takes over secrets that were made or pushed. The entry without a name
+// ends an attempt.
+func (st *stream) collect() {
+	ended, failed := false, false
+	for _, m := range st.secrets.take() {
+		if m.pushed {
+			m.err = CheckSecret(m.resource, m.name)
+		}
+		switch {
+		case m.name == "":
+			ended = true
+		case m.err != nil:
+			failed = failed || !m.pushed
+			st.log.Warn("secret_not_made", "node", st.node, "secret", m.name, "error", m.err)
+		case !st.session.state.Set.AllowsSecret(m.name):
+		case m.pushed || st.session.secrets[m.name] == nil:
+			// One that was pushed while another was made is the newer one.
+			st.session.secrets[m.name] = m.resource
+		}
+	}
+	if ended {
+		st.secrets.finished(failed, st.srv.cfg.Limits.SecretRetry)
+	}
+	st.session.retry(st.session.types[resource.Secret])
+}

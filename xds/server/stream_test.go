@@ -1,0 +1,273 @@
+package server_test
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"math/big"
+	"sync"
+	"testing"
+	"time"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
+	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"github.com/google/go-cmp/cmp"
+	"github.com/meshgate/meshgate/xds/resource"
+	"github.com/meshgate/meshgate/xds/server"
+	"github.com/meshgate/meshgate/xds/snapshot"
+	"github.com/meshgate/meshgate/xds/xdstest"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+)
+
+func TestAdmission(t *testing.T) {
+	for _, tc := range []struct {
+		name, node string
+		tokens     []string
+		code       codes.Code
+	}{
+		{"no token", nodeID, nil, codes.Unauthenticated},
+		{"two tokens", nodeID, []string{"good", "good"}, codes.Unauthenticated},
+		{"empty bearer", nodeID, []string{"Bearer "}, codes.Unauthenticated},
+		{"bad token", nodeID, []string{"bad"}, codes.Unauthenticated},
+		{"token of another proxy", nodeID, []string{"other"}, codes.PermissionDenied},
+		{"unknown proxy", "ghost", []string{"good"}, codes.NotFound},
+		{"no node", "", []string{"good"}, codes.InvalidArgument},
+		{"panic", "boom", []string{"good"}, codes.Internal},
+		{"good", nodeID, []string{"bearer good"}, codes.OK},
+		{"good without scheme", nodeID, []string{"good"}, codes.OK},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			r := setup(t, func(c *server.Config) { c.Auth = auth{} })
+			r.publish(world()...)
+			other := r.dial(t, xdstest.Options{Token: "good"})
+			other.Request(resource.Route).Equals(t, routesA)
+			ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+			defer cancel()
+			for _, v := range tc.tokens {
+				ctx = metadata.AppendToOutgoingContext(ctx, "authorization", v)
+			}
+			g, err := discovery.NewAggregatedDiscoveryServiceClient(r.conn).DeltaAggregatedResources(ctx)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := g.Send(&discovery.DeltaDiscoveryRequest{Node: &corev3.Node{Id: tc.node}, TypeUrl: string(resource.Cluster)}); err != nil {
+				t.Fatal(err)
+			}
+			_, err = g.Recv()
+			if got := status.Code(err); got != tc.code {
+				t.Fatalf("code %v (%v), want %v", got, err, tc.code)
+			}
+			// Other streams live.
+			other.See(func(v xdstest.View) {
+				if v.Err() != nil {
+					t.Fatalf("the other stream ended: %v", v.Err())
+				}
+			})
+		})
+	}
+}
+
+func TestMisbehaviourEndsTheStream(t *testing.T) {
+	for name, tc := range map[string]struct {
+		bad  *discovery.DeltaDiscoveryRequest
+		n    int
+		code codes.Code
+	}{
+		"other node":     {&discovery.DeltaDiscoveryRequest{Node: &corev3.Node{Id: "x"}, TypeUrl: string(resource.Cluster)}, 1, codes.InvalidArgument},
+		"unknown type":   {&discovery.DeltaDiscoveryRequest{TypeUrl: "type.googleapis.com/x"}, 1, codes.InvalidArgument},
+		"too many names": {&discovery.DeltaDiscoveryRequest{TypeUrl: string(resource.Endpoint), ResourceNamesSubscribe: []string{"1", "2", "3", "4", "5", "6", "7", "8", "9"}}, 1, codes.ResourceExhausted},
+		"flood":          {&discovery.DeltaDiscoveryRequest{TypeUrl: string(resource.Cluster), ResponseNonce: "unknown"}, 60, codes.ResourceExhausted},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := setup(t, func(c *server.Config) { c.Limits = server.Limits{Names: 8, Burst: 20, Rate: 1} })
+			c := started(t, r, xdstest.Options{})
+			for range tc.n {
+				c.Send(tc.bad)
+			}
+			c.WaitFor(t, "the end", func(v xdstest.View) bool { return status.Code(v.Err()) == tc.code && v.Err() != nil })
+		})
+	}
+}
+
+// maker signs secrets, and fails as often as told.
+type maker struct {
+	mu    sync.Mutex
+	fails int
+	asked int
+	body  *resource.Resource
+}
+
+func (m *maker) Secret(context.Context, string, string) (*resource.Resource, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.asked++
+	if m.fails > 0 {
+		m.fails--
+		return nil, errors.New("the authority is away")
+	}
+	return m.body, nil
+}
+
+func identity(t *testing.T, serial int64) *resource.Resource {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tmpl := &x509.Certificate{SerialNumber: big.NewInt(serial), NotAfter: time.Now().Add(time.Hour)}
+	der, err := x509.CreateCertificate(rand.Reader, tmpl, tmpl, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	inline := func(typ string, b []byte) *corev3.DataSource {
+		return &corev3.DataSource{Specifier: &corev3.DataSource_InlineBytes{InlineBytes: pem.EncodeToMemory(&pem.Block{Type: typ, Bytes: b})}}
+	}
+	return xdstest.Freeze(resource.Secret, "identity", &tlsv3.Secret{Name: "identity", Type: &tlsv3.Secret_TlsCertificate{
+		TlsCertificate: &tlsv3.TlsCertificate{CertificateChain: inline("CERTIFICATE", der), PrivateKey: inline("PRIVATE KEY", raw)},
+	}})
+}
+
+func TestSecretsAreMadeOnceAskedForAndRenewed(t *testing.T) {
+	m := &maker{fails: 2, body: identity(t, 1)}
+	r := setup(t, func(c *server.Config) {
+		c.Secrets = m
+		c.Limits.SecretRetry = time.Millisecond
+	})
+	r.snaps.Publish(map[string]*resource.Set{nodeID: resource.NewSet(nil, []string{"identity"})}, 1)
+	c := r.dial(t, xdstest.Options{Relay: true})
+	c.Request(resource.Secret).Equals(t, m.body)
+	second := identity(t, 2)
+	r.srv.PushSecret(nodeID, second)
+	c.Request(resource.Secret).Equals(t, second)
+	// One that a proxy would refuse, and print, is not sent.
+	r.srv.PushSecret(nodeID, xdstest.Freeze(resource.Secret, "identity", &tlsv3.Secret{Name: "identity"}))
+	third := identity(t, 3)
+	r.srv.PushSecret(nodeID, third)
+	c.Request(resource.Secret).Equals(t, third)
+	if m.asked != 3 {
+		t.Fatalf("asked %d times, want 3", m.asked)
+	}
+}
+
+func TestTrapTextOfARefusedSecretIsNeverKept(t *testing.T) {
+	m := &maker{body: identity(t, 1)}
+	r := setup(t, func(c *server.Config) { c.Secrets = m })
+	r.snaps.Publish(map[string]*resource.Set{nodeID: resource.NewSet(nil, []string{"identity"})}, 1)
+	c := r.dial(t, xdstest.Options{Relay: true, Reject: func(u resource.TypeURL, names []string) string {
+		if u == resource.Secret && len(names) > 0 {
+			return "-----BEGIN PRIVATE KEY----- abc"
+		}
+		return ""
+	}})
+	c.WaitFor(t, "the refusal", func(v xdstest.View) bool { _, n := v.Answers(); return n == 1 })
+	p := r.waitFor(t, func(p snapshot.Progress) bool { return len(p.Rejected) == 1 })
+	if p.Rejected[0].Error != "the proxy refused a secret; its log says why" {
+		t.Fatalf("progress %+v", p)
+	}
+}
+
+func TestStateOfTheWorld(t *testing.T) {
+	r := setup(t, nil)
+	r.publish(clusterA, clusterB, endA, endB)
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	g, err := discovery.NewAggregatedDiscoveryServiceClient(r.conn).StreamAggregatedResources(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	send := func(m *discovery.DiscoveryRequest) {
+		t.Helper()
+		if err := g.Send(m); err != nil {
+			t.Fatal(err)
+		}
+	}
+	recv := func(u resource.TypeURL, want ...*resource.Resource) *discovery.DiscoveryResponse {
+		t.Helper()
+		m, err := g.Recv()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var bodies, got [][]byte
+		for _, x := range want {
+			bodies = append(bodies, x.Body)
+		}
+		for _, a := range m.GetResources() {
+			got = append(got, a.GetValue())
+		}
+		if d := cmp.Diff(bodies, got); d != "" || m.GetTypeUrl() != string(u) {
+			t.Fatalf("%s: %s", m.GetTypeUrl(), d)
+		}
+		return m
+	}
+	ack := func(m *discovery.DiscoveryResponse, names ...string) {
+		t.Helper()
+		send(&discovery.DiscoveryRequest{TypeUrl: m.GetTypeUrl(), VersionInfo: m.GetVersionInfo(), ResponseNonce: m.GetNonce(), ResourceNames: names})
+	}
+	send(&discovery.DiscoveryRequest{Node: &corev3.Node{Id: nodeID}, TypeUrl: string(resource.Cluster)})
+	m := recv(resource.Cluster, clusterA, clusterB)
+	send(&discovery.DiscoveryRequest{TypeUrl: string(resource.Endpoint), ResourceNames: []string{"a", "b"}})
+	e := recv(resource.Endpoint, endA, endB)
+	ack(m)
+	ack(e, "a", "b")
+	// One changed assignment travels alone.
+	endA2 := xdstest.Endpoints("a", 7)
+	r.publish(clusterA, clusterB, endA2, endB)
+	ack(recv(resource.Endpoint, endA2), "a", "b")
+	// A changed cluster takes the whole vector, with what goes still in it.
+	r.publish(clusterA2, endA2)
+	ack(recv(resource.Cluster, clusterA2, clusterB))
+	ack(recv(resource.Endpoint, endA2), "a", "b")
+	m = recv(resource.Cluster, clusterA2)
+	ack(m)
+	if p := r.settle(t, r.rev); len(p.Acknowledged) != 1 {
+		t.Fatalf("progress %+v", p)
+	}
+}
+
+func TestStormOfPublishAndClose(t *testing.T) {
+	r := setup(t, nil)
+	var wg sync.WaitGroup
+	for w := range 4 {
+		wg.Go(func() {
+			for i := range 15 {
+				c, err := xdstest.Dial(context.Background(), r.conn, xdstest.Options{Node: nodeID, Relay: i%2 == 0, Hold: w == 0})
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				c.Close()
+			}
+		})
+	}
+	for i := range 200 {
+		r.publish(clusterA, xdstest.Endpoints("a", i), listener, routesA)
+	}
+	wg.Wait()
+	c := r.dial(t, xdstest.Options{})
+	c.Request(resource.Endpoint).Equals(t, xdstest.Endpoints("a", 199))
+}
+
+func TestCloseEndsStreamsWithUnavailable(t *testing.T) {
+	r := setup(t, nil)
+	c := started(t, r, xdstest.Options{})
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	if err := r.srv.Close(ctx); err != nil {
+		t.Fatal(err)
+	}
+	c.WaitFor(t, "the end", func(v xdstest.View) bool { return status.Code(v.Err()) == codes.Unavailable })
+	if r.srv.Streams() != 0 {
+		t.Fatalf("%d streams are left", r.srv.Streams())
+	}
+}

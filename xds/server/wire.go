@@ -1,0 +1,88 @@
+package server
+
+import (
+	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"github.com/meshgate/meshgate/xds/resource"
+	"google.golang.org/grpc"
+	"google.golang.org/protobuf/types/known/anypb"
+)
+
+// wire is one variant of the protocol: it turns messages into requests and
+// responses into messages.
+type wire interface {
+	recv() (request, error)
+	send(*response) error
+}
+
+// DeltaAggregatedResources implements the delta variant.
+func (s *Server) DeltaAggregatedResources(g discovery.AggregatedDiscoveryService_DeltaAggregatedResourcesServer) error {
+	return s.serve(g.Context(), delta{g}, false)
+}
+
+// StreamAggregatedResources implements the state-of-the-world variant.
+func (s *Server) StreamAggregatedResources(g discovery.AggregatedDiscoveryService_StreamAggregatedResourcesServer) error {
+	return s.serve(g.Context(), sotw{g}, true)
+}
+
+type delta struct {
+	grpc.BidiStreamingServer[discovery.DeltaDiscoveryRequest, discovery.DeltaDiscoveryResponse]
+}
+
+func (d delta) recv() (request, error) {
+	m, err := d.Recv()
+	if err != nil {
+		return request{}, err
+	}
+	return request{
+		node: m.GetNode().GetId(), url: resource.TypeURL(m.GetTypeUrl()),
+		subscribe: m.GetResourceNamesSubscribe(), unsubscribe: m.GetResourceNamesUnsubscribe(),
+		versions: m.GetInitialResourceVersions(), nonce: m.GetResponseNonce(),
+		refused: m.GetErrorDetail() != nil, text: m.GetErrorDetail().GetMessage(),
+	}, nil
+}
+
+func (d delta) send(r *response) error {
+	m := &discovery.DeltaDiscoveryResponse{
+		TypeUrl: string(r.typ), Nonce: r.nonce, RemovedResources: r.remove,
+		Resources: make([]*discovery.Resource, 0, len(r.add)),
+	}
+	for _, a := range r.add {
+		m.Resources = append(m.Resources, &discovery.Resource{Name: a.Name, Version: a.Version, Resource: pack(a)})
+	}
+	return d.Send(m)
+}
+
+type sotw struct {
+	grpc.BidiStreamingServer[discovery.DiscoveryRequest, discovery.DiscoveryResponse]
+}
+
+func (w sotw) recv() (request, error) {
+	m, err := w.Recv()
+	if err != nil {
+		return request{}, err
+	}
+	return request{
+		node: m.GetNode().GetId(), url: resource.TypeURL(m.GetTypeUrl()),
+		subscribe: m.GetResourceNames(), nonce: m.GetResponseNonce(), accepted: m.GetVersionInfo(),
+		refused: m.GetErrorDetail() != nil, text: m.GetErrorDetail().GetMessage(),
+	}, nil
+}
+
+func (w sotw) send(r *response) error {
+	m := &discovery.DiscoveryResponse{
+		TypeUrl: string(r.typ), Nonce: r.nonce, VersionInfo: r.version,
+		Resources: make([]*anypb.Any, 0, len(r.add)),
+	}
+	if m.VersionInfo == "" {
+		m.VersionInfo = r.nonce
+	}
+	for _, a := range r.add {
+		m.Resources = append(m.Resources, pack(a))
+	}
+	return w.Send(m)
+}
+
+// pack wraps bytes that are marshalled already.
+func pack(r *resource.Resource) *anypb.Any {
+	return &anypb.Any{TypeUrl: string(r.Type), Value: r.Body}
+}

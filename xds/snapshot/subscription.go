@@ -1,0 +1,119 @@
+package snapshot
+
+import "github.com/meshgate/meshgate/xds/resource"
+
+// Subscription is the view of one stream on its node. Two streams of one node
+// are normal while a proxy reconnects; each has its own account.
+type Subscription struct {
+	store *Store
+	id    string
+	node  *node
+	wake  chan struct{}
+	// number orders the streams of a node by age.
+	number uint64
+
+	// guarded by store.mu
+	acked    uint64
+	fresh    bool // nothing confirmed yet, not even an empty set
+	rejected []Rejection
+	closed   bool
+}
+
+// State is one consistent reading of a node.
+type State struct {
+	Set *resource.Set
+	// Revision is the newest published revision when the set was read.
+	Revision uint64
+	// Version counts the changes of this node's own set that the reading covers
+	// as the revision of the last one.
+	Version uint64
+}
+
+// Subscribe registers a stream. Its wake channel is ready at once, so that a
+// loop over the channel handles the first set like all later ones. The caller
+// closes the subscription.
+func (s *Store) Subscribe(id string) *Subscription {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := s.node(id)
+	s.opened++
+	sub := &Subscription{store: s, id: id, node: n, number: s.opened, wake: make(chan struct{}, 1), fresh: true}
+	n.subs[sub] = struct{}{}
+	sub.signal()
+	s.move()
+	return sub
+}
+
+// Wake is readable when the set may have changed since the last State. Signals
+// coalesce.
+func (s *Subscription) Wake() <-chan struct{} { return s.wake }
+
+// State returns what the node should have now.
+func (s *Subscription) State() State {
+	s.store.mu.Lock()
+	defer s.store.mu.Unlock()
+	st := State{Set: s.node.set, Revision: s.store.published}
+	if k := len(s.node.changes); k > 0 {
+		st.Version = s.node.changes[k-1]
+	}
+	return st
+}
+
+// Confirm records that everything of the given reading was sent and answered.
+// What was refused is told by Reject. A reading that is no longer of the current
+// set confirms only its own changes.
+func (s *Subscription) Confirm(st State) {
+	s.store.mu.Lock()
+	defer s.store.mu.Unlock()
+	if s.closed {
+		return
+	}
+	upTo := st.Version
+	if st.Set != s.node.set && !st.Set.Equal(s.node.set) {
+		// The set changed after the reading, maybe under the same revision.
+		if k := len(s.node.changes); k > 0 && s.node.changes[k-1] == upTo {
+			upTo -= min(upTo, 1)
+		}
+	}
+	if !s.fresh && s.acked >= upTo {
+		return
+	}
+	s.acked, s.fresh = max(s.acked, upTo), false
+	s.store.move()
+}
+
+// Reject replaces what this stream's proxy currently refuses; nil clears it.
+func (s *Subscription) Reject(rs []Rejection) {
+	s.store.mu.Lock()
+	defer s.store.mu.Unlock()
+	if s.closed || (len(rs) == 0 && len(s.rejected) == 0) {
+		return
+	}
+	for i := range rs {
+		rs[i].Name = s.id
+	}
+	s.rejected = rs
+	s.store.move()
+}
+
+// Close ends the subscription; it may be called more than once.
+func (s *Subscription) Close() {
+	s.store.mu.Lock()
+	defer s.store.mu.Unlock()
+	if s.closed {
+		return
+	}
+	s.closed = true
+	delete(s.node.subs, s)
+	if len(s.node.subs) == 0 && !s.node.held {
+		delete(s.store.nodes, s.id)
+	}
+	s.store.move()
+}
+
+func (s *Subscription) signal() {
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+}

@@ -1,0 +1,141 @@
+package xdstest
+
+import (
+	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
+	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
+	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
+	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"github.com/meshgate/meshgate/xds/resource"
+	"google.golang.org/protobuf/proto"
+)
+
+// apply takes a response as an Envoy would. The caller holds mu.
+func (c *Client) apply(m *discovery.DeltaDiscoveryResponse) {
+	t := resource.TypeURL(m.GetTypeUrl())
+	h := c.types[t]
+	msg := Message{Type: t, Removed: m.GetRemovedResources()}
+	for _, r := range m.GetResources() {
+		msg.Names = append(msg.Names, r.GetName())
+	}
+	c.log = append(c.log, msg)
+	if h == nil || !h.asked {
+		return // neither accepted nor refused
+	}
+	if c.opt.Reject != nil {
+		if text := c.opt.Reject(t, msg.Names); text != "" {
+			c.answer(m, text)
+			return
+		}
+	}
+	var follow []func()
+	for _, r := range m.GetResources() {
+		if f := c.hold(t, h, r); f != nil {
+			follow = append(follow, f)
+		}
+	}
+	c.remove(t, h, m.GetRemovedResources())
+	for _, f := range follow {
+		f() // requests for assignments precede the answer to their clusters
+	}
+	c.answer(m, "")
+	c.warmed()
+}
+
+func (c *Client) hold(t resource.TypeURL, h *holding, r *discovery.Resource) func() {
+	if _, named := h.names[r.GetName()]; t == resource.Endpoint && !named && !c.opt.Relay {
+		return nil // accepted and ignored
+	}
+	h.has[r.GetName()] = &resource.Resource{Type: t, Name: r.GetName(), Version: r.GetVersion(), Body: r.GetResource().GetValue()}
+	if c.opt.Relay {
+		return nil
+	}
+	switch t {
+	case resource.Cluster:
+		return c.warm(r)
+	case resource.Endpoint:
+		for cluster, eds := range c.edsOf {
+			if eds == r.GetName() {
+				delete(c.warming, cluster)
+			}
+		}
+	case resource.Listener:
+		return c.routes(r)
+	}
+	return nil
+}
+
+// warm starts the warming of a new or changed cluster.
+func (c *Client) warm(r *discovery.Resource) func() {
+	var cl clusterv3.Cluster
+	if proto.Unmarshal(r.GetResource().GetValue(), &cl) != nil || cl.GetType() != clusterv3.Cluster_EDS {
+		return nil
+	}
+	name := cl.GetEdsClusterConfig().GetServiceName()
+	if name == "" {
+		name = cl.GetName()
+	}
+	c.warming[cl.GetName()] = struct{}{}
+	c.edsOf[cl.GetName()] = name
+	if _, known := c.types[resource.Endpoint].names[name]; known {
+		return nil // a changed cluster does not ask again
+	}
+	return func() { c.ask(resource.Endpoint, name) }
+}
+
+// routes asks for the route tables that a listener names.
+func (c *Client) routes(r *discovery.Resource) func() {
+	var l listenerv3.Listener
+	if proto.Unmarshal(r.GetResource().GetValue(), &l) != nil {
+		return nil
+	}
+	var names []string
+	for _, chain := range l.GetFilterChains() {
+		for _, f := range chain.GetFilters() {
+			var h hcmv3.HttpConnectionManager
+			if f.GetTypedConfig().UnmarshalTo(&h) == nil && h.GetRds() != nil {
+				names = append(names, h.GetRds().GetRouteConfigName())
+			}
+		}
+	}
+	return func() {
+		for _, n := range names {
+			if _, known := c.types[resource.Route].names[n]; !known {
+				c.ask(resource.Route, n)
+			}
+		}
+	}
+}
+
+// remove has no effect on assignments, routes and secrets in an Envoy.
+func (c *Client) remove(t resource.TypeURL, h *holding, names []string) {
+	if !c.opt.Relay && t != resource.Cluster && t != resource.Listener {
+		return
+	}
+	for _, n := range names {
+		delete(h.has, n)
+		eds, ok := c.edsOf[n]
+		if t != resource.Cluster || !ok || c.opt.Relay {
+			continue
+		}
+		delete(c.warming, n)
+		delete(c.edsOf, n)
+		delete(c.types[resource.Endpoint].names, eds)
+		delete(c.types[resource.Endpoint].has, eds)
+		c.send(&discovery.DeltaDiscoveryRequest{TypeUrl: string(resource.Endpoint), ResourceNamesUnsubscribe: []string{eds}})
+	}
+}
+
+// warmed releases what waits for warm clusters.
+func (c *Client) warmed() {
+	if len(c.warming) > 0 || c.held {
+		return
+	}
+	for _, a := range c.acks {
+		c.acked++
+		c.send(a)
+	}
+	c.acks = nil
+	if !c.types[resource.Listener].asked && !c.opt.Relay {
+		c.ask(resource.Listener)
+	}
+}
