@@ -55,6 +55,7 @@ func entryOf(t *testing.T, c redis.UniversalClient, token string) contract.Entry
 }
 
 func TestRefillCannotOverwriteTombstone(t *testing.T) {
+	t.Parallel()
 	m := miniredis.RunT(t)
 	c := client(t, m.Addr())
 	w := newWorld(t, c)
@@ -83,6 +84,7 @@ func TestRefillCannotOverwriteTombstone(t *testing.T) {
 }
 
 func TestDeadRedis(t *testing.T) {
+	t.Parallel()
 	for _, reachable := range []bool{true, false} {
 		m := miniredis.RunT(t)
 		w := newWorld(t, client(t, m.Addr()))
@@ -162,6 +164,7 @@ func (s *server) kill() {
 }
 
 func TestRealRedisRestartsEmptyAndStops(t *testing.T) {
+	t.Parallel()
 	s := startRedis(t, "")
 	c := client(t, s.addr)
 	w := newWorld(t, c)
@@ -201,6 +204,7 @@ func TestRealRedisRestartsEmptyAndStops(t *testing.T) {
 }
 
 func TestSameClockKeepsEpoch(t *testing.T) {
+	t.Parallel()
 	m := miniredis.RunT(t)
 	w := newWorld(t, client(t, m.Addr()))
 	until(t, "redis up", func() bool { return w.r.Stats().RedisUp })

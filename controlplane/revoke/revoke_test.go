@@ -15,6 +15,7 @@ import (
 )
 
 func TestDeleteWaitsForAcknowledgement(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, nil)
 	name := w.mint("a", false)
 	f, _ := w.connect("i", 0)
@@ -40,6 +41,7 @@ func TestDeleteWaitsForAcknowledgement(t *testing.T) {
 }
 
 func TestSilentFilterDelaysOneLease(t *testing.T) {
+	t.Parallel()
 	for _, half := range []bool{false, true} {
 		w := newWorld(t, nil)
 		name := w.mint("a", false)
@@ -61,6 +63,7 @@ func TestSilentFilterDelaysOneLease(t *testing.T) {
 }
 
 func TestReplayBeforeFirstGrant(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, nil)
 	name := w.mint("a", false)
 	if err := w.delete(name); err != nil {
@@ -78,6 +81,7 @@ func TestReplayBeforeFirstGrant(t *testing.T) {
 }
 
 func TestRestartWaitsOneLeaseAndRemembers(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, nil)
 	first, second := w.mint("a", false), w.mint("b", false)
 	if err := w.delete(first); err != nil {
@@ -98,6 +102,7 @@ func TestRestartWaitsOneLeaseAndRemembers(t *testing.T) {
 }
 
 func TestWhatRevokes(t *testing.T) {
+	t.Parallel()
 	tests := []struct {
 		name string
 		do   func(w *world) error
@@ -151,6 +156,7 @@ func TestWhatRevokes(t *testing.T) {
 }
 
 func TestIntrospection(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, nil)
 	w.mint("a", false)
 	f, _ := w.connect("i", 0)
@@ -167,6 +173,7 @@ func TestIntrospection(t *testing.T) {
 }
 
 func TestByeFreesTheFilter(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, nil)
 	name := w.mint("a", false)
 	f, _ := w.connect("i", 0)
@@ -184,6 +191,7 @@ func TestByeFreesTheFilter(t *testing.T) {
 }
 
 func TestRefusals(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, nil)
 	for _, tt := range []struct {
 		token, upgrade string

@@ -175,6 +175,7 @@ func (r *Revoker) Close(ctx context.Context) error {
 	r.mu.Unlock()
 	r.redis.jobs.wait(ctx)
 	r.cancel()
+	r.redis.jobs.running.Wait()
 	r.owned.Wait()
 	return ctx.Err()
 }

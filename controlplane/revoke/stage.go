@@ -78,7 +78,7 @@ func (s *staged) take(k model.Key, revision uint64) bool {
 func (r *Revoker) Stage(tx store.Tx) error {
 	changes := tx.Changes()
 	covered := r.covered(changes)
-	any := false
+	revokes := false
 	for _, c := range changes {
 		if c.Old == nil {
 			if s, ok := r.o.Subjects[c.New.Kind]; ok && s.Is == contract.SubjectToken {
@@ -103,9 +103,9 @@ func (r *Revoker) Stage(tx store.Tx) error {
 			}
 		}
 		tx.Announce(c.Old.Key(), c.Op)
-		any = true
+		revokes = true
 	}
-	if !any {
+	if !revokes {
 		return nil
 	}
 	return advance(tx)

@@ -1,0 +1,156 @@
+package revoke
+
+import (
+	"crypto/tls"
+	"encoding/pem"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+
+	"github.com/meshgate/meshgate/filter/contract"
+	"github.com/meshgate/meshgate/filter/tokencache"
+)
+
+func TestSlowLinkDelaysNobody(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nil)
+	name := w.mint("a", false)
+	w.connect("slow", 0) // has no lease and never reads again
+	f, _ := w.connect("fast", 0)
+	f.lease()
+	done := async(func() error { return w.delete(name) })
+	begun := time.Now()
+	f.ack(f.invalidated().Seq)
+	if err := <-done; err != nil || time.Since(begun) > contract.Lease/2 {
+		t.Fatalf("%v after %v", err, time.Since(begun))
+	}
+}
+
+// realFilter connects the real cache with the world's server over TLS.
+func (w *world) realFilter() *tokencache.Cache {
+	w.t.Helper()
+	server := httptest.NewUnstartedServer(http.Handler(w.r))
+	server.TLS = &tls.Config{MinVersion: tls.VersionTLS13, NextProtos: []string{"http/1.1"}}
+	server.StartTLS()
+	w.t.Cleanup(server.Close)
+	dir := w.t.TempDir()
+	ca, token := filepath.Join(dir, "ca.pem"), filepath.Join(dir, "token")
+	block := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
+	if err := os.WriteFile(ca, block, 0o600); err != nil {
+		w.t.Fatal(err)
+	}
+	if err := os.WriteFile(token, []byte("good"), 0o600); err != nil {
+		w.t.Fatal(err)
+	}
+	c, err := tokencache.Open(tokencache.Options{Logger: slog.New(slog.DiscardHandler), Settings: &contract.Settings{
+		Cache: contract.CacheSettings{MaxBytes: 4 << 20},
+		ControlPlane: &contract.ControlPlaneSettings{
+			Address: server.Listener.Addr().String(), CAFile: ca, TokenFile: token, Node: "node"},
+	}})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.t.Cleanup(func() { c.Close() })
+	until(w.t, "lease", func() bool { return c.Stats().Leased })
+	return c
+}
+
+// check asks a real filter as a request would.
+func check(c *tokencache.Cache, token string) contract.Answer {
+	hash := contract.HashToken([]byte(token))
+	if _, a := c.Lookup(hash, make([]byte, contract.MaxPacked)); a != contract.Miss {
+		return a
+	}
+	answer := make(chan contract.Answer, 1)
+	c.Resolve(hash, "plugin", func(a contract.Answer, _ []byte) { answer <- a })
+	return <-answer
+}
+
+type input struct{ op, token string }
+
+// model is one register per token: issued or not.
+var register = porcupine.Model{
+	Partition: func(h []porcupine.Operation) [][]porcupine.Operation {
+		by := map[string][]porcupine.Operation{}
+		for _, o := range h {
+			k := o.Input.(input).token
+			by[k] = append(by[k], o)
+		}
+		var out [][]porcupine.Operation
+		for _, p := range by {
+			out = append(out, p)
+		}
+		return out
+	},
+	Init: func() any { return false },
+	Step: func(state, in, out any) (bool, any) {
+		switch in.(input).op {
+		case "issue":
+			return true, true
+		case "revoke":
+			return true, false
+		}
+		return out.(contract.Answer) == contract.Unavailable || (out.(contract.Answer) == contract.Found) == state.(bool), state
+	},
+}
+
+// TestHistoryIsLinearizable issues, revokes and issues again the same values
+// while several real filters are asked all the time.
+func TestHistoryIsLinearizable(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nil)
+	var mu sync.Mutex
+	var history []porcupine.Operation
+	begun := time.Now()
+	note := func(client int, in input, run func() any) {
+		call := time.Since(begun).Nanoseconds()
+		out := run()
+		mu.Lock()
+		defer mu.Unlock()
+		history = append(history, porcupine.Operation{ClientId: client, Input: in, Call: call, Output: out, Return: time.Since(begun).Nanoseconds()})
+	}
+	tokens := []string{"x", "y"}
+	stop := make(chan struct{})
+	var checkers, writers sync.WaitGroup
+	for i := range 3 {
+		c := w.realFilter()
+		checkers.Go(func() {
+			for n := 0; n < 4000; n++ {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				token := tokens[n%2]
+				note(10+i, input{"check", token}, func() any { return check(c, token) })
+			}
+		})
+	}
+	for i, token := range tokens {
+		writers.Go(func() {
+			for range 10 {
+				var name string
+				note(i, input{"issue", token}, func() any { name = w.mint(token, true); return nil })
+				note(i, input{"revoke", token}, func() any {
+					if err := w.delete(name); err != nil {
+						t.Error(err)
+					}
+					return nil
+				})
+			}
+		})
+	}
+	writers.Wait()
+	close(stop)
+	checkers.Wait()
+	if res := porcupine.CheckOperationsTimeout(register, history, 5*time.Second); res != porcupine.Ok {
+		t.Errorf("history of %d operations: %s", len(history), res)
+	}
+}
