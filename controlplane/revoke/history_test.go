@@ -119,8 +119,8 @@ func TestHistoryIsLinearizable(t *testing.T) {
 	tokens := []string{"x", "y"}
 	stop := make(chan struct{})
 	var checkers, writers sync.WaitGroup
-	for i := range 3 {
-		c := w.realFilter()
+	caches := []*tokencache.Cache{w.realFilter(), w.realFilter(), w.realFilter()}
+	for i, c := range caches {
 		checkers.Go(func() {
 			for n := 0; n < 4000; n++ {
 				select {
@@ -135,15 +135,22 @@ func TestHistoryIsLinearizable(t *testing.T) {
 	}
 	for i, token := range tokens {
 		writers.Go(func() {
+			ask := func() { // right after each write, from every filter
+				for _, c := range caches {
+					note(i, input{"check", token}, func() any { return check(c, token) })
+				}
+			}
 			for range 10 {
 				var name string
 				note(i, input{"issue", token}, func() any { name = w.mint(token, true); return nil })
+				ask()
 				note(i, input{"revoke", token}, func() any {
 					if err := w.delete(name); err != nil {
 						t.Error(err)
 					}
 					return nil
 				})
+				ask()
 			}
 		})
 	}

@@ -61,28 +61,23 @@ type controlPlane struct {
 
 // openControlPlane opens everything that can fail; run then serves. Whatever
 // goes wrong here leaves nothing behind.
-func openControlPlane(ctx context.Context, c *config.Config, log *slog.Logger) (cp *controlPlane, err error) {
-	cp = &controlPlane{cfg: c, log: log}
-	defer func() {
-		if err != nil {
+func openControlPlane(ctx context.Context, c *config.Config, log *slog.Logger) (*controlPlane, error) {
+	cp := &controlPlane{cfg: c, log: log}
+	steps := []func(context.Context) error{cp.openPorts, cp.openStore, cp.openIdentities, cp.openRevocation, cp.openXDS}
+	for _, step := range steps {
+		if err := step(ctx); err != nil {
 			cp.close(ctx)
-			err = notBegun(err)
+			return nil, notBegun(err)
 		}
-	}()
-	if cp.ports, err = openListeners(c); err != nil {
-		return nil, err
 	}
-	cp.closers.add(func(context.Context) { cp.ports.close() })
-	if err = cp.openStore(ctx); err != nil {
-		return nil, err
+	return cp, nil
+}
+
+func (cp *controlPlane) openPorts(context.Context) (err error) {
+	if cp.ports, err = openListeners(cp.cfg); err == nil {
+		cp.closers.add(func(context.Context) { cp.ports.close() })
 	}
-	if err = cp.openIdentities(ctx); err != nil {
-		return nil, err
-	}
-	if err = cp.openRevocation(ctx); err != nil {
-		return nil, err
-	}
-	return cp, cp.openXDS()
+	return err
 }
 
 // openIdentities loads the authority and writes its certificate for others.
@@ -142,7 +137,7 @@ func (cp *controlPlane) openRevocation(ctx context.Context) (err error) {
 	return err
 }
 
-func (cp *controlPlane) openXDS() (err error) {
+func (cp *controlPlane) openXDS(context.Context) (err error) {
 	cp.xds, err = xds.New(xds.Config{
 		Snapshots: cp.snapshots, Nodes: nodes{cp.loop}, Auth: adsAuthenticator{cp.tokens}, Secrets: cp.loop,
 		Observer: xds.Nobody{}, Log: cp.log,
