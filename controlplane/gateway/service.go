@@ -88,7 +88,8 @@ func validHostname(host string) bool {
 		}
 		for i := range len(label) {
 			c := label[i]
-			if !(c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '-' || c == '_') {
+			alphanumeric := c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9'
+			if !alphanumeric && c != '-' && c != '_' {
 				return false
 			}
 		}

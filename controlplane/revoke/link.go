@@ -133,6 +133,10 @@ func (r *Revoker) serve(node Node, conn net.Conn, in *bufio.Reader) error {
 	if l.hello.Version != contract.LinkVersion || l.hello.Instance == "" || len(l.hello.Instance) > maxInstance {
 		return fmt.Errorf("hello of version %d is not understood", l.hello.Version)
 	}
+	// Before a filter can hold a lease it is known to whoever comes after us.
+	if err := r.introduce(l); err != nil {
+		return fmt.Errorf("remember the filter: %w", err)
+	}
 	if err := r.register(l); err != nil {
 		return err
 	}

@@ -87,6 +87,7 @@ func TestRestartWaitsOneLeaseAndRemembers(t *testing.T) {
 	if err := w.delete(first); err != nil {
 		t.Fatal(err)
 	}
+	w.connect("predecessor's", 0)
 	w.open(nil)
 	begun := time.Now()
 	if err := w.delete(second); err != nil {
@@ -98,6 +99,22 @@ func TestRestartWaitsOneLeaseAndRemembers(t *testing.T) {
 	f, _ := w.connect("i", 0)
 	if m := f.invalidated(); len(m.Items) != 2 {
 		t.Errorf("replayed %+v", m)
+	}
+}
+
+// TestStartWithoutFiltersAnswersAtOnce: nobody can hold a lease from a
+// predecessor that knew no filter.
+func TestStartWithoutFiltersAnswersAtOnce(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nil)
+	n := w.mint("a", false)
+	w.open(nil)
+	begun := time.Now()
+	if err := w.delete(n); err != nil {
+		t.Fatal(err)
+	}
+	if d := time.Since(begun); d > contract.Lease/2 {
+		t.Errorf("answered after %v", d)
 	}
 }
 

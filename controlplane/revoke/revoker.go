@@ -75,6 +75,12 @@ type Revoker struct {
 	staged  staged
 	redis   guard
 	seen    chan struct{} // wakes the owner of the known filters
+	// persist is held while known filters are written, so that one that was
+	// just introduced is not forgotten by an older picture.
+	persist sync.Mutex
+	// alone says that no filter was known at the start, so that none can hold a
+	// lease from a predecessor of this process.
+	alone bool
 
 	mu      sync.Mutex
 	closing bool
@@ -161,6 +167,7 @@ func (r *Revoker) load(tx store.Reader) error {
 		f := row.Spec.(*Filter)
 		r.known[row.Name] = &known{seen: time.UnixMilli(f.Seen)}
 	}
+	r.alone = len(rows) == 0
 	return err
 }
 
@@ -212,13 +219,47 @@ func (r *Revoker) remember() {
 		case <-r.seen:
 		case <-tick.C:
 		}
-		now := r.snapshotKnown()
-		if err := r.persistKnown(now, written); err != nil && r.ctx.Err() == nil {
-			r.log.Error("known filters could not be persisted", "error", err)
+		now, err := r.rememberOnce(written)
+		if err != nil {
+			if r.ctx.Err() == nil {
+				r.log.Error("known filters could not be persisted", "error", err)
+			}
 			continue
 		}
 		written = now
 	}
+}
+
+func (r *Revoker) rememberOnce(written map[string]int64) (map[string]int64, error) {
+	r.persist.Lock()
+	defer r.persist.Unlock()
+	now := r.snapshotKnown()
+	return now, r.persistKnown(now, written)
+}
+
+// introduce persists a filter that is new before it is welcomed.
+func (r *Revoker) introduce(l *link) error {
+	r.persist.Lock()
+	defer r.persist.Unlock()
+	now := r.o.Now()
+	r.mu.Lock()
+	_, old := r.known[l.hello.Instance]
+	if !old {
+		r.known[l.hello.Instance] = &known{seen: now}
+	}
+	r.mu.Unlock()
+	if old {
+		return nil
+	}
+	_, err := r.o.Store.Update(r.ctx, model.Credential, func(tx store.Tx) error {
+		return note(tx, l.hello.Instance, &Filter{Seen: now.UnixMilli()})
+	})
+	if err != nil {
+		r.mu.Lock()
+		delete(r.known, l.hello.Instance)
+		r.mu.Unlock()
+	}
+	return err
 }
 
 // snapshotKnown forgets filters that were not seen for too long.

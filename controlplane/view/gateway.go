@@ -19,10 +19,12 @@ type Entry[T any] struct {
 	Spec    *T
 }
 
-// Entries of the gateway kinds.
 type (
-	Service  = Entry[gateway.Service]
-	Route    = Entry[gateway.Route]
+	// Service is a service in a view.
+	Service = Entry[gateway.Service]
+	// Route is a route in a view.
+	Route = Entry[gateway.Route]
+	// Consumer is a consumer that a plugin names as its anonymous one.
 	Consumer = Entry[gateway.Consumer]
 )
 

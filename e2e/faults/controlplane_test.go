@@ -60,23 +60,24 @@ var _ = Describe("with two gateways", func() {
 		token := f.MustMint(a.HTTPS)
 		Expect(f.Status(a.HTTP, token)).To(Equal(200))
 		c.Kill()
-		pid := framework.EnvoyPID(a.StateDir)
+		pid := framework.RunningEnvoy(a.StateDir)
 		Expect(syscall.Kill(pid, syscall.SIGKILL)).To(Succeed())
 		Eventually(func() int { return f.Status(a.HTTP, token) }, 20*time.Second, 20*time.Millisecond).Should(Equal(200))
-		Expect(framework.EnvoyPID(a.StateDir)).NotTo(Equal(pid))
+		Expect(framework.RunningEnvoy(a.StateDir)).NotTo(Equal(pid))
 		Expect(f.Status(a.HTTP, "never-issued")).NotTo(Equal(200))
 	})
 
 	It("a gateway whose supervisor died goes on, and is taken over by the next one", func() {
 		token := f.MustMint(a.HTTPS)
-		pid := framework.EnvoyPID(a.StateDir)
+		pid := framework.RunningEnvoy(a.StateDir)
 		a.Kill()
 		for range 50 {
 			Expect(f.Status(a.HTTP, token)).To(Equal(200))
 		}
 		a.Restart()
-		Expect(framework.EnvoyPID(a.StateDir)).NotTo(Equal(pid))
-		Expect(f.Status(a.HTTP, token)).To(Equal(200))
+		Eventually(func() int { return framework.RunningEnvoy(a.StateDir) }, 20*time.Second, 20*time.Millisecond).ShouldNot(Or(Equal(pid), BeZero()))
+		Eventually(func() int { return f.Status(a.HTTP, token) }, 20*time.Second, 20*time.Millisecond).Should(Equal(200))
+		Expect(framework.Alive(pid)).To(BeFalse(), "the old Envoy is gone")
 	})
 
 	It("1,000 concurrent first uses of a token cause one look-up", func() {

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/onsi/ginkgo/v2"
@@ -121,14 +122,29 @@ func (g *Gateway) Restart() {
 	}, ReadyTimeout, 50*time.Millisecond).Should(gomega.Succeed(), g.Output)
 }
 
-// EnvoyPID reads the process id of the one Envoy below a state directory.
-func EnvoyPID(stateDir string) int {
+// RunningEnvoy is the process id of the one Envoy below a state directory, or 0
+// while there is none.
+func RunningEnvoy(stateDir string) int {
 	files, err := filepath.Glob(filepath.Join(stateDir, "run", "*", "envoy.pid"))
 	gomega.Expect(err).NotTo(gomega.HaveOccurred())
-	gomega.Expect(files).To(gomega.HaveLen(1))
+	if len(files) != 1 {
+		return 0
+	}
 	data, err := os.ReadFile(files[0])
-	gomega.Expect(err).NotTo(gomega.HaveOccurred())
-	pid, err := strconv.Atoi(string(data))
-	gomega.Expect(err).NotTo(gomega.HaveOccurred())
+	if err != nil {
+		return 0
+	}
+	pid, _ := strconv.Atoi(string(data))
 	return pid
+}
+
+// Alive reports whether a process runs. One that has ended but that nobody
+// waited for does not.
+func Alive(pid int) bool {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return false
+	}
+	_, rest, _ := strings.Cut(string(stat), ") ")
+	return !strings.HasPrefix(rest, "Z")
 }

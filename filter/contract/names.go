@@ -21,7 +21,7 @@ type Header uint8
 
 // IdentityHeaders are the lower-case names, indexed by [Header]. Underscore
 // twins (x_consumer_id) are removed from requests too, never set.
-var IdentityHeaders = [NumIdentityHeaders]string{
+var IdentityHeaders = [NumIdentityHeaders]string{ //nolint:gosec // names of headers, no credentials
 	HeaderConsumerID:           "x-consumer-id",
 	HeaderConsumerCustomID:     "x-consumer-custom-id",
 	HeaderConsumerUsername:     "x-consumer-username",
@@ -69,7 +69,7 @@ const (
 // Redis keys. Redis is a cache: the control plane alone writes, filters GET.
 const (
 	redisRecordPrefix     = "meshgate:token:"
-	redisCredentialPrefix = "meshgate:credential:"
+	redisCredentialPrefix = "meshgate:credential:" //nolint:gosec // the name of a key, no credential
 	redisConsumerPrefix   = "meshgate:consumer:"
 	// RedisClockKey holds the [Clock]: the current epoch and the revision of
 	// the newest revocation written to this Redis.

@@ -257,13 +257,13 @@ type Span struct{ Off, Len uint32 }
 type Answer uint8
 
 const (
-	// Miss: nothing usable is cached here; ask further.
+	// Miss says that nothing usable is cached here; ask further.
 	Miss Answer = iota
-	// Found: the token is valid; its packed record was copied out.
+	// Found says that the token is valid; its packed record was copied out.
 	Found
-	// Unknown: an authority said that there is no such token, or it expired.
+	// Unknown says that an authority answered: there is no such token, or it expired.
 	Unknown
-	// Unavailable: no authority could be asked. The request must be refused
+	// Unavailable says that no authority could be asked. The request must be refused
 	// with 503, because the token may well be good.
 	Unavailable
 )

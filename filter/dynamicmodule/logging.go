@@ -3,7 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
-	"log"
+	"log" //nolint:depguard // only to redirect what libraries write with it
 	"log/slog"
 	"sync"
 )

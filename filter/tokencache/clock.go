@@ -17,7 +17,10 @@ type Clock interface {
 // systemClock counts from a base that carries Go's monotonic reading.
 type systemClock struct{ base time.Time }
 
-func (systemClock) Wall() time.Time       { return time.Now() }
+// Wall implements Clock.
+func (systemClock) Wall() time.Time { return time.Now() }
+
+// Mono implements Clock.
 func (c systemClock) Mono() time.Duration { return time.Since(c.base) }
 
 // wallGuard is how far the estimated wall clock may be wrong without changing

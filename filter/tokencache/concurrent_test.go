@@ -67,7 +67,7 @@ func TestTableConcurrently(t *testing.T) {
 					raise(&applied[k], at)
 					continue
 				}
-				r := testRecord(k, at-uint64(i%2)) //nolint:gosec // not negative
+				r := testRecord(k, at-uint64(i%2))
 				r.UserID = string(binary.BigEndian.AppendUint64(nil, r.Revision))
 				tb.admit(&hashes[k], r, r.Pack(nil), true)
 			}

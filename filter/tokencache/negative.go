@@ -26,7 +26,7 @@ const negativeSetBytes = negativeWays * int(unsafe.Sizeof(negative{}))
 // negativeSet returns the places of a hash. The caller holds mu.
 func (s *shard) negativeSet(hash *contract.Hash) []negative {
 	sets := len(s.negatives) / negativeWays
-	i := (int(tagOf(hash)) & (sets - 1)) * negativeWays
+	i := (int(tagOf(hash)) & (sets - 1)) * negativeWays //nolint:gosec // a tag has 31 bits
 	return s.negatives[i : i+negativeWays]
 }
 

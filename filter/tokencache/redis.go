@@ -42,6 +42,7 @@ type redisStore struct {
 // without a reader is fatal, and errors are reported by their callers.
 type silence struct{}
 
+// Printf drops what go-redis would log.
 func (silence) Printf(context.Context, string, ...any) {}
 
 var silenceOnce sync.Once
@@ -146,7 +147,7 @@ func readLimited(path string, limit int64) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer f.Close() //nolint:errcheck // opened for reading
+	defer f.Close()
 	data, err := io.ReadAll(io.LimitReader(f, limit+1))
 	if err == nil && int64(len(data)) > limit {
 		err = fmt.Errorf("%s exceeds %d bytes", path, limit)

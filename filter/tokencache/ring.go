@@ -82,7 +82,7 @@ func (s *shard) drop() (pos, size int) {
 func (s *shard) owned(pos int) int {
 	hash := contract.Hash(s.ring[pos+offHash : pos+headerSize])
 	tag, mask := tagOf(&hash), len(s.slots)-1
-	for i := int(tag) & mask; s.slots[i] != 0; i = (i + 1) & mask {
+	for i := int(tag) & mask; s.slots[i] != 0; i = (i + 1) & mask { //nolint:gosec // a tag has 31 bits
 		if position(s.slots[i]) == pos {
 			return i
 		}

@@ -91,7 +91,7 @@ func tagOf(hash *contract.Hash) uint64 {
 // find returns the index of a hash's slot and its record's position, or -1.
 func (s *shard) find(hash *contract.Hash) (slot, pos int) {
 	tag, mask := tagOf(hash), len(s.slots)-1
-	for i := int(tag) & mask; ; i = (i + 1) & mask {
+	for i := int(tag) & mask; ; i = (i + 1) & mask { //nolint:gosec // a tag has 31 bits
 		v := atomic.LoadUint64(&s.slots[i])
 		if v == 0 {
 			return -1, 0

@@ -27,7 +27,7 @@ func (c *fakeClock) Wall() time.Time {
 func (c *fakeClock) add(d time.Duration) { c.mono.Add(int64(d)) }
 
 func hashOf(i int) contract.Hash {
-	return contract.HashToken(binary.BigEndian.AppendUint64(nil, uint64(i))) //nolint:gosec // test numbers are small
+	return contract.HashToken(binary.BigEndian.AppendUint64(nil, uint64(i)))
 }
 
 // testRecord returns a record whose packed form is of a usual size.
@@ -201,7 +201,7 @@ func TestTableBounds(t *testing.T) {
 	if bytes > limit {
 		t.Errorf("the table holds %d bytes, more than %d", bytes, limit)
 	}
-	if kept+int(evicted) != 60_000 || kept < 5_000 { //nolint:gosec // small
+	if kept+int(evicted) != 60_000 || kept < 5_000 {
 		t.Errorf("%d kept, %d evicted of 60,000", kept, evicted)
 	}
 }

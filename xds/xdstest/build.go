@@ -66,7 +66,7 @@ func Endpoints(cluster string, ports ...int) *resource.Resource {
 func address(port int) *corev3.Address {
 	return &corev3.Address{Address: &corev3.Address_SocketAddress{SocketAddress: &corev3.SocketAddress{
 		Address:       "127.0.0.1",
-		PortSpecifier: &corev3.SocketAddress_PortValue{PortValue: uint32(port)}, //nolint:gosec // a port
+		PortSpecifier: &corev3.SocketAddress_PortValue{PortValue: uint32(port)},
 	}}}
 }
 
@@ -94,7 +94,7 @@ func Routes(name, cluster string, status int) *resource.Resource {
 	r := &routev3.Route{Match: &routev3.RouteMatch{PathSpecifier: &routev3.RouteMatch_Prefix{Prefix: "/"}}}
 	r.Action = &routev3.Route_Route{Route: &routev3.RouteAction{ClusterSpecifier: &routev3.RouteAction_Cluster{Cluster: cluster}}}
 	if status != 0 {
-		r.Action = &routev3.Route_DirectResponse{DirectResponse: &routev3.DirectResponseAction{Status: uint32(status)}} //nolint:gosec // an HTTP status
+		r.Action = &routev3.Route_DirectResponse{DirectResponse: &routev3.DirectResponseAction{Status: uint32(status)}}
 	}
 	return Freeze(resource.Route, name, &routev3.RouteConfiguration{
 		Name:         name,

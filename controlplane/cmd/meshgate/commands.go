@@ -32,7 +32,7 @@ func runCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			defer claim.Close() //nolint:errcheck // a claim ends with the process anyway
+			defer claim.Close()
 			cp, err := openControlPlane(c.Context(), &l.Config, newLogger(l.Config.Log))
 			if err != nil {
 				return err
@@ -58,7 +58,7 @@ func standaloneCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			defer claim.Close() //nolint:errcheck // a claim ends with the process anyway
+			defer claim.Close()
 			s, err := openStandalone(c.Context(), &l.Config)
 			if err != nil {
 				return err

@@ -104,7 +104,7 @@ func (cp *controlPlane) names() []string {
 }
 
 func (cp *controlPlane) openRevocation(ctx context.Context) (err error) {
-	if cp.redis, err = openRedis(cp.cfg, func() { cp.revoker.RaiseEpoch() }); err != nil {
+	if cp.redis, err = openRedis(cp.cfg, cp.log, func() { cp.revoker.RaiseEpoch() }); err != nil {
 		return err
 	}
 	cp.closers.add(func(context.Context) { cp.redis.close() })
@@ -195,8 +195,7 @@ func (cp *controlPlane) serveADS(ctx context.Context, ln net.Listener) error {
 	defer cancel()
 	err := cp.xds.Close(closing)
 	s.Stop()
-	<-failed
-	return err
+	return errors.Join(err, <-failed)
 }
 
 // close ends what open has opened, in reverse order. It is safe to call twice.

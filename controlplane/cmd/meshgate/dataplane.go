@@ -34,7 +34,7 @@ func dataplaneCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			defer claim.Close() //nolint:errcheck // a claim ends with the process anyway
+			defer claim.Close()
 			a, err := openDataplane(c.Context(), &l.Config, &f)
 			if err != nil {
 				return err

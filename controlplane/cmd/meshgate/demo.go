@@ -42,7 +42,7 @@ func demo(ctx context.Context, c *config.Config, once bool, out io.Writer) error
 	if err != nil {
 		return err
 	}
-	defer claim.Close() //nolint:errcheck // a claim ends with the process anyway
+	defer claim.Close()
 	s, err := openStandalone(ctx, c)
 	if err != nil {
 		return err
@@ -62,7 +62,7 @@ func demo(ctx context.Context, c *config.Config, once bool, out io.Writer) error
 	select {
 	case err = <-ended: // the system ended first: by a signal, or it failed
 		cancel()
-		<-story
+		<-story //nolint:errcheck // it failed because the system ended
 		return err
 	case err = <-story:
 	}

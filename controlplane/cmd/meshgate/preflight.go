@@ -68,7 +68,7 @@ func claimStateDir(dir string) (*os.File, error) {
 	if err != nil {
 		return nil, unusable(err)
 	}
-	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil { //nolint:gosec // descriptors are small
+	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
 		_ = f.Close()
 		return nil, unusable(errors.New("it is in use by another meshgate"))
 	}

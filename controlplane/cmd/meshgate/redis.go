@@ -1,9 +1,11 @@
 package main
 
 import (
+	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"fmt"
+	"log/slog"
 	"os"
 	"time"
 
@@ -24,7 +26,8 @@ type redisParts struct {
 // openRedis connects to the configured Redis, or starts the embedded one. A
 // configured Redis need not be up: nothing waits for it. guarded is called
 // before the embedded one drops a tombstone for want of room.
-func openRedis(c *config.Config, guarded func()) (*redisParts, error) {
+func openRedis(c *config.Config, log *slog.Logger, guarded func()) (*redisParts, error) {
+	redis.SetLogger(redisLog{log})
 	p := &redisParts{url: c.Redis.URL}
 	if p.url == "" {
 		e, err := embedded.Start(embedded.Options{Port: c.Redis.EmbeddedPort, Guarded: guarded, Now: time.Now})
@@ -42,6 +45,14 @@ func openRedis(c *config.Config, guarded func()) (*redisParts, error) {
 		return nil, err
 	}
 	return p, nil
+}
+
+// redisLog takes what the client library would print by itself.
+type redisLog struct{ log *slog.Logger }
+
+// Printf implements the library's logger.
+func (l redisLog) Printf(ctx context.Context, format string, args ...any) {
+	l.log.DebugContext(ctx, "redis client", "message", fmt.Sprintf(format, args...))
 }
 
 // roots reads the authorities of a rediss:// server; nil means the system's.

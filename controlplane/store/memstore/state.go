@@ -47,18 +47,22 @@ func rowKey(k model.Key) string { return path(k.Kind, k.Scope) + k.Name }
 
 func expiryKey(at int64, row string) string { return fmt.Sprintf("%020d", at) + row }
 
+// Revision implements engine.Rows.
 func (s *state) Revision() uint64 { return s.revision }
 
+// Get implements engine.Rows.
 func (s *state) Get(key model.Key) (*model.Resource, error) {
 	r, _ := s.rows.get(rowKey(key))
 	return r, nil
 }
 
+// Has implements engine.Rows.
 func (s *state) Has(key model.Key, now int64) (bool, error) {
 	r, ok := s.rows.get(rowKey(key))
 	return ok && live(r, now), nil
 }
 
+// Find implements engine.Rows.
 func (s *state) Find(k *model.Kind, scope string, e engine.Entry) (*model.Resource, error) {
 	row, ok := s.unique.get(path(k.Name, scope, e.Index, e.Value))
 	if !ok {
@@ -88,6 +92,7 @@ func (s *state) each(k *model.Kind, q store.Query, after string, now int64, visi
 	})
 }
 
+// List implements engine.Rows.
 func (s *state) List(k *model.Kind, q store.Query, now int64) ([]*model.Resource, error) {
 	var list []*model.Resource
 	s.each(k, q, q.After, now, func(r *model.Resource) bool {
@@ -97,12 +102,14 @@ func (s *state) List(k *model.Kind, q store.Query, now int64) ([]*model.Resource
 	return list, nil
 }
 
+// Count implements engine.Rows.
 func (s *state) Count(k *model.Kind, q store.Query, now int64) (int, error) {
 	n := 0
 	s.each(k, q, "", now, func(*model.Resource) bool { n++; return true })
 	return n, nil
 }
 
+// Referrers implements engine.Rows.
 func (s *state) Referrers(to model.Key) ([]engine.Referrer, error) {
 	var list []engine.Referrer
 	prefix := path(to.Kind, to.Scope, to.Name)
@@ -117,6 +124,7 @@ func (s *state) Referrers(to model.Key) ([]engine.Referrer, error) {
 	return list, nil
 }
 
+// Expired implements engine.Rows.
 func (s *state) Expired(now int64, limit int) ([]*model.Resource, error) {
 	var list []*model.Resource
 	end := expiryKey(now+1, "")
@@ -131,6 +139,7 @@ func (s *state) Expired(now int64, limit int) ([]*model.Resource, error) {
 	return list, nil
 }
 
+// Insert implements engine.Rows.
 func (s *state) Insert(row engine.Row) error {
 	key := rowKey(row.Resource.Key())
 	s.rows = s.rows.with(key, row.Resource)
@@ -141,6 +150,7 @@ func (s *state) Insert(row engine.Row) error {
 	return nil
 }
 
+// Replace implements engine.Rows.
 func (s *state) Replace(old, row engine.Row, _ bool) error {
 	if err := s.Remove(old); err != nil {
 		return err
@@ -148,6 +158,7 @@ func (s *state) Replace(old, row engine.Row, _ bool) error {
 	return s.Insert(row)
 }
 
+// Remove implements engine.Rows.
 func (s *state) Remove(row engine.Row) error {
 	k := row.Resource.Key()
 	key := rowKey(k)

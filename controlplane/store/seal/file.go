@@ -47,7 +47,7 @@ func read(path string) ([]byte, error) {
 	if err != nil {
 		return nil, bare(err)
 	}
-	defer f.Close() //nolint:errcheck // only read
+	defer f.Close()
 	info, err := f.Stat()
 	if err != nil {
 		return nil, bare(err)

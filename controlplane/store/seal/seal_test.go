@@ -194,7 +194,7 @@ func FuzzOpen(f *testing.F) {
 	f.Add([]byte{1}, "a")
 	f.Add([]byte{}, "")
 	f.Fuzz(func(t *testing.T, b []byte, where string) {
-		if plain, err := k.Open(b, []byte(where)); err == nil && !(bytes.Equal(b, sealed) && where == "") {
+		if plain, err := k.Open(b, []byte(where)); err == nil && (!bytes.Equal(b, sealed) || where != "") {
 			t.Errorf("opened forged %x as %q", b, plain)
 		}
 	})

@@ -74,7 +74,7 @@ func child(path string) int {
 // there by half.
 func TestKill(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "meshgate.db")
-	cmd := exec.CommandContext(t.Context(), os.Args[0]) //nolint:gosec // the test binary itself
+	cmd := exec.CommandContext(t.Context(), os.Args[0])
 	cmd.Env = append(os.Environ(), childPath+"="+path)
 	cmd.Stderr = t.Output()
 	out, err := cmd.StdoutPipe()

@@ -83,6 +83,7 @@ func (c *codec) value(k *model.Kind, e engine.Entry) string {
 	return c.sealer.Digest(k.Name+"/"+e.Index, e.Value)
 }
 
+// Revision implements engine.Rows.
 func (t *rows) Revision() uint64 { return t.revision }
 
 // one returns the row of a query, nil if there is none.
@@ -95,16 +96,19 @@ func (t *rows) one(query string, args ...any) (*model.Resource, error) {
 	return t.decode(&r)
 }
 
+// Get implements engine.Rows.
 func (t *rows) Get(key model.Key) (*model.Resource, error) {
 	return t.one(`SELECT `+columns+` FROM resources r WHERE r.kind = ? AND r.scope = ? AND r.name = ?`, key.Kind, key.Scope, key.Name)
 }
 
+// Has implements engine.Rows.
 func (t *rows) Has(key model.Key, now int64) (bool, error) {
 	var one int
 	return t.row(`SELECT 1 FROM resources WHERE kind = ? AND scope = ? AND name = ? AND (expires = 0 OR expires > ?)`,
 		[]any{key.Kind, key.Scope, key.Name, now}, &one)
 }
 
+// Find implements engine.Rows.
 func (t *rows) Find(k *model.Kind, scope string, e engine.Entry) (*model.Resource, error) {
 	return t.one(`SELECT `+columns+` FROM uniques u JOIN resources r ON r.id = u.id
 		WHERE u.kind = ? AND u.scope = ? AND u.field = ? AND u.value = ?`, k.Name, scope, e.Index, t.value(k, e))
@@ -129,6 +133,7 @@ func source(k *model.Kind, q store.Query, now int64) (from, order string, args [
 		`x.name`, []any{k.Name, q.Scope, q.Index, q.Value, now}
 }
 
+// List implements engine.Rows.
 func (t *rows) List(k *model.Kind, q store.Query, now int64) ([]*model.Resource, error) {
 	from, order, args := source(k, q, now)
 	limit := int64(-1)
@@ -150,6 +155,7 @@ func (t *rows) all(query string, args ...any) ([]*model.Resource, error) {
 	return list, err
 }
 
+// Count implements engine.Rows.
 func (t *rows) Count(k *model.Kind, q store.Query, now int64) (int, error) {
 	from, _, args := source(k, q, now)
 	var n int
@@ -157,6 +163,7 @@ func (t *rows) Count(k *model.Kind, q store.Query, now int64) (int, error) {
 	return n, err
 }
 
+// Referrers implements engine.Rows.
 func (t *rows) Referrers(to model.Key) ([]engine.Referrer, error) {
 	var list []engine.Referrer
 	var r record
@@ -175,10 +182,12 @@ func (t *rows) Referrers(to model.Key) ([]engine.Referrer, error) {
 	return list, err
 }
 
+// Expired implements engine.Rows.
 func (t *rows) Expired(now int64, limit int) ([]*model.Resource, error) {
 	return t.all(`SELECT `+columns+` FROM resources r WHERE r.expires > 0 AND r.expires <= ? ORDER BY r.expires, r.kind, r.scope, r.name LIMIT ?`, now, limit)
 }
 
+// Insert implements engine.Rows.
 func (t *rows) Insert(row engine.Row) error {
 	r := row.Resource
 	spec, sealed, err := t.encode(row)
@@ -198,6 +207,7 @@ func (t *rows) Insert(row engine.Row) error {
 	return t.index(row, id)
 }
 
+// Replace implements engine.Rows.
 func (t *rows) Replace(_, row engine.Row, reindex bool) error {
 	r := row.Resource
 	spec, sealed, err := t.encode(row)
@@ -229,6 +239,7 @@ func (t *rows) Remove(row engine.Row) error {
 	return err
 }
 
+// Restamp implements engine.Rows.
 func (t *rows) Restamp(r *model.Resource) error {
 	_, err := t.exec(`UPDATE resources SET revision = ? WHERE kind = ? AND scope = ? AND name = ? AND version = ?`,
 		r.Revision, r.Kind.Name, r.Scope, r.Name, r.Version)

@@ -192,7 +192,7 @@ func TestNoPlainSecrets(t *testing.T) {
 		}
 		var all []byte
 		for _, f := range files {
-			b, err := os.ReadFile(f) //nolint:gosec // in the test's directory
+			b, err := os.ReadFile(f)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -299,7 +299,7 @@ func TestReadThenWrite(t *testing.T) {
 	if err := s.View(t.Context(), func(r store.Reader) error {
 		list, err := r.List(storetest.Quiet, store.Query{Scope: "s"})
 		for _, q := range list {
-			total += int64(q.Version) //nolint:gosec // counted up from 1
+			total += int64(q.Version)
 		}
 		return err
 	}); err != nil {

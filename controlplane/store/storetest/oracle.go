@@ -114,7 +114,7 @@ func testOracle(t *testing.T, open Open) {
 		if err := f.Value.Set(sequences); err != nil {
 			t.Fatal(err)
 		}
-		defer f.Value.Set(f.DefValue) //nolint:errcheck // it was valid before
+		defer f.Value.Set(f.DefValue)
 	}
 	s, reopen := open(t)
 	n := 0
@@ -153,7 +153,7 @@ func step(rt *rapid.T, t *testing.T, s store.Store, o oracle) oracle {
 	}
 	writes := make([]write, n)
 	for i := range writes {
-		w := write{name: name.Draw(rt, "name"), op: rapid.IntRange(0, 2).Draw(rt, "op"), version: uint64(rapid.IntRange(0, 3).Draw(rt, "version"))} //nolint:gosec // 0 to 3
+		w := write{name: name.Draw(rt, "name"), op: rapid.IntRange(0, 2).Draw(rt, "op"), version: uint64(rapid.IntRange(0, 3).Draw(rt, "version"))}
 		if w.kind = Box; rapid.Bool().Draw(rt, "thing") {
 			w.kind = Thing
 			w.item = Item{Box: ref.Draw(rt, "box"), Parent: ref.Draw(rt, "parent")}

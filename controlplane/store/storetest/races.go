@@ -110,7 +110,7 @@ func testLinearizable(t *testing.T, open Open) {
 		wg.Go(func() {
 			known := uint64(1)
 			for i := range each {
-				in := registerInput{read: rand.IntN(2) == 0, version: known, value: client*each + i + 1} //nolint:gosec // no secret
+				in := registerInput{read: rand.IntN(2) == 0, version: known, value: client*each + i + 1}
 				call := time.Since(start).Nanoseconds()
 				out, err := in.apply(func(fn func(store.Reader) error) error { return s.View(ctx, fn) },
 					func(fn func(store.Tx) error) error { _, err := s.Update(ctx, model.Credential, fn); return err })

@@ -75,7 +75,7 @@ func serviceCluster(k clusterKey) (*resource.Resource, error) {
 	if k.connect > 0 {
 		connect = time.Duration(k.connect) * time.Millisecond
 	}
-	c, err := cluster(k.host, uint32(k.port), connect) //nolint:gosec // bounded above
+	c, err := cluster(k.host, uint32(k.port), connect)
 	if err != nil {
 		return nil, err
 	}

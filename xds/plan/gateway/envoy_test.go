@@ -62,7 +62,7 @@ func modulePath() string {
 
 func command(t *testing.T, args ...string) *exec.Cmd {
 	t.Helper()
-	c := exec.CommandContext(context.Background(), envoyPath(), args...) //nolint:gosec // the test's own Envoy
+	c := exec.CommandContext(context.Background(), envoyPath(), args...)
 	if dir := modulePath(); dir != "" {
 		settings := filepath.Join(t.TempDir(), "settings.json")
 		if err := os.WriteFile(settings, []byte(`{"redis":{"url":"redis://127.0.0.1:1"},"cache":{}}`), 0o600); err != nil {
@@ -346,8 +346,8 @@ func freePort(t *testing.T) uint32 {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = l.Close() }()            // only its number is wanted
-	return uint32(l.Addr().(*net.TCPAddr).Port) //nolint:gosec,forcetypeassert // a port of a TCP listener
+	defer func() { _ = l.Close() }() // only its number is wanted
+	return uint32(l.Addr().(*net.TCPAddr).Port)
 }
 
 // ask sends a path as it is, with an identity header that must not arrive.

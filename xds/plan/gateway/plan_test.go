@@ -116,7 +116,7 @@ func TestOrderOfWritesIsInvisible(t *testing.T) {
 	for seed := range uint64(5) {
 		w := newWorld(t)
 		w.put(gateway.Services, id(1, 0), 1, serviceSpec("/s"))
-		for _, i := range rand.New(rand.NewPCG(seed, 1)).Perm(100) { //nolint:gosec // an order, no secret
+		for _, i := range rand.New(rand.NewPCG(seed, 1)).Perm(100) {
 			r := routeSpec(id(1, 0), fmt.Sprintf("/r%d", i%50), "/common")
 			r.Hosts = []string{"B.test", fmt.Sprintf("h%d.test", i%3)}
 			w.put(gateway.Routes, id(2, i), int64(i%7), r)

@@ -226,7 +226,7 @@ func forward(k routeKey, a action, j join) *routev3.RouteAction {
 	if n := k.service.Spec.Retries; n > 0 {
 		// Only requests that never reached the service: a retry must not repeat one.
 		out.RetryPolicy = &routev3.RetryPolicy{
-			RetryOn: "connect-failure", NumRetries: wrapperspb.UInt32(uint32(min(n, 32767))), //nolint:gosec // bounded
+			RetryOn: "connect-failure", NumRetries: wrapperspb.UInt32(uint32(min(n, 32767))),
 			RetryBackOff: &routev3.RetryPolicy_RetryBackOff{
 				BaseInterval: durationpb.New(5 * time.Millisecond), MaxInterval: durationpb.New(50 * time.Millisecond),
 			},

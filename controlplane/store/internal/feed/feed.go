@@ -82,7 +82,7 @@ func (f *Feed) Floor(commits [][]store.Event) uint64 {
 			total -= len(commits[drop-len(f.commits)])
 		}
 	}
-	return f.floor + uint64(drop) //nolint:gosec // drop counts up from 0
+	return f.floor + uint64(drop)
 }
 
 // Publish appends commits, each with the next revision, and wakes the watchers.
