@@ -44,8 +44,11 @@ var _ = Describe("with two gateways", func() {
 		token := f.MustMint(a.HTTPS)
 		load := framework.StartLoad(f, a.HTTP, token, 4)
 		load.Served(200)
+		before := redis.Calls("get")
 		c.Kill()
-		load.Served(2000)
+		Eventually(func() int { return redis.Calls("get") - before }, 20*time.Second, 50*time.Millisecond).
+			Should(BeNumerically(">", 1000), "the lease is over, Redis is asked")
+		load.Served(1000)
 		c.Start()
 		load.Served(1000)
 		f.Must(204, http.MethodDelete, "/oauth2_tokens/"+f.MustMint(a.HTTPS), nil)

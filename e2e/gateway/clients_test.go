@@ -53,6 +53,13 @@ var _ = Describe("a protected route", Ordered, func() {
 		}
 	})
 
+	It("is administered over HTTPS too", func() {
+		r, err := framework.Do(f.HTTP, http.MethodGet, fmt.Sprintf("https://localhost:%d/status", c.AdminTLS), nil, "")
+		Expect(err).NotTo(HaveOccurred())
+		Expect(r.Status).To(Equal(200), r.Body)
+		Expect(r.Body).To(ContainSubstring(`"reachable":true`))
+	})
+
 	It("strips what clients say about themselves, with and without the filter", func() {
 		f.Must(201, http.MethodPost, "/services/api/routes", map[string]any{"name": "open", "paths": []string{"/open"}})
 		svc := f.Must(200, http.MethodGet, "/services/api", nil).JSON()

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -18,27 +19,35 @@ import (
 	"github.com/meshgate/meshgate/filter/contract"
 )
 
+// withState gives a command its configuration and a claim on the state directory
+// for as long as it runs.
+func withState(run func(context.Context, *config.Loaded, io.Writer) error) func(*cobra.Command, []string) error {
+	return func(c *cobra.Command, _ []string) error {
+		l, err := load(c)
+		if err != nil {
+			return err
+		}
+		claim, err := claimStateDir(l.Config.StateDir)
+		if err != nil {
+			return err
+		}
+		defer claim.Close() //nolint:errcheck // a claim ends with the process anyway
+		return run(c.Context(), l, c.OutOrStdout())
+	}
+}
+
 func runCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "run",
 		Short: "Run the control plane",
 		Args:  cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error {
-			l, err := load(c)
+		RunE: withState(func(ctx context.Context, l *config.Loaded, _ io.Writer) error {
+			cp, err := openControlPlane(ctx, &l.Config, newLogger(l.Config.Log))
 			if err != nil {
 				return err
 			}
-			claim, err := claimStateDir(l.Config.StateDir)
-			if err != nil {
-				return err
-			}
-			defer claim.Close()
-			cp, err := openControlPlane(c.Context(), &l.Config, newLogger(l.Config.Log))
-			if err != nil {
-				return err
-			}
-			return cp.run(c.Context())
-		},
+			return cp.run(ctx)
+		}),
 	}
 	addFlags(c)
 	return c
@@ -49,22 +58,13 @@ func standaloneCommand() *cobra.Command {
 		Use:   "standalone",
 		Short: "Run the control plane and one gateway Envoy",
 		Args:  cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error {
-			l, err := load(c)
+		RunE: withState(func(ctx context.Context, l *config.Loaded, _ io.Writer) error {
+			s, err := openStandalone(ctx, &l.Config)
 			if err != nil {
 				return err
 			}
-			claim, err := claimStateDir(l.Config.StateDir)
-			if err != nil {
-				return err
-			}
-			defer claim.Close()
-			s, err := openStandalone(c.Context(), &l.Config)
-			if err != nil {
-				return err
-			}
-			return s.run(c.Context())
-		},
+			return s.run(ctx)
+		}),
 	}
 	addFlags(c)
 	return c

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 
 	"github.com/spf13/cobra"
 
@@ -25,22 +26,13 @@ func dataplaneCommand() *cobra.Command {
 		Use:   "dataplane",
 		Short: "Run one Envoy of a given type",
 		Args:  cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error {
-			l, err := load(c)
+		RunE: withState(func(ctx context.Context, l *config.Loaded, _ io.Writer) error {
+			a, err := openDataplane(ctx, &l.Config, &f)
 			if err != nil {
 				return err
 			}
-			claim, err := claimStateDir(l.Config.StateDir)
-			if err != nil {
-				return err
-			}
-			defer claim.Close()
-			a, err := openDataplane(c.Context(), &l.Config, &f)
-			if err != nil {
-				return err
-			}
-			return a.Run(c.Context())
-		},
+			return a.Run(ctx)
+		}),
 	}
 	addFlags(c)
 	c.Flags().StringVar(&f.proxyType, "proxy-type", "", "what the Envoy is: oauth-gateway")

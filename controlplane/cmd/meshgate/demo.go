@@ -21,16 +21,12 @@ func demoCommand() *cobra.Command {
 		Use:   "demo",
 		Short: "Run standalone with an upstream and example resources, and say what to try",
 		Args:  cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error {
-			l, err := load(c)
-			if err != nil {
-				return err
-			}
+		RunE: withState(func(ctx context.Context, l *config.Loaded, out io.Writer) error {
 			if l.Origin["log.level"] == "default" {
 				l.Config.Log.Level = "warn" // leave the terminal to the demo
 			}
-			return demo(c.Context(), &l.Config, once, c.OutOrStdout())
-		},
+			return demo(ctx, &l.Config, once, out)
+		}),
 	}
 	addFlags(c)
 	c.Flags().BoolVar(&once, "once", false, "perform the story, narrate each step, and exit with 0 or 1")
