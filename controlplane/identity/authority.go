@@ -15,13 +15,16 @@ import (
 	"math/big"
 	"net"
 	"net/url"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/meshgate/meshgate/controlplane/store"
 )
 
-// Lifetimes of certificates. Leaves are renewed when a third of their life is left.
+// Lifetimes of certificates. All but the authority are renewed when a third of
+// their life is left.
 const (
 	authorityLife = 10 * 365 * 24 * time.Hour
 	listenerLife  = 825 * 24 * time.Hour
@@ -49,7 +52,7 @@ type leaf struct {
 // OpenAuthority loads the authority, or makes it at first start.
 func OpenAuthority(ctx context.Context, s store.Store, now func() time.Time) (*Authority, error) {
 	a := &Authority{now: now, db: s, leaves: map[string]*leaf{}}
-	pair, err := ensure(ctx, s, keyAuthority, a.generate)
+	pair, err := ensure(ctx, s, keyAuthority, always, a.generate)
 	if err != nil {
 		return nil, fmt.Errorf("load certificate authority: %w", err)
 	}
@@ -124,11 +127,12 @@ func (a *Authority) issue(life time.Duration, usage x509.ExtKeyUsage, names ...s
 // the data-plane server, and the encrypted sides of its APIs. Client
 // certificates are verified if given; who needs one checks VerifiedChains.
 func (a *Authority) ServerConfig(names []string) *tls.Config {
+	id := "server of " + strings.Join(names, ",")
 	return &tls.Config{
 		MinVersion: tls.VersionTLS12,
 		ClientAuth: tls.VerifyClientCertIfGiven, ClientCAs: a.Pool(),
 		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
-			pair, err := a.leafFor("server", func() (*KeyPair, error) { return a.issue(leafLife, x509.ExtKeyUsageServerAuth, names...) })
+			pair, err := a.leafFor(id, func() (*KeyPair, error) { return a.issue(leafLife, x509.ExtKeyUsageServerAuth, names...) })
 			if err != nil {
 				return nil, err
 			}
@@ -147,11 +151,27 @@ func (a *Authority) Node(nodeID string) (*KeyPair, error) {
 }
 
 // Listener returns the certificate of the gateways' public listener, made at
-// first start and kept, so that clients which pinned it are not surprised.
+// first start and kept, so that clients which pinned it are not surprised, until
+// a third of its life is left or it lacks a name.
 func (a *Authority) Listener(ctx context.Context, names []string) (*KeyPair, error) {
-	return ensure(ctx, a.db, keyGateway, func() (*KeyPair, error) {
+	return ensure(ctx, a.db, keyGateway, func(p *KeyPair) bool { return a.lasts(p, names) }, func() (*KeyPair, error) {
 		return a.issue(listenerLife, x509.ExtKeyUsageServerAuth, names...)
 	})
+}
+
+// lasts reports whether a listener's certificate has every name and more than a
+// third of its life left.
+func (a *Authority) lasts(p *KeyPair, names []string) bool {
+	cert, _, err := parsePair(p)
+	if err != nil || !a.now().Before(cert.NotAfter.Add(-listenerLife/3)) {
+		return false
+	}
+	for _, n := range names {
+		if ip := net.ParseIP(n); ip != nil && !slices.ContainsFunc(cert.IPAddresses, ip.Equal) || ip == nil && !slices.Contains(cert.DNSNames, n) {
+			return false
+		}
+	}
+	return true
 }
 
 // leafFor returns a leaf from memory while two thirds of its life have not passed.

@@ -33,24 +33,34 @@ const (
 	keyTokens    = "gateway-token-signing-key-1"
 )
 
-// ensure returns the stored key, which make creates the first time. Of several
-// that race exactly one wins.
-func ensure(ctx context.Context, s store.Store, name string, make func() (*KeyPair, error)) (*KeyPair, error) {
+// ensure returns the stored key, which generate makes the first time and
+// whenever the stored one is no longer good. Of several that race exactly one
+// wins.
+func ensure(ctx context.Context, s store.Store, name string, good func(*KeyPair) bool, generate func() (*KeyPair, error)) (*KeyPair, error) {
 	var pair *KeyPair
 	_, err := s.Update(ctx, model.Config, func(tx store.Tx) error {
 		res, err := tx.Get(Keys, "", name)
-		if err == nil {
+		missing := fault.Is(err, fault.NotFound)
+		if err != nil && !missing {
+			return err
+		}
+		if !missing && good(res.Spec.(*KeyPair)) {
 			pair = res.Spec.(*KeyPair)
 			return nil
 		}
-		if !fault.Is(err, fault.NotFound) {
+		if pair, err = generate(); err != nil {
 			return err
 		}
-		if pair, err = make(); err != nil {
-			return err
+		fresh := &model.Resource{Kind: Keys, Name: name, Spec: pair}
+		if missing {
+			_, err = tx.Create(fresh)
+		} else {
+			_, err = tx.Update(fresh, 0)
 		}
-		_, err = tx.Create(&model.Resource{Kind: Keys, Name: name, Spec: pair})
 		return err
 	})
 	return pair, err
 }
+
+// always is for keys that are kept for ever: others are pinned to them.
+func always(*KeyPair) bool { return true }

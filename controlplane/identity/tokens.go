@@ -46,7 +46,7 @@ type Tokens struct {
 
 // OpenTokens loads the signing key, or makes it at first start.
 func OpenTokens(ctx context.Context, s store.Store, now func() time.Time) (*Tokens, error) {
-	pair, err := ensure(ctx, s, keyTokens, func() (*KeyPair, error) {
+	pair, err := ensure(ctx, s, keyTokens, always, func() (*KeyPair, error) {
 		key, err := rsa.GenerateKey(rand.Reader, tokenKeyBits)
 		if err != nil {
 			return nil, err
@@ -83,6 +83,9 @@ func CheckInstance(name string) error {
 func (t *Tokens) Gateway(controlPlane, name string, validFor time.Duration) (string, error) {
 	if err := CheckInstance(name); err != nil {
 		return "", err
+	}
+	if controlPlane == "" || strings.Contains(controlPlane, "/") {
+		return "", fault.Violated([]fault.Violation{{Path: "controlPlane", Message: "must be the name of a control plane"}})
 	}
 	if validFor <= 0 {
 		return "", fault.Violated([]fault.Violation{{Path: "validFor", Message: "must be a positive duration"}})

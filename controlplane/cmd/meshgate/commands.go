@@ -31,7 +31,7 @@ func withState(run func(context.Context, *config.Loaded, io.Writer) error) func(
 		if err != nil {
 			return err
 		}
-		defer claim.Close() //nolint:errcheck // a claim ends with the process anyway
+		defer claim.Close()
 		return run(c.Context(), l, c.OutOrStdout())
 	}
 }

@@ -34,11 +34,6 @@ func demoCommand() *cobra.Command {
 }
 
 func demo(ctx context.Context, c *config.Config, once bool, out io.Writer) error {
-	claim, err := claimStateDir(c.StateDir)
-	if err != nil {
-		return err
-	}
-	defer claim.Close()
 	s, err := openStandalone(ctx, c)
 	if err != nil {
 		return err
