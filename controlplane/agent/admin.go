@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -72,6 +73,9 @@ func (a *Admin) Drain(ctx context.Context, log *slog.Logger) {
 	defer tick.Stop()
 	for {
 		n, err := a.active(ctx)
+		if err != nil && !errors.Is(ctx.Err(), context.Canceled) {
+			log.Warn("envoy does not say whether requests are in flight", "error", err)
+		}
 		if err != nil || n == 0 {
 			return
 		}

@@ -163,9 +163,9 @@ func gatewayNode(controlPlane, name string) string { return "cp/" + controlPlane
 func (a *Agent) enrolFirst(ctx context.Context) error {
 	pause := enrolFirst
 	for told := false; ; told = true {
-		err := a.enrol(ctx)
+		answer, err := a.enrol(ctx)
 		if err == nil {
-			return nil
+			return a.dir.write(a, answer)
 		}
 		if _, refused := errors.AsType[*enrol.Refused](err); refused {
 			return err
@@ -186,10 +186,11 @@ func (a *Agent) enrolFirst(ctx context.Context) error {
 	}
 }
 
-func (a *Agent) enrol(ctx context.Context) error {
+// enrol asks the control plane once.
+func (a *Agent) enrol(ctx context.Context) (*enrol.Answer, error) {
 	token, err := a.token()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	transport := &http.Transport{TLSClientConfig: a.tls.Clone(), DisableKeepAlives: true}
 	client := &http.Client{Timeout: 10 * time.Second, Transport: transport}
@@ -197,12 +198,12 @@ func (a *Agent) enrol(ctx context.Context) error {
 	self.ControlPlane, self.RootsFile = a.host, systemRoots()
 	answer, err := enrol.Enrol(ctx, client, a.Address, token, self)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if want := gatewayNode(a.ControlPlane, a.Name); answer.Node != want {
-		return &enrol.Refused{Status: http.StatusForbidden, Text: fmt.Sprintf("the node token is for %s, not for %s", answer.Node, want)}
+		return nil, &enrol.Refused{Status: http.StatusForbidden, Text: fmt.Sprintf("the node token is for %s, not for %s", answer.Node, want)}
 	}
-	return a.dir.write(a, answer)
+	return answer, nil
 }
 
 // systemRoots finds this machine's bundle of public authorities, against which

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -86,13 +87,25 @@ func (d *runDir) write(a *Agent, answer *enrol.Answer) error {
 }
 
 // replace writes a file so that readers see the old or the new content, never
-// half of one.
+// half of one, nor nothing after a crash of the machine: a node may have to start
+// from these files while the control plane is away.
 func replace(path string, data []byte) error {
 	tmp := path + ".new"
-	if err := os.WriteFile(tmp, data, 0o600); err != nil {
+	f, err := os.OpenFile(tmp, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600) //nolint:gosec // below the state directory
+	if err != nil {
 		return fmt.Errorf("run directory: %w", err)
 	}
-	return os.Rename(tmp, path)
+	_, err = f.Write(data)
+	if err == nil {
+		err = f.Sync()
+	}
+	if err := errors.Join(err, f.Close()); err != nil {
+		return fmt.Errorf("run directory: %w", err)
+	}
+	if err := os.Rename(tmp, path); err != nil {
+		return fmt.Errorf("run directory: %w", err)
+	}
+	return nil
 }
 
 func absolute(path string) string {

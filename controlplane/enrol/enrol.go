@@ -11,10 +11,12 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"strconv"
 	"strings"
 
 	"github.com/meshgate/meshgate/controlplane/fault"
 	"github.com/meshgate/meshgate/controlplane/gateway"
+	"github.com/meshgate/meshgate/controlplane/httpkit"
 	"github.com/meshgate/meshgate/controlplane/identity"
 	"github.com/meshgate/meshgate/controlplane/model"
 	"github.com/meshgate/meshgate/controlplane/store"
@@ -51,19 +53,22 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	answer, err := s.enrol(w, r)
 	code, doc := http.StatusOK, any(answer)
 	if err != nil {
-		code, doc = http.StatusInternalServerError, map[string]string{"message": "An unexpected error occurred"}
-		if e, ok := errors.AsType[*fault.Error](err); ok && e.Code != fault.Internal {
+		entry := httpkit.EntryOf(r.Context())
+		entry.Code, entry.Cause = string(fault.CodeOf(err)), err
+		code, doc = http.StatusInternalServerError, map[string]string{"message": httpkit.TextInternal}
+		if e, ok := errors.AsType[*fault.Error](err); ok && statuses[e.Code] != 0 {
 			code, doc = statuses[e.Code], map[string]string{"message": e.Error()}
 		}
 	}
-	w.Header().Set("Content-Type", "application/json; charset=utf-8")
-	w.WriteHeader(code)
-	_ = json.NewEncoder(w).Encode(doc)
+	_ = httpkit.WriteJSON(w, code, doc) // a node that is gone asks again
 }
 
+// statuses has the codes that a node can do something about; any other is an
+// unexpected error.
 var statuses = map[fault.Code]int{
 	fault.Denied: http.StatusUnauthorized, fault.Invalid: http.StatusUnprocessableEntity,
 	fault.Unsupported: http.StatusMethodNotAllowed, fault.Unavailable: http.StatusServiceUnavailable,
+	fault.TooLarge: http.StatusRequestEntityTooLarge,
 }
 
 func (s *Server) enrol(w http.ResponseWriter, r *http.Request) (*Answer, error) {
@@ -78,6 +83,9 @@ func (s *Server) enrol(w http.ResponseWriter, r *http.Request) (*Answer, error) 
 	d := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxBody))
 	d.DisallowUnknownFields()
 	if err := d.Decode(&in); err != nil {
+		if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
+			return nil, fault.New(fault.TooLarge, "the enrolment is too large")
+		}
 		return nil, fault.Wrap(fault.Invalid, err, "the enrolment is not valid JSON")
 	}
 	if err := check(&in); err != nil {
@@ -99,17 +107,23 @@ func check(in *gateway.Instance) error {
 	if net.ParseIP(in.Listen) == nil {
 		vs = append(vs, fault.Violation{Path: "listen", Message: "must be an IP address"})
 	}
-	for name, port := range map[string]int{"http_port": in.HTTPPort, "https_port": in.HTTPSPort} {
-		if port < 1 || port > 65535 {
-			vs = append(vs, fault.Violation{Path: name, Message: "must be a port"})
-		}
+	if !isPort(in.HTTPPort) {
+		vs = append(vs, fault.Violation{Path: "http_port", Message: "must be a port"})
 	}
-	if host, port, err := net.SplitHostPort(in.ControlPlane); err != nil || host == "" || port == "" {
+	if !isPort(in.HTTPSPort) {
+		vs = append(vs, fault.Violation{Path: "https_port", Message: "must be a port"})
+	}
+	host, text, err := net.SplitHostPort(in.ControlPlane)
+	port, portErr := strconv.Atoi(text)
+	if err != nil || portErr != nil || host == "" || !isPort(port) {
 		vs = append(vs, fault.Violation{Path: "control_plane", Message: "must be host:port"})
 	}
 	return fault.Violated(vs)
 }
 
+func isPort(n int) bool { return n >= 1 && n <= 65535 }
+
+// remember stores what the node said, unless that is known already.
 func (s *Server) remember(ctx context.Context, c *identity.Claims, in *gateway.Instance) error {
 	_, err := s.Store.Update(ctx, model.Credential, func(tx store.Tx) error {
 		res := &model.Resource{Kind: gateway.Instances, Scope: c.ControlPlane, Name: c.Name, Spec: in}
@@ -125,7 +139,8 @@ func (s *Server) remember(ctx context.Context, c *identity.Claims, in *gateway.I
 	return err
 }
 
-// Enrol calls the data-plane server at an https:// base URL.
+// Enrol calls the data-plane server at an https:// base URL. It returns a
+// [*Refused] if asking again would not help; any other error may pass.
 func Enrol(ctx context.Context, client *http.Client, base, token string, in gateway.Instance) (*Answer, error) {
 	body, err := json.Marshal(in)
 	if err != nil {
@@ -146,6 +161,9 @@ func Enrol(ctx context.Context, client *http.Client, base, token string, in gate
 	if err != nil {
 		return nil, err
 	}
+	if resp.StatusCode >= http.StatusInternalServerError {
+		return nil, fmt.Errorf("the control plane cannot enrol nodes now: it answered %d", resp.StatusCode)
+	}
 	if resp.StatusCode != http.StatusOK {
 		return nil, &Refused{Status: resp.StatusCode, Text: strings.TrimSpace(string(text))}
 	}
@@ -157,7 +175,7 @@ func Enrol(ctx context.Context, client *http.Client, base, token string, in gate
 }
 
 // Refused is the error of an enrolment that the control plane understood and
-// turned down.
+// turned down, with its HTTP status and its reason.
 type Refused struct {
 	Status int
 	Text   string

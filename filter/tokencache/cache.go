@@ -29,6 +29,9 @@ type Cache struct {
 	announced atomic.Uint64
 	// session is the link that was welcomed, nil while there is none.
 	session atomic.Pointer[session]
+	// attempted is closed when the first attempt to link has come to an end.
+	attempted chan struct{}
+	attempt   sync.Once
 
 	instance string
 	config   atomic.Pointer[config]
@@ -71,7 +74,7 @@ func Open(opts Options) (*Cache, error) {
 	}
 	c := &Cache{
 		clock: opts.Clock, log: opts.Logger, opts: opts,
-		instance: rand.Text(), changed: make(chan struct{}, 1),
+		instance: rand.Text(), changed: make(chan struct{}, 1), attempted: make(chan struct{}),
 	}
 	c.flights.cache = c
 	first, err := c.configure(settings, nil)

@@ -1,6 +1,7 @@
 package tokencache
 
 import (
+	"context"
 	"math/rand/v2"
 	"time"
 
@@ -78,6 +79,7 @@ func backoff(failures int) time.Duration {
 // runSession connects once and serves the link until it breaks, the cache
 // closes, or the settings name another control plane.
 func (c *Cache) runSession(cp contract.ControlPlaneSettings) sessionEnd {
+	defer c.firstAttemptEnded()
 	conn, err := c.dialLink(c.ctx, cp)
 	if err != nil {
 		c.logLink("control plane cannot be reached", &cp, err)
@@ -92,6 +94,7 @@ func (c *Cache) runSession(cp contract.ControlPlaneSettings) sessionEnd {
 	c.counters.linkConnects.Add(1)
 	c.log.Info("freshness link is up", "address", cp.Address)
 	c.session.Store(s)
+	c.firstAttemptEnded()
 	if now := c.config.Load().settings.ControlPlane; now == nil || *now != cp {
 		s.depart() // whoever changed the settings did not see this session
 	}
@@ -119,6 +122,21 @@ func (c *Cache) runSession(cp contract.ControlPlaneSettings) sessionEnd {
 		c.logLink("freshness link broke before its first lease", &cp, err)
 		return sessionFailed
 	}
+}
+
+// firstAttemptEnded lets look-ups go on that began before it was known whether
+// the control plane is there.
+func (c *Cache) firstAttemptEnded() { c.attempt.Do(func() { close(c.attempted) }) }
+
+// linked returns the session, nil if there is none. Right after the start it
+// waits for the first attempt: a filter that has just begun must not refuse what
+// it could know some milliseconds later.
+func (c *Cache) linked(ctx context.Context) *session {
+	select {
+	case <-c.attempted:
+	case <-ctx.Done():
+	}
+	return c.session.Load()
 }
 
 // logLink reports a failure of the link unless the cache closes.

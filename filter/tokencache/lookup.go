@@ -37,7 +37,7 @@ func (c *Cache) lookUp(ctx context.Context, hash contract.Hash, plugin string) o
 		}
 	}
 	for range maxAttempts {
-		s := c.session.Load()
+		s := c.linked(ctx)
 		if s == nil {
 			return c.withoutLink(cfg, &hash, l2)
 		}

@@ -53,7 +53,7 @@ func openDataplane(ctx context.Context, cfg *config.Config, f *dataplaneFlags) (
 		return nil, notBegun(errors.New("--ca-cert-file and --dataplane-token-file are needed"))
 	}
 	if err := identity.CheckInstance(f.name); err != nil {
-		return nil, notBegun(fmt.Errorf("--%w", err))
+		return nil, notBegun(fmt.Errorf("--name %q: %w", f.name, err))
 	}
 	envoy, _, err := findEnvoy(cfg.Envoy.Path)
 	if err != nil {

@@ -1,0 +1,328 @@
+package identity
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"fmt"
+	"net"
+	"path/filepath"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
+
+	"github.com/meshgate/meshgate/controlplane/store"
+	"github.com/meshgate/meshgate/controlplane/store/memstore"
+	"github.com/meshgate/meshgate/controlplane/store/seal"
+	"github.com/meshgate/meshgate/controlplane/store/sqlstore"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// epoch is when the tests' clocks begin.
+var epoch = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+
+// clock is moved by the test.
+type clock struct{ at atomic.Pointer[time.Time] }
+
+func newClock() *clock {
+	c := &clock{}
+	c.at.Store(&epoch)
+	return c
+}
+
+func (c *clock) now() time.Time { return *c.at.Load() }
+
+func (c *clock) advance(d time.Duration) {
+	t := c.now().Add(d)
+	c.at.Store(&t)
+}
+
+func memory(t testing.TB) store.Store {
+	s := memstore.New()
+	t.Cleanup(func() { _ = s.Close() })
+	return s
+}
+
+func openAuthority(t *testing.T, s store.Store, c *clock) *Authority {
+	t.Helper()
+	a, err := OpenAuthority(t.Context(), s, c.now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+func certificate(t *testing.T, data []byte) *x509.Certificate {
+	t.Helper()
+	block, rest := pem.Decode(data)
+	if block == nil || len(rest) != 0 {
+		t.Fatalf("not one PEM block: %q", data)
+	}
+	c, err := x509.ParseCertificate(block.Bytes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// TestAuthorityIsKept opens the database again, as a restart does.
+func TestAuthorityIsKept(t *testing.T) {
+	dir := t.TempDir()
+	keys, err := seal.Load(filepath.Join(dir, "encryption.key"), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	open := func() (authority, listener []byte, token string) {
+		s, err := sqlstore.Open(t.Context(), sqlstore.Options{Path: filepath.Join(dir, "meshgate.db"), Kinds: Kinds(), Sealer: keys})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = s.Close() }()
+		a := openAuthority(t, s, newClock())
+		pair, err := a.Listener(t.Context(), []string{"localhost"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		tokens, err := OpenTokens(t.Context(), s, newClock().now)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if token, err = tokens.Gateway("default", "gw", time.Hour); err != nil {
+			t.Fatal(err)
+		}
+		return a.PEM(), pair.Certificate, token
+	}
+	authority, listener, token := open()
+	again, listenerAgain, _ := open()
+	if diff := cmp.Diff(string(authority), string(again)); diff != "" {
+		t.Errorf("another authority after a restart:\n%s", diff)
+	}
+	if diff := cmp.Diff(string(listener), string(listenerAgain)); diff != "" {
+		t.Errorf("another listener certificate after a restart:\n%s", diff)
+	}
+	s, err := sqlstore.Open(t.Context(), sqlstore.Options{Path: filepath.Join(dir, "meshgate.db"), Kinds: Kinds(), Sealer: keys})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = s.Close() }()
+	tokens, err := OpenTokens(t.Context(), s, newClock().now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tokens.Check(token); err != nil {
+		t.Errorf("a token of before the restart: %v", err)
+	}
+}
+
+// TestAuthorityRace opens one store from many sides at once: all get the same.
+func TestAuthorityRace(t *testing.T) {
+	s, found := memory(t), make([]string, 8)
+	var wg sync.WaitGroup
+	for i := range found {
+		wg.Go(func() {
+			if a, err := OpenAuthority(context.Background(), s, newClock().now); err == nil {
+				found[i] = string(a.PEM())
+			}
+		})
+	}
+	wg.Wait()
+	if found[0] == "" || len(slices.Compact(found)) != 1 {
+		t.Errorf("several authorities: %q", found)
+	}
+}
+
+func TestAuthorityCertificate(t *testing.T) {
+	c := certificate(t, openAuthority(t, memory(t), newClock()).PEM())
+	if !c.IsCA || !c.BasicConstraintsValid || !c.MaxPathLenZero {
+		t.Errorf("IsCA %t, BasicConstraintsValid %t, MaxPathLenZero %t", c.IsCA, c.BasicConstraintsValid, c.MaxPathLenZero)
+	}
+	if want := x509.KeyUsageCertSign | x509.KeyUsageCRLSign; c.KeyUsage != want {
+		t.Errorf("key usage %b, want %b", c.KeyUsage, want)
+	}
+	if diff := cmp.Diff([]time.Time{epoch.Add(-backdate), epoch.Add(authorityLife)}, []time.Time{c.NotBefore, c.NotAfter}); diff != "" {
+		t.Errorf("validity:\n%s", diff)
+	}
+}
+
+// TestLeaves issues each kind of leaf and looks at what it says.
+func TestLeaves(t *testing.T) {
+	a := openAuthority(t, memory(t), newClock())
+	type facts struct {
+		Names, IPs, URIs []string
+		Usage            []x509.ExtKeyUsage
+		Life             time.Duration
+		CommonName       string
+	}
+	names := []string{"localhost", "127.0.0.1", "::1", "gw.example"}
+	for _, test := range []struct {
+		name  string
+		issue func() ([]byte, error)
+		want  facts
+	}{
+		{"node", func() ([]byte, error) { return pemOf(a.Node("cp/default/gw")) },
+			facts{URIs: []string{"spiffe://meshgate/cp/default/gw"}, Usage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}, Life: leafLife}},
+		{"listener", func() ([]byte, error) { return pemOf(a.Listener(t.Context(), names)) },
+			facts{Names: []string{"localhost", "gw.example"}, IPs: []string{"127.0.0.1", "::1"}, Usage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}, Life: listenerLife, CommonName: "localhost"}},
+		{"server", func() ([]byte, error) { return served(a.ServerConfig(names)) },
+			facts{Names: []string{"localhost", "gw.example"}, IPs: []string{"127.0.0.1", "::1"}, Usage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}, Life: leafLife, CommonName: "localhost"}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			data, err := test.issue()
+			if err != nil {
+				t.Fatal(err)
+			}
+			c := certificate(t, data)
+			got := facts{Names: c.DNSNames, Usage: c.ExtKeyUsage, Life: c.NotAfter.Sub(epoch), CommonName: c.Subject.CommonName}
+			for _, ip := range c.IPAddresses {
+				got.IPs = append(got.IPs, ip.String())
+			}
+			for _, u := range c.URIs {
+				got.URIs = append(got.URIs, u.String())
+			}
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Error(diff)
+			}
+			if c.IsCA || c.KeyUsage != x509.KeyUsageDigitalSignature {
+				t.Errorf("IsCA %t, key usage %b", c.IsCA, c.KeyUsage)
+			}
+			if _, err := c.Verify(x509.VerifyOptions{Roots: a.Pool(), CurrentTime: epoch, KeyUsages: test.want.Usage}); err != nil {
+				t.Errorf("verification: %v", err)
+			}
+			if _, err := c.Verify(x509.VerifyOptions{Roots: a.Pool(), CurrentTime: c.NotAfter.Add(time.Second), KeyUsages: test.want.Usage}); err == nil {
+				t.Error("good after its end")
+			}
+		})
+	}
+}
+
+func pemOf(p *KeyPair, err error) ([]byte, error) {
+	if err != nil {
+		return nil, err
+	}
+	if _, err := tls.X509KeyPair(p.Certificate, p.Key); err != nil {
+		return nil, fmt.Errorf("certificate and key are no pair: %w", err)
+	}
+	return p.Certificate, nil
+}
+
+// served is the certificate that a server presents.
+func served(c *tls.Config) ([]byte, error) {
+	leaf, err := c.GetCertificate(&tls.ClientHelloInfo{})
+	if err != nil {
+		return nil, err
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: leaf.Certificate[0]}), nil
+}
+
+// TestLeafRenewal moves the clock over the two thirds at which a leaf is renewed.
+func TestLeafRenewal(t *testing.T) {
+	c := newClock()
+	a := openAuthority(t, memory(t), c)
+	node := func() []byte { p, err := pemOf(a.Node("cp/default/gw")); return must(t, p, err) }
+	server := func() []byte { p, err := served(a.ServerConfig([]string{"localhost"})); return must(t, p, err) }
+	listener := func() []byte { p, err := pemOf(a.Listener(t.Context(), []string{"localhost"})); return must(t, p, err) }
+	for _, test := range []struct {
+		name string
+		get  func() []byte
+		life time.Duration
+	}{{"node", node, leafLife}, {"server", server, leafLife}, {"listener", listener, listenerLife}} {
+		t.Run(test.name, func(t *testing.T) {
+			first := test.get()
+			c.advance(test.life*2/3 - time.Second)
+			if string(test.get()) != string(first) {
+				t.Error("renewed too early")
+			}
+			c.advance(time.Second)
+			renewed := test.get()
+			if string(renewed) == string(first) {
+				t.Fatal("not renewed when a third of its life was left")
+			}
+			if got, want := certificate(t, renewed).NotAfter, c.now().Add(test.life); !got.Equal(want) {
+				t.Errorf("the renewed one ends at %s, want %s", got, want)
+			}
+			if string(test.get()) != string(renewed) {
+				t.Error("renewed twice")
+			}
+		})
+	}
+}
+
+func must(t *testing.T, data []byte, err error) []byte {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
+// TestNames gives certificates further names: servers with different names never
+// share a certificate, and the kept listener certificate gets what it lacks.
+func TestNames(t *testing.T) {
+	a := openAuthority(t, memory(t), newClock())
+	for _, names := range [][]string{{"localhost"}, {"localhost", "mesh.example"}, {"localhost", "10.0.0.7"}, {"localhost"}} {
+		last := names[len(names)-1]
+		data, err := served(a.ServerConfig(names))
+		if err := certificate(t, must(t, data, err)).VerifyHostname(last); err != nil {
+			t.Errorf("server of %v: %v", names, err)
+		}
+		data, err = pemOf(a.Listener(t.Context(), names))
+		if err := certificate(t, must(t, data, err)).VerifyHostname(last); err != nil {
+			t.Errorf("listener of %v: %v", names, err)
+		}
+	}
+}
+
+// TestServerConfig shakes hands: with a node's certificate, which is verified;
+// without one, which is left to the handler; and with a stranger's, which fails.
+func TestServerConfig(t *testing.T) {
+	c := newClock()
+	wall := time.Now() // crypto/tls verifies against the time of day
+	c.at.Store(&wall)
+	a, stranger := openAuthority(t, memory(t), c), openAuthority(t, memory(t), c)
+	for _, test := range []struct {
+		name  string
+		from  *Authority
+		chain int
+		fails bool
+	}{{"node", a, 1, false}, {"nobody", nil, 0, false}, {"stranger", stranger, 0, true}} {
+		t.Run(test.name, func(t *testing.T) {
+			client := &tls.Config{RootCAs: a.Pool(), ServerName: "localhost", MinVersion: tls.VersionTLS12}
+			if test.from != nil {
+				p, err := test.from.Node("cp/default/gw")
+				if err != nil {
+					t.Fatal(err)
+				}
+				pair, err := tls.X509KeyPair(p.Certificate, p.Key)
+				if err != nil {
+					t.Fatal(err)
+				}
+				client.Certificates = []tls.Certificate{pair}
+			}
+			near, far := net.Pipe()
+			defer func() { _, _ = near.Close(), far.Close() }()
+			done := make(chan error, 1)
+			go func() {
+				err := tls.Client(far, client).HandshakeContext(t.Context())
+				_ = far.Close()
+				done <- err
+			}()
+			server := tls.Server(near, a.ServerConfig([]string{"localhost"}))
+			err := server.HandshakeContext(t.Context())
+			_ = near.Close()
+			<-done
+			if (err != nil) != test.fails {
+				t.Fatalf("handshake: %v", err)
+			}
+			if got := len(server.ConnectionState().VerifiedChains); got != test.chain {
+				t.Errorf("%d verified chains, want %d", got, test.chain)
+			}
+		})
+	}
+}

@@ -1,0 +1,199 @@
+package identity
+
+import (
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/pem"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/golang-jwt/jwt/v5"
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/meshgate/meshgate/controlplane/fault"
+)
+
+func openTokens(t testing.TB, c *clock) *Tokens {
+	t.Helper()
+	tokens, err := OpenTokens(t.Context(), memory(t), c.now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tokens
+}
+
+// claims are those of a good token for cp/default/gw.
+func claims() jwt.MapClaims {
+	return jwt.MapClaims{
+		"exp": epoch.Add(time.Hour).Unix(), "nbf": epoch.Add(-time.Minute).Unix(),
+		"Name": "gw", "ControlPlane": "default", "Type": "oauth-gateway",
+	}
+}
+
+// with returns good claims with one changed; nil removes it.
+func with(name string, value any) jwt.MapClaims {
+	c := claims()
+	if c[name] = value; value == nil {
+		delete(c, name)
+	}
+	return c
+}
+
+func sign(t testing.TB, m jwt.SigningMethod, kid, key any, c jwt.MapClaims) string {
+	t.Helper()
+	j := jwt.NewWithClaims(m, c)
+	if kid != nil {
+		j.Header["kid"] = kid
+	}
+	s, err := j.SignedString(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// TestAuthenticate presents what an attacker, a stranger and the clock can do to
+// a token.
+func TestAuthenticate(t *testing.T) {
+	tokens := openTokens(t, newClock())
+	other, err := rsa.GenerateKey(rand.Reader, tokenKeyBits)
+	if err != nil {
+		t.Fatal(err)
+	}
+	der, err := x509.MarshalPKIXPublicKey(&tokens.key.PublicKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	public := pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der})
+	good := sign(t, jwt.SigningMethodRS256, "1", tokens.key, claims())
+	parts := strings.Split(good, ".")
+	none := base64.RawURLEncoding.EncodeToString([]byte(`{"alg":"none","kid":"1"}`)) + "." + parts[1] + "."
+	rs := func(c jwt.MapClaims) string { return sign(t, jwt.SigningMethodRS256, "1", tokens.key, c) }
+	for _, test := range []struct {
+		name, node, token string
+		want              fault.Code
+	}{
+		{"good", "cp/default/gw", good, ""},
+		{"with its scheme", "cp/default/gw", "Bearer " + good, ""},
+		{"another node", "cp/default/gw2", good, fault.Forbidden},
+		{"another control plane", "cp/other/gw", good, fault.Forbidden},
+		{"no node", "", good, fault.Forbidden},
+		{"alg none", "cp/default/gw", none, fault.Denied},
+		{"alg none by the library", "cp/default/gw", sign(t, jwt.SigningMethodNone, "1", jwt.UnsafeAllowNoneSignatureType, claims()), fault.Denied},
+		{"HS256 with the public key", "cp/default/gw", sign(t, jwt.SigningMethodHS256, "1", public, claims()), fault.Denied},
+		{"HS256 with the public key in DER", "cp/default/gw", sign(t, jwt.SigningMethodHS256, "1", der, claims()), fault.Denied},
+		{"RS512", "cp/default/gw", sign(t, jwt.SigningMethodRS512, "1", tokens.key, claims()), fault.Denied},
+		{"PS256", "cp/default/gw", sign(t, jwt.SigningMethodPS256, "1", tokens.key, claims()), fault.Denied},
+		{"another key", "cp/default/gw", sign(t, jwt.SigningMethodRS256, "1", other, claims()), fault.Denied},
+		{"wrong kid", "cp/default/gw", sign(t, jwt.SigningMethodRS256, "2", tokens.key, claims()), fault.Denied},
+		{"numeric kid", "cp/default/gw", sign(t, jwt.SigningMethodRS256, 1, tokens.key, claims()), fault.Denied},
+		{"no kid", "cp/default/gw", sign(t, jwt.SigningMethodRS256, nil, tokens.key, claims()), fault.Denied},
+		{"expired", "cp/default/gw", rs(with("exp", epoch.Add(-time.Second).Unix())), fault.Denied},
+		{"expires now", "cp/default/gw", rs(with("exp", epoch.Unix())), fault.Denied},
+		{"not yet valid", "cp/default/gw", rs(with("nbf", epoch.Add(time.Second).Unix())), fault.Denied},
+		{"no exp", "cp/default/gw", rs(with("exp", nil)), fault.Denied},
+		{"exp is text", "cp/default/gw", rs(with("exp", "tomorrow")), fault.Denied},
+		{"another type", "cp/default/gw", rs(with("Type", "dataplane")), fault.Denied},
+		{"no type", "cp/default/gw", rs(with("Type", nil)), fault.Denied},
+		{"no name", "cp/default/", rs(with("Name", nil)), fault.Denied},
+		{"a name that is none", "cp/default/a/b", rs(with("Name", "a/b")), fault.Denied},
+		{"no control plane", "cp//gw", rs(with("ControlPlane", nil)), fault.Denied},
+		{"cut", "cp/default/gw", good[:len(good)-2], fault.Denied},
+		{"other claims under the signature", "cp/default/gw", parts[0] + "." + strings.Split(rs(with("Name", "gx")), ".")[1] + "." + parts[2], fault.Denied},
+		{"empty", "cp/default/gw", "", fault.Denied},
+		{"too long", "cp/default/gw", rs(with("pad", strings.Repeat("x", maxTokenLength))), fault.Denied},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			err := tokens.Authenticate(t.Context(), test.node, test.token)
+			if got := fault.CodeOf(err); got != test.want {
+				t.Errorf("%q (%v), want %q", got, err, test.want)
+			}
+		})
+	}
+}
+
+func TestGatewayToken(t *testing.T) {
+	c := newClock()
+	tokens := openTokens(t, c)
+	token, err := tokens.Gateway("default", "gw-1", time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := tokens.Check(token)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := &Claims{Name: "gw-1", ControlPlane: "default", Type: "oauth-gateway", RegisteredClaims: jwt.RegisteredClaims{
+		ID: got.ID, IssuedAt: jwt.NewNumericDate(epoch), NotBefore: jwt.NewNumericDate(epoch.Add(-backdate)), ExpiresAt: jwt.NewNumericDate(epoch.Add(time.Hour)),
+	}}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+	if got.ID == "" || got.NodeID() != "cp/default/gw-1" {
+		t.Errorf("id %q, node %q", got.ID, got.NodeID())
+	}
+	c.advance(time.Hour)
+	if _, err := tokens.Check(token); !fault.Is(err, fault.Denied) {
+		t.Errorf("after its life: %v", err)
+	}
+}
+
+// TestGatewayTokenRefused never issues what Check would refuse.
+func TestGatewayTokenRefused(t *testing.T) {
+	tokens := openTokens(t, newClock())
+	for _, test := range []struct {
+		controlPlane, name string
+		life               time.Duration
+		path               string
+	}{
+		{"default", "", time.Hour, "name"},
+		{"default", "a/b", time.Hour, "name"},
+		{"default", "Upper", time.Hour, "name"},
+		{"default", "-gw", time.Hour, "name"},
+		{"default", "..", time.Hour, "name"},
+		{"default", "gw\n", time.Hour, "name"},
+		{"default", strings.Repeat("a", 64), time.Hour, "name"},
+		{"", "gw", time.Hour, "controlPlane"},
+		{"default/gw", "gw", time.Hour, "controlPlane"},
+		{"default", "gw", 0, "validFor"},
+		{"default", "gw", -time.Hour, "validFor"},
+	} {
+		_, err := tokens.Gateway(test.controlPlane, test.name, test.life)
+		var e *fault.Error
+		if e, _ = err.(*fault.Error); e == nil || e.Code != fault.Invalid || len(e.Violations) != 1 || e.Violations[0].Path != test.path {
+			t.Errorf("Gateway(%q, %q, %s): %v, want a violation of %s", test.controlPlane, test.name, test.life, err, test.path)
+		}
+	}
+	for _, name := range []string{"g", "gw-1", "a.b", strings.Repeat("a", 63)} {
+		if err := CheckInstance(name); err != nil {
+			t.Errorf("%q: %v", name, err)
+		}
+	}
+}
+
+// FuzzCheck holds that nothing but what was signed here passes, and that every
+// refusal is a Denied fault.
+func FuzzCheck(f *testing.F) {
+	tokens := openTokens(f, newClock())
+	good := sign(f, jwt.SigningMethodRS256, "1", tokens.key, claims())
+	parts := strings.Split(good, ".")
+	for _, seed := range []string{
+		good, "", ".", "..", "...", "Bearer " + good, good + ".", good + "=", parts[0] + "." + parts[1] + ".",
+		"eyJhbGciOiJub25lIiwia2lkIjoiMSJ9." + parts[1] + ".", "e30.e30.", "bnVsbA.bnVsbA.AA", "W10.W10.AA",
+		parts[0] + ".bnVsbA." + parts[2], "eyJhbGciOjEsImtpZCI6W119." + parts[1] + "." + parts[2],
+	} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, token string) {
+		c, err := tokens.Check(token)
+		switch {
+		case err != nil && !fault.Is(err, fault.Denied):
+			t.Errorf("refused with %q: %v", fault.CodeOf(err), err)
+		case err == nil && (c.NodeID() != "cp/default/gw" || !strings.HasPrefix(token, parts[0]+"."+parts[1]+".")):
+			t.Errorf("accepted %q as %s", token, c.NodeID())
+		}
+	})
+}
