@@ -71,17 +71,22 @@ func (a *Admin) Drain(ctx context.Context, log *slog.Logger) {
 	}
 	tick := time.NewTicker(drainTick)
 	defer tick.Stop()
-	for {
+	for left := 0; ; {
 		n, err := a.active(ctx)
-		if err != nil && !errors.Is(ctx.Err(), context.Canceled) {
+		switch {
+		case err == nil && n == 0:
+			return
+		case err == nil:
+			left = n
+		case ctx.Err() == nil:
 			log.Warn("envoy does not say whether requests are in flight", "error", err)
-		}
-		if err != nil || n == 0 {
 			return
 		}
 		select {
 		case <-ctx.Done():
-			log.Warn("drain time is over with requests in flight", "requests", n)
+			if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+				log.Warn("drain time is over with requests in flight", "requests", left)
+			}
 			return
 		case <-tick.C:
 		}

@@ -95,7 +95,10 @@ func replace(path string, data []byte) error {
 	if err != nil {
 		return fmt.Errorf("run directory: %w", err)
 	}
-	_, err = f.Write(data)
+	err = f.Chmod(0o600) // one that was there may have any mode
+	if err == nil {
+		_, err = f.Write(data)
+	}
 	if err == nil {
 		err = f.Sync()
 	}

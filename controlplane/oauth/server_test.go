@@ -29,7 +29,7 @@ const scopeName = "default"
 
 // world is an OAuth server over a memory store with two applications.
 type world struct {
-	t      *testing.T
+	t      testing.TB
 	db     store.Store
 	server *Server
 	now    time.Time
@@ -43,7 +43,7 @@ func (d direct) Write(ctx context.Context, class model.Class, fn func(store.Tx) 
 	return d.Update(ctx, class, fn)
 }
 
-func newWorld(t *testing.T, cfg gateway.OAuth2Config) *world {
+func newWorld(t testing.TB, cfg gateway.OAuth2Config) *world {
 	w := &world{t: t, now: time.UnixMilli(1_700_000_000_500)}
 	w.db = memstore.Open(memstore.Options{Now: func() time.Time { return w.now }})
 	t.Cleanup(func() { _ = w.db.Close() })

@@ -29,7 +29,8 @@ var paths = []struct{ raw, route, upstream string }{
 	{"//api/x", "guarded", "/x"},
 	{"/./api/x", "guarded", "/x"},
 	{"///./api//x", "guarded", "/x"},
-	{"/open//..//api/x", "guarded", "/x"},
+	// An empty segment is a segment until slashes are merged.
+	{"/open//..//api/x", "open", "/open/api/x"},
 	{"/../api/x", "guarded", "/x"},
 	{"/%61pi/x", "guarded", "/x"},
 	// A backslash is a slash, for the router as for browsers.
@@ -44,9 +45,12 @@ var paths = []struct{ raw, route, upstream string }{
 	{"/api%2fx", "guarded", "/%2fx"},
 	{"/api%2f..%2fopen", "guarded", "/%2f..%2fopen"},
 	{"/open%00/x", "bad", ""},
-	// Path parameters are part of a segment.
+	// Path parameters are part of a segment, but do not hide a dot segment.
 	{"/api;a=b/x", "guarded", "/;a=b/x"},
-	{"/public/..;/api/x", "open", "/public/..;/api/x"},
+	{"/public/..;/api/x", "guarded", "/x"},
+	{"/public/..;a=b/api/x", "guarded", "/x"},
+	{"/public/%2e%2e;/api/x", "open", "/public/..;/api/x"},
+	{"/api/..;/open/x", "open", "/open/x"},
 	{"/public/;/../api/x", "open", "/public/api/x"},
 	{"/api/x;/../../open/y", "open", "/open/y"},
 	// A query is not part of the path, a fragment is not part of a request.
@@ -60,7 +64,6 @@ var paths = []struct{ raw, route, upstream string }{
 	{"http://gateway.example/api/x", "guarded", "/x"},
 	{"http://gateway.example/public/../api/x", "guarded", "/x"},
 	{"http://evil.example/api/x", "guarded", "/x"},
-	{"https://gateway.example/api/x", "guarded", "/x"},
 	{"http://gateway.example", "none", ""},
 	// Prefixes are not aware of segments, and they know upper from lower case.
 	{"/apix", "guarded", "/x"},
@@ -131,6 +134,18 @@ var _ = Describe("the path of a request", Ordered, func() {
 		})
 		f.Converged()
 		expectPaths()
+	})
+
+	It("can come with a scheme, which does not change that of the connection", func() {
+		const raw = "https://gateway.example/api/x"
+		auth := "Authorization: Bearer " + f.MustMint(c.HTTPS)
+		for _, lines := range [][]string{nil, {auth}} {
+			Expect(guarded.during(func() {
+				Expect(statuses(exchange(listeners["plain TCP"], get(raw, lines...)))).To(Equal([]int{403}), "https on plain TCP is refused")
+			})).To(BeEmpty())
+		}
+		Expect(statuses(exchange(listeners["TLS"], get(raw)))).To(Equal([]int{401}))
+		Expect(statuses(exchange(listeners["TLS"], get(raw, auth)))).To(Equal([]int{200}))
 	})
 
 	It("is that of the token endpoint in each of its spellings", func() {

@@ -61,9 +61,10 @@ func exchange(dial func() net.Conn, raw string) []answer {
 	// The gateway may have closed the connection before it has read everything.
 	_, _ = io.WriteString(conn, raw)
 	in := bufio.NewReader(conn)
+	method, _, _ := strings.Cut(raw, " ")
 	var out []answer
 	for {
-		resp, err := http.ReadResponse(in, nil)
+		resp, err := http.ReadResponse(in, &http.Request{Method: method}) // what a HEAD gets has no body
 		if err != nil {
 			if timeout, ok := errors.AsType[net.Error](err); ok && timeout.Timeout() {
 				ExpectWithOffset(1, out).NotTo(BeEmpty(), "the gateway neither answered nor closed: %q", raw)

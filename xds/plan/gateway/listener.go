@@ -101,9 +101,8 @@ func connectionManager(scheme string) (*anypb.Any, error) {
 		RouteSpecifier: &hcmv3.HttpConnectionManager_Rds{Rds: &hcmv3.Rds{
 			RouteConfigName: TableName, ConfigSource: plan.ADS(),
 		}},
-		UseRemoteAddress: wrapperspb.Bool(true),
-		// Empty: no client is trusted to send x-envoy-* headers, wherever it is.
-		InternalAddressConfig:        &hcmv3.HttpConnectionManager_InternalAddressConfig{},
+		UseRemoteAddress:             wrapperspb.Bool(true),
+		InternalAddressConfig:        nobodyInternal(),
 		NormalizePath:                wrapperspb.Bool(true),
 		MergeSlashes:                 true,
 		PathWithEscapedSlashesAction: hcmv3.HttpConnectionManager_KEEP_UNCHANGED,
@@ -133,13 +132,22 @@ func connectionManager(scheme string) (*anypb.Any, error) {
 	})
 }
 
+// nobodyInternal trusts no client, wherever it is, to steer Envoy by x-envoy-*
+// headers. A list without entries would mean all private addresses, so it names
+// one that cannot be a peer's.
+func nobodyInternal() *hcmv3.HttpConnectionManager_InternalAddressConfig {
+	return &hcmv3.HttpConnectionManager_InternalAddressConfig{
+		CidrRanges: []*corev3.CidrRange{{AddressPrefix: "255.255.255.255", PrefixLen: wrapperspb.UInt32(32)}},
+	}
+}
+
 // mutations run before routing and before Envoy sets its own headers. They
-// remove what only the gateway may say, in every spelling that a server which
+// remove what only the gateway or Envoy itself may say, in every spelling that a server which
 // maps - and _ to the same character would take for it, and then keep the
 // client's X-Forwarded-Proto, which Envoy is about to overwrite.
 func mutations() []*mutationv3.HeaderMutation {
 	var out []*mutationv3.HeaderMutation
-	for _, prefix := range twins("x-meshgate-") {
+	for _, prefix := range append(twins("x-meshgate-"), twins("x-envoy-")...) {
 		out = append(out, &mutationv3.HeaderMutation{Action: &mutationv3.HeaderMutation_RemoveOnMatch_{
 			RemoveOnMatch: &mutationv3.HeaderMutation_RemoveOnMatch{KeyMatcher: &matcherv3.StringMatcher{
 				MatchPattern: &matcherv3.StringMatcher_Prefix{Prefix: prefix},

@@ -1,0 +1,45 @@
+package agent
+
+import (
+	"log/slog"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestCopyLog(t *testing.T) {
+	long := strings.Repeat("x", maxLogLine)
+	for _, test := range []struct {
+		name, in string
+		want     []string
+	}{
+		{"nothing", "", nil},
+		{"every level", "trace\ta\t1\ndebug\ta\t2\ninfo\ta\t3\nwarning\ta\t4\nerror\ta\t5\ncritical\ta\t6\n", []string{
+			"DEBUG envoy: 1 logger=a", "DEBUG envoy: 2 logger=a", "INFO envoy: 3 logger=a",
+			"WARN envoy: 4 logger=a", "ERROR envoy: 5 logger=a", "ERROR envoy: 6 logger=a",
+		}},
+		{"no level at first", "hello\n", []string{"INFO envoy: hello logger=envoy"}},
+		{"a level that is none", "fatal\ta\tb\n", []string{"INFO envoy: fatal\ta\tb logger=envoy"}},
+		{"continued", "error\tconfig\tfirst\nsecond\n\nthird\ninfo\tmain\tnext\n", []string{
+			"ERROR envoy: first logger=config", "ERROR envoy: second logger=config", "ERROR envoy: third logger=config", "INFO envoy: next logger=main",
+		}},
+		{"tabs in the message", "info\tmain\ta\tb\n", []string{"INFO envoy: a\tb logger=main"}},
+		{"no newline at the end", "info\tmain\tlast", []string{"INFO envoy: last logger=main"}},
+		{"overlong", "info\tmain\t" + long + long + "\nwarning\tmain\tnext\n", []string{
+			"INFO envoy: " + long[len("info\tmain\t"):] + " logger=main", "WARN envoy: next logger=main",
+		}},
+		{"overlong at the end", long + long + "tail", []string{"INFO envoy: " + long + " logger=envoy"}},
+		{"as long as the buffer", long[1:] + "\ninfo\tmain\tnext\n", []string{
+			"INFO envoy: " + long[1:] + " logger=envoy", "INFO envoy: next logger=main",
+		}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			r := newRecorder()
+			copyLog(strings.NewReader(test.in), slog.New(r))
+			if diff := cmp.Diff(test.want, r.all()); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}

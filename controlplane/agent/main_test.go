@@ -1,0 +1,93 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+)
+
+// roleEnv makes the test binary play a part instead of testing.
+const roleEnv = "MESHGATE_AGENT_TEST_ROLE"
+
+// TestMain plays Envoy where a test has started this binary as one.
+func TestMain(m *testing.M) {
+	switch os.Getenv(roleEnv) {
+	case "envoy": // stays until SIGTERM, or until the test has died
+		fmt.Printf("info\tmain\targs %q\n", os.Args[1:])
+		fmt.Printf("info\tmain\tenv %s %s\n", os.Getenv("ENVOY_DYNAMIC_MODULES_SEARCH_PATH"), os.Getenv("MESHGATE_FILTER_SETTINGS"))
+		fallthrough
+	case "sleeper":
+		_, _ = io.Copy(io.Discard, os.Stdin)
+	case "crash":
+		fmt.Println("critical\tmain\tcannot go on")
+		os.Exit(3)
+	default:
+		goleak.VerifyTestMain(m)
+	}
+}
+
+// recorder is a slog.Handler that hands each record to the test as one line.
+type recorder struct{ lines chan string }
+
+func newRecorder() *recorder { return &recorder{make(chan string, 1024)} }
+
+func (*recorder) Enabled(context.Context, slog.Level) bool { return true }
+func (r *recorder) WithAttrs([]slog.Attr) slog.Handler     { return r }
+func (r *recorder) WithGroup(string) slog.Handler          { return r }
+func (r *recorder) Handle(_ context.Context, rec slog.Record) error {
+	line := rec.Level.String() + " " + rec.Message
+	rec.Attrs(func(a slog.Attr) bool {
+		line += " " + a.String()
+		return true
+	})
+	r.lines <- line
+	return nil
+}
+
+// wait returns the next line with a text, and fails the test if there is none.
+func (r *recorder) wait(t *testing.T, text string) string {
+	t.Helper()
+	late := time.NewTimer(10 * time.Second)
+	defer late.Stop()
+	for {
+		select {
+		case l := <-r.lines:
+			if strings.Contains(l, text) {
+				return l
+			}
+		case <-late.C:
+			t.Fatalf("no log line with %q", text)
+		}
+	}
+}
+
+// all returns the lines so far.
+func (r *recorder) all() []string {
+	var list []string
+	for {
+		select {
+		case l := <-r.lines:
+			list = append(list, l)
+		default:
+			return list
+		}
+	}
+}
+
+// shortDir is a directory whose path leaves room for the name of a socket.
+func shortDir(t *testing.T) string {
+	t.Helper()
+	d, err := os.MkdirTemp("", "mg")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(d) })
+	return d
+}

@@ -1,0 +1,152 @@
+package meshapi
+
+import (
+	"encoding/json"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
+
+	"github.com/meshgate/meshgate/controlplane/httpkit"
+	"github.com/meshgate/meshgate/controlplane/identity"
+	"github.com/meshgate/meshgate/controlplane/store/memstore"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+var now = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+
+func newAPI(t *testing.T) (http.Handler, *identity.Tokens) {
+	t.Helper()
+	s := memstore.New()
+	t.Cleanup(func() { _ = s.Close() })
+	tokens, err := identity.OpenTokens(t.Context(), s, func() time.Time { return now })
+	if err != nil {
+		t.Fatal(err)
+	}
+	revisions := func(w http.ResponseWriter, r *http.Request) {
+		httpkit.WriteMessage(w, http.StatusOK, "revision "+r.PathValue("revision"))
+	}
+	return Handler(Options{Tokens: tokens, Version: "1.2.3", Revisions: revisions}), tokens
+}
+
+func send(h http.Handler, method, path, body string, header ...string) *httptest.ResponseRecorder {
+	r := httptest.NewRequest(method, "http://127.0.0.1:5681"+path, strings.NewReader(body))
+	for i := 0; i < len(header); i += 2 {
+		r.Header.Set(header[i], header[i+1])
+	}
+	rec := httptest.NewRecorder()
+	h.ServeHTTP(rec, r)
+	return rec
+}
+
+// TestTranscript is the conversation, request by request.
+func TestTranscript(t *testing.T) {
+	h, _ := newAPI(t)
+	const token = "/tokens/gateway"
+	for _, test := range []struct {
+		name, method, path, body string
+		header                   []string
+		status                   int
+		message                  string
+	}{
+		{"what this is", "GET", "/", "", nil, 200, ""},
+		{"a revision", "GET", "/revisions/7", "", nil, 200, "revision 7"},
+		{"no such path", "GET", "/nothing", "", nil, 404, "Not found"},
+		{"tokens cannot be read", "GET", token, "", nil, 405, "Method not allowed"},
+		{"no body", "POST", token, "", nil, 400, "the request is not valid JSON: EOF"},
+		{"not JSON", "POST", token, "name=gw", nil, 400, "the request is not valid JSON: invalid character 'a' in literal null (expecting 'u')"},
+		{"unknown field", "POST", token, `{"nane":"gw"}`, nil, 400, `the request is not valid JSON: json: unknown field "nane"`},
+		{"too large", "POST", token, `{"name":"` + strings.Repeat("a", maxBody) + `"}`, nil, 400, "the request is not valid JSON: http: request body too large"},
+		{"no name", "POST", token, `{}`, nil, 400, badName},
+		{"upper case", "POST", token, `{"name":"GW"}`, nil, 400, badName},
+		{"a path", "POST", token, `{"name":"../gw"}`, nil, 400, badName},
+		{"too long", "POST", token, `{"name":"` + strings.Repeat("a", 64) + `"}`, nil, 400, badName},
+		{"no such control plane", "POST", token, `{"name":"gw","controlPlane":"other"}`, nil, 400, "the input is not valid: controlPlane: does not exist"},
+		{"days", "POST", token, `{"name":"gw","validFor":"30d"}`, nil, 400, "the input is not valid: validFor: must be a duration such as 720h"},
+		{"a number", "POST", token, `{"name":"gw","validFor":"720"}`, nil, 400, "the input is not valid: validFor: must be a duration such as 720h"},
+		{"no time at all", "POST", token, `{"name":"gw","validFor":"0s"}`, nil, 400, "the input is not valid: validFor: must be a positive duration"},
+		{"the past", "POST", token, `{"name":"gw","validFor":"-1h"}`, nil, 400, "the input is not valid: validFor: must be a positive duration"},
+		{"foreign origin", "POST", token, `{"name":"gw"}`, []string{"Origin", "https://evil.example"}, 403, "this API does not answer requests of other origins"},
+		{"another site", "POST", token, `{"name":"gw"}`, []string{"Sec-Fetch-Site", "cross-site"}, 403, "this API does not answer requests of other sites"},
+		{"rebound name", "POST", "//evil.example:5681" + token, `{"name":"gw"}`, nil, 403, "this API does not answer to that Host"},
+		{"forwarded", "POST", token, `{"name":"gw"}`, []string{"X-Forwarded-For", "192.0.2.1"}, 403, "this API does not answer forwarded requests"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			var rec *httptest.ResponseRecorder
+			if host, ok := strings.CutPrefix(test.path, "//"); ok {
+				host, path, _ := strings.Cut(host, "/")
+				r := httptest.NewRequest(test.method, "http://"+host+"/"+path, strings.NewReader(test.body))
+				rec = httptest.NewRecorder()
+				h.ServeHTTP(rec, r)
+			} else {
+				rec = send(h, test.method, test.path, test.body, test.header...)
+			}
+			var doc struct{ Message string }
+			if err := json.Unmarshal(rec.Body.Bytes(), &doc); err != nil {
+				t.Fatalf("%s: %v", rec.Body, err)
+			}
+			if rec.Code != test.status || doc.Message != test.message {
+				t.Errorf("%d %q, want %d %q", rec.Code, doc.Message, test.status, test.message)
+			}
+		})
+	}
+}
+
+const badName = "the input is not valid: name: must be 1 to 63 of a-z, 0-9, '-' and '.', and begin and end with a letter or digit"
+
+// TestRoot shows what a person sees first.
+func TestRoot(t *testing.T) {
+	h, _ := newAPI(t)
+	if diff := cmp.Diff(`{"product":"meshgate","version":"1.2.3"}`, send(h, "GET", "/", "").Body.String()); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// TestTokenIssued takes tokens and checks them as the data-plane server does.
+func TestTokenIssued(t *testing.T) {
+	h, tokens := newAPI(t)
+	for _, test := range []struct {
+		body string
+		node string
+		life time.Duration
+	}{
+		{`{"name":"gw"}`, "cp/default/gw", DefaultTokenLife},
+		{`{"name":"gw-2","controlPlane":"default","validFor":"90m"}`, "cp/default/gw-2", 90 * time.Minute},
+	} {
+		rec := send(h, "POST", "/tokens/gateway", test.body, "Origin", "http://127.0.0.1:5681")
+		if got := rec.Header().Get("Content-Type"); rec.Code != 200 || got != "text/plain; charset=utf-8" {
+			t.Fatalf("%s: %d %s %s", test.body, rec.Code, got, rec.Body)
+		}
+		if got := rec.Header().Get("Cache-Control"); got != "no-store" {
+			t.Errorf("Cache-Control %q", got)
+		}
+		c, err := tokens.Check(rec.Body.String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if c.NodeID() != test.node || !c.ExpiresAt.Equal(now.Add(test.life)) {
+			t.Errorf("%s until %s, want %s until %s", c.NodeID(), c.ExpiresAt, test.node, now.Add(test.life))
+		}
+	}
+}
+
+// TestBrokenBody issues nothing for a request that broke off.
+func TestBrokenBody(t *testing.T) {
+	h, _ := newAPI(t)
+	rec := httptest.NewRecorder()
+	h.ServeHTTP(rec, httptest.NewRequest(http.MethodPost, "http://localhost/tokens/gateway", failing{}))
+	if want := `{"message":"the request is not valid JSON: connection reset"}`; rec.Code != http.StatusBadRequest || rec.Body.String() != want {
+		t.Errorf("%d %s, want 400 %s", rec.Code, rec.Body, want)
+	}
+}
+
+// failing is a body that breaks off.
+type failing struct{}
+
+func (failing) Read([]byte) (int, error) { return 0, errors.New("connection reset") }
