@@ -6,7 +6,9 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"os/signal"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -19,11 +21,14 @@ const roleEnv = "MESHGATE_AGENT_TEST_ROLE"
 // TestMain plays Envoy where a test has started this binary as one.
 func TestMain(m *testing.M) {
 	switch os.Getenv(roleEnv) {
-	case "envoy": // stays until SIGTERM, or until the test has died
+	case "envoy": // stays until SIGTERM
 		fmt.Printf("info\tmain\targs %q\n", os.Args[1:])
 		fmt.Printf("info\tmain\tenv %s %s\n", os.Getenv("ENVOY_DYNAMIC_MODULES_SEARCH_PATH"), os.Getenv("MESHGATE_FILTER_SETTINGS"))
-		fallthrough
-	case "sleeper":
+		end := make(chan os.Signal, 1)
+		signal.Notify(end, syscall.SIGTERM)
+		fmt.Println("info\tmain\tup")
+		<-end
+	case "sleeper": // stays until its standard input closes, with the test at the latest
 		_, _ = io.Copy(io.Discard, os.Stdin)
 	case "crash":
 		fmt.Println("critical\tmain\tcannot go on")

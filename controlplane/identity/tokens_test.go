@@ -6,6 +6,7 @@ import (
 	"crypto/x509"
 	"encoding/base64"
 	"encoding/pem"
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -162,8 +163,8 @@ func TestGatewayTokenRefused(t *testing.T) {
 		{"default", "gw", -time.Hour, "validFor"},
 	} {
 		_, err := tokens.Gateway(test.controlPlane, test.name, test.life)
-		var e *fault.Error
-		if e, _ = err.(*fault.Error); e == nil || e.Code != fault.Invalid || len(e.Violations) != 1 || e.Violations[0].Path != test.path {
+		e, ok := errors.AsType[*fault.Error](err)
+		if !ok || e.Code != fault.Invalid || len(e.Violations) != 1 || e.Violations[0].Path != test.path {
 			t.Errorf("Gateway(%q, %q, %s): %v, want a violation of %s", test.controlPlane, test.name, test.life, err, test.path)
 		}
 	}

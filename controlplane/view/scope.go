@@ -163,10 +163,10 @@ func await(ctx context.Context, f *feed, revision uint64) error {
 }
 
 func (s *Scope) publish(next *Gateway, keys []model.Key, reloaded bool) {
-	first := s.state.Swap(next) == nil
 	s.mu.Lock()
+	first := s.state.Swap(next) == nil
 	for sub := range s.subs {
-		sub.add(keys, reloaded)
+		sub.add(next, keys, reloaded)
 	}
 	s.mu.Unlock()
 	if first {

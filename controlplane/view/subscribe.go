@@ -26,9 +26,11 @@ type Subscription struct {
 	wake  chan<- struct{}
 	scope *Scope
 
-	mu   sync.Mutex
-	keys []model.Key
-	all  bool
+	mu sync.Mutex
+	// state belongs to keys and all: what is taken together is of one moment.
+	state *Gateway
+	keys  []model.Key
+	all   bool
 }
 
 // Subscribe starts with a change that covers the whole state. wake gets a signal
@@ -37,9 +39,9 @@ type Subscription struct {
 func (s *Scope) Subscribe(wake chan<- struct{}) *Subscription {
 	sub := &Subscription{wake: wake, scope: s}
 	s.mu.Lock()
+	defer s.mu.Unlock()
 	s.subs[sub] = struct{}{}
-	s.mu.Unlock()
-	sub.add(nil, true)
+	sub.add(s.State(), nil, true)
 	return sub
 }
 
@@ -50,18 +52,19 @@ func (sub *Subscription) Close() {
 	delete(sub.scope.subs, sub)
 }
 
-// Take returns everything since the last call.
+// Take returns everything since the last call. The state is the one that the
+// keys lead to: a newer one would show changes that nobody is told of yet.
 func (sub *Subscription) Take() Change {
 	sub.mu.Lock()
-	keys, all := sub.keys, sub.all
+	defer sub.mu.Unlock()
+	c := Change{State: sub.state, Keys: sub.keys, All: sub.all}
 	sub.keys, sub.all = nil, false
-	sub.mu.Unlock()
-	// Read after the keys: a state may be newer than them, never older.
-	return Change{State: sub.scope.State(), Keys: keys, All: all}
+	return c
 }
 
-func (sub *Subscription) add(keys []model.Key, all bool) {
+func (sub *Subscription) add(state *Gateway, keys []model.Key, all bool) {
 	sub.mu.Lock()
+	sub.state = state
 	if all || len(sub.keys)+len(keys) > maxChanged {
 		sub.keys, sub.all = nil, true
 	} else if !sub.all {

@@ -72,6 +72,7 @@ var layers = map[string]string{
 	"e2e/framework":   "",
 	"e2e/gateway":     "e2e/framework",
 	"e2e/faults":      "e2e/framework",
+	"e2e/edge":        "e2e/framework",
 	"e2e/bench/authz": "",
 	// The module's suite plays the control plane, in the filter's own messages.
 	"e2e/module": "filter/contract filter/filtertest",

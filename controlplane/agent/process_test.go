@@ -1,0 +1,123 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// newProcess is this binary in a role, as the Envoy of a run directory.
+func newProcess(t *testing.T, role string) (*Process, *recorder) {
+	t.Helper()
+	_, d := newRunDir(t)
+	r := newRecorder()
+	return &Process{
+		Path: os.Args[0], Bootstrap: d.bootstrap, ModuleDir: "/modules", Settings: d.settings, PIDFile: d.pid,
+		Concurrency: 2, LogLevel: "warning", DrainTimeout: 1500 * time.Millisecond,
+		Admin: NewAdmin(d.admin), Log: slog.New(r), Env: []string{roleEnv + "=" + role},
+	}, r
+}
+
+// run runs p in the background; the returned function stops it.
+func run(t *testing.T, p *Process) (stop func() error) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- p.Run(ctx) }()
+	stopped := false
+	stop = func() error {
+		stopped = true
+		cancel()
+		return <-ended
+	}
+	t.Cleanup(func() {
+		if !stopped {
+			_ = stop()
+		}
+	})
+	return stop
+}
+
+// TestProcessArguments looks at what a started Envoy is told.
+func TestProcessArguments(t *testing.T) {
+	p, r := newProcess(t, "envoy")
+	stop := run(t, p)
+	got := r.wait(t, "args")
+	for _, arg := range []string{`"-c" "` + p.Bootstrap + `"`, `"--disable-hot-restart"`, `"-l" "warning"`, `"--concurrency" "2"`, `"--drain-time-s" "1"`} {
+		if !strings.Contains(got, arg) {
+			t.Errorf("no %s in %s", arg, got)
+		}
+	}
+	if got := r.wait(t, "env "); !strings.Contains(got, "/modules "+p.Settings) {
+		t.Errorf("environment %q", got)
+	}
+	if err := stop(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestProcessRestarts restarts an Envoy that dies, and counts.
+func TestProcessRestarts(t *testing.T) {
+	p, r := newProcess(t, "crash")
+	stop := run(t, p)
+	r.wait(t, "ERROR envoy: cannot go on logger=main")
+	if got := r.wait(t, "envoy ended unexpectedly"); got != "ERROR envoy ended unexpectedly and is restarted error=exit status 3 pause=100ms" {
+		t.Error(got)
+	}
+	if got := r.wait(t, "envoy ended unexpectedly"); !strings.Contains(got, "pause=200ms") {
+		t.Error(got)
+	}
+	if err := stop(); err != nil {
+		t.Error(err)
+	}
+	if p.Restarts() < 2 || p.PID() != 0 {
+		t.Errorf("%d restarts, pid %d", p.Restarts(), p.PID())
+	}
+}
+
+// TestProcessStops drains, ends Envoy, and leaves no pid file behind.
+func TestProcessStops(t *testing.T) {
+	p, r := newProcess(t, "envoy")
+	f := &fakeAdmin{health: 200, stats: func(n int) (string, int) { return active(1 - n), 200 }}
+	p.Admin = f.serve(t)
+	stop := run(t, p)
+	r.wait(t, "envoy: up")
+	pid, err := os.ReadFile(p.PIDFile)
+	if err != nil || p.PID() == 0 || string(pid) != strconv.Itoa(p.PID()) {
+		t.Errorf("pid file %q (%v), pid %d", pid, err, p.PID())
+	}
+	if got := mode(t, p.PIDFile); got != 0o600 {
+		t.Errorf("the pid file has %o", got)
+	}
+	if err := stop(); err != nil {
+		t.Error(err)
+	}
+	if diff := cmp.Diff([]string{"POST /healthcheck/fail", statsQuestion, statsQuestion}, f.asked); diff != "" {
+		t.Error(diff)
+	}
+	if _, err := os.Stat(p.PIDFile); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the pid file is still there: %v", err)
+	}
+	if p.Restarts() != 0 || p.PID() != 0 {
+		t.Errorf("%d restarts, pid %d", p.Restarts(), p.PID())
+	}
+}
+
+// TestProcessCannotStart tells a wrong path at once instead of retrying.
+func TestProcessCannotStart(t *testing.T) {
+	for _, path := range []string{filepath.Join(t.TempDir(), "envoy"), "no-such-envoy-in-path", t.TempDir()} {
+		p, _ := newProcess(t, "crash")
+		p.Path = path
+		if err := p.Run(t.Context()); err == nil || !strings.HasPrefix(err.Error(), "start Envoy: ") {
+			t.Errorf("%s: %v", path, err)
+		}
+	}
+}

@@ -1,0 +1,115 @@
+package main
+
+import (
+	"context"
+	"log/slog"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/spf13/cobra"
+
+	"github.com/meshgate/meshgate/controlplane/config"
+)
+
+func TestFlagName(t *testing.T) {
+	for key, want := range map[string]string{
+		"stateDir": "state-dir", "store.sqlite.path": "store-sqlite-path", "store.encryption.keyFile": "store-encryption-key-file",
+		"redis.url": "redis-url", "dataPlane.port": "data-plane-port", "admin.tlsPort": "admin-tls-port", "modulePath": "module-path",
+	} {
+		if got := flagName(key); got != want {
+			t.Errorf("%s: --%s, want --%s", key, got, want)
+		}
+	}
+}
+
+// TestEverySettingIsAFlag holds for each command that reads the configuration,
+// and that a command's own flags do not shadow a setting.
+func TestEverySettingIsAFlag(t *testing.T) {
+	name := regexp.MustCompile(`^[a-z0-9]+(-[a-z0-9]+)*$`)
+	for _, c := range []*cobra.Command{runCommand(), standaloneCommand(), demoCommand(), dataplaneCommand(), configCommand()} {
+		for _, k := range config.Table {
+			f := c.Flags().Lookup(flagName(k.Name))
+			if f == nil || !name.MatchString(f.Name) || !strings.Contains(f.Usage, k.Help) {
+				t.Errorf("%s: no good flag for %s: %+v", c.Name(), k.Name, f)
+			}
+		}
+	}
+}
+
+// execute runs a command as main does.
+func execute(t *testing.T, c *cobra.Command, args ...string) (string, error) {
+	t.Helper()
+	t.Setenv("MESHGATE_CONFIG", "")
+	var out strings.Builder
+	c.SetOut(&out)
+	c.SetErr(&out)
+	c.SetArgs(args)
+	c.SilenceErrors, c.SilenceUsage = true, true
+	err := c.ExecuteContext(t.Context())
+	return out.String(), err
+}
+
+func TestVersion(t *testing.T) {
+	got, err := execute(t, versionCommand())
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := `^meshgate development \(revision \S+, go1\.\S+, [a-z0-9]+/[a-z0-9]+, for Envoy ` + regexp.QuoteMeta(envoyVersion) + `\)\n$`
+	if !regexp.MustCompile(want).MatchString(got) {
+		t.Errorf("%q does not match %s", got, want)
+	}
+}
+
+// TestConfig shows a flag, an environment variable and a default, and no secret.
+func TestConfig(t *testing.T) {
+	t.Setenv("MESHGATE_ADMIN_PORT", "9001")
+	t.Setenv("MESHGATE_REDIS_URL", "redis://:hunter2@r")
+	got, err := execute(t, configCommand(), "--mesh-port", "9002", "--state-dir", "/tmp/x")
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows := map[string][]string{}
+	for l := range strings.Lines(got) {
+		f := strings.Fields(l)
+		rows[f[0]] = f[1:]
+	}
+	want := map[string][]string{
+		"mesh.port":       {"9002", "flag", "MESHGATE_MESH_PORT"},
+		"admin.port":      {"9001", "environment", "MESHGATE_ADMIN_PORT"},
+		"redis.url":       {config.Mask, "environment", "MESHGATE_REDIS_URL"},
+		"gateway.name":    {"gateway-1", "default", "MESHGATE_GATEWAY_NAME"},
+		"dataPlane.port":  {"5678", "default", "MESHGATE_DATA_PLANE_PORT"},
+		"envoy.logLevel":  {"warning", "default", "MESHGATE_ENVOY_LOG_LEVEL"},
+		"gateway.listen":  {"0.0.0.0", "default", "MESHGATE_GATEWAY_LISTEN"},
+		"store.type":      {"sqlite", "default", "MESHGATE_STORE_TYPE"},
+		"cache.grace":     {"0s", "default", "MESHGATE_CACHE_GRACE"},
+		"gateway.tlsPort": nil,
+	}
+	for key, row := range want {
+		if diff := cmp.Diff(row, rows[key]); diff != "" {
+			t.Errorf("%s:\n%s", key, diff)
+		}
+	}
+	if strings.Contains(got, "hunter2") {
+		t.Errorf("a secret is shown:\n%s", got)
+	}
+}
+
+func TestLogger(t *testing.T) {
+	for _, test := range []struct {
+		level string
+		want  slog.Level
+	}{{"debug", slog.LevelDebug}, {"info", slog.LevelInfo}, {"warn", slog.LevelWarn}, {"error", slog.LevelError}} {
+		for _, format := range []string{"text", "json"} {
+			log := newLogger(config.Log{Level: test.level, Format: format})
+			if !log.Enabled(context.Background(), test.want) || log.Enabled(context.Background(), test.want-1) {
+				t.Errorf("%s %s: does not begin at %s", format, test.level, test.want)
+			}
+			if _, json := log.Handler().(*slog.JSONHandler); json != (format == "json") {
+				t.Errorf("%s: %T", format, log.Handler())
+			}
+		}
+	}
+}

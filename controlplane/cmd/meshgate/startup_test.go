@@ -1,0 +1,310 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/spf13/cobra"
+
+	"github.com/meshgate/meshgate/controlplane/config"
+)
+
+// occupied is a port that somebody has.
+func occupied(t *testing.T) int {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = ln.Close() })
+	return port(ln)
+}
+
+// TestStartErrors begins what cannot begin. Each is a start error, which exits
+// with its own code, and names what to change.
+func TestStartErrors(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	taken := strconv.Itoa(occupied(t))
+	used := filepath.Join(dir, "used")
+	claim, err := claimStateDir(used)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = claim.Close() }()
+	gw := []string{"--proxy-type", "oauth-gateway", "--ca-cert-file", file, "--dataplane-token-file", file, "--state-dir", filepath.Join(dir, "dp")}
+	for _, test := range []struct {
+		name    string
+		command *cobra.Command
+		args    []string
+		want    string
+	}{
+		{"unknown setting's value", runCommand(), []string{"--store-type", "paper"}, "store.type"},
+		{"no such configuration file", runCommand(), []string{"--config", filepath.Join(dir, "none.yaml")}, "none.yaml"},
+		{"state directory is a file", runCommand(), []string{"--state-dir", file}, "state directory " + file + " cannot be used"},
+		{"state directory in use", runCommand(), []string{"--state-dir", used}, "it is in use by another meshgate; set stateDir (environment MESHGATE_STATE_DIR)"},
+		{"port in use", runCommand(), []string{"--state-dir", filepath.Join(dir, "run"), "--data-plane-port", taken}, "port " + taken + " on 0.0.0.0 is in use by another process; set dataPlane.port (environment MESHGATE_DATA_PLANE_PORT) to a free one"},
+		{"no Envoy", standaloneCommand(), []string{"--state-dir", filepath.Join(dir, "s1"), "--envoy-path", file}, "cannot run Envoy at " + file},
+		{"demo in a used directory", demoCommand(), []string{"--state-dir", used}, "it is in use by another meshgate"},
+		{"no proxy type", dataplaneCommand(), []string{"--state-dir", filepath.Join(dir, "dp")}, `--proxy-type "" is none that exists; use oauth-gateway`},
+		{"no files", dataplaneCommand(), gw[:2], "--ca-cert-file and --dataplane-token-file are needed"},
+		{"no name", dataplaneCommand(), gw, `--name "": the input is not valid: name: must be 1 to 63 of`},
+		{"no Envoy for a node", dataplaneCommand(), append(gw, "--name", "gw", "--envoy-path", file), "cannot run Envoy at " + file},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Setenv("MESHGATE_STATE_DIR", filepath.Join(dir, "default"))
+			_, err := execute(t, test.command, test.args...)
+			if _, ok := errors.AsType[startError](err); !ok || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("%v, want a start error with %q", err, test.want)
+			}
+		})
+	}
+}
+
+// TestClashLeavesNothing frees the ports that were opened before the clash.
+func TestClashLeavesNothing(t *testing.T) {
+	free := func() int {
+		ln, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = ln.Close() }()
+		return port(ln)
+	}
+	c := &config.Config{
+		DataPlane:   config.DataPlane{Listen: "127.0.0.1", Port: free()},
+		Diagnostics: config.Port{Listen: "127.0.0.1", Port: occupied(t)},
+	}
+	if _, err := openListeners(c); err == nil || !strings.Contains(err.Error(), "diagnostics.port") {
+		t.Fatal(err)
+	}
+	if err := checkFree("dataPlane.port", "127.0.0.1", c.DataPlane.Port); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestPortError(t *testing.T) {
+	err := checkFree("mesh.port", "192.0.2.1", 5681)
+	if _, ok := errors.AsType[startError](err); !ok || !strings.HasPrefix(err.Error(), "mesh.port: ") {
+		t.Errorf("an address of another machine: %v", err)
+	}
+}
+
+// TestClaim can be made again after the first is given up.
+func TestClaim(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "a", "b")
+	for range 2 {
+		f, err := claimStateDir(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := claimStateDir(dir); err == nil {
+			t.Error("claimed twice")
+		}
+		if err := f.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	left, err := os.ReadDir(dir)
+	if err != nil || len(left) != 0 {
+		t.Errorf("left behind: %v, %v", left, err)
+	}
+	if info, err := os.Stat(dir); err != nil || info.Mode().Perm() != 0o700 {
+		t.Errorf("%v, %v", info, err)
+	}
+}
+
+func TestFindModule(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, moduleFile)
+	if _, err := findModule(dir); err == nil || !strings.Contains(err.Error(), "make build") {
+		t.Errorf("an empty directory: %v", err)
+	}
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, configured := range []string{dir, file} {
+		if got, err := findModule(configured); err != nil || got != dir {
+			t.Errorf("%s: %q, %v", configured, got, err)
+		}
+	}
+}
+
+func TestFindEnvoy(t *testing.T) {
+	dir := t.TempDir()
+	script := func(name, text string) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte("#!/bin/sh\n"+text+"\n"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	good, bad := script("good", "echo; echo ' envoy version: x '"), script("bad", "exit 1")
+	for _, test := range []struct{ configured, env, path, line string }{
+		{good, "", good, "envoy version: x"},
+		{good, bad, good, "envoy version: x"},
+		{"", good, good, "envoy version: x"},
+		{bad, good, "", ""}, // what was configured is not silently replaced
+		{"", bad, "", ""},
+		{"", filepath.Join(dir, "none"), "", ""},
+	} {
+		t.Setenv("ENVOY_PATH", test.env)
+		path, line, err := findEnvoy(test.configured)
+		if path != test.path || line != test.line || (err == nil) != (test.path != "") {
+			t.Errorf("%q, ENVOY_PATH %q: %q, %q, %v", test.configured, test.env, path, line, err)
+		}
+	}
+}
+
+func TestNotBegun(t *testing.T) {
+	if err := notBegun(nil); err != nil {
+		t.Errorf("%#v", err)
+	}
+	if err := notBegun(os.ErrExist); !errors.Is(err, os.ErrExist) {
+		t.Errorf("%v", err)
+	}
+}
+
+// TestEnded tells an end that was asked for from a failure.
+func TestEnded(t *testing.T) {
+	live, over := context.Background(), canceled()
+	for _, test := range []struct {
+		name string
+		ctx  context.Context
+		err  error
+		want string
+	}{
+		{"no error", live, nil, ""},
+		{"asked for", over, context.Canceled, ""},
+		{"failed at the end", over, os.ErrClosed, "part: file already closed"},
+		{"failed", live, os.ErrClosed, "part: file already closed"},
+		{"canceled by somebody else", live, context.Canceled, "part: context canceled"},
+	} {
+		got := ""
+		if err := ended(test.ctx, "part", test.err); err != nil {
+			got = err.Error()
+		}
+		if diff := cmp.Diff(test.want, got); diff != "" {
+			t.Errorf("%s:\n%s", test.name, diff)
+		}
+	}
+}
+
+func canceled() context.Context {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	return ctx
+}
+
+func TestLoopback(t *testing.T) {
+	for listen, want := range map[string]string{"0.0.0.0": "127.0.0.1", "::": "127.0.0.1", "127.0.0.2": "127.0.0.2", "10.0.0.1": "10.0.0.1"} {
+		if got := loopback(listen); got != want {
+			t.Errorf("%s: %s, want %s", listen, got, want)
+		}
+	}
+}
+
+// TestClosers run backwards, and once.
+func TestClosers(t *testing.T) {
+	var c closers
+	var got []int
+	for i := range 3 {
+		c.add(func(context.Context) { got = append(got, i) })
+	}
+	c.run(t.Context())
+	c.run(t.Context())
+	if diff := cmp.Diff([]int{2, 1, 0}, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// TestReadiness names the first thing that is missing.
+func TestReadiness(t *testing.T) {
+	missing := "the gateway"
+	r := &readiness{checks: []func() string{func() string { return "" }, func() string { return missing }}}
+	if got := r.missing(); got != "starting" {
+		t.Errorf("%q", got)
+	}
+	r.serving.Store(true)
+	if got := r.missing(); got != "the gateway" {
+		t.Errorf("%q", got)
+	}
+	missing = ""
+	if got := r.missing(); got != "" {
+		t.Errorf("%q", got)
+	}
+}
+
+// TestKinds holds that no two stored kinds share a name or a path.
+func TestKinds(t *testing.T) {
+	seen := map[string]bool{}
+	for _, k := range allKinds() {
+		if k.Name == "" || k.New == nil || seen[k.Name] || k.Path != "" && seen["/"+k.Path] {
+			t.Errorf("kind %q at %q", k.Name, k.Path)
+		}
+		seen[k.Name], seen["/"+k.Path] = true, true
+	}
+	for k := range revocationSubjects() {
+		if !seen[k.Name] {
+			t.Errorf("revocations of %s, which is not stored", k.Name)
+		}
+	}
+}
+
+// TestRedisCA refuses a bundle that would leave nobody to trust.
+func TestRedisCA(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "ca.pem")
+	if err := os.WriteFile(file, []byte("nothing"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct{ url, file, want string }{
+		{"rediss://127.0.0.1:1", file, "redis.caFile: " + file + " holds no certificate"},
+		{"rediss://127.0.0.1:1", file + ".not", "redis.caFile: open "},
+		{"http://127.0.0.1:1", "", ""},
+	} {
+		p, err := openRedis(&config.Config{Redis: config.Redis{URL: test.url, CAFile: test.file}}, slog.New(slog.DiscardHandler), func() {})
+		if p != nil || err == nil || !strings.HasPrefix(err.Error(), test.want) {
+			t.Errorf("%s, %s: %v, want %s", test.url, test.file, err, test.want)
+		}
+	}
+}
+
+// TestOpenControlPlane opens one in memory on free ports and closes it again;
+// goleak then finds what was left.
+func TestOpenControlPlane(t *testing.T) {
+	dir := t.TempDir()
+	local := config.Port{Listen: "127.0.0.1"}
+	c := &config.Config{
+		StateDir: dir, Store: config.Store{Type: "memory"},
+		DataPlane:   config.DataPlane{Listen: "127.0.0.1", Names: "mesh.example, 10.0.0.7,"},
+		Diagnostics: local, Mesh: local, Admin: config.AdminPorts{Listen: "127.0.0.1"},
+	}
+	cp, err := openControlPlane(t.Context(), c, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"localhost", "127.0.0.1", "::1", "mesh.example", "10.0.0.7"}, cp.names()); diff != "" {
+		t.Error(diff)
+	}
+	pem, err := os.ReadFile(filepath.Join(dir, "ca.pem"))
+	if err != nil || string(pem) != string(cp.authority.PEM()) {
+		t.Errorf("the CA file: %v", err)
+	}
+	at := port(cp.ports.data)
+	cp.close(t.Context())
+	cp.close(t.Context())
+	if err := checkFree("dataPlane.port", "127.0.0.1", at); err != nil {
+		t.Error(err)
+	}
+}
