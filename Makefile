@@ -38,7 +38,7 @@ test: build ## every test, with a real Envoy and a real Redis
 	@echo "unit tests, with the race detector"
 	@go test -race $(TEST_FLAGS) $$(go list ./... | grep -v '/e2e')
 	@echo "end-to-end tests"
-	@go test -count=1 -timeout 20m $(TEST_FLAGS) ./e2e/...
+	@go test -count=1 -p 1 -timeout 20m $(TEST_FLAGS) ./e2e/...
 
 check: test lint ## make test, then make lint
 

@@ -115,7 +115,7 @@ var _ = Describe("raw HTTP/2", func() {
 				{"two lengths", fields(":method", "POST", ":scheme", "http", ":authority", host, ":path", "/open/x", "content-length", "1", "content-length", "2"), "hi", []string{refused, "400"}},
 			} {
 				Expect(guarded.during(func() {
-					Expect(frames(secure, t.header, t.body)).To(BeElementOf(t.want), t.what)
+					start := time.Now(); got := frames(secure, t.header, t.body); fmt.Fprintln(GinkgoWriter, "DBG", t.what, got, time.Since(start)); Expect(got).To(BeElementOf(t.want), t.what)
 				})).To(BeEmpty(), t.what)
 			}
 		})
@@ -124,7 +124,9 @@ var _ = Describe("raw HTTP/2", func() {
 			token := f.MustMint(c.HTTPS)
 			for _, scheme := range []string{"http", "https", "HTTPS", "ftp"} {
 				base := []string{":method", "GET", ":scheme", scheme, ":authority", host, ":path"}
-				at := func(path string, more ...string) string { return frames(secure, fields(append(append(base, path), more...)...), "") }
+				at := func(path string, more ...string) string {
+					return frames(secure, fields(append(append(base, path), more...)...), "")
+				}
 				// A scheme that is not that of the connection may be refused, but
 				// decides nothing else.
 				either := func(want string) OmegaMatcher { return BeElementOf(want, "400", "403", refused) }

@@ -5,7 +5,6 @@ package framework
 import (
 	"bytes"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -28,18 +27,6 @@ func Root() string {
 	}
 	ginkgo.Fail("no go.mod above the working directory")
 	return ""
-}
-
-// FreePorts returns ports that nobody listens on now.
-func FreePorts(n int) []int {
-	ports := make([]int, n)
-	for i := range ports {
-		ln, err := net.Listen("tcp", "127.0.0.1:0")
-		gomega.Expect(err).NotTo(gomega.HaveOccurred())
-		defer func() { _ = ln.Close() }()
-		ports[i] = ln.Addr().(*net.TCPAddr).Port
-	}
-	return ports
 }
 
 // Process is a child of the test.
