@@ -45,8 +45,10 @@ type Options struct {
 	// a Unix socket in the run directory.
 	AdminPort    int
 	DrainTimeout time.Duration
-	Cache        contract.CacheSettings
-	Log          *slog.Logger
+	// Abort, when closed, kills Envoy instead of draining it; may be nil.
+	Abort <-chan struct{}
+	Cache contract.CacheSettings
+	Log   *slog.Logger
 }
 
 // Back-off of enrolments while the control plane cannot be reached.
@@ -96,7 +98,7 @@ func New(o Options) (*Agent, error) {
 	a := &Agent{Options: o, dir: dir, host: u.Host, tls: &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12, ServerName: u.Hostname()}}
 	a.Envoy = &Process{
 		Path: o.EnvoyPath, Bootstrap: dir.bootstrap, ModuleDir: o.ModuleDir, Settings: dir.settings, PIDFile: dir.pid,
-		Concurrency: o.Concurrency, LogLevel: o.LogLevel, DrainTimeout: o.DrainTimeout, Admin: admin, Log: o.Log,
+		Concurrency: o.Concurrency, LogLevel: o.LogLevel, DrainTimeout: o.DrainTimeout, Abort: o.Abort, Admin: admin, Log: o.Log,
 	}
 	return a, nil
 }

@@ -40,6 +40,8 @@ type Process struct {
 	LogLevel string
 	// DrainTimeout bounds how long requests may finish at a stop.
 	DrainTimeout time.Duration
+	// Abort, when closed, ends a drain and kills Envoy at once; may be nil.
+	Abort <-chan struct{}
 	// Admin talks to Envoy's admin interface.
 	Admin *Admin
 	Log   *slog.Logger
@@ -137,6 +139,7 @@ func (p *Process) once(ctx context.Context) error {
 
 // stop drains Envoy, then ends it.
 func (p *Process) stop(cmd *exec.Cmd, exited <-chan error) error {
+	p.Log.Info("envoy is draining", "at_most", p.DrainTimeout)
 	drained := make(chan struct{})
 	ctx, cancel := context.WithTimeout(context.Background(), p.DrainTimeout)
 	defer cancel()
@@ -149,12 +152,20 @@ func (p *Process) stop(cmd *exec.Cmd, exited <-chan error) error {
 		cancel()
 		<-drained
 		return err
+	case <-p.Abort:
+		cancel()
+		<-drained
+		_ = cmd.Process.Kill()
+		return <-exited
 	case <-drained:
 	}
 	_ = cmd.Process.Signal(syscall.SIGTERM)
 	select {
 	case err := <-exited:
 		return err
+	case <-p.Abort:
+		_ = cmd.Process.Kill()
+		return <-exited
 	case <-time.After(killAfter):
 		p.Log.Warn("envoy did not stop and is killed")
 		_ = cmd.Process.Kill()

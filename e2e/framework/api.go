@@ -11,6 +11,7 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/onsi/ginkgo/v2"
@@ -117,14 +118,22 @@ func (a *API) WriteGatewayToken(name, file string) {
 // Upstream is an HTTP server of the test that answers with what it received.
 type Upstream struct {
 	*httptest.Server
+	// Held receives a value when a request whose path ends in /hold has arrived;
+	// it is answered when Release is closed.
+	Held, Release chan struct{}
 }
 
 // StartUpstream starts it.
 func StartUpstream() *Upstream {
-	u := &Upstream{httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	u := &Upstream{Held: make(chan struct{}, 100), Release: make(chan struct{})}
+	u.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasSuffix(r.URL.Path, "/hold") {
+			u.Held <- struct{}{}
+			<-u.Release
+		}
 		w.Header().Set("Content-Type", "application/json")
 		_ = json.NewEncoder(w).Encode(map[string]any{"method": r.Method, "path": r.URL.RequestURI(), "host": r.Host, "headers": r.Header})
-	}))}
+	}))
 	ginkgo.DeferCleanup(u.Close)
 	return u
 }

@@ -95,7 +95,7 @@ func openStandalone(ctx context.Context, c *config.Config) (*standalone, error) 
 	if err != nil {
 		return nil, err
 	}
-	a, err := newOwnAgent(c, cp, envoy, module)
+	a, err := newOwnAgent(ctx, c, cp, envoy, module)
 	if err != nil {
 		cp.close(ctx)
 		return nil, notBegun(err)
@@ -117,7 +117,7 @@ func freeGatewayPorts(ctx context.Context, c *config.Config, name string, log *s
 
 // newOwnAgent makes the agent of the gateway that runs beside its control plane,
 // with a token minted here.
-func newOwnAgent(c *config.Config, cp *controlPlane, envoy, module string) (*agent.Agent, error) {
+func newOwnAgent(ctx context.Context, c *config.Config, cp *controlPlane, envoy, module string) (*agent.Agent, error) {
 	token, err := cp.tokens.Gateway(model.DefaultControlPlane, c.Gateway.Name, 10*365*24*time.Hour)
 	if err != nil {
 		return nil, err
@@ -131,7 +131,7 @@ func newOwnAgent(c *config.Config, cp *controlPlane, envoy, module string) (*age
 		Address: fmt.Sprintf("https://127.0.0.1:%d", port(cp.ports.data)), CAFile: cp.caFile, TokenFile: file,
 		Instance: instance(c), EnvoyPath: envoy, ModuleDir: module,
 		Concurrency: c.Envoy.Concurrency, LogLevel: c.Envoy.LogLevel, DrainTimeout: c.Envoy.DrainTimeout,
-		Cache: cacheSettings(c), Log: cp.log,
+		Abort: aborted(ctx), Cache: cacheSettings(c), Log: cp.log,
 	})
 }
 

@@ -71,7 +71,7 @@ func openDataplane(ctx context.Context, cfg *config.Config, f *dataplaneFlags) (
 		StateDir: cfg.StateDir, ControlPlane: f.controlPlane, Name: f.name, Address: f.cpAddress, CAFile: f.caFile, TokenFile: f.tokenFile,
 		Instance: instance(cfg), EnvoyPath: envoy, ModuleDir: module, AdminPort: f.adminPort,
 		Concurrency: cfg.Envoy.Concurrency, LogLevel: cfg.Envoy.LogLevel, DrainTimeout: cfg.Envoy.DrainTimeout,
-		Cache: cacheSettings(cfg), Log: log,
+		Abort: aborted(ctx), Cache: cacheSettings(cfg), Log: log,
 	})
 	return a, notBegun(err)
 }

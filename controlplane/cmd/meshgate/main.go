@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
 )
@@ -46,7 +47,12 @@ func main() {
 	err := root.ExecuteContext(ctx)
 	stop()
 	if err == nil {
-		return
+		select {
+		case <-aborted(ctx):
+			os.Exit(exitFailed)
+		default:
+			return
+		}
 	}
 	fmt.Fprintln(os.Stderr, "meshgate:", err)
 	if _, ok := errors.AsType[startError](err); ok {
@@ -55,10 +61,22 @@ func main() {
 	os.Exit(exitFailed)
 }
 
+// abortTime is what is left to kill children after a second signal.
+const abortTime = 2 * time.Second
+
+type abortKey struct{}
+
+// aborted is closed at the second signal: nothing may be waited for any more.
+func aborted(ctx context.Context) <-chan struct{} {
+	c, _ := ctx.Value(abortKey{}).(chan struct{})
+	return c
+}
+
 // untilSignal returns a context that ends at the first SIGTERM or SIGINT, upon
 // which the program drains. A second one ends the process at once.
 func untilSignal(parent context.Context) (context.Context, func()) {
-	ctx, cancel := context.WithCancel(parent)
+	abort := make(chan struct{})
+	ctx, cancel := context.WithCancel(context.WithValue(parent, abortKey{}, abort))
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT)
 	done := make(chan struct{})
@@ -71,6 +89,12 @@ func untilSignal(parent context.Context) (context.Context, func()) {
 		}
 		select {
 		case <-signals:
+			close(abort)
+		case <-done:
+			return
+		}
+		select {
+		case <-time.After(abortTime):
 			os.Exit(exitFailed)
 		case <-done:
 		}
