@@ -91,14 +91,13 @@ func New(o Options) (*Agent, error) {
 	if err := dir.make(); err != nil {
 		return nil, err
 	}
-	admin := NewAdmin(dir.admin)
-	if o.AdminPort != 0 {
-		admin = NewPortAdmin(o.AdminPort)
+	if err := dir.noteAdmin(o.AdminPort); err != nil {
+		return nil, err
 	}
 	a := &Agent{Options: o, dir: dir, host: u.Host, tls: &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12, ServerName: u.Hostname()}}
 	a.Envoy = &Process{
 		Path: o.EnvoyPath, Bootstrap: dir.bootstrap, ModuleDir: o.ModuleDir, Settings: dir.settings, PIDFile: dir.pid,
-		Concurrency: o.Concurrency, LogLevel: o.LogLevel, DrainTimeout: o.DrainTimeout, Abort: o.Abort, Admin: admin, Log: o.Log,
+		Concurrency: o.Concurrency, LogLevel: o.LogLevel, DrainTimeout: o.DrainTimeout, Abort: o.Abort, Admin: dir.adminClient(), Log: o.Log,
 	}
 	return a, nil
 }

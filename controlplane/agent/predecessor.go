@@ -42,7 +42,7 @@ func EndPredecessor(ctx context.Context, stateDir, name string, drainTimeout tim
 	}
 	log.Warn("an envoy of a supervisor that died is drained and stopped", "pid", pid)
 	drain, cancel := context.WithTimeout(ctx, drainTimeout)
-	NewAdmin(d.admin).Drain(drain, log)
+	d.adminClient().Drain(drain, log)
 	cancel()
 	if err := unix.PidfdSendSignal(fd, unix.SIGTERM, nil, 0); err != nil {
 		return nil

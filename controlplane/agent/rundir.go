@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
+	"strings"
 
 	"github.com/meshgate/meshgate/controlplane/enrol"
 	"github.com/meshgate/meshgate/filter/contract"
@@ -15,7 +17,7 @@ import (
 // runDir holds the files of one node. Only its owner may look inside: they
 // contain tokens and keys.
 type runDir struct {
-	path, bootstrap, settings, pid, relay, admin, cache, redisCA string
+	path, bootstrap, settings, pid, relay, admin, adminPort, cache, redisCA string
 }
 
 // runDirOf names the files of an instance.
@@ -27,7 +29,7 @@ func runDirOf(stateDir, name string) (*runDir, error) {
 	in := func(file string) string { return filepath.Join(root, file) }
 	return &runDir{
 		path: root, bootstrap: in("bootstrap.yaml"), settings: in("settings.json"), pid: in("envoy.pid"),
-		relay: in("relay.sock"), admin: in("admin.sock"), cache: in("xds.cache"), redisCA: in("redis-ca.pem"),
+		relay: in("relay.sock"), admin: in("admin.sock"), adminPort: in("admin.port"), cache: in("xds.cache"), redisCA: in("redis-ca.pem"),
 	}, nil
 }
 
@@ -36,6 +38,28 @@ func (d *runDir) make() error {
 		return fmt.Errorf("run directory: %w", err)
 	}
 	if err := os.Chmod(d.path, 0o700); err != nil { //nolint:gosec // a directory needs the x
+		return fmt.Errorf("run directory: %w", err)
+	}
+	return nil
+}
+
+// adminClient reaches the admin interface of the Envoy that was started last: on
+// the port that is noted here, or on its socket.
+func (d *runDir) adminClient() *Admin {
+	if text, err := os.ReadFile(d.adminPort); err == nil {
+		if port, err := strconv.Atoi(strings.TrimSpace(string(text))); err == nil {
+			return NewPortAdmin(port)
+		}
+	}
+	return NewAdmin(d.admin)
+}
+
+// noteAdmin remembers where the admin interface will be; 0 means the socket.
+func (d *runDir) noteAdmin(port int) error {
+	if port != 0 {
+		return replace(d.adminPort, []byte(strconv.Itoa(port)))
+	}
+	if err := os.Remove(d.adminPort); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return fmt.Errorf("run directory: %w", err)
 	}
 	return nil

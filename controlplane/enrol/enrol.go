@@ -44,8 +44,6 @@ type Server struct {
 	Tokens *identity.Tokens
 	// Settings returns the Redis part of the answer.
 	Settings func() (url, ca string)
-	// Enrolled, if set, hears of a node whose listeners may have changed.
-	Enrolled func(ctx context.Context, nodeID string)
 }
 
 // ServeHTTP handles POST /bootstrap.
@@ -93,9 +91,6 @@ func (s *Server) enrol(w http.ResponseWriter, r *http.Request) (*Answer, error) 
 	}
 	if err := s.remember(r.Context(), claims, &in); err != nil {
 		return nil, err
-	}
-	if s.Enrolled != nil {
-		s.Enrolled(r.Context(), claims.NodeID())
 	}
 	a := &Answer{Node: claims.NodeID()}
 	a.RedisURL, a.RedisCA = s.Settings()

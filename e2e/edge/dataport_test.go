@@ -226,6 +226,13 @@ var _ = Describe("the data-plane port", func() {
 		for what, forged := range forgeries(token) {
 			Expect(code(own, listener, "Bearer "+forged)).To(Equal(codes.Unauthenticated), what)
 		}
+		enrolment := fmt.Sprintf(`{"listen":"127.0.0.1","http_port":1,"https_port":2,"control_plane":"127.0.0.1:%d"}`, c.Data)
+		r, err := framework.Do(dataClient(), http.MethodPost, dataURL("/bootstrap"), http.Header{"Authorization": {"Bearer " + token}}, enrolment)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(r.Status).To(Equal(200), r.Body)
+		Expect(code(own, listener, "Bearer "+token)).To(Equal(codes.OK), "once it has enrolled")
+		Expect(code(others, listener, "Bearer "+token)).To(Equal(codes.PermissionDenied), "another node's token, still")
+		Expect(code(own, "type.googleapis.com/google.protobuf.Struct", "Bearer "+token)).To(Equal(codes.InvalidArgument), "an unknown type")
 		for _, method := range []string{
 			"/grpc.reflection.v1.ServerReflection/ServerReflectionInfo", "/envoy.service.status.v3.ClientStatusDiscoveryService/FetchClientStatus",
 			"/envoy.service.discovery.v3.AggregatedDiscoveryService/Unknown",

@@ -150,6 +150,7 @@ func (cp *controlPlane) run(ctx context.Context) error {
 	defer cp.close(context.WithoutCancel(ctx))
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return ended(ctx, "configuration loop", cp.loop.Run(ctx)) })
+	g.Go(func() error { return cp.renewCertificates(ctx) })
 	grpcLn, httpLn := httpkit.Split(cp.ports.data, cp.authority.ServerConfig(cp.names()))
 	g.Go(func() error { return cp.serveADS(ctx, grpcLn) })
 	serve := func(name string, h http.Handler, ln net.Listener) {
@@ -169,6 +170,17 @@ func (cp *controlPlane) run(ctx context.Context) error {
 	cp.log.Info("control plane is up", "data_plane", port(cp.ports.data), "admin", port(cp.ports.admin),
 		"mesh", port(cp.ports.mesh), "diagnostics", port(cp.ports.diagnostics), "state_dir", cp.cfg.StateDir)
 	return g.Wait()
+}
+
+// renewCertificates keeps the certificates of connected proxies fresh.
+func (cp *controlPlane) renewCertificates(ctx context.Context) error {
+	tick := time.NewTicker(renewEvery)
+	defer tick.Stop()
+	r := &renewer{
+		nodes: cp.snapshots.Nodes, secret: cp.loop.Secret, push: cp.xds.PushSecret, log: cp.log,
+		secrets: func(node string) []string { return cp.snapshots.Get(node).Secrets() },
+	}
+	return r.run(ctx, tick.C)
 }
 
 // dataPlane serves the HTTP half of the data-plane server.
