@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 """Fills a running control plane with what the bench needs, and writes the variants that use our filter.
 
-  seed.py ADMIN_PORT MESH_PORT DATA_PORT CA_FILE
+  seed.py ADMIN_PORT MESH_PORT DATA_PORT CA_FILE ENVOY_ADMIN_SOCKET
 
 One service, one route, one oauth2 plugin, one application and 10,000 tokens with the values that the other
 variants know. The filter runs in a static Envoy configuration whose settings point at that control plane, so that
-it holds a lease and answers from its first level, as in production."""
-import http.client, json, os, sys
-admin, mesh, data, ca = sys.argv[1:5]
+it holds a lease and answers from its first level, as in production. What the generated listener does to headers before
+routing is taken from the configuration of the control plane's own gateway, at ENVOY_ADMIN_SOCKET."""
+import http.client, json, os, socket, sys
+admin, mesh, data, ca, envoy = sys.argv[1:6]
 here = os.path.dirname(os.path.abspath(__file__)); os.chdir(here)
 N = 10000
 conns = {}
@@ -34,15 +35,14 @@ chain = {"route": route["id"], "service": service["id"], "plugins": [{"id": plug
 base = open("configs/none.yaml").read()
 T = "type.googleapis.com/envoy.extensions.filters.http.dynamic_modules.v3."
 S = '"@type": type.googleapis.com/google.protobuf.StringValue, value: '
-names = ["x-consumer-id", "x-consumer-custom-id", "x-consumer-username", "x-credential-identifier", "x-authenticated-scope", "x-authenticated-userid", "x-anonymous-consumer",
-         "x-meshgate-oauth", "x-meshgate-service", "x-meshgate-scheme", "x-meshgate-client", "x-meshgate-proto"]
-names += [n.replace("-", "_") for n in names]
-early = '''          early_header_mutation_extensions:
-          - name: strip
-            typed_config:
-              "@type": type.googleapis.com/envoy.extensions.http.early_header_mutation.header_mutation.v3.HeaderMutation
-              mutations:
-''' + "".join("              - {remove: %s}\n" % n for n in names)
+class Unix(http.client.HTTPConnection):
+    def connect(self):
+        self.sock = socket.socket(socket.AF_UNIX)
+        self.sock.connect(envoy)
+u = Unix("envoy"); u.request("GET", "/config_dump?resource=dynamic_listeners")
+listener = json.loads(u.getresponse().read())["configs"][0]["active_state"]["listener"]
+manager = listener["filter_chains"][0]["filters"][0]["typed_config"]
+early = "          early_header_mutation_extensions: " + json.dumps(manager["early_header_mutation_extensions"]) + "\n"
 filt = '''          - name: meshgate
             disabled: true
             typed_config:
