@@ -103,7 +103,7 @@ bool front_apply(dm_filter_envoy f, const front_stream *s, const front_route *ro
     refuse(f, r);
     return false;
   }
-  if (!s->config->listener_strips && !front_strip(f)) {
+  if (!s->config->listener_strips && !front_strip(f, r->action == FRONT_ISSUE)) {
     front_refuse_broken(f);
     return false;
   }

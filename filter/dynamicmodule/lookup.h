@@ -49,6 +49,6 @@ void front_refuse_broken(dm_filter_envoy f);
 // Removes client-sent identity and hand-over headers in every spelling that a
 // server could take for them. False means that they may still be there: the
 // request must not go on.
-bool front_strip(dm_filter_envoy f);
+bool front_strip(dm_filter_envoy f, bool handing_over);
 
 #endif

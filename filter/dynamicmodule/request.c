@@ -66,7 +66,7 @@ dm_request_headers_status DM_ON(request_headers)(dm_filter_envoy f, dm_filter_mo
   // Enabled on a route without a chain: nothing is protected here, but what
   // only a gateway may say is not passed on either.
   if (route == NULL) {
-    if (s->config->listener_strips || front_strip(f)) return DM_REQUEST_HEADERS_CONTINUE;
+    if (s->config->listener_strips || front_strip(f, false)) return DM_REQUEST_HEADERS_CONTINUE;
     front_refuse_broken(f);
     return DM_REQUEST_HEADERS_STOP;
   }

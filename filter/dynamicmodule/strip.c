@@ -10,9 +10,16 @@
 
 extern const dm_module_buffer front_identity_names[FRONT_IDENTITY_HEADERS];
 
-static const char reserved[] = "x-meshgate-";
-// Written by the listener itself, see contract.HeaderOAuthProto.
+// Names that begin like this are ours or Envoy's to set, but for one that Envoy
+// has written when we get here (use_remote_address).
+static const char ours[] = "x-meshgate-", envoys[] = "x-envoy-", external[] = "x-envoy-external-address";
+// Written by the listener for the OAuth server, see contract.HeaderOAuthProto.
 static const char proto[] = "x-meshgate-proto";
+// Written by the route, after us.
+static const char prefix[] = "x-forwarded-prefix";
+
+#define IS(h, name) ((h)->key_length == sizeof(name) - 1 && memcmp((h)->key_ptr, name, sizeof(name) - 1) == 0)
+#define BEGINS(h, name) ((h)->key_length >= sizeof(name) - 1 && matches((h)->key_ptr, name, sizeof(name) - 1))
 
 // CGI-like servers read x_consumer_id and x-consumer_id as x-consumer-id, so a
 // separator of a name matches in either spelling.
@@ -25,11 +32,11 @@ static bool matches(const char *got, const char *want, size_t n) {
   return true;
 }
 
-static bool forbidden(const dm_envoy_header *h) {
-  const size_t n = sizeof(reserved) - 1;
-  if (h->key_length < n || (h->key_ptr[0] != 'x' && h->key_ptr[0] != 'X')) return false;
-  if (matches(h->key_ptr, reserved, n))
-    return h->key_length != sizeof(proto) - 1 || memcmp(h->key_ptr, proto, sizeof(proto) - 1) != 0;
+static bool forbidden(const dm_envoy_header *h, bool handing_over) {
+  if (h->key_length < 2 || (h->key_ptr[0] != 'x' && h->key_ptr[0] != 'X') || (h->key_ptr[1] != '-' && h->key_ptr[1] != '_')) return false;
+  if (BEGINS(h, ours)) return !(handing_over && IS(h, proto));
+  if (BEGINS(h, envoys)) return !IS(h, external);
+  if (h->key_length == sizeof(prefix) - 1 && BEGINS(h, prefix)) return true;
   for (size_t i = 0; i < FRONT_IDENTITY_HEADERS; i++) {
     const dm_module_buffer *name = &front_identity_names[i];
     if (h->key_length == name->length && matches(h->key_ptr, name->ptr, name->length)) return true;
@@ -37,7 +44,7 @@ static bool forbidden(const dm_envoy_header *h) {
   return false;
 }
 
-bool front_strip(dm_filter_envoy f) {
+bool front_strip(dm_filter_envoy f, bool handing_over) {
   dm_envoy_header inline_headers[STRIP_INLINE], *h = inline_headers;
   size_t n = DM_CALL(http_get_headers_size)(f, DM_REQUEST_HEADER);
   if (n > STRIP_INLINE) {
@@ -46,7 +53,7 @@ bool front_strip(dm_filter_envoy f) {
   }
   bool ok = DM_CALL(http_get_headers)(f, DM_REQUEST_HEADER, h);
   for (size_t i = 0; ok && i < n; i++) {
-    if (!forbidden(&h[i])) continue;
+    if (!forbidden(&h[i], handing_over)) continue;
     // Removing frees the name: it is copied, and later entries of the same name
     // go with it.
     char copy[256];

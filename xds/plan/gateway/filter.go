@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 
-	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 	modulev3 "github.com/envoyproxy/go-control-plane/envoy/extensions/dynamic_modules/v3"
 	filterv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/dynamic_modules/v3"
 	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
@@ -21,10 +20,11 @@ func module() *modulev3.DynamicModuleConfig {
 	return &modulev3.DynamicModuleConfig{Name: contract.FilterName, DoNotClose: true}
 }
 
-// httpFilter is the filter in a listener: installed, but disabled until a route
-// carries a chain.
+// httpFilter is the filter in a listener. It runs on every route: where there is
+// a chain it decides, and everywhere it removes what clients may not say of
+// themselves, in one pass over the headers.
 func httpFilter() (*hcmv3.HttpFilter, error) {
-	settings, err := json.Marshal(contract.FilterConfig{ListenerStrips: true})
+	settings, err := json.Marshal(contract.FilterConfig{})
 	if err != nil {
 		return nil, fmt.Errorf("encode filter configuration: %w", err)
 	}
@@ -39,12 +39,12 @@ func httpFilter() (*hcmv3.HttpFilter, error) {
 		return nil, err
 	}
 	return &hcmv3.HttpFilter{
-		Name: contract.FilterName, Disabled: true,
+		Name:       contract.FilterName,
 		ConfigType: &hcmv3.HttpFilter_TypedConfig{TypedConfig: packed},
 	}, nil
 }
 
-// perRoute enables the filter on a route and carries its chain. The filter is
+// perRoute carries the chain of a route. The filter is
 // named by filter_name: per_route_config_name is deprecated since 1.38.
 func perRoute(chain []byte) (map[string]*anypb.Any, error) {
 	if chain == nil {
@@ -60,9 +60,5 @@ func perRoute(chain []byte) (map[string]*anypb.Any, error) {
 	if err != nil {
 		return nil, err
 	}
-	enabled, err := plan.Pack(&routev3.FilterConfig{Config: packed})
-	if err != nil {
-		return nil, err
-	}
-	return map[string]*anypb.Any{contract.FilterName: enabled}, nil
+	return map[string]*anypb.Any{contract.FilterName: packed}, nil
 }

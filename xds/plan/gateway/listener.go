@@ -12,7 +12,6 @@ import (
 	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
 	earlyv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/http/early_header_mutation/header_mutation/v3"
 	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
-	matcherv3 "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
 	"google.golang.org/protobuf/types/known/anypb"
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/wrapperspb"
@@ -141,43 +140,18 @@ func nobodyInternal() *hcmv3.HttpConnectionManager_InternalAddressConfig {
 	}
 }
 
-// mutations run before routing and before Envoy sets its own headers. They
-// remove what only the gateway or Envoy itself may say, in every spelling that a server which
-// maps - and _ to the same character would take for it, and then keep the
-// client's X-Forwarded-Proto, which Envoy is about to overwrite.
+// mutations run before routing and before Envoy sets its own headers, on every
+// request, so they are only what cannot wait for the filter: the header by which
+// the OAuth server's route is chosen goes, and the client's X-Forwarded-Proto,
+// which Envoy is about to overwrite, is kept (an empty value would leave a
+// client's own header standing, so that goes first). Everything else that clients may not say of
+// themselves is removed by the filter, in one pass instead of one for each name.
 func mutations() []*mutationv3.HeaderMutation {
-	var out []*mutationv3.HeaderMutation
-	for _, prefix := range append(twins("x-meshgate-"), twins("x-envoy-")...) {
-		out = append(out, &mutationv3.HeaderMutation{Action: &mutationv3.HeaderMutation_RemoveOnMatch_{
-			RemoveOnMatch: &mutationv3.HeaderMutation_RemoveOnMatch{KeyMatcher: &matcherv3.StringMatcher{
-				MatchPattern: &matcherv3.StringMatcher_Prefix{Prefix: prefix},
-			}},
-		}})
+	return []*mutationv3.HeaderMutation{
+		{Action: &mutationv3.HeaderMutation_Remove{Remove: contract.HeaderOAuthPlugin}},
+		{Action: &mutationv3.HeaderMutation_Remove{Remove: contract.HeaderOAuthProto}},
+		{Action: &mutationv3.HeaderMutation_Append{Append: overwrite(contract.HeaderOAuthProto, "%REQ(X-FORWARDED-PROTO)%")}},
 	}
-	for _, name := range append(contract.IdentityHeaders[:], headerForwardedPrefix) {
-		for _, twin := range twins(name) {
-			out = append(out, &mutationv3.HeaderMutation{Action: &mutationv3.HeaderMutation_Remove{Remove: twin}})
-		}
-	}
-	return append(out, &mutationv3.HeaderMutation{
-		Action: &mutationv3.HeaderMutation_Append{Append: overwrite(contract.HeaderOAuthProto, "%REQ(X-FORWARDED-PROTO)%")},
-	})
-}
-
-// twins returns every spelling of a header name with - and _ exchanged.
-func twins(name string) []string {
-	out := []string{""}
-	for _, c := range []byte(name) {
-		var next []string
-		for _, s := range out {
-			next = append(next, s+string(c))
-			if c == '-' {
-				next = append(next, s+"_")
-			}
-		}
-		out = next
-	}
-	return out
 }
 
 func overwrite(name, value string) *corev3.HeaderValueOption {
