@@ -44,26 +44,24 @@ listener = json.loads(u.getresponse().read())["configs"][0]["active_state"]["lis
 manager = listener["filter_chains"][0]["filters"][0]["typed_config"]
 early = "          early_header_mutation_extensions: " + json.dumps(manager["early_header_mutation_extensions"]) + "\n"
 filt = '''          - name: meshgate
-            disabled: true
             typed_config:
               "@type": %sDynamicModuleFilter
               dynamic_module_config: {name: meshgate, do_not_close: true}
               filter_name: meshgate
-              filter_config: {%s'{"listener_strips":true}'}
+              filter_config: {%s'{"listener_strips":STRIPS}'}
 ''' % (T, S)
 per = '''                route: {cluster: up}
                 typed_per_filter_config:
                   meshgate:
-                    "@type": type.googleapis.com/envoy.config.route.v3.FilterConfig
-                    config:
-                      "@type": %sDynamicModuleFilterPerRoute
-                      dynamic_module_config: {name: meshgate, do_not_close: true}
-                      filter_name: meshgate
-                      filter_config: {%s'%s'}
+                    "@type": %sDynamicModuleFilterPerRoute
+                    dynamic_module_config: {name: meshgate, do_not_close: true}
+                    filter_name: meshgate
+                    filter_config: {%s'%s'}
 ''' % (T, S, json.dumps(chain))
 one = base.replace("          http_filters:\n", "          http_filters:\n" + filt).replace("                route: {cluster: up}\n", per)
-open("configs/meshgate-filter.yaml", "w").write(one)
-open("configs/meshgate.yaml", "w").write(one.replace("          http_filters:\n", early + "          http_filters:\n"))
+# The decision alone, and all that the generated configuration does.
+open("configs/meshgate-filter.yaml", "w").write(one.replace("STRIPS", "true"))
+open("configs/meshgate.yaml", "w").write(one.replace("STRIPS", "false").replace("          http_filters:\n", early + "          http_filters:\n"))
 with open("variants.txt", "a") as f:
     for name in ("meshgate", "meshgate-filter"):
         f.write("%-15s configs/%s.yaml base=none tokens=tokens-num.txt bad=401 headers=5 env.MESHGATE_FILTER_SETTINGS=%s\n" % (name, name, os.path.join(here, "settings.json")))

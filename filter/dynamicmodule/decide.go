@@ -6,6 +6,7 @@ package main
 import "C"
 
 import (
+	"runtime"
 	"unsafe"
 
 	"github.com/meshgate/meshgate/filter/contract"
@@ -45,6 +46,9 @@ func (m *module) decide(q *request, r *result) {
 		return
 	}
 	m.run(q, r, s.tokens)
+	if q.breathe {
+		runtime.Gosched()
+	}
 }
 
 // answer decides again with what a look-up has found.

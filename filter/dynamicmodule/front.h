@@ -54,6 +54,8 @@ typedef struct front_request {
   uint32_t program;
   uint32_t source;
   bool has_credential;
+  // Pass through Go's scheduler after the decision; see breathe in request.c.
+  bool breathe;
 } front_request;
 
 // Outcome of a decision, on the stack of the hook. The front sets action to
