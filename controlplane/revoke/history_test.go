@@ -73,18 +73,35 @@ func check(c *tokencache.Cache, token string) contract.Answer {
 	return <-answer
 }
 
-type input struct{ op, token string }
+// input is one operation; filter numbers the one that was asked, for checks.
+type input struct {
+	op, token string
+	filter    int
+}
 
-// model is one register per token: issued or not.
+// register is the promise of docs/adr/0003-freshness.md: for each filter a token
+// is a register that is issued and revoked, for all of them by the same calls. So
+// from a call's return on every filter agrees. While a call lasts, one filter may
+// be ahead of another, and the promise orders only what each of them says.
 var register = porcupine.Model{
 	Partition: func(h []porcupine.Operation) [][]porcupine.Operation {
-		by := map[string][]porcupine.Operation{}
+		type key struct {
+			token  string
+			filter int
+		}
+		by := map[key][]porcupine.Operation{}
 		for _, o := range h {
-			k := o.Input.(input).token
-			by[k] = append(by[k], o)
+			if in := o.Input.(input); in.op == "check" {
+				by[key{in.token, in.filter}] = append(by[key{in.token, in.filter}], o)
+			}
 		}
 		var out [][]porcupine.Operation
-		for _, p := range by {
+		for k, p := range by {
+			for _, o := range h {
+				if in := o.Input.(input); in.op != "check" && in.token == k.token {
+					p = append(p, o)
+				}
+			}
 			out = append(out, p)
 		}
 		return out
@@ -129,22 +146,22 @@ func TestHistoryIsLinearizable(t *testing.T) {
 				default:
 				}
 				token := tokens[n%2]
-				note(10+i, input{"check", token}, func() any { return check(c, token) })
+				note(10+i, input{"check", token, i}, func() any { return check(c, token) })
 			}
 		})
 	}
 	for i, token := range tokens {
 		writers.Go(func() {
 			ask := func() { // right after each write, from every filter
-				for _, c := range caches {
-					note(i, input{"check", token}, func() any { return check(c, token) })
+				for f, c := range caches {
+					note(i, input{"check", token, f}, func() any { return check(c, token) })
 				}
 			}
 			for range 10 {
 				var name string
-				note(i, input{"issue", token}, func() any { name = w.mint(token, true); return nil })
+				note(i, input{op: "issue", token: token}, func() any { name = w.mint(token, true); return nil })
 				ask()
-				note(i, input{"revoke", token}, func() any {
+				note(i, input{op: "revoke", token: token}, func() any {
 					if err := w.delete(name); err != nil {
 						t.Error(err)
 					}

@@ -12,24 +12,33 @@ import (
 	"github.com/meshgate/meshgate/e2e/framework"
 )
 
-// A token's life as a register: created at first, deleted once. A check sees
-// whether it is accepted. A DELETE that did not answer with success may or may
-// not have taken effect, so it counts as running until the end of the history.
+// A token's life at one gateway as a register: created at first, deleted once by
+// a call that concerns all gateways. A check sees whether it is accepted. So from
+// the answer to DELETE on all gateways agree; while it lasts, one may be ahead of
+// another. A DELETE that did not answer with success may or may not have taken
+// effect, so it counts as running until the end of the history.
 type operation struct {
 	revoke bool
 	token  int
+	// gateway is the port that was asked, for checks.
+	gateway int
 }
 
 var tokenModel = porcupine.Model{
 	Partition: func(history []porcupine.Operation) [][]porcupine.Operation {
-		by := map[int][]porcupine.Operation{}
+		type key struct{ token, gateway int }
+		by, revocations := map[key][]porcupine.Operation{}, map[int]porcupine.Operation{}
 		for _, o := range history {
-			t := o.Input.(operation).token
-			by[t] = append(by[t], o)
+			in := o.Input.(operation)
+			if in.revoke {
+				revocations[in.token] = o
+				continue
+			}
+			by[key{in.token, in.gateway}] = append(by[key{in.token, in.gateway}], o)
 		}
 		var out [][]porcupine.Operation
-		for _, h := range by {
-			out = append(out, h)
+		for k, h := range by {
+			out = append(out, append(h, revocations[k.token]))
 		}
 		return out
 	},
@@ -84,7 +93,7 @@ var _ = Describe("token histories over two gateways", func() {
 						mu.Unlock()
 						continue
 					}
-					record(worker, operation{token: i % tokens}, status == 200, call, since())
+					record(worker, operation{token: i % tokens, gateway: port}, status == 200, call, since())
 				}
 			})
 		}
