@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 	"sync"
@@ -297,7 +298,11 @@ func (g *guard) bump(ctx context.Context) error {
 	g.r.epoch = next
 	g.r.mu.Unlock()
 	g.written = false
-	g.r.log.Warn("epoch of redis raised", "epoch", next)
+	level := slog.LevelWarn
+	if next == 1 { // a store that has never met a Redis
+		level = slog.LevelInfo
+	}
+	g.r.log.Log(ctx, level, "epoch of redis raised: records written before are void", "epoch", next)
 	return nil
 }
 

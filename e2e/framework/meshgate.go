@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/onsi/ginkgo/v2"
@@ -54,6 +55,7 @@ func (c *ControlPlane) Arguments() []string {
 
 // Start starts the process and waits until it is ready.
 func (c *ControlPlane) Start() *ControlPlane {
+	endEnvoyOf(c.StateDir)
 	c.Process = Start(nil, Binary(), c.Arguments()...)
 	c.WaitReady()
 	return c
@@ -112,6 +114,7 @@ func StartGateway(c *ControlPlane, name string) *Gateway {
 
 // Restart starts the gateway (again) and waits until it serves.
 func (g *Gateway) Restart() {
+	endEnvoyOf(g.StateDir)
 	g.Process = Start(nil, Binary(), g.args...)
 	gomega.Eventually(func() error {
 		resp, err := http.Get(fmt.Sprintf("http://127.0.0.1:%d/", g.HTTP)) //nolint:noctx // a test
@@ -136,6 +139,21 @@ func RunningEnvoy(stateDir string) int {
 	}
 	pid, _ := strconv.Atoi(string(data))
 	return pid
+}
+
+// endEnvoyOf ends, when the test is over and its supervisor is gone, an Envoy
+// that was left behind because the test killed the supervisor.
+func endEnvoyOf(stateDir string) {
+	ginkgo.DeferCleanup(func() {
+		pid := RunningEnvoy(stateDir)
+		if pid == 0 || !Alive(pid) {
+			return
+		}
+		command, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+		if err == nil && strings.Contains(string(command), stateDir) {
+			_ = syscall.Kill(pid, syscall.SIGKILL)
+		}
+	})
 }
 
 // Alive reports whether a process runs. One that has ended but that nobody
