@@ -84,6 +84,9 @@ func FuzzDecide(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, path, credential, known, service, bound, username, scope string, flags, answer uint8) {
 		c, has := fuzzChain(service, username, flags)
+		if !has {
+			credential = "" // an absent header has no value
+		}
 		record := &contract.Record{
 			Version: 1, Revision: 1, Service: bound, Scope: scope, UserID: known,
 			Credential: contract.Credential{ID: "credential", ClientID: "client"},
