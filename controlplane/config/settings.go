@@ -46,6 +46,7 @@ type Encryption struct {
 // Redis says where the second level of the token cache is.
 type Redis struct {
 	URL          string `koanf:"url"`
+	NodeURL      string `koanf:"nodeURL"`
 	CAFile       string `koanf:"caFile"`
 	EmbeddedPort int    `koanf:"embeddedPort"`
 }
@@ -116,6 +117,7 @@ var Table = []Key{
 	{"store.encryption.key", "", "base64 keyset that encrypts secrets at rest; overrides the file", true},
 	{"store.encryption.keyFile", "", "file of that keyset, made at first start; empty: encryption.key in the state directory", false},
 	{"redis.url", "", "redis://, rediss:// or unix:// of the token cache; empty: an embedded one on loopback", true},
+	{"redis.nodeURL", "", "what gateways are told, for a user that may only read; empty: redis.url", true},
 	{"redis.caFile", "", "PEM bundle that signs a rediss:// server; empty: the system's", false},
 	{"redis.embeddedPort", 6390, "port of the embedded cache, or the next free one", false},
 	{"dataPlane.listen", "0.0.0.0", "address of the data-plane server", false},

@@ -2,6 +2,9 @@ package faults_test
 
 import (
 	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -76,5 +79,40 @@ var _ = Describe("Redis", func() {
 		redis.Kill()
 		Eventually(func() int { return f.Status(g.HTTP, token) }, 15*time.Second, 50*time.Millisecond).Should(Equal(503))
 		Expect(f.Status(g.HTTP, "never-issued")).To(Equal(503))
+	})
+})
+
+var _ = Describe("Redis users", func() {
+	// rules are the two lines that SECURITY.md recommends.
+	rules := func(user string) []string {
+		text, err := os.ReadFile(filepath.Join(framework.Root(), "SECURITY.md"))
+		Expect(err).NotTo(HaveOccurred())
+		_, rest, found := strings.Cut(string(text), "ACL SETUSER "+user+" on >… ")
+		Expect(found).To(BeTrue(), user)
+		line, _, _ := strings.Cut(rest, "`")
+		return strings.Fields(line)
+	}
+
+	It("need no more than SECURITY.md gives them", func() {
+		redis := framework.StartRedis()
+		c := framework.NewControlPlane("run",
+			"--redis-url", redis.User("controlplane", rules("controlplane")...),
+			"--redis-node-url", redis.User("dataplane", rules("dataplane")...)).Start()
+		g := framework.StartGateway(c, "g")
+		f := framework.NewFixture(c)
+		revoked, token := f.MustMint(g.HTTPS), f.MustMint(g.HTTPS)
+		Expect(f.Status(g.HTTP, revoked)).To(Equal(200))
+		f.Must(204, http.MethodDelete, "/oauth2_tokens/"+revoked, nil)
+		Expect(f.Status(g.HTTP, token)).To(Equal(200))
+		before := redis.Calls("get")
+		c.Kill()
+		Eventually(func() int {
+			Expect(f.Status(g.HTTP, token)).To(Equal(200))
+			return redis.Calls("get") - before
+		}, 20*time.Second, 20*time.Millisecond).Should(BeNumerically(">", 20), "the lease is over, Redis is read")
+		Expect(f.Status(g.HTTP, revoked)).NotTo(Equal(200))
+		settings, err := os.ReadFile(filepath.Join(g.StateDir, "run", "g", "settings.json"))
+		Expect(err).NotTo(HaveOccurred())
+		Expect(string(settings)).To(And(ContainSubstring("dataplane:dataplane@"), Not(ContainSubstring("controlplane:controlplane"))))
 	})
 })

@@ -52,6 +52,15 @@ func (r *Redis) Pause() { r.process.Signal(syscall.SIGSTOP) }
 // Resume lets it go on.
 func (r *Redis) Resume() { r.process.Signal(syscall.SIGCONT) }
 
+// User adds a user with a password equal to its name, and returns the URL for it.
+func (r *Redis) User(name string, rules ...string) string {
+	args := append([]string{"-p", strconv.Itoa(r.Port), "ACL", "SETUSER", name, "on", ">" + name}, rules...)
+	out, err := exec.Command("redis-cli", args...).CombinedOutput()
+	gomega.Expect(err).NotTo(gomega.HaveOccurred())
+	gomega.Expect(strings.TrimSpace(string(out))).To(gomega.Equal("OK"))
+	return fmt.Sprintf("redis://%s:%s@127.0.0.1:%d", name, name, r.Port)
+}
+
 // Calls is how often a command was called since the server started.
 func (r *Redis) Calls(command string) int {
 	out, err := exec.Command("redis-cli", "-p", strconv.Itoa(r.Port), "INFO", "commandstats").Output()

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -20,7 +21,8 @@ import (
 type redisParts struct {
 	client   redis.UniversalClient
 	embedded *embedded.Server
-	url, ca  string
+	// url is the control plane's, nodeURL what gateways are told.
+	url, nodeURL, ca string
 }
 
 // openRedis connects to the configured Redis, or starts the embedded one. A
@@ -28,7 +30,7 @@ type redisParts struct {
 // before the embedded one drops a tombstone for want of room.
 func openRedis(c *config.Config, log *slog.Logger, guarded func()) (*redisParts, error) {
 	redis.SetLogger(redisLog{log})
-	p := &redisParts{url: c.Redis.URL}
+	p := &redisParts{url: c.Redis.URL, nodeURL: c.Redis.NodeURL}
 	if p.url == "" {
 		e, err := embedded.Start(embedded.Options{Port: c.Redis.EmbeddedPort, Guarded: guarded, Now: time.Now})
 		if err != nil {
@@ -81,7 +83,7 @@ func (p *redisParts) tracker() revoke.Tracker {
 }
 
 // forNodes is what filters are told.
-func (p *redisParts) forNodes() (url, ca string) { return p.url, p.ca }
+func (p *redisParts) forNodes() (url, ca string) { return cmp.Or(p.nodeURL, p.url), p.ca }
 
 func (p *redisParts) close() {
 	if p == nil {
