@@ -68,8 +68,7 @@ func NewServer(name string, h http.Handler, log *slog.Logger, l Limits) *Server 
 			Handler:        Observe(http.MaxBytesHandler(h, l.BodyBytes), log),
 			MaxHeaderBytes: l.HeaderBytes, ReadHeaderTimeout: l.ReadHeaderTimeout,
 			ReadTimeout: l.ReadTimeout, WriteTimeout: l.WriteTimeout, IdleTimeout: l.IdleTimeout,
-			ConnContext: ConnContext,
-			ErrorLog:    slog.NewLogLogger(log.Handler(), slog.LevelDebug),
+			ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug),
 		},
 	}
 }

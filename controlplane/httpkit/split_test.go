@@ -136,8 +136,8 @@ func TestPeerCertificateReachesHandlers(t *testing.T) {
 	})
 	h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		name := ""
-		if c := PeerCertificate(r.Context()); c != nil {
-			name = c.Subject.CommonName
+		if r.TLS != nil && len(r.TLS.VerifiedChains) > 0 {
+			name = r.TLS.PeerCertificates[0].Subject.CommonName
 		}
 		WriteMessage(w, 200, name)
 	})

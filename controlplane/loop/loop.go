@@ -185,14 +185,33 @@ func (l *Loop) plan(p *controlPlane, c *class, g *view.Gateway) (changed bool) {
 			l.Log.Error("planning a control plane failed", "control_plane", p.name, "error", p.failed.Error())
 		}
 	}()
-	before := c.result.Set
+	before, failed := c.result.Set, c.result.Failures
 	c.result = c.planner.Plan(g)
 	p.failed = nil
+	for _, f := range unheardOf(failed, c.result.Failures) {
+		l.Log.Warn("a resource cannot be configured", "control_plane", p.name, "resource", f.Cell, "kept_last_good", f.Kept, "error", f.Err)
+	}
 	if before != nil && equal(before, c.result.Set) {
 		c.result.Set = before
 		return false
 	}
 	return true
+}
+
+// unheardOf returns the failures that the plan before did not have, so that each
+// is logged once and not with every write.
+func unheardOf(before, now []plan.Failure) []plan.Failure {
+	known := map[string]bool{}
+	for _, f := range before {
+		known[f.Cell+" "+f.Err.Error()] = true
+	}
+	var out []plan.Failure
+	for _, f := range now {
+		if !known[f.Cell+" "+f.Err.Error()] {
+			out = append(out, f)
+		}
+	}
+	return out
 }
 
 func equal(a, b *resource.Set) bool {

@@ -74,7 +74,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	scope, ok := gatewayScope(r)
 	plugin := r.Header.Get(contract.HeaderOAuthPlugin)
 	if !ok || plugin == "" {
-		http.Error(w, `{"message":"only gateways may call this endpoint"}`, http.StatusForbidden)
+		_ = writeReply(w, http.StatusForbidden, map[string]string{"message": "only gateways may call this endpoint"})
 		return
 	}
 	err := s.serve(w, r, scope, plugin)

@@ -32,9 +32,10 @@ var IdentityHeaders = [NumIdentityHeaders]string{ //nolint:gosec // names of hea
 }
 
 // Headers by which the filter hands a request for an issuing endpoint to the
-// OAuth server. Every gateway listener removes client-sent copies (and their
-// underscore twins) before routing, so the OAuth server can trust them on
-// connections that present a gateway's client certificate.
+// OAuth server. Client-sent copies are removed: HeaderOAuthPlugin by every gateway
+// listener before routing, the others and all underscore twins by the filter on
+// every route. So the OAuth server can trust them on connections that present a
+// gateway's client certificate.
 const (
 	// HeaderOAuthPlugin carries the id of the oauth2 plugin that answers. Its
 	// presence also selects the route to the OAuth server.

@@ -27,6 +27,7 @@ func (cp *controlPlane) metrics() *prometheus.Registry {
 	gauge("xds_published_revision", "Newest revision whose configuration is in place.", func() float64 { return float64(cp.snapshots.Published()) })
 	gauge("xds_proxies_waiting", "Proxies that have not acknowledged everything.", func() float64 { return float64(len(cp.snapshots.Progress(cp.snapshots.Published()).Waiting)) })
 	gauge("xds_proxies_rejecting", "Rejections of configuration that still stand.", func() float64 { return float64(len(cp.snapshots.Progress(cp.snapshots.Published()).Rejected)) })
+	gauge("plan_failures", "Resources that are left out or keep their last good version; the log names them.", func() float64 { return float64(len(cp.loop.Failures())) })
 	gauge("links", "Open freshness links of filters.", func() float64 { return float64(stats().Links) })
 	gauge("live_leases", "Filters that may answer from memory.", func() float64 { return float64(stats().LiveLeases) })
 	counter("revocations_total", "Revocations published.", func() float64 { return float64(stats().Revocations) })
