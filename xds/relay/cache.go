@@ -110,7 +110,7 @@ func parseCache(raw []byte, node string) ([]*resource.Resource, error) {
 	}
 	out := make([]*resource.Resource, 0, len(f.Resources))
 	for _, c := range f.Resources {
-		if !slices.Contains(resource.Types, c.Type) {
+		if !slices.Contains(resource.Types[:], c.Type) {
 			return nil, errors.New("the cache holds an unknown type")
 		}
 		out = append(out, &resource.Resource{Type: c.Type, Name: c.Name, Version: c.Version, Body: c.Body})

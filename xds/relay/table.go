@@ -31,9 +31,14 @@ func (t table) all() []*resource.Resource {
 	return out
 }
 
-// set freezes the table. Secrets are held with their bytes.
+// set freezes the table. Secrets are held with their bytes, so that they have no
+// generations.
 func (t table) set() *resource.Set {
-	return resource.NewSet(t.all(), slices.Collect(maps.Keys(t[resource.Secret])))
+	secrets := make(map[string]string, len(t[resource.Secret]))
+	for name := range t[resource.Secret] {
+		secrets[name] = ""
+	}
+	return resource.NewSet(t.all(), secrets)
 }
 
 // versions is what is told to a server on reconnecting.

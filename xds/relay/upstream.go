@@ -154,7 +154,7 @@ func receive(ctx context.Context, stream upstreamClient, out chan<- *discovery.D
 // apply takes a response into the table and has it sent to Envoy.
 func (r *Relay) apply(m *discovery.DeltaDiscoveryResponse) pending {
 	p := pending{typ: resource.TypeURL(m.GetTypeUrl()), nonce: m.GetNonce(), remove: m.GetRemovedResources()}
-	if !slices.Contains(resource.Types, p.typ) {
+	if !slices.Contains(resource.Types[:], p.typ) {
 		return p
 	}
 	for _, x := range m.GetResources() {

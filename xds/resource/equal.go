@@ -8,19 +8,23 @@ import (
 
 // Each yields the resources of a type in no order, without building a list.
 func (s *Set) Each(t TypeURL) iter.Seq[*Resource] {
-	if s == nil {
+	table := s.Table(t)
+	if table == nil {
 		return func(func(*Resource) bool) {}
 	}
-	return maps.Values(s.byType[t])
+	return maps.Values(table.byName)
 }
 
 // Equal reports whether two sets hold the same bytes under the same names and
-// allow the same secrets.
+// allow the same secrets in the same generations.
 func (s *Set) Equal(o *Set) bool {
 	if s == o {
 		return true
 	}
 	for _, t := range Types {
+		if s.Table(t) == o.Table(t) {
+			continue
+		}
 		if s.Len(t) != o.Len(t) {
 			return false
 		}
@@ -34,7 +38,7 @@ func (s *Set) Equal(o *Set) bool {
 }
 
 func sameSecrets(a, b *Set) bool {
-	var x, y map[string]struct{}
+	var x, y map[string]string
 	if a != nil {
 		x = a.secrets
 	}

@@ -5,6 +5,7 @@ package resource
 import (
 	"cmp"
 	"encoding/hex"
+	"maps"
 	"slices"
 
 	"github.com/zeebo/xxh3"
@@ -23,7 +24,10 @@ const (
 )
 
 // Types lists the served types in sending order.
-var Types = []TypeURL{Cluster, Endpoint, Listener, Route, Secret}
+var Types = [...]TypeURL{Cluster, Endpoint, Listener, Route, Secret}
+
+// index is the place of a type in [Types], -1 for a type that is not served.
+func (t TypeURL) index() int { return slices.Index(Types[:], t) }
 
 // Resource is one frozen resource. Two with equal versions have equal bytes.
 type Resource struct {
@@ -41,69 +45,79 @@ func New(t TypeURL, name string, body []byte) *Resource {
 	return &Resource{Type: t, Name: name, Body: body, Version: hex.EncodeToString(h[:])}
 }
 
-// Set is what one node holds: resources by type and name. The zero value and
-// nil are empty.
+// Set is what one node holds: a table of each type, and the secrets that it may
+// ask for. The zero value and nil are empty.
 type Set struct {
-	byType map[TypeURL]map[string]*Resource
-	// secrets are names that the node may subscribe to; their bytes are made on
-	// subscription and are not part of the set.
-	secrets map[string]struct{}
+	tables [len(Types)]*Table
+	// secrets are the names that the node may subscribe to, with the generation
+	// of each; their bytes are made on subscription and are not part of the set.
+	secrets map[string]string
 }
 
-// NewSet freezes resources and the names of secrets that go with them. A name
-// that occurs twice in a type keeps its last resource.
-func NewSet(rs []*Resource, secrets []string) *Set {
-	s := &Set{byType: map[TypeURL]map[string]*Resource{}, secrets: map[string]struct{}{}}
+// NewSet freezes resources and the secrets that go with them. A name that occurs
+// twice in a type keeps its last resource. The caller gives the map away.
+func NewSet(rs []*Resource, secrets map[string]string) *Set {
+	var parts [len(Types)][]*Resource
 	for _, r := range rs {
-		m := s.byType[r.Type]
-		if m == nil {
-			m = map[string]*Resource{}
-			s.byType[r.Type] = m
+		if i := r.Type.index(); i >= 0 {
+			parts[i] = append(parts[i], r)
 		}
-		m[r.Name] = r
 	}
-	for _, n := range secrets {
-		s.secrets[n] = struct{}{}
+	s := &Set{secrets: secrets}
+	for i, part := range parts {
+		s.tables[i] = TableOf(part)
 	}
 	return s
 }
 
-// Get returns a resource, or nil.
-func (s *Set) Get(t TypeURL, name string) *Resource {
-	if s == nil {
-		return nil
+// Assemble makes a set of tables that others may hold too; a type that is not
+// named is empty. The caller gives both maps away.
+func Assemble(tables map[TypeURL]*Table, secrets map[string]string) *Set {
+	s := &Set{secrets: secrets}
+	for t, table := range tables {
+		if i := t.index(); i >= 0 {
+			s.tables[i] = table
+		}
 	}
-	return s.byType[t][name]
+	return s
 }
+
+// Table returns the resources of a type. Equal pointers mean equal content, so
+// that what sets share is compared in no time.
+func (s *Set) Table(t TypeURL) *Table {
+	if i := t.index(); s != nil && i >= 0 {
+		return s.tables[i]
+	}
+	return nil
+}
+
+// Get returns a resource, or nil.
+func (s *Set) Get(t TypeURL, name string) *Resource { return s.Table(t).Get(name) }
 
 // All returns the resources of a type in the order of their names.
 func (s *Set) All(t TypeURL) []*Resource {
-	if s == nil {
-		return nil
-	}
-	out := make([]*Resource, 0, len(s.byType[t]))
-	for _, r := range s.byType[t] {
-		out = append(out, r)
-	}
+	out := slices.AppendSeq(make([]*Resource, 0, s.Len(t)), s.Each(t))
 	slices.SortFunc(out, func(a, b *Resource) int { return cmp.Compare(a.Name, b.Name) })
 	return out
 }
 
 // Len returns the number of resources of a type.
-func (s *Set) Len(t TypeURL) int {
-	if s == nil {
-		return 0
-	}
-	return len(s.byType[t])
-}
+func (s *Set) Len(t TypeURL) int { return s.Table(t).Len() }
 
 // AllowsSecret reports whether the node may subscribe to a secret.
 func (s *Set) AllowsSecret(name string) bool {
-	if s == nil {
-		return false
-	}
-	_, ok := s.secrets[name]
+	_, ok := s.Generation(name)
 	return ok
+}
+
+// Generation returns the generation of a secret that the node may subscribe to.
+// A secret that was made for another generation is to be made anew.
+func (s *Set) Generation(name string) (generation string, ok bool) {
+	if s == nil {
+		return "", false
+	}
+	generation, ok = s.secrets[name]
+	return generation, ok
 }
 
 // Secrets returns the names of the secrets in order.
@@ -111,12 +125,7 @@ func (s *Set) Secrets() []string {
 	if s == nil {
 		return nil
 	}
-	out := make([]string, 0, len(s.secrets))
-	for n := range s.secrets {
-		out = append(out, n)
-	}
-	slices.Sort(out)
-	return out
+	return slices.Sorted(maps.Keys(s.secrets))
 }
 
 // Diff is what turns one set into another, for one type.
@@ -133,6 +142,9 @@ func (d Diff) Empty() bool { return len(d.Changed) == 0 && len(d.Removed) == 0 }
 // Diff compares with an older set.
 func (s *Set) Diff(old *Set, t TypeURL) Diff {
 	var d Diff
+	if s.Table(t) == old.Table(t) {
+		return d
+	}
 	for _, r := range s.All(t) {
 		if o := old.Get(t, r.Name); o == nil || o.Version != r.Version {
 			d.Changed = append(d.Changed, r)

@@ -20,7 +20,7 @@ func TestDiffAndEqual(t *testing.T) {
 	if !same.Equal(old) || old.Equal(now) || !(*resource.Set)(nil).Equal(resource.NewSet(nil, nil)) {
 		t.Fatal("sets compare by content")
 	}
-	if old.Equal(resource.NewSet([]*resource.Resource{a, b}, []string{"s"})) {
+	if old.Equal(resource.NewSet([]*resource.Resource{a, b}, map[string]string{"s": ""})) {
 		t.Fatal("an allowed secret is a difference")
 	}
 }

@@ -56,7 +56,7 @@ func FuzzFirstMessages(f *testing.F) {
 	set := resource.NewSet([]*resource.Resource{
 		resource.New(resource.Cluster, "a", []byte("1")), resource.New(resource.Endpoint, "a", []byte("2")),
 		resource.New(resource.Listener, "l", []byte("3")), resource.New(resource.Route, "r", []byte("4")),
-	}, []string{"s"})
+	}, map[string]string{})
 	f.Fuzz(func(t *testing.T, raw []byte, vectors bool) {
 		s := newSession("n", vectors, Limits{Names: 50}.withDefaults())
 		s.renew(snapshot.State{Set: set, Revision: 1, Version: 1})

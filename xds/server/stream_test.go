@@ -144,7 +144,7 @@ func TestSecretsAreMadeOnceAskedForAndRenewed(t *testing.T) {
 		c.Secrets = m
 		c.Limits.SecretRetry = time.Millisecond
 	})
-	r.snaps.Publish(map[string]*resource.Set{nodeID: resource.NewSet(nil, []string{"identity"})}, 1)
+	r.snaps.Publish(map[string]*resource.Set{nodeID: resource.NewSet(nil, map[string]string{"identity": ""})}, 1)
 	c := r.dial(t, xdstest.Options{Relay: true})
 	c.Request(resource.Secret).Equals(t, m.body)
 	second := identity(t, 2)
@@ -163,7 +163,7 @@ func TestSecretsAreMadeOnceAskedForAndRenewed(t *testing.T) {
 func TestTrapTextOfARefusedSecretIsNeverKept(t *testing.T) {
 	m := &maker{body: identity(t, 1)}
 	r := setup(t, func(c *server.Config) { c.Secrets = m })
-	r.snaps.Publish(map[string]*resource.Set{nodeID: resource.NewSet(nil, []string{"identity"})}, 1)
+	r.snaps.Publish(map[string]*resource.Set{nodeID: resource.NewSet(nil, map[string]string{"identity": ""})}, 1)
 	c := r.dial(t, xdstest.Options{Relay: true, Reject: func(u resource.TypeURL, names []string) string {
 		if u == resource.Secret && len(names) > 0 {
 			return "-----BEGIN PRIVATE KEY----- abc"

@@ -185,7 +185,7 @@ func TestTrapRefusedContentIsRemovedWhenItGoes(t *testing.T) {
 func TestTrapUnknownSubscriptionsDoNotHang(t *testing.T) {
 	// The proxy never asks for secrets; nothing waits for them.
 	r := setup(t, nil)
-	r.snaps.Publish(map[string]*resource.Set{nodeID: resource.NewSet(world(), []string{"identity"})}, 1)
+	r.snaps.Publish(map[string]*resource.Set{nodeID: resource.NewSet(world(), map[string]string{"identity": ""})}, 1)
 	c := r.dial(t, xdstest.Options{})
 	c.Request(resource.Route).Equals(t, routesA)
 	r.rev = 1

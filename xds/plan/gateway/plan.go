@@ -41,17 +41,17 @@ func (p *Planner) Plan(g *view.Gateway) Result {
 			out = append(out, r)
 		}
 	}
-	secrets := []string{}
+	secrets := map[string]string{}
 	for _, e := range p.endpoints() {
 		keep(plan.Cell(p.cells, "listener "+e.name(), e, listener))
 		if e.scheme == "https" {
-			secrets = append(secrets, SecretServer)
+			secrets[SecretServer] = ""
 		}
 	}
 	oauth := p.params.OAuth.Host != ""
 	if oauth {
 		keep(plan.Cell(p.cells, "cluster oauth2", p.params.OAuth, oauthCluster))
-		secrets = append(secrets, SecretIdentity, SecretCA)
+		secrets[SecretIdentity], secrets[SecretCA] = "", ""
 	}
 	clusters, names := p.clusters(g)
 	out = append(out, clusters...)

@@ -1,0 +1,151 @@
+package mesh
+
+import "github.com/meshgate/meshgate/controlplane/model"
+
+// Dataplane is the spec of a proxy beside a workload (requirement "Dataplane").
+type Dataplane struct {
+	model.Labelled
+	Networking *Networking     `json:"networking,omitempty"`
+	Metrics    *MetricsBackend `json:"metrics,omitempty"`
+	Probes     *Probes         `json:"probes,omitempty"`
+}
+
+// Networking is where a proxy listens and what it consumes.
+type Networking struct {
+	// Address is the IP address or name of the proxy, as other proxies see it
+	// unless AdvertisedAddress is set.
+	Address             string               `json:"address,omitempty"`
+	AdvertisedAddress   string               `json:"advertisedAddress,omitempty"`
+	Gateway             *Gateway             `json:"gateway,omitempty"`
+	Inbound             []Inbound            `json:"inbound,omitempty"`
+	Outbound            []Outbound           `json:"outbound,omitempty"`
+	TransparentProxying *TransparentProxying `json:"transparentProxying,omitempty"`
+	Admin               *Admin               `json:"admin,omitempty"`
+}
+
+// Types of gateways.
+const (
+	GatewayDelegated = "DELEGATED"
+	GatewayBuiltin   = "BUILTIN"
+)
+
+// Gateway makes a proxy a gateway. Type is DELEGATED if empty.
+type Gateway struct {
+	Type string `json:"type,omitempty" enum:"DELEGATED,BUILTIN"`
+	Tags Tags   `json:"tags,omitempty"`
+}
+
+// States of an inbound. Ready is the default and not shown.
+const (
+	StateReady    = "Ready"
+	StateNotReady = "NotReady"
+	StateIgnored  = "Ignored"
+)
+
+// Inbound is one port that a workload serves through its proxy.
+type Inbound struct {
+	Port uint32 `json:"port,omitempty"`
+	// ServicePort and ServiceAddress are where the workload listens: the same
+	// port on 127.0.0.1 if not given.
+	ServicePort    uint32        `json:"servicePort,omitempty"`
+	ServiceAddress string        `json:"serviceAddress,omitempty"`
+	Address        string        `json:"address,omitempty"`
+	Tags           Tags          `json:"tags,omitempty"`
+	Health         *Health       `json:"health,omitempty"`
+	ServiceProbe   *ServiceProbe `json:"serviceProbe,omitempty"`
+	State          string        `json:"state,omitempty" enum:"Ready,NotReady,Ignored"`
+	Name           string        `json:"name,omitempty"`
+}
+
+// Health says whether the workload answers.
+type Health struct {
+	Ready bool `json:"ready,omitempty"`
+}
+
+// ServiceProbe is how a workload is checked.
+type ServiceProbe struct {
+	Interval           *Duration `json:"interval,omitempty"`
+	Timeout            *Duration `json:"timeout,omitempty"`
+	UnhealthyThreshold *uint32   `json:"unhealthyThreshold,omitempty"`
+	HealthyThreshold   *uint32   `json:"healthyThreshold,omitempty"`
+	TCP                *struct{} `json:"tcp,omitempty"`
+}
+
+// Outbound is one service that a workload reaches through a local port.
+type Outbound struct {
+	// Address is 127.0.0.1 if empty.
+	Address string `json:"address,omitempty"`
+	Port    uint32 `json:"port,omitempty"`
+	// Service is the older form of Tags with the service tag alone.
+	Service    string      `json:"service,omitempty"`
+	Tags       Tags        `json:"tags,omitempty"`
+	BackendRef *BackendRef `json:"backendRef,omitempty"`
+}
+
+// BackendRef names a target by its resource.
+type BackendRef struct {
+	Kind   string            `json:"kind,omitempty"`
+	Name   string            `json:"name,omitempty"`
+	Port   *uint32           `json:"port,omitempty"`
+	Labels map[string]string `json:"labels,omitempty"`
+}
+
+// TransparentProxying says that the operating system redirects traffic.
+type TransparentProxying struct {
+	RedirectPortInbound  uint32   `json:"redirectPortInbound,omitempty"`
+	RedirectPortOutbound uint32   `json:"redirectPortOutbound,omitempty"`
+	DirectAccessServices []string `json:"directAccessServices,omitempty"`
+	ReachableServices    []string `json:"reachableServices,omitempty"`
+	IPFamilyMode         string   `json:"ipFamilyMode,omitempty" enum:"UnSpecified,DualStack,IPv4,IPv6"`
+	ReachableBackends    *struct {
+		Refs []BackendRef `json:"refs,omitempty"`
+	} `json:"reachableBackends,omitempty"`
+}
+
+// Admin is the proxy's administration interface.
+type Admin struct {
+	Port uint32 `json:"port,omitempty"`
+}
+
+// Probes are virtual probe endpoints.
+type Probes struct {
+	Port      uint32          `json:"port,omitempty"`
+	Endpoints []ProbeEndpoint `json:"endpoints,omitempty"`
+}
+
+// ProbeEndpoint maps one probe.
+type ProbeEndpoint struct {
+	InboundPort uint32 `json:"inboundPort,omitempty"`
+	InboundPath string `json:"inboundPath,omitempty"`
+	Path        string `json:"path,omitempty"`
+}
+
+// EffectiveTags are the tags of an outbound in either form.
+func (o *Outbound) EffectiveTags() Tags {
+	if o.Service != "" && len(o.Tags) == 0 {
+		return Tags{TagService: o.Service}
+	}
+	return o.Tags
+}
+
+// TagSets are the tag sets that a proxy stands for: one of each inbound, or that
+// of the gateway. A source selector matches a proxy if it matches one of them.
+func (d *Dataplane) TagSets() []Tags {
+	if d.Networking == nil {
+		return nil
+	}
+	var out []Tags
+	if g := d.Networking.Gateway; g != nil {
+		out = append(out, g.Tags)
+	}
+	for i := range d.Networking.Inbound {
+		out = append(out, d.Networking.Inbound[i].Tags)
+	}
+	return out
+}
+
+// Secret is a mesh-scoped or global secret. It is encrypted at rest.
+type Secret struct {
+	model.Labelled
+	Data []byte `json:"data,omitempty"`
+}

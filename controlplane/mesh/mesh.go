@@ -1,0 +1,171 @@
+package mesh
+
+import "github.com/meshgate/meshgate/controlplane/model"
+
+// Mesh is the spec of a mesh (requirement "Mesh").
+type Mesh struct {
+	model.Labelled
+	MTLS                        *MTLS        `json:"mtls,omitempty"`
+	Tracing                     *Tracing     `json:"tracing,omitempty"`
+	Logging                     *Logging     `json:"logging,omitempty"`
+	Metrics                     *Metrics     `json:"metrics,omitempty"`
+	Networking                  *Outbounds   `json:"networking,omitempty"`
+	Routing                     *Routing     `json:"routing,omitempty"`
+	Constraints                 *Constraints `json:"constraints,omitempty"`
+	SkipCreatingInitialPolicies []string     `json:"skipCreatingInitialPolicies,omitempty"`
+	MeshServices                *Services    `json:"meshServices,omitempty"`
+}
+
+// MTLS is how proxies of a mesh prove who they are to each other.
+type MTLS struct {
+	// EnabledBackend is empty while mutual TLS is off.
+	EnabledBackend string      `json:"enabledBackend,omitempty"`
+	Backends       []Authority `json:"backends,omitempty"`
+	SkipValidation bool        `json:"skipValidation,omitempty"`
+}
+
+// Kinds of authorities, and how strict a mesh is.
+const (
+	AuthorityBuiltin  = "builtin"
+	AuthorityProvided = "provided"
+	ModeStrict        = "STRICT"
+	ModePermissive    = "PERMISSIVE"
+)
+
+// Authority is a backend of mutual TLS.
+type Authority struct {
+	Name string `json:"name,omitempty"`
+	Type string `json:"type,omitempty"`
+	// Mode is STRICT if empty.
+	Mode      string         `json:"mode,omitempty"`
+	DPCert    *DPCert        `json:"dpCert,omitempty"`
+	Conf      *AuthorityConf `json:"conf,omitempty"`
+	RootChain *RootChain     `json:"rootChain,omitempty"`
+}
+
+// DPCert says how the certificates of proxies are made.
+type DPCert struct {
+	Rotation       *Rotation `json:"rotation,omitempty"`
+	RequestTimeout *Duration `json:"requestTimeout,omitempty"`
+}
+
+// Rotation says how long certificates of proxies are good; 24h if empty.
+type Rotation struct {
+	// Expiration is a number with one of y w d h m s ms.
+	Expiration string `json:"expiration,omitempty"`
+}
+
+// AuthorityConf has CACert for builtin, Cert and Key for provided authorities.
+type AuthorityConf struct {
+	CACert *CACert     `json:"caCert,omitempty"`
+	Cert   *DataSource `json:"cert,omitempty"`
+	Key    *DataSource `json:"key,omitempty"`
+}
+
+// CACert says how a builtin root is made.
+type CACert struct {
+	RSABits    *uint32 `json:"RSAbits,omitempty"`
+	Expiration string  `json:"expiration,omitempty"`
+}
+
+// RootChain lists timeouts of fetching roots.
+type RootChain struct {
+	RequestTimeout *Duration `json:"requestTimeout,omitempty"`
+}
+
+// DataSource is content by reference or in place; one of the fields is set.
+type DataSource struct {
+	Secret       string  `json:"secret,omitempty"`
+	File         string  `json:"file,omitempty"`
+	Inline       []byte  `json:"inline,omitempty"`
+	InlineString *string `json:"inlineString,omitempty"`
+}
+
+// Tracing lists the collectors of a mesh.
+type Tracing struct {
+	DefaultBackend string           `json:"defaultBackend,omitempty"`
+	Backends       []TracingBackend `json:"backends,omitempty"`
+}
+
+// TracingBackend is one collector.
+type TracingBackend struct {
+	Name     string         `json:"name,omitempty"`
+	Sampling *float64       `json:"sampling,omitempty"`
+	Type     string         `json:"type,omitempty"`
+	Conf     map[string]any `json:"conf,omitempty"`
+}
+
+// Logging lists the log destinations of a mesh.
+type Logging struct {
+	DefaultBackend string           `json:"defaultBackend,omitempty"`
+	Backends       []LoggingBackend `json:"backends,omitempty"`
+}
+
+// LoggingBackend is one destination of access logs.
+type LoggingBackend struct {
+	Name   string         `json:"name,omitempty"`
+	Format string         `json:"format,omitempty"`
+	Type   string         `json:"type,omitempty"`
+	Conf   map[string]any `json:"conf,omitempty"`
+}
+
+// Metrics lists how metrics are scraped.
+type Metrics struct {
+	EnabledBackend string           `json:"enabledBackend,omitempty"`
+	Backends       []MetricsBackend `json:"backends,omitempty"`
+}
+
+// MetricsBackend is one way of scraping.
+type MetricsBackend struct {
+	Name string         `json:"name,omitempty"`
+	Type string         `json:"type,omitempty"`
+	Conf map[string]any `json:"conf,omitempty"`
+}
+
+// Outbounds is what traffic may leave a mesh.
+type Outbounds struct {
+	Outbound *struct {
+		Passthrough *bool `json:"passthrough,omitempty"`
+	} `json:"outbound,omitempty"`
+}
+
+// Routing has switches of traffic.
+type Routing struct {
+	LocalityAwareLoadBalancing             bool `json:"localityAwareLoadBalancing,omitempty"`
+	ZoneEgress                             bool `json:"zoneEgress,omitempty"`
+	DefaultForbidMeshExternalServiceAccess bool `json:"defaultForbidMeshExternalServiceAccess,omitempty"`
+}
+
+// Constraints say which proxies may be members.
+type Constraints struct {
+	DataplaneProxy *Membership `json:"dataplaneProxy,omitempty"`
+}
+
+// Membership has tag sets of which each inbound must match one, or none.
+type Membership struct {
+	Requirements []TagRule `json:"requirements,omitempty"`
+	Restrictions []TagRule `json:"restrictions,omitempty"`
+}
+
+// TagRule is one tag set of a Membership.
+type TagRule struct {
+	Tags Tags `json:"tags,omitempty"`
+}
+
+// Services is how services of a mesh are made.
+type Services struct {
+	Mode string `json:"mode,omitempty"`
+}
+
+// Authority returns the enabled backend, or nil while mutual TLS is off.
+func (m *Mesh) Authority() *Authority {
+	if m.MTLS == nil || m.MTLS.EnabledBackend == "" {
+		return nil
+	}
+	for i := range m.MTLS.Backends {
+		if m.MTLS.Backends[i].Name == m.MTLS.EnabledBackend {
+			return &m.MTLS.Backends[i]
+		}
+	}
+	return nil
+}

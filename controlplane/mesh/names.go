@@ -1,0 +1,79 @@
+package mesh
+
+// Tag keys that mean something to the control plane.
+const (
+	TagService  = "mesh.io/service"
+	TagProtocol = "mesh.io/protocol"
+	TagZone     = "mesh.io/zone"
+	TagInstance = "mesh.io/instance"
+	TagMesh     = "mesh.io/mesh"
+)
+
+// Labels that the control plane sets.
+const (
+	LabelMesh = "mesh.io/mesh"
+	LabelZone = "mesh.io/zone"
+)
+
+// HeaderTags is the request header that carries the tags of the source.
+const HeaderTags = "x-mesh-tags"
+
+// MetadataTags is the namespace of tags in the metadata of listeners.
+const MetadataTags = "io.mesh.tags"
+
+// ALPN marks connections between proxies of a mesh.
+const ALPN = "mesh"
+
+// AnyValue matches every value of a tag.
+const AnyValue = "*"
+
+// Default is the mesh that exists after the first start.
+const Default = "default"
+
+// Protocols of inbounds and services.
+const (
+	ProtocolTCP   = "tcp"
+	ProtocolHTTP  = "http"
+	ProtocolHTTP2 = "http2"
+	ProtocolGRPC  = "grpc"
+	ProtocolKafka = "kafka"
+)
+
+// IsHTTP reports whether a protocol is routed request by request.
+func IsHTTP(protocol string) bool {
+	return protocol == ProtocolHTTP || protocol == ProtocolHTTP2 || protocol == ProtocolGRPC
+}
+
+// Names of secrets as proxies subscribe to them.
+const (
+	secretIdentity = "identity_cert:secret:"
+	secretCA       = "mesh_ca:secret:"
+)
+
+// SecretIdentity is the secret with the certificate of a proxy of a mesh.
+func SecretIdentity(mesh string) string { return secretIdentity + mesh }
+
+// SecretCA is the secret with the authorities that a mesh trusts.
+func SecretCA(mesh string) string { return secretCA + mesh }
+
+// SPIFFE is the identity of a service.
+func SPIFFE(mesh, service string) string { return "spiffe://" + mesh + "/" + service }
+
+// TagURI is the identity of one tag value; the key keeps its slash.
+func TagURI(key, value string) string { return "mesh://" + key + "/" + value }
+
+// BuiltinCert and BuiltinKey are the secrets with the root of a builtin backend.
+func BuiltinCert(mesh, backend string) string { return mesh + ".ca-builtin-cert-" + backend }
+
+// BuiltinKey is the secret with the key of [BuiltinCert].
+func BuiltinKey(mesh, backend string) string { return mesh + ".ca-builtin-key-" + backend }
+
+// Prefixes of the secrets that dataplane tokens are signed and revoked by.
+const (
+	TokenSigningKey  = "dataplane-token-signing-key-" // + <mesh>-<serial>
+	TokenRevocations = "dataplane-token-revocations-" // + <mesh>
+)
+
+// NodeID is the id of a proxy of a mesh. Mesh names have no dot: the first one
+// ends the mesh.
+func NodeID(mesh, name string) string { return mesh + "." + name }

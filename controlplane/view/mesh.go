@@ -1,0 +1,83 @@
+package view
+
+import (
+	"iter"
+	"net/netip"
+
+	"github.com/meshgate/meshgate/controlplane/mesh"
+	"github.com/meshgate/meshgate/controlplane/model"
+)
+
+// Dataplane is a proxy in a view.
+type Dataplane = Entry[mesh.Dataplane]
+
+// MeshService is one service of a mesh with its endpoints. It is immutable, and the
+// same pointer as long as nothing of it differs.
+type MeshService struct {
+	Name string
+	// Endpoints of inbounds that are ready, ordered by address and port.
+	Endpoints []Endpoint
+}
+
+// Endpoint is one inbound of a dataplane as others see it.
+type Endpoint struct {
+	// Address is an IP address or a DNS name.
+	Address string
+	Port    uint32
+	// Tags of the inbound.
+	Tags mesh.Tags
+	// Dataplane is the name of the proxy it belongs to.
+	Dataplane string
+}
+
+// IsIP reports whether the address is an IP address.
+func (e *Endpoint) IsIP() bool { _, err := netip.ParseAddr(e.Address); return err == nil }
+
+// Mesh is the state of one mesh at one store revision. It is immutable and
+// shared by all readers.
+type Mesh struct {
+	name     string
+	revision uint64
+	// spec is nil while the mesh does not exist.
+	spec       *Entry[mesh.Mesh]
+	trust      *Entry[mesh.Trust]
+	dataplanes table[*Dataplane]
+	services   table[*MeshService]
+	// policies holds the policies of a kind, by kind name and policy name.
+	policies map[string]policyIndex
+}
+
+// Name is the mesh's name.
+func (m *Mesh) Name() string { return m.name }
+
+// Revision is the store revision that this state shows, complete.
+func (m *Mesh) Revision() uint64 { return m.revision }
+
+// Spec is the mesh itself, nil while it does not exist.
+func (m *Mesh) Spec() *Entry[mesh.Mesh] { return m.spec }
+
+// Trust is what the mesh believes in, nil before its authority is made.
+func (m *Mesh) Trust() *Entry[mesh.Trust] { return m.trust }
+
+// Dataplane returns a proxy by name.
+func (m *Mesh) Dataplane(name string) (*Dataplane, bool) { return m.dataplanes.get(name) }
+
+// Dataplanes yields all proxies in no particular order.
+func (m *Mesh) Dataplanes() iter.Seq[*Dataplane] { return values(m.dataplanes) }
+
+// Service returns a service that some inbound serves, ready or not; nil for a
+// service that nobody serves.
+func (m *Mesh) Service(name string) *MeshService { s, _ := m.services.get(name); return s }
+
+// Services yields all services in no particular order.
+func (m *Mesh) Services() iter.Seq[*MeshService] { return values(m.services) }
+
+// Policies yields the policies of a kind, ordered by name.
+func (m *Mesh) Policies(k *model.Kind) iter.Seq[*Policy] { return m.policies[k.Name].all() }
+
+// Candidates yields the policies of a kind of which a destination may match the
+// service, ordered by name: those that select it by name and those that select
+// the service tag by * or not at all. Others need not be looked at.
+func (m *Mesh) Candidates(k *model.Kind, service string) iter.Seq[*Policy] {
+	return m.policies[k.Name].candidates(service)
+}

@@ -1,0 +1,74 @@
+package draft
+
+import (
+	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
+	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
+	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
+	tcpv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/tcp_proxy/v3"
+	upstreamsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/upstreams/http/v3"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/anypb"
+
+	"github.com/meshgate/meshgate/xds/plan"
+)
+
+// Cluster is one upstream cluster.
+type Cluster struct {
+	Proto *clusterv3.Cluster
+	// HTTP are the options of its HTTP connections; frozen into
+	// typed_extension_protocol_options. Never nil.
+	HTTP *upstreamsv3.HttpProtocolOptions
+	// Service and Protocol of the destination, such as http.
+	Service, Protocol string
+}
+
+// Outbound is the listener through which a workload reaches one service. Either
+// HTTP or TCP is set.
+type Outbound struct {
+	Proto *listenerv3.Listener
+	// HTTP routes by a route table of its own, named by RDS.
+	HTTP    *hcmv3.HttpConnectionManager
+	Filters Slots
+	TCP     *tcpv3.TcpProxy
+	// Service and Protocol of the destination.
+	Service, Protocol string
+}
+
+// Inbound is the filter chains of one inbound, which its replicas share. Either
+// HTTP or TCP is set. What is in Authenticated parts runs only on connections
+// whose peer has proved who it is; on others there is no identity to judge.
+type Inbound struct {
+	HTTP                 *hcmv3.HttpConnectionManager
+	Filters              Slots
+	AuthenticatedFilters Slots
+	TCP                  *tcpv3.TcpProxy
+	AuthenticatedNetwork []*listenerv3.Filter
+	// Mesh, Service and Protocol of the inbound.
+	Mesh, Service, Protocol string
+	// MutualTLS says that there are authenticated connections.
+	MutualTLS bool
+}
+
+// Routes is one route table with its one virtual host.
+type Routes struct {
+	Proto *routev3.RouteConfiguration
+	Host  *routev3.VirtualHost
+	// Mesh, Service and Protocol as in the listener that names the table.
+	Mesh, Service, Protocol string
+	// MutualTLS as in [Inbound]; false on outbounds.
+	MutualTLS bool
+}
+
+// Configure sets the configuration of a filter for everything in the table.
+func (r *Routes) Configure(filter string, m proto.Message) error {
+	packed, err := plan.Pack(m)
+	if err != nil {
+		return err
+	}
+	if r.Host.TypedPerFilterConfig == nil {
+		r.Host.TypedPerFilterConfig = map[string]*anypb.Any{}
+	}
+	r.Host.TypedPerFilterConfig[filter] = packed
+	return nil
+}

@@ -1,0 +1,50 @@
+package draft
+
+import (
+	"fmt"
+
+	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
+)
+
+// Slot is the place of an HTTP filter in a chain. Filters run in the order of
+// their slots, whatever the order in which policies put them there.
+type Slot int
+
+// Slots, first to last.
+const (
+	// SlotAccess decides by the peer's identity.
+	SlotAccess Slot = iota
+	// SlotFault delays and aborts.
+	SlotFault
+	// SlotRateLimit counts requests.
+	SlotRateLimit
+	// SlotToken checks bearer tokens: last, because it is the dearest.
+	SlotToken
+	// SlotRouter ends the chain.
+	SlotRouter
+	slots
+)
+
+// Slots are the HTTP filters of one chain. The zero value is empty.
+type Slots [slots][]*hcmv3.HttpFilter
+
+// Put adds a filter. A slot may hold several filters of different names; two of
+// one name are an error.
+func (s *Slots) Put(slot Slot, f *hcmv3.HttpFilter) error {
+	for _, have := range s[slot] {
+		if have.GetName() == f.GetName() {
+			return fmt.Errorf("HTTP filter %s is there already", f.GetName())
+		}
+	}
+	s[slot] = append(s[slot], f)
+	return nil
+}
+
+// Filters lists the filters in their order.
+func (s *Slots) Filters() []*hcmv3.HttpFilter {
+	var out []*hcmv3.HttpFilter
+	for _, fs := range s {
+		out = append(out, fs...)
+	}
+	return out
+}

@@ -1,0 +1,42 @@
+package draft
+
+import (
+	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+
+	"github.com/meshgate/meshgate/controlplane/mesh"
+)
+
+// Split says where the requests to one outbound go. It is made first, because
+// it decides which clusters there are.
+type Split struct {
+	// Rules are tried in order; the first whose Match fits is taken.
+	Rules []Rule
+	// Otherwise is where everything else goes. If it is empty, nothing is routed.
+	Otherwise []Target
+}
+
+// Rule is one conditional route of HTTP requests.
+type Rule struct {
+	// Match, and Action for rewrites; the destination of Action is filled from To.
+	Match  *routev3.RouteMatch
+	Action *routev3.RouteAction
+	// The headers that the rule changes, as in envoy.config.route.v3.Route.
+	Headers *routev3.Route
+	To      []Target
+}
+
+// Target is one destination with its share.
+type Target struct {
+	// Tags select endpoints; they hold the service tag.
+	Tags   mesh.Tags
+	Weight uint32
+}
+
+// Targets lists every target, those of the rules first.
+func (s *Split) Targets() []Target {
+	var out []Target
+	for _, r := range s.Rules {
+		out = append(out, r.To...)
+	}
+	return append(out, s.Otherwise...)
+}

@@ -1,0 +1,74 @@
+package resource
+
+import "maps"
+
+// Table is the resources of one type by name. It is immutable and shared freely:
+// the replicas of a service hold the same tables. Nil is empty.
+type Table struct {
+	byName map[string]*Resource
+}
+
+// TableOf freezes resources; of two with one name the last is kept. No resources
+// make a nil table.
+func TableOf(rs []*Resource) *Table {
+	if len(rs) == 0 {
+		return nil
+	}
+	t := &Table{byName: make(map[string]*Resource, len(rs))}
+	for _, r := range rs {
+		t.byName[r.Name] = r
+	}
+	return t
+}
+
+// With returns a table with resources put and names dropped, dropping first. It
+// is the same table if that changes no bytes.
+func (t *Table) With(put []*Resource, drop []string) *Table {
+	var next map[string]*Resource
+	edit := func() map[string]*Resource {
+		if next == nil {
+			next = make(map[string]*Resource, t.Len()+len(put))
+			if t != nil {
+				maps.Copy(next, t.byName)
+			}
+		}
+		return next
+	}
+	for _, name := range drop {
+		if t.Get(name) != nil {
+			delete(edit(), name)
+		}
+	}
+	for _, r := range put {
+		old := t.Get(r.Name)
+		if next != nil {
+			old = next[r.Name]
+		}
+		if old == nil || old.Version != r.Version {
+			edit()[r.Name] = r
+		}
+	}
+	switch {
+	case next == nil:
+		return t
+	case len(next) == 0:
+		return nil
+	}
+	return &Table{byName: next}
+}
+
+// Get returns a resource, or nil.
+func (t *Table) Get(name string) *Resource {
+	if t == nil {
+		return nil
+	}
+	return t.byName[name]
+}
+
+// Len returns the number of resources.
+func (t *Table) Len() int {
+	if t == nil {
+		return 0
+	}
+	return len(t.byName)
+}
