@@ -4,15 +4,14 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"runtime/debug"
 	"sync"
 	"time"
 
 	"github.com/meshgate/meshgate/controlplane/fault"
 	"github.com/meshgate/meshgate/controlplane/model"
 	"github.com/meshgate/meshgate/controlplane/view"
-	"github.com/meshgate/meshgate/xds/plan"
 	"github.com/meshgate/meshgate/xds/plan/gateway"
+	"github.com/meshgate/meshgate/xds/policy"
 	"github.com/meshgate/meshgate/xds/resource"
 )
 
@@ -26,11 +25,15 @@ type Publisher interface {
 	Drop(node string)
 }
 
-// Parameters tells what a proxy brings along. It fails with NotFound for a node
+// Parameters tells what a gateway brings along. It fails with NotFound for a node
 // that may not have configuration.
 type Parameters interface {
 	Gateway(ctx context.Context, node string) (gateway.Params, error)
 }
+
+// Issued tells which dataplanes of a mesh hold a certificate, by name, with the
+// backend that signed it, from before this process.
+type Issued func(ctx context.Context, mesh string) (map[string]string, error)
 
 // Bounds of the pause between two rounds. A round that takes long makes the next
 // one wait twice as long, within these bounds, so that storms are coalesced.
@@ -45,7 +48,16 @@ type Options struct {
 	Publisher  Publisher
 	Parameters Parameters
 	Identities Identities
-	Log        *slog.Logger
+	// Policies are those of meshes.
+	Policies []*policy.Policy
+	// Latest returns the newest revision of the store.
+	Latest func() uint64
+	// Issued may be nil.
+	Issued Issued
+	// Check holds every batch of a mesh against a plan from nothing and logs
+	// what differs. It is dear.
+	Check bool
+	Log   *slog.Logger
 }
 
 // Loop plans and publishes. Its methods are safe for concurrent use.
@@ -53,37 +65,40 @@ type Loop struct {
 	Options
 	wake chan struct{}
 
+	// secured are proxies that have confirmed what they should have, until the
+	// next round.
+	confirmed confirmations
+
 	mu     sync.Mutex
-	planes map[string]*controlPlane
+	planes map[string]plane
 	nodes  map[string]*node
 	// published is the revision that everything connected shows.
 	published uint64
 	// moved is closed and replaced when published moves.
 	moved chan struct{}
+	// differences counts batches that were not what a plan from nothing makes.
+	differences int
 }
 
-// controlPlane is one scope with the classes of its proxies.
-type controlPlane struct {
-	name    string
-	scope   *view.Scope
-	sub     *view.Subscription
-	classes map[gateway.Params]*class
-	// planned is the revision that all classes show.
-	planned uint64
-	// failed is why the last plan as a whole failed, if it did.
-	failed error
-}
-
-// class are the proxies with equal parameters.
-type class struct {
-	planner *gateway.Planner
-	result  gateway.Result
-	nodes   int
+// plane is one scope of which the proxies are planned together: a control plane
+// with its gateways, or a mesh. The loop's lock guards it.
+type plane interface {
+	// update takes what changed since the last call, plans, and returns the sets
+	// of the nodes for which something differs.
+	update() map[string]*resource.Set
+	// revision is the store revision that all its nodes show.
+	revision() uint64
+	// set is what a node should hold, nil for one it does not know.
+	set(node string) *resource.Set
+	// leave forgets a node.
+	leave(node string)
+	// failures lists what is not published as it is configured.
+	failures() []Failure
+	close()
 }
 
 type node struct {
-	plane *controlPlane
-	class gateway.Params
+	plane plane
 	// streams counts connections: two of one node are normal while a half-open
 	// one has not been noticed.
 	streams int
@@ -93,14 +108,14 @@ type node struct {
 func New(o Options) *Loop {
 	return &Loop{
 		Options: o, wake: make(chan struct{}, 1), moved: make(chan struct{}),
-		planes: map[string]*controlPlane{}, nodes: map[string]*node{},
+		planes: map[string]plane{}, nodes: map[string]*node{},
 	}
 }
 
 // Run works until ctx ends, whose error it returns. The default control plane
 // is followed from the start, so that revisions are published without proxies.
 func (l *Loop) Run(ctx context.Context) error {
-	if _, err := l.plane(ctx, model.DefaultControlPlane); err != nil {
+	if _, err := l.controlPlane(ctx, model.DefaultControlPlane); err != nil {
 		return fmt.Errorf("open control plane %s: %w", model.DefaultControlPlane, err)
 	}
 	defer l.unsubscribe()
@@ -128,116 +143,55 @@ func (l *Loop) unsubscribe() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, p := range l.planes {
-		p.sub.Close()
+		p.close()
 	}
 }
 
-// plane returns a control plane, following it from now on.
-func (l *Loop) plane(ctx context.Context, name string) (*controlPlane, error) {
-	scope, err := l.Views.ControlPlane(ctx, name)
-	if err != nil {
-		return nil, err
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	p := l.planes[name]
-	if p == nil {
-		p = &controlPlane{
-			name: name, scope: scope, sub: scope.Subscribe(l.wake),
-			classes: map[gateway.Params]*class{}, planned: scope.State().Revision(),
-		}
-		l.planes[name] = p
-	}
-	return p, nil
-}
-
-// round plans what changed and publishes it.
+// round plans what changed and publishes it. Control planes come first, since
+// meshes look at them.
 func (l *Loop) round() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	changed := map[*class]bool{}
+	batch := map[string]*resource.Set{}
+	moved := false
 	for _, p := range l.planes {
-		c := p.sub.Take()
-		if c.All || len(c.Keys) > 0 || p.failed != nil {
-			for _, cl := range p.classes {
-				changed[cl] = l.plan(p, cl, c.State)
-			}
-		}
-		if p.failed == nil {
-			p.planned = max(p.planned, c.State.Revision())
+		if g, ok := p.(*controlPlane); ok {
+			l.merge(batch, p)
+			moved = moved || g.touched
 		}
 	}
-	batch := map[string]*resource.Set{}
-	for id, n := range l.nodes {
-		if cl := n.plane.classes[n.class]; changed[cl] {
-			batch[id] = cl.result.Set
+	secured := l.confirmed.take()
+	for _, p := range l.planes {
+		if m, ok := p.(*meshPlane); ok {
+			m.note(secured[m.name], moved)
+			l.merge(batch, p)
 		}
 	}
 	l.publish(batch)
 }
 
-// plan plans a class and reports whether its bytes differ. An unchanged set
-// stays the same pointer.
-func (l *Loop) plan(p *controlPlane, c *class, g *view.Gateway) (changed bool) {
-	defer func() {
-		if v := recover(); v != nil {
-			p.failed = &plan.Failed{Value: v, Stack: debug.Stack()}
-			l.Log.Error("planning a control plane failed", "control_plane", p.name, "error", p.failed.Error())
+func (l *Loop) merge(batch map[string]*resource.Set, p plane) {
+	for id, set := range p.update() {
+		if l.nodes[id] != nil {
+			batch[id] = set
 		}
-	}()
-	before, failed := c.result.Set, c.result.Failures
-	c.result = c.planner.Plan(g)
-	p.failed = nil
-	for _, f := range unheardOf(failed, c.result.Failures) {
-		l.Log.Warn("a resource cannot be configured", "control_plane", p.name, "resource", f.Cell, "kept_last_good", f.Kept, "error", f.Err)
 	}
-	if before != nil && equal(before, c.result.Set) {
-		c.result.Set = before
-		return false
-	}
-	return true
 }
 
-// unheardOf returns the failures that the plan before did not have, so that each
-// is logged once and not with every write.
-func unheardOf(before, now []plan.Failure) []plan.Failure {
-	known := map[string]bool{}
-	for _, f := range before {
-		known[f.Cell+" "+f.Err.Error()] = true
+// signal has a round made.
+func (l *Loop) signal() {
+	select {
+	case l.wake <- struct{}{}:
+	default:
 	}
-	var out []plan.Failure
-	for _, f := range now {
-		if !known[f.Cell+" "+f.Err.Error()] {
-			out = append(out, f)
-		}
-	}
-	return out
 }
 
-func equal(a, b *resource.Set) bool {
-	for _, t := range resource.Types {
-		if !b.Diff(a, t).Empty() {
-			return false
-		}
-	}
-	as, bs := a.Secrets(), b.Secrets()
-	if len(as) != len(bs) {
-		return false
-	}
-	for i := range as {
-		if as[i] != bs[i] {
-			return false
-		}
-	}
-	return true
-}
-
-// publish announces the oldest revision that any control plane shows.
+// publish announces the oldest revision that any plane shows.
 func (l *Loop) publish(batch map[string]*resource.Set) {
 	first, revision := true, uint64(0)
 	for _, p := range l.planes {
-		if first || p.planned < revision {
-			first, revision = false, p.planned
+		if r := p.revision(); first || r < revision {
+			first, revision = false, r
 		}
 	}
 	moves := revision > l.published

@@ -103,8 +103,8 @@ func start(t *testing.T, ids loop.Identities) *rig {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	log := slog.New(slog.DiscardHandler)
 	r := &rig{t: t, ctx: ctx, store: memstore.New(), out: &recorder{sets: map[string]*resource.Set{}}}
-	views := view.New(r.store, log)
-	r.loop = loop.New(loop.Options{Views: views, Publisher: r.out, Parameters: parameters{}, Identities: ids, Log: log})
+	views := view.New(r.store, nil, log)
+	r.loop = loop.New(loop.Options{Views: views, Publisher: r.out, Parameters: parameters{}, Identities: ids, Latest: r.store.Revision, Log: log})
 	done := make(chan error, 1)
 	go func() { done <- r.loop.Run(ctx) }()
 	t.Cleanup(func() {
@@ -216,7 +216,7 @@ func TestRelease(t *testing.T) {
 
 func TestConnectRefusesOtherIDs(t *testing.T) {
 	r := start(t, nil)
-	for _, id := range []string{"", "cp", "cp/default", "cp//a", "cp/default/", "cp/a/b/c", "mesh.node"} {
+	for _, id := range []string{"", "cp", "cp/default", "cp//a", "cp/default/", "cp/a/b/c", "mesh/node", "node", ".node", "mesh."} {
 		if _, err := r.loop.Connect(r.ctx, id); !fault.Is(err, fault.Invalid) {
 			t.Errorf("Connect(%q) = %v", id, err)
 		}

@@ -10,7 +10,6 @@ import (
 
 	"github.com/meshgate/meshgate/controlplane/fault"
 	"github.com/meshgate/meshgate/xds/plan"
-	"github.com/meshgate/meshgate/xds/plan/gateway"
 	"github.com/meshgate/meshgate/xds/resource"
 )
 
@@ -24,11 +23,55 @@ func ParseNode(id string) (controlPlane, instance string, err error) {
 	return parts[1], parts[2], nil
 }
 
+// ParseProxy splits the id of a proxy of a mesh, <mesh>.<dataplane>. Invalid if it
+// is not one.
+func ParseProxy(id string) (mesh, dataplane string, err error) {
+	mesh, dataplane, ok := strings.Cut(id, ".")
+	if !ok || mesh == "" || dataplane == "" || strings.Contains(id, "/") {
+		return "", "", fault.New(fault.Invalid, "node id %q is not <mesh>.<dataplane>", id)
+	}
+	return mesh, dataplane, nil
+}
+
 // Connect registers a stream of a node that was authenticated. When it returns,
 // the node's set is published. The caller calls release when the stream has
-// ended; with the last stream of a node it is dropped. A node whose parameters
+// ended; with the last stream of a node it is dropped. A gateway whose parameters
 // changed is planned by the new ones.
 func (l *Loop) Connect(ctx context.Context, id string) (release func(), err error) {
+	if strings.HasPrefix(id, "cp/") {
+		return l.connectGateway(ctx, id)
+	}
+	meshName, dataplane, err := ParseProxy(id)
+	if err != nil {
+		return nil, err
+	}
+	p, err := l.mesh(ctx, meshName)
+	if err != nil {
+		return nil, fmt.Errorf("open mesh %s: %w", meshName, err)
+	}
+	for attempt := 0; ; attempt++ {
+		release, err := l.joinMesh(id, dataplane, p)
+		if attempt > 0 || !fault.Is(err, fault.NotFound) {
+			return release, err
+		}
+		// The dataplane may have been stored a moment ago.
+		if err := l.Settled(ctx, l.Latest()); err != nil {
+			return nil, err
+		}
+	}
+}
+
+func (l *Loop) joinMesh(id, dataplane string, p *meshPlane) (func(), error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	batch, err := p.join(dataplane)
+	if err != nil {
+		return nil, err
+	}
+	return l.connected(id, p, batch), nil
+}
+
+func (l *Loop) connectGateway(ctx context.Context, id string) (release func(), err error) {
 	name, _, err := ParseNode(id)
 	if err != nil {
 		return nil, err
@@ -37,36 +80,29 @@ func (l *Loop) Connect(ctx context.Context, id string) (release func(), err erro
 	if err != nil {
 		return nil, fmt.Errorf("parameters of node %s: %w", id, err)
 	}
-	p, err := l.plane(ctx, name)
+	p, err := l.controlPlane(ctx, name)
 	if err != nil {
 		return nil, fmt.Errorf("open control plane %s: %w", name, err)
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	set, err := p.join(id, params)
+	if err != nil {
+		return nil, err
+	}
+	return l.connected(id, p, map[string]*resource.Set{id: set}), nil
+}
+
+// connected counts a stream and publishes what is new by it.
+func (l *Loop) connected(id string, p plane, batch map[string]*resource.Set) func() {
 	n := l.nodes[id]
-	if n != nil && n.class == params {
-		n.streams++
-		return l.release(id), nil
-	}
-	c := p.classes[params]
-	if c == nil {
-		c = &class{planner: gateway.NewPlanner(params)}
-		if !l.plan(p, c, p.scope.State()) {
-			return nil, fault.New(fault.Unavailable, "the configuration of control plane %s cannot be made", name)
-		}
-		p.classes[params] = c
-	}
 	if n == nil {
 		n = &node{plane: p}
 		l.nodes[id] = n
-	} else {
-		l.leave(n)
 	}
-	n.class = params
 	n.streams++
-	c.nodes++
-	l.publish(map[string]*resource.Set{id: c.result.Set})
-	return l.release(id), nil
+	l.publish(batch)
+	return l.release(id)
 }
 
 // release ends one stream of a node, however often it is called.
@@ -83,26 +119,18 @@ func (l *Loop) disconnect(id string) {
 	if n.streams--; n.streams > 0 {
 		return
 	}
-	l.leave(n)
+	n.plane.leave(id)
 	delete(l.nodes, id)
 	l.Publisher.Drop(id)
 }
 
-// leave takes a node out of its class; an empty class is forgotten.
-func (l *Loop) leave(n *node) {
-	c := n.plane.classes[n.class]
-	if c.nodes--; c.nodes == 0 {
-		delete(n.plane.classes, n.class)
-	}
-}
-
 // HasPlugin reports whether the proxies of a control plane hold a plugin
 // instance. Introspection answers for no other.
-func (l *Loop) HasPlugin(controlPlane, plugin string) bool {
+func (l *Loop) HasPlugin(name, plugin string) bool {
 	l.mu.Lock()
-	p := l.planes[controlPlane]
+	p, ok := l.planes["cp/"+name].(*controlPlane)
 	l.mu.Unlock()
-	if p == nil {
+	if !ok {
 		return false
 	}
 	found, ok := p.scope.State().Plugin(plugin)
@@ -111,35 +139,48 @@ func (l *Loop) HasPlugin(controlPlane, plugin string) bool {
 
 // Failure is something that is not published as it is configured.
 type Failure struct {
-	ControlPlane string
+	// ControlPlane, or Mesh and Dataplane, say whose it is.
+	ControlPlane, Mesh, Dataplane string
 	plan.Failure
 }
 
 // Failures lists what keeps its last good version or is left out, ordered, each
-// once however many proxies are concerned.
+// once however many proxies of a kind are concerned.
 func (l *Loop) Failures() []Failure {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	seen := map[string]bool{}
 	var out []Failure
-	add := func(f Failure) {
-		if k := f.ControlPlane + " " + f.Cell; !seen[k] {
-			seen[k] = true
-			out = append(out, f)
-		}
-	}
 	for _, p := range l.planes {
-		if p.failed != nil {
-			add(Failure{p.name, plan.Failure{Cell: "plan", Err: p.failed, Kept: true}})
-		}
-		for _, c := range p.classes {
-			for _, f := range c.result.Failures {
-				add(Failure{p.name, f})
+		for _, f := range p.failures() {
+			if k := f.ControlPlane + " " + f.Mesh + " " + f.Dataplane + " " + f.Cell; !seen[k] {
+				seen[k] = true
+				out = append(out, f)
 			}
 		}
 	}
 	slices.SortFunc(out, func(a, b Failure) int {
-		return cmp.Or(cmp.Compare(a.ControlPlane, b.ControlPlane), cmp.Compare(a.Cell, b.Cell))
+		return cmp.Or(cmp.Compare(a.ControlPlane, b.ControlPlane), cmp.Compare(a.Mesh, b.Mesh),
+			cmp.Compare(a.Dataplane, b.Dataplane), cmp.Compare(a.Cell, b.Cell))
 	})
 	return out
+}
+
+// FailuresOf lists what of one proxy of a mesh is not published as configured.
+func (l *Loop) FailuresOf(meshName, dataplane string) []plan.Failure {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	p, ok := l.planes["mesh/"+meshName].(*meshPlane)
+	if !ok {
+		return nil
+	}
+	return p.planner.Failures(dataplane)
+}
+
+// Differences counts the batches that were not what a plan from nothing makes;
+// 0 unless something is wrong here, or Options.Check is off.
+func (l *Loop) Differences() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.differences
 }

@@ -13,6 +13,7 @@ import (
 	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
 
 	"github.com/meshgate/meshgate/controlplane/fault"
+	"github.com/meshgate/meshgate/controlplane/mesh"
 	"github.com/meshgate/meshgate/xds/plan"
 	"github.com/meshgate/meshgate/xds/plan/gateway"
 	"github.com/meshgate/meshgate/xds/resource"
@@ -25,8 +26,10 @@ type Pair struct{ Certificate, Key []byte }
 type Identities interface {
 	// Server is the certificate of the gateway's HTTPS listener.
 	Server(ctx context.Context) (Pair, error)
-	// Node is the client certificate of a proxy.
+	// Node is the client certificate of a gateway.
 	Node(ctx context.Context, node string) (Pair, error)
+	// Workload is the certificate of a proxy of a mesh.
+	Workload(ctx context.Context, mesh, dataplane string) (Pair, error)
 	// Roots is the PEM bundle that validates the control plane.
 	Roots(ctx context.Context) ([]byte, error)
 }
@@ -38,7 +41,7 @@ type Identities interface {
 func (l *Loop) Secret(ctx context.Context, id, name string) (*resource.Resource, error) {
 	l.mu.Lock()
 	n := l.nodes[id]
-	allowed := n != nil && n.plane.classes[n.class].result.Set.AllowsSecret(name)
+	allowed := n != nil && n.plane.set(id).AllowsSecret(name)
 	l.mu.Unlock()
 	switch {
 	case n == nil:
@@ -73,9 +76,16 @@ func (l *Loop) secret(ctx context.Context, id, name string) (*tlsv3.Secret, erro
 			return nil, err
 		}
 		return roots(name, bundle)
-	default:
+	}
+	meshName, dataplane, err := ParseProxy(id)
+	if err != nil || name != mesh.SecretIdentity(meshName) {
 		return nil, fault.New(fault.NotFound, "no such secret")
 	}
+	p, err := l.Identities.Workload(ctx, meshName, dataplane)
+	if err != nil {
+		return nil, err
+	}
+	return certificate(name, p)
 }
 
 func certificate(name string, p Pair) (*tlsv3.Secret, error) {

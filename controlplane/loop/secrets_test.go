@@ -29,7 +29,10 @@ type identities struct {
 
 func (i *identities) Server(context.Context) (loop.Pair, error)       { return i.server, nil }
 func (i *identities) Node(context.Context, string) (loop.Pair, error) { return i.node, nil }
-func (i *identities) Roots(context.Context) ([]byte, error)           { return i.roots, nil }
+func (i *identities) Workload(context.Context, string, string) (loop.Pair, error) {
+	return i.node, nil
+}
+func (i *identities) Roots(context.Context) ([]byte, error) { return i.roots, nil }
 
 func pair(t *testing.T, authority bool, until time.Time) loop.Pair {
 	t.Helper()

@@ -37,7 +37,7 @@ type Authority struct {
 	Name string `json:"name,omitempty"`
 	Type string `json:"type,omitempty"`
 	// Mode is STRICT if empty.
-	Mode      string         `json:"mode,omitempty"`
+	Mode      string         `json:"mode,omitempty" enum:"STRICT,PERMISSIVE"`
 	DPCert    *DPCert        `json:"dpCert,omitempty"`
 	Conf      *AuthorityConf `json:"conf,omitempty"`
 	RootChain *RootChain     `json:"rootChain,omitempty"`
@@ -92,7 +92,7 @@ type TracingBackend struct {
 	Name     string         `json:"name,omitempty"`
 	Sampling *float64       `json:"sampling,omitempty"`
 	Type     string         `json:"type,omitempty"`
-	Conf     map[string]any `json:"conf,omitempty"`
+	Conf     map[string]any `json:"conf,omitzero"`
 }
 
 // Logging lists the log destinations of a mesh.
@@ -106,7 +106,7 @@ type LoggingBackend struct {
 	Name   string         `json:"name,omitempty"`
 	Format string         `json:"format,omitempty"`
 	Type   string         `json:"type,omitempty"`
-	Conf   map[string]any `json:"conf,omitempty"`
+	Conf   map[string]any `json:"conf,omitzero"`
 }
 
 // Metrics lists how metrics are scraped.
@@ -119,7 +119,7 @@ type Metrics struct {
 type MetricsBackend struct {
 	Name string         `json:"name,omitempty"`
 	Type string         `json:"type,omitempty"`
-	Conf map[string]any `json:"conf,omitempty"`
+	Conf map[string]any `json:"conf,omitzero"`
 }
 
 // Outbounds is what traffic may leave a mesh.
@@ -154,7 +154,7 @@ type TagRule struct {
 
 // Services is how services of a mesh are made.
 type Services struct {
-	Mode string `json:"mode,omitempty"`
+	Mode string `json:"mode,omitempty" enum:"Disabled,Everywhere,ReachableBackends,Exclusive"`
 }
 
 // Authority returns the enabled backend, or nil while mutual TLS is off.

@@ -28,6 +28,10 @@ type Document struct {
 	// Validate returns every violation of a spec by itself, with paths such as
 	// sources[0].match["mesh.io/service"].
 	Validate func(spec any) []fault.Violation
+	// Complete returns the spec to store where that depends on what is stored
+	// already; old is nil at a creation. It must not change the spec it is given,
+	// because transactions may run more than once.
+	Complete func(old *Resource, spec any) any
 	// Cross checks a resource against others inside the transaction; old is the
 	// stored one, nil at a creation.
 	Cross func(g Getter, old, r *Resource) ([]fault.Violation, error)
@@ -54,3 +58,15 @@ func (l *Labelled) LabelsOf() map[string]string { return l.Labels }
 
 // SetLabels replaces the labels.
 func (l *Labelled) SetLabels(labels map[string]string) { l.Labels = labels }
+
+// MeshKind is the name of the kind whose resources are the scopes of
+// mesh-scoped kinds.
+const MeshKind = "mesh"
+
+// LabelsOf returns the labels of a spec, nil if it has none.
+func LabelsOf(spec any) map[string]string {
+	if l, ok := spec.(interface{ LabelsOf() map[string]string }); ok {
+		return l.LabelsOf()
+	}
+	return nil
+}

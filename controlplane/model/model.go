@@ -76,6 +76,8 @@ type Kind struct {
 	// Schema describes the entities as an API shows them; nil for kinds that
 	// are not written through typed operations.
 	Schema *Schema
+	// Document describes the documents of a kind of the mesh API; nil for others.
+	Document *Document
 }
 
 // Index is one unique key.

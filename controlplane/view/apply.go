@@ -56,8 +56,31 @@ func Load(scope string, r store.Reader) (*Gateway, error) {
 	return d.freeze(), nil
 }
 
-// apply makes the next state from the keys that changed. Keys of other kinds
-// are ignored. relevant lists those that may have changed the state.
+// gatewaySource reads and follows a control plane.
+func gatewaySource(scope string) source[*Gateway] {
+	return source[*Gateway]{
+		load: func(r store.Reader) (*Gateway, error) { return Load(scope, r) },
+		mine: func(key model.Key) bool {
+			if key.Scope != scope {
+				return false
+			}
+			switch key.Kind {
+			case gateway.Services.Name, gateway.Routes.Name, gateway.Plugins.Name, gateway.Consumers.Name:
+				return true
+			}
+			return false
+		},
+	}
+}
+
+// at implements [State].
+func (g *Gateway) at(revision uint64) *Gateway {
+	next := *g
+	next.revision = revision
+	return &next
+}
+
+// apply implements [State]. Keys of other kinds are ignored.
 func (g *Gateway) apply(r store.Reader, keys []model.Key) (next *Gateway, relevant []model.Key, err error) {
 	d := draftOf(g, r)
 	for _, key := range keys {

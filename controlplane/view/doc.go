@@ -3,7 +3,13 @@
 // store's change feed; readers take no lock and see whole store revisions only,
 // never a mixture of two.
 //
-// A view holds services, routes and plugin instances, and of the consumers only
-// those that the config.anonymous of a plugin names. Other credentials never
-// enter it, so that issuing a million tokens costs a view nothing.
+// The view of a control plane holds services, routes and plugin instances, and of
+// the consumers only those that the config.anonymous of a plugin names. Other
+// credentials never enter it, so that issuing a million tokens costs a view
+// nothing.
+//
+// The view of a mesh holds the mesh, what it trusts, its dataplanes with the
+// services they serve, and its policies with an index by destination. Secrets and
+// insights never enter it. A change costs what it touches: a dataplane the
+// endpoints of its services, a policy the policies of its kind.
 package view

@@ -15,6 +15,8 @@ const maxPending = 100_000
 // feed receives a store's change feed for one scope and keeps what has not been
 // applied yet.
 type feed struct {
+	// mine chooses the keys that are kept.
+	mine func(model.Key) bool
 	// wake has room for one signal: something arrived since the last look.
 	wake chan struct{}
 
@@ -27,26 +29,26 @@ type feed struct {
 }
 
 // startFeed watches until ctx ends; done is closed when it has ended.
-func startFeed(ctx context.Context, s store.Store, scope string, after uint64) (f *feed, done <-chan struct{}) {
-	f = &feed{wake: make(chan struct{}, 1), reached: after}
+func startFeed(ctx context.Context, s store.Store, mine func(model.Key) bool, after uint64) (f *feed, done <-chan struct{}) {
+	f = &feed{mine: mine, wake: make(chan struct{}, 1), reached: after}
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
 		for events, err := range s.Watch(ctx, after) {
-			if !f.receive(scope, events, err) {
+			if !f.receive(events, err) {
 				return
 			}
 		}
-		f.receive(scope, nil, context.Canceled)
+		f.receive(nil, context.Canceled)
 	}()
 	return f, ended
 }
 
-func (f *feed) receive(scope string, events []store.Event, err error) bool {
+func (f *feed) receive(events []store.Event, err error) bool {
 	f.mu.Lock()
 	for _, e := range events {
 		f.reached = max(f.reached, e.Revision)
-		if e.Key.Scope == scope {
+		if f.mine(e.Key) {
 			f.pending = append(f.pending, e)
 		}
 	}
@@ -96,10 +98,10 @@ func (f *feed) applied(revision uint64) {
 	f.pending = rest
 }
 
-// status returns the newest revision received and what ended the feed, if
-// anything did.
-func (f *feed) status() (reached uint64, err error) {
+// status returns the newest revision received, whether nothing up to it waits for
+// being applied, and what ended the feed, if anything did.
+func (f *feed) status() (reached uint64, quiet bool, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.reached, f.err
+	return f.reached, len(f.pending) == 0, f.err
 }

@@ -15,7 +15,8 @@ type Dataplane = Entry[mesh.Dataplane]
 // same pointer as long as nothing of it differs.
 type MeshService struct {
 	Name string
-	// Endpoints of inbounds that are ready, ordered by address and port.
+	// Endpoints of inbounds that are ready, ordered by address, port and
+	// dataplane.
 	Endpoints []Endpoint
 }
 
@@ -43,6 +44,10 @@ type Mesh struct {
 	trust      *Entry[mesh.Trust]
 	dataplanes table[*Dataplane]
 	services   table[*MeshService]
+	// inbounds counts the inbounds of each service, ready or not.
+	inbounds table[int]
+	// kinds are the policy kinds that the mesh holds, by name.
+	kinds map[string]*model.Kind
 	// policies holds the policies of a kind, by kind name and policy name.
 	policies map[string]policyIndex
 }

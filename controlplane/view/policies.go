@@ -14,30 +14,64 @@ type policyIndex struct {
 	ordered []*Policy
 	// byService are those with a destination that names the service exactly;
 	// anywhere are those with a destination that does not. A policy may be in
-	// both, and in byService more than once.
+	// both, and below several services.
 	byService map[string][]*Policy
 	anywhere  []*Policy
 }
 
-// indexOf builds an index from policies in any order.
-func indexOf(ps []*Policy) policyIndex {
-	x := policyIndex{ordered: slices.Clone(ps), byService: map[string][]*Policy{}}
-	slices.SortFunc(x.ordered, byName)
-	for _, p := range x.ordered {
-		anywhere, named := false, map[string]bool{}
+// with returns the index after a batch of changes by name; nil is what was
+// deleted. It costs one pass over the policies of the kind, however many changed.
+func (x policyIndex) with(changed map[string]*Policy) policyIndex {
+	joined := make([]*Policy, 0, len(changed))
+	for _, p := range changed {
+		if p != nil {
+			joined = append(joined, p)
+		}
+	}
+	slices.SortFunc(joined, byName)
+	ordered := make([]*Policy, 0, len(x.ordered)+len(joined))
+	for _, stays := range x.ordered {
+		if _, left := changed[stays.Name]; left {
+			continue
+		}
+		for len(joined) > 0 && byName(joined[0], stays) < 0 {
+			ordered, joined = append(ordered, joined[0]), joined[1:]
+		}
+		ordered = append(ordered, stays)
+	}
+	return indexOf(append(ordered, joined...))
+}
+
+// indexOf builds an index from policies ordered by name, and keeps the slice.
+func indexOf(ordered []*Policy) policyIndex {
+	x := policyIndex{ordered: ordered, byService: map[string][]*Policy{}}
+	for _, p := range ordered {
+		anywhere := len(p.Destinations) == 0
 		for _, d := range p.Destinations {
-			if s := d[mesh.TagService]; s == "" || s == mesh.AnyValue {
+			s := d[mesh.TagService]
+			if s == "" || s == mesh.AnyValue {
 				anywhere = true
-			} else if !named[s] {
-				named[s] = true
-				x.byService[s] = append(x.byService[s], p)
+				continue
+			}
+			// Policies come one after another: a repeated one is the last.
+			if named := x.byService[s]; len(named) == 0 || named[len(named)-1] != p {
+				x.byService[s] = append(named, p)
 			}
 		}
-		if anywhere || len(p.Destinations) == 0 {
+		if anywhere {
 			x.anywhere = append(x.anywhere, p)
 		}
 	}
 	return x
+}
+
+// get returns a policy by name, nil if there is none.
+func (x policyIndex) get(name string) *Policy {
+	i, ok := slices.BinarySearchFunc(x.ordered, name, func(p *Policy, name string) int { return cmp.Compare(p.Name, name) })
+	if !ok {
+		return nil
+	}
+	return x.ordered[i]
 }
 
 func byName(a, b *Policy) int { return cmp.Compare(a.Name, b.Name) }

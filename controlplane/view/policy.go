@@ -1,6 +1,7 @@
 package view
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/meshgate/meshgate/controlplane/mesh"
@@ -21,4 +22,29 @@ type Policy struct {
 	// for policies that have none.
 	Sources      []mesh.Tags
 	Destinations []mesh.Tags
+}
+
+// policyOf makes a policy of a resource. It fails only for a kind that was
+// registered as a policy and is none.
+func policyOf(res *model.Resource) (*Policy, error) {
+	s, ok := res.Spec.(model.Selecting)
+	if !ok {
+		return nil, fmt.Errorf("kind %s is no policy: its spec selects nothing", res.Kind.Name)
+	}
+	return &Policy{
+		Kind: res.Kind, Name: res.Name, Created: res.Created, Version: res.Version, Spec: res.Spec,
+		Sources: tagSets(s.SelectedSources()), Destinations: tagSets(s.SelectedDestinations()),
+	}, nil
+}
+
+// tagSets keeps nil, which means that the policy has no such side.
+func tagSets(in []map[string]string) []mesh.Tags {
+	if in == nil {
+		return nil
+	}
+	out := make([]mesh.Tags, len(in))
+	for i, m := range in {
+		out[i] = m
+	}
+	return out
 }

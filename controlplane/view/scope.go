@@ -22,24 +22,59 @@ const (
 // revision before it reads everything.
 const attempts = 3
 
-// Scope follows one control plane.
-type Scope struct {
-	name  string
-	store store.Store
-	log   *slog.Logger
-	state atomic.Pointer[Gateway]
+// State is what a scope shows at one revision: an immutable value of which
+// deltas make the next one. S is the state type itself.
+type State[S any] interface {
+	// Revision is the store revision that the state shows, complete.
+	Revision() uint64
+	// at returns the same content at a newer revision.
+	at(revision uint64) S
+	// apply returns the state that r shows, given the keys that changed since
+	// the receiver's revision, and those of them that may have changed it.
+	apply(r store.Reader, keys []model.Key) (next S, relevant []model.Key, err error)
+}
+
+// source is where the state of a scope comes from.
+type source[S State[S]] struct {
+	// load reads the whole state.
+	load func(store.Reader) (S, error)
+	// mine reports whether a key may be part of the state. Events of others move
+	// the revision and cost nothing more.
+	mine func(model.Key) bool
+}
+
+// Scope follows one control plane or one mesh.
+type Scope[S State[S]] struct {
+	name   string
+	source source[S]
+	store  store.Store
+	log    *slog.Logger
+	state  atomic.Pointer[S]
 	// ready is closed after the first load.
 	ready chan struct{}
 
 	mu   sync.Mutex
-	subs map[*Subscription]struct{}
+	subs map[*Subscription[S]]struct{}
+}
+
+func newScope[S State[S]](name string, src source[S], s store.Store, log *slog.Logger) *Scope[S] {
+	return &Scope[S]{
+		name: name, source: src, store: s, log: log,
+		ready: make(chan struct{}), subs: map[*Subscription[S]]struct{}{},
+	}
 }
 
 // State returns the newest state; never nil for a scope that was opened.
-func (s *Scope) State() *Gateway { return s.state.Load() }
+func (s *Scope[S]) State() S {
+	if p := s.state.Load(); p != nil {
+		return *p
+	}
+	var none S
+	return none
+}
 
 // run follows the store until ctx ends.
-func (s *Scope) run(ctx context.Context) {
+func (s *Scope[S]) run(ctx context.Context) {
 	pause := minPause
 	for ctx.Err() == nil {
 		before := s.state.Load()
@@ -66,12 +101,12 @@ func (s *Scope) run(ctx context.Context) {
 }
 
 // follow loads the scope and applies deltas until something fails.
-func (s *Scope) follow(ctx context.Context) error {
+func (s *Scope[S]) follow(ctx context.Context) error {
 	if err := s.reload(ctx); err != nil {
 		return err
 	}
 	ctx, stop := context.WithCancel(ctx)
-	f, ended := startFeed(ctx, s.store, s.name, s.state.Load().revision)
+	f, ended := startFeed(ctx, s.store, s.source.mine, s.State().Revision())
 	defer func() {
 		stop()
 		<-ended
@@ -82,24 +117,27 @@ func (s *Scope) follow(ctx context.Context) error {
 			return ctx.Err()
 		case <-f.wake:
 		}
-		reached, err := f.status()
+		reached, quiet, err := f.status()
 		if err != nil {
 			return err
 		}
-		if reached <= s.state.Load().revision {
-			continue
-		}
-		if err := s.advance(ctx, f); err != nil {
-			return err
+		switch {
+		case reached <= s.State().Revision():
+		case quiet:
+			s.publish(s.State().at(reached), nil, false)
+		default:
+			if err := s.advance(ctx, f); err != nil {
+				return err
+			}
 		}
 	}
 }
 
 // reload reads everything.
-func (s *Scope) reload(ctx context.Context) error {
-	var next *Gateway
+func (s *Scope[S]) reload(ctx context.Context) error {
+	var next S
 	err := s.store.View(ctx, func(r store.Reader) (err error) {
-		next, err = Load(s.name, r)
+		next, err = s.source.load(r)
 		return err
 	})
 	if err != nil {
@@ -113,25 +151,24 @@ func (s *Scope) reload(ctx context.Context) error {
 // events have not arrived; a state made of it would mix revisions. It is then
 // tried again once they are there; under a storm of writes everything is read,
 // which is exact by nature.
-func (s *Scope) advance(ctx context.Context, f *feed) error {
+func (s *Scope[S]) advance(ctx context.Context, f *feed) error {
 	for range attempts {
-		var next *Gateway
+		var next S
 		var keys []model.Key
 		var wanted uint64
-		err := s.store.View(ctx, func(r store.Reader) error {
+		var complete bool
+		err := s.store.View(ctx, func(r store.Reader) (err error) {
+			var pending []model.Key
 			wanted = r.Revision()
-			pending, complete := f.upTo(wanted)
-			if !complete {
-				return nil
+			if pending, complete = f.upTo(wanted); complete {
+				next, keys, err = s.State().apply(r, pending)
 			}
-			var err error
-			next, keys, err = s.state.Load().apply(r, pending)
 			return err
 		})
 		if err != nil {
 			return err
 		}
-		if next != nil {
+		if complete {
 			f.applied(wanted)
 			s.publish(next, keys, false)
 			return nil
@@ -143,14 +180,14 @@ func (s *Scope) advance(ctx context.Context, f *feed) error {
 	if err := s.reload(ctx); err != nil {
 		return err
 	}
-	f.applied(s.state.Load().revision)
+	f.applied(s.State().Revision())
 	return nil
 }
 
 // await waits until the feed has reached a revision.
 func await(ctx context.Context, f *feed, revision uint64) error {
 	for {
-		reached, err := f.status()
+		reached, _, err := f.status()
 		if err != nil || reached >= revision {
 			return err
 		}
@@ -162,9 +199,9 @@ func await(ctx context.Context, f *feed, revision uint64) error {
 	}
 }
 
-func (s *Scope) publish(next *Gateway, keys []model.Key, reloaded bool) {
+func (s *Scope[S]) publish(next S, keys []model.Key, reloaded bool) {
 	s.mu.Lock()
-	first := s.state.Swap(next) == nil
+	first := s.state.Swap(&next) == nil
 	for sub := range s.subs {
 		sub.add(next, keys, reloaded)
 	}

@@ -11,10 +11,10 @@ const maxChanged = 4096
 
 // Change is what a subscriber has not seen yet. Batches that come faster than
 // they are taken are merged.
-type Change struct {
+type Change[S any] struct {
 	// State is the newest state. Its revision moves with every batch, also if
 	// nothing in this scope changed.
-	State *Gateway
+	State S
 	// Keys are the resources that changed, in the order of their changes.
 	Keys []model.Key
 	// All means that any resource may have changed; Keys is then incomplete.
@@ -22,13 +22,13 @@ type Change struct {
 }
 
 // Subscription receives the changes of one scope. It is used by one goroutine.
-type Subscription struct {
+type Subscription[S State[S]] struct {
 	wake  chan<- struct{}
-	scope *Scope
+	scope *Scope[S]
 
 	mu sync.Mutex
 	// state belongs to keys and all: what is taken together is of one moment.
-	state *Gateway
+	state S
 	keys  []model.Key
 	all   bool
 }
@@ -36,8 +36,8 @@ type Subscription struct {
 // Subscribe starts with a change that covers the whole state. wake gets a signal
 // whenever there is something to take; it has room for one and may be shared by
 // subscriptions.
-func (s *Scope) Subscribe(wake chan<- struct{}) *Subscription {
-	sub := &Subscription{wake: wake, scope: s}
+func (s *Scope[S]) Subscribe(wake chan<- struct{}) *Subscription[S] {
+	sub := &Subscription[S]{wake: wake, scope: s}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.subs[sub] = struct{}{}
@@ -46,7 +46,7 @@ func (s *Scope) Subscribe(wake chan<- struct{}) *Subscription {
 }
 
 // Close ends a subscription.
-func (sub *Subscription) Close() {
+func (sub *Subscription[S]) Close() {
 	sub.scope.mu.Lock()
 	defer sub.scope.mu.Unlock()
 	delete(sub.scope.subs, sub)
@@ -54,15 +54,15 @@ func (sub *Subscription) Close() {
 
 // Take returns everything since the last call. The state is the one that the
 // keys lead to: a newer one would show changes that nobody is told of yet.
-func (sub *Subscription) Take() Change {
+func (sub *Subscription[S]) Take() Change[S] {
 	sub.mu.Lock()
 	defer sub.mu.Unlock()
-	c := Change{State: sub.state, Keys: sub.keys, All: sub.all}
+	c := Change[S]{State: sub.state, Keys: sub.keys, All: sub.all}
 	sub.keys, sub.all = nil, false
 	return c
 }
 
-func (sub *Subscription) add(state *Gateway, keys []model.Key, all bool) {
+func (sub *Subscription[S]) add(state S, keys []model.Key, all bool) {
 	sub.mu.Lock()
 	sub.state = state
 	if all || len(sub.keys)+len(keys) > maxChanged {

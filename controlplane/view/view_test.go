@@ -30,15 +30,15 @@ type rig struct {
 	t     *testing.T
 	ctx   context.Context
 	store store.Store
-	scope *view.Scope
+	scope *view.Scope[*view.Gateway]
 	wake  chan struct{}
-	sub   *view.Subscription
+	sub   *view.Subscription[*view.Gateway]
 }
 
 func open(t *testing.T, s store.Store) *rig {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
-	views := view.New(s, slog.New(slog.DiscardHandler))
+	views := view.New(s, nil, slog.New(slog.DiscardHandler))
 	t.Cleanup(func() {
 		cancel()
 		views.Close()
@@ -80,9 +80,9 @@ func remove(k *model.Kind, name string) func(store.Tx) error {
 }
 
 // await takes changes until the state shows a revision, and merges them.
-func (r *rig) await(revision uint64) view.Change {
+func (r *rig) await(revision uint64) view.Change[*view.Gateway] {
 	r.t.Helper()
-	var merged view.Change
+	var merged view.Change[*view.Gateway]
 	for {
 		c := r.sub.Take()
 		merged.State = c.State
@@ -99,7 +99,7 @@ func (r *rig) await(revision uint64) view.Change {
 	}
 }
 
-func (r *rig) write(fn func(store.Tx) error) view.Change {
+func (r *rig) write(fn func(store.Tx) error) view.Change[*view.Gateway] {
 	r.t.Helper()
 	return r.await(update(r.t, r.store, fn))
 }

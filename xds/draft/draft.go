@@ -1,6 +1,8 @@
 package draft
 
 import (
+	"iter"
+
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
@@ -9,8 +11,6 @@ import (
 	upstreamsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/upstreams/http/v3"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
-
-	"github.com/meshgate/meshgate/xds/plan"
 )
 
 // Cluster is one upstream cluster.
@@ -48,6 +48,9 @@ type Inbound struct {
 	Mesh, Service, Protocol string
 	// MutualTLS says that there are authenticated connections.
 	MutualTLS bool
+	// NoOpaque closes connections that cannot be looked into: those with TLS of
+	// the workload's own.
+	NoOpaque bool
 }
 
 // Routes is one route table with its one virtual host.
@@ -62,7 +65,7 @@ type Routes struct {
 
 // Configure sets the configuration of a filter for everything in the table.
 func (r *Routes) Configure(filter string, m proto.Message) error {
-	packed, err := plan.Pack(m)
+	packed, err := Pack(m)
 	if err != nil {
 		return err
 	}
@@ -71,4 +74,15 @@ func (r *Routes) Configure(filter string, m proto.Message) error {
 	}
 	r.Host.TypedPerFilterConfig[filter] = packed
 	return nil
+}
+
+// Actions yields the actions of the routes that lead to clusters.
+func (r *Routes) Actions() iter.Seq[*routev3.RouteAction] {
+	return func(yield func(*routev3.RouteAction) bool) {
+		for _, route := range r.Host.GetRoutes() {
+			if a := route.GetRoute(); a != nil && !yield(a) {
+				return
+			}
+		}
+	}
 }

@@ -47,6 +47,9 @@ type Policy struct {
 	Kind       *model.Kind
 	Phase      Phase
 	Attachment Attachment
+	// HTTPOnly policies do nothing on inbounds of other protocols; that they are
+	// not applied there is reported.
+	HTTPOnly bool
 	Edits
 	// Facts, if set, finds what the edits need of outside the mesh. The result is
 	// comparable and becomes Selection.Facts: a change of it makes the edits anew.
@@ -54,6 +57,12 @@ type Policy struct {
 	// Explain returns the configuration that a selection amounts to, with the
 	// defaults that the edits apply, in the form of the kind's conf.
 	Explain func(*Selection) any
+}
+
+// Problematic facts say what is wrong with what a policy asked for.
+type Problematic interface {
+	// Problem is a sentence for operators, empty if nothing is wrong.
+	Problem() string
 }
 
 // Outside is what a policy may ask of beyond its mesh.

@@ -108,7 +108,7 @@ func (cp *controlPlane) openRevocation(ctx context.Context) (err error) {
 		return err
 	}
 	cp.closers.add(func(context.Context) { cp.redis.close() })
-	cp.views = view.New(cp.store, cp.log)
+	cp.views = view.New(cp.store, nil, cp.log)
 	cp.closers.add(func(context.Context) { cp.views.Close() })
 	cp.snapshots = snapshot.New()
 	cp.loop = loop.New(loop.Options{

@@ -17,6 +17,7 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/meshgate/meshgate/filter/contract"
+	"github.com/meshgate/meshgate/xds/chain"
 	"github.com/meshgate/meshgate/xds/plan"
 	"github.com/meshgate/meshgate/xds/resource"
 )
@@ -87,7 +88,7 @@ func connectionManager(scheme string) (*anypb.Any, error) {
 	if err != nil {
 		return nil, err
 	}
-	filter, err := httpFilter()
+	filter, err := chain.Filter()
 	if err != nil {
 		return nil, err
 	}

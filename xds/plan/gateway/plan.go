@@ -6,6 +6,7 @@ import (
 
 	"github.com/meshgate/meshgate/controlplane/gateway"
 	"github.com/meshgate/meshgate/controlplane/view"
+	"github.com/meshgate/meshgate/xds/chain"
 	"github.com/meshgate/meshgate/xds/plan"
 	"github.com/meshgate/meshgate/xds/resource"
 )
@@ -109,7 +110,7 @@ func (p *Planner) routes(g *view.Gateway, clusters map[string]string) []*routeCe
 		}
 		k := routeKey{
 			route: r, service: s, cluster: clusters[r.Spec.Service],
-			plugins: effective(g, r.ID, r.Spec.Service),
+			plugins: chain.Effective(g, r.ID, r.Spec.Service),
 			http:    p.params.HTTPPort, https: p.params.HTTPSPort,
 		}
 		c, ok := plan.Cell(p.cells, cell, k, buildRoute)

@@ -15,6 +15,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/model"
 	"github.com/meshgate/meshgate/controlplane/store"
 	"github.com/meshgate/meshgate/filter/contract"
+	"github.com/meshgate/meshgate/xds/chain"
 	"github.com/meshgate/meshgate/xds/plan"
 	"github.com/meshgate/meshgate/xds/resource"
 )
@@ -175,7 +176,7 @@ func TestChain(t *testing.T) {
 		c.AuthHeaderName, c.Realm, c.Anonymous, c.HideCredentials, c.GlobalCredentials = "X-Auth", "r", "guest", true, true
 	}))
 	g := w.state()
-	body, err := chainOf(id(2, 0), id(1, 0), effective(g, id(2, 0), id(1, 0)))
+	body, err := chain.Encode(id(2, 0), id(1, 0), chain.Effective(g, id(2, 0), id(1, 0)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -194,7 +195,7 @@ func TestChain(t *testing.T) {
 	}
 	w.drop(gateway.Consumers, id(4, 0))
 	g = w.state()
-	body, err = chainOf(id(2, 0), id(1, 0), effective(g, id(2, 0), id(1, 0)))
+	body, err = chain.Encode(id(2, 0), id(1, 0), chain.Effective(g, id(2, 0), id(1, 0)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -239,7 +240,7 @@ func TestOAuthRouteCannotBeChosenByClients(t *testing.T) {
 	if !removed[contract.HeaderOAuthPlugin] {
 		t.Errorf("%s is not removed before routing", contract.HeaderOAuthPlugin)
 	}
-	f, err := httpFilter()
+	f, err := chain.Filter()
 	if err != nil {
 		t.Fatal(err)
 	}

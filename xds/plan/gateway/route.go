@@ -18,6 +18,9 @@ import (
 
 	"github.com/meshgate/meshgate/controlplane/gateway"
 	"github.com/meshgate/meshgate/controlplane/view"
+	"github.com/meshgate/meshgate/filter/contract"
+	"github.com/meshgate/meshgate/xds/chain"
+	"github.com/meshgate/meshgate/xds/plan"
 )
 
 // bodyBuffer is how many bytes of a request body the filter may hold back on a
@@ -35,7 +38,7 @@ type routeKey struct {
 	service *view.Service
 	// cluster is empty if the service's cluster could never be built.
 	cluster string
-	plugins [maxPlugins]attached
+	plugins [chain.MaxPlugins]chain.Attached
 	// Ports of the listeners, for redirects.
 	http, https uint32
 }
@@ -116,11 +119,11 @@ func actionOf(k routeKey) (action, error) {
 	refuse := func(err error) (action, error) {
 		return action{refuse: reply(503, `{"message":"this route is misconfigured"}`)}, err
 	}
-	chain, err := chainOf(k.route.ID, service, k.plugins)
+	encoded, err := chain.Encode(k.route.ID, service, k.plugins)
 	if err != nil {
 		return refuse(err)
 	}
-	filters, err := perRoute(chain)
+	filters, err := perRoute(encoded)
 	switch {
 	case err != nil:
 		return refuse(err)
@@ -135,6 +138,22 @@ func actionOf(k routeKey) (action, error) {
 	default:
 		return action{filters: filters, host: authority(k.service)}, nil
 	}
+}
+
+// perRoute is the configuration of the filter on a route; nil where it has none.
+func perRoute(encoded []byte) (map[string]*anypb.Any, error) {
+	if encoded == nil {
+		return nil, nil
+	}
+	config, err := chain.PerRoute(encoded)
+	if err != nil {
+		return nil, err
+	}
+	packed, err := plan.Pack(config)
+	if err != nil {
+		return nil, err
+	}
+	return map[string]*anypb.Any{contract.FilterName: packed}, nil
 }
 
 // entries lists the routes of one candidate, in the order in which they are

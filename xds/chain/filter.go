@@ -1,4 +1,4 @@
-package gateway
+package chain
 
 import (
 	"encoding/json"
@@ -7,7 +7,6 @@ import (
 	modulev3 "github.com/envoyproxy/go-control-plane/envoy/extensions/dynamic_modules/v3"
 	filterv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/dynamic_modules/v3"
 	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
-	"google.golang.org/protobuf/types/known/anypb"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/meshgate/meshgate/filter/contract"
@@ -20,10 +19,10 @@ func module() *modulev3.DynamicModuleConfig {
 	return &modulev3.DynamicModuleConfig{Name: contract.FilterName, DoNotClose: true}
 }
 
-// httpFilter is the filter in a listener. It runs on every route: where there is
+// Filter is the filter in a listener. It runs on every route: where there is
 // a chain it decides, and everywhere it removes what clients may not say of
 // themselves, in one pass over the headers.
-func httpFilter() (*hcmv3.HttpFilter, error) {
+func Filter() (*hcmv3.HttpFilter, error) {
 	settings, err := json.Marshal(contract.FilterConfig{})
 	if err != nil {
 		return nil, fmt.Errorf("encode filter configuration: %w", err)
@@ -44,21 +43,15 @@ func httpFilter() (*hcmv3.HttpFilter, error) {
 	}, nil
 }
 
-// perRoute carries the chain of a route. The filter is
-// named by filter_name: per_route_config_name is deprecated since 1.38.
-func perRoute(chain []byte) (map[string]*anypb.Any, error) {
-	if chain == nil {
-		return nil, nil
-	}
-	config, err := plan.Pack(wrapperspb.String(string(chain)))
+// PerRoute carries an encoded chain to the filter, on a route or a virtual host.
+// The filter is named by filter_name: per_route_config_name is deprecated since
+// 1.38.
+func PerRoute(encoded []byte) (*filterv3.DynamicModuleFilterPerRoute, error) {
+	config, err := plan.Pack(wrapperspb.String(string(encoded)))
 	if err != nil {
 		return nil, err
 	}
-	packed, err := plan.Pack(&filterv3.DynamicModuleFilterPerRoute{
+	return &filterv3.DynamicModuleFilterPerRoute{
 		DynamicModuleConfig: module(), FilterName: contract.FilterName, FilterConfig: config,
-	})
-	if err != nil {
-		return nil, err
-	}
-	return map[string]*anypb.Any{contract.FilterName: packed}, nil
+	}, nil
 }

@@ -1,4 +1,8 @@
-package gateway
+// Package chain makes what the filter runs: from the plugin instances of a view
+// to the encoded chain, and the configuration that carries it to Envoy. Gateways
+// and the inbounds of sidecars use the same, so that one set of consumers and
+// tokens protects both.
+package chain
 
 import (
 	"bytes"
@@ -12,45 +16,51 @@ import (
 	"github.com/meshgate/meshgate/filter/contract"
 )
 
-// maxPlugins bounds the plugins of a chain, so that chains can be keys.
-const maxPlugins = 8
+// MaxPlugins bounds the plugins of a chain, so that chains can be keys.
+const MaxPlugins = 8
 
-// attached is one effective plugin instance of a route, with the consumer that
-// its config.anonymous names.
-type attached struct {
-	plugin    *view.Plugin
-	anonymous *view.Consumer
+// Attached is one effective plugin instance of a route, with the consumer that
+// its config.anonymous names. The zero value ends a list.
+type Attached struct {
+	Plugin    *view.Plugin
+	Anonymous *view.Consumer
 }
 
-// effective finds the plugin instances that run on a route, in their order.
-func effective(g *view.Gateway, route, service string) (out [maxPlugins]attached) {
+// Attach completes a plugin instance.
+func Attach(g *view.Gateway, p *view.Plugin) Attached {
+	a := Attached{Plugin: p}
+	if p.Anonymous != "" {
+		a.Anonymous = g.Anonymous(p.Anonymous)
+	}
+	return a
+}
+
+// Effective finds the plugin instances that run on a route, in their order.
+func Effective(g *view.Gateway, route, service string) (out [MaxPlugins]Attached) {
 	n := 0
 	for _, name := range gateway.PluginOrder {
 		p, ok := gateway.Effective(name, route, service, g.Attached)
 		if !ok {
 			continue
 		}
-		out[n] = attached{plugin: p}
-		if p.Anonymous != "" {
-			out[n].anonymous = g.Anonymous(p.Anonymous)
-		}
+		out[n] = Attach(g, p)
 		n++
 	}
 	return out
 }
 
-// chainOf encodes what the filter runs on a route; nil if nothing does. An
+// Encode encodes what the filter runs on a route; nil if nothing does. An
 // error means that the route must refuse every request: a plugin that cannot be
 // told to the filter must not be skipped.
-func chainOf(route, service string, plugins [maxPlugins]attached) ([]byte, error) {
+func Encode(route, service string, plugins [MaxPlugins]Attached) ([]byte, error) {
 	chain := contract.Chain{Route: route, Service: service}
 	for _, a := range plugins {
-		if a.plugin == nil {
+		if a.Plugin == nil {
 			break
 		}
 		p, err := pluginOf(a)
 		if err != nil {
-			return nil, fmt.Errorf("plugin %s: %w", a.plugin.ID, err)
+			return nil, fmt.Errorf("plugin %s: %w", a.Plugin.ID, err)
 		}
 		chain.Plugins = append(chain.Plugins, p)
 	}
@@ -68,13 +78,13 @@ func chainOf(route, service string, plugins [maxPlugins]attached) ([]byte, error
 	return body, nil
 }
 
-func pluginOf(a attached) (contract.Plugin, error) {
-	out := contract.Plugin{ID: a.plugin.ID}
-	if a.plugin.Spec.Name != gateway.PluginOAuth2 {
-		return out, fmt.Errorf("the filter does not know %q", a.plugin.Spec.Name)
+func pluginOf(a Attached) (contract.Plugin, error) {
+	out := contract.Plugin{ID: a.Plugin.ID}
+	if a.Plugin.Spec.Name != gateway.PluginOAuth2 {
+		return out, fmt.Errorf("the filter does not know %q", a.Plugin.Spec.Name)
 	}
 	var c gateway.OAuth2Config
-	d := json.NewDecoder(bytes.NewReader(a.plugin.Spec.Config))
+	d := json.NewDecoder(bytes.NewReader(a.Plugin.Spec.Config))
 	d.DisallowUnknownFields()
 	if err := d.Decode(&c); err != nil {
 		return out, fmt.Errorf("decode configuration: %w", err)
@@ -87,7 +97,7 @@ func pluginOf(a attached) (contract.Plugin, error) {
 		Global: c.GlobalCredentials, HideCredentials: c.HideCredentials,
 	}
 	if c.Anonymous != "" {
-		out.OAuth2.Anonymous = &contract.Anonymous{Configured: c.Anonymous, Consumer: consumerOf(a.anonymous)}
+		out.OAuth2.Anonymous = &contract.Anonymous{Configured: c.Anonymous, Consumer: consumerOf(a.Anonymous)}
 	}
 	return out, nil
 }

@@ -1,0 +1,296 @@
+package mesh
+
+import (
+	"fmt"
+	"net/netip"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/meshgate/meshgate/controlplane/fault"
+	"github.com/meshgate/meshgate/controlplane/model"
+)
+
+const (
+	loopback     = "127.0.0.1"
+	textPort     = "port must be in the range [1, 65535]"
+	textDiffer   = "serviceAddress and servicePort has to differ from address and port"
+	textPositive = "must have a positive value"
+	textProbe    = "should be a valid URL Path"
+	// Prometheus is the one type of metrics backend.
+	Prometheus  = "prometheus"
+	textMetrics = `unknown backend type. Available backends: "prometheus"`
+)
+
+// protocols in the order in which messages list them.
+var protocols = []string{ProtocolGRPC, ProtocolHTTP, ProtocolHTTP2, ProtocolKafka, ProtocolTCP}
+
+// dnsName is looser than RFC 1123: underscores occur in container names.
+var dnsName = regexp.MustCompile(`^([a-zA-Z0-9_][a-zA-Z0-9_-]{0,62})(\.[a-zA-Z0-9_][a-zA-Z0-9_-]{0,62})*\.?$`)
+
+// validate returns every violation of a dataplane by itself.
+func (d *Dataplane) validate() []fault.Violation {
+	var vs violations
+	n := d.Networking
+	if n == nil {
+		vs.add("networking", "must be defined")
+		return vs
+	}
+	vs.admin(n)
+	switch {
+	case n.Gateway == nil:
+		if len(n.Inbound) == 0 {
+			vs.add("networking", "has to contain at least one inbound interface or gateway")
+		}
+	case n.Gateway.Type == GatewayBuiltin:
+		vs.gateway(n, "builtin")
+		if len(n.Outbound) > 0 {
+			vs.add("networking.outbound", "outbound cannot be defined for builtin gateways")
+		}
+		if d.Probes != nil {
+			vs.add("networking.probes", "probes cannot be defined for builtin gateways")
+		}
+	default:
+		vs.gateway(n, "delegated")
+	}
+	vs.address("networking.address", n.Address)
+	if n.AdvertisedAddress != "" {
+		vs.address("networking.advertisedAddress", n.AdvertisedAddress)
+	}
+	for i := range n.Inbound {
+		vs.inbound(indexed("networking.inbound", i), &n.Inbound[i], n.Address)
+	}
+	for i := range n.Outbound {
+		vs.outbound(indexed("networking.outbound", i), &n.Outbound[i])
+	}
+	if n.Gateway == nil || n.Gateway.Type != GatewayBuiltin {
+		vs.probes(d.Probes)
+	}
+	if d.Metrics != nil && d.Metrics.Type != Prometheus {
+		vs.add("metrics.type", textMetrics)
+	}
+	return vs
+}
+
+// admin refuses an administration port, which is bound to the loopback address,
+// that something else of the proxy or its workload listens on.
+func (vs *violations) admin(n *Networking) {
+	if n.Admin == nil || n.Admin.Port == 0 {
+		return
+	}
+	port := n.Admin.Port
+	if port > 65535 {
+		vs.add("networking.admin.port", textPort)
+	}
+	if slices.ContainsFunc(n.Inbound, func(i Inbound) bool {
+		return i.Port == port && onLoopback(or(i.Address, n.Address)) || orPort(i.ServicePort, i.Port) == port && onLoopback(or(i.ServiceAddress, loopback))
+	}) {
+		vs.add("networking.admin.port", "must differ from inbound")
+	}
+	if slices.ContainsFunc(n.Outbound, func(o Outbound) bool { return o.Port == port && onLoopback(or(o.Address, loopback)) }) {
+		vs.add("networking.admin.port", "must differ from outbound")
+	}
+}
+
+// onLoopback reports whether a socket at the address occupies its port on the
+// loopback address.
+func onLoopback(address string) bool {
+	ip, err := netip.ParseAddr(address)
+	return err == nil && (ip.Unmap() == netip.AddrFrom4([4]byte{127, 0, 0, 1}) || ip.IsUnspecified())
+}
+
+func or(s, otherwise string) string {
+	if s == "" {
+		return otherwise
+	}
+	return s
+}
+
+func orPort(p, otherwise uint32) uint32 {
+	if p == 0 {
+		return otherwise
+	}
+	return p
+}
+
+func (vs *violations) gateway(n *Networking, kind string) {
+	if len(n.Inbound) > 0 {
+		vs.add("networking.inbound", "inbound cannot be defined for "+kind+" gateways")
+	}
+	const path = "networking.gateway.tags"
+	if n.Gateway.Tags.Service() == "" {
+		vs.add(path, textServiceTag)
+	}
+	if p, ok := n.Gateway.Tags[TagProtocol]; ok && p != ProtocolTCP {
+		vs.add(keyed(path, TagProtocol), fmt.Sprintf("other values than tcp are not allowed, provided value %q", p))
+	}
+	vs.join(ValidateTags(path, n.Gateway.Tags))
+}
+
+func (vs *violations) address(path, address string) {
+	ip, err := netip.ParseAddr(address)
+	switch {
+	case address == "":
+		vs.add(path, "address can't be empty")
+	case err == nil && ip.IsUnspecified():
+		vs.add(path, "must not be 0.0.0.0 or ::")
+	case err == nil && ip.Zone() == "":
+	case len(address) > 253 || !dnsName.MatchString(address) || numeric(address):
+		vs.add(path, "address has to be valid IP address or domain name")
+	}
+}
+
+// numeric reports whether a name reads like a mistyped IPv4 address: no
+// top-level domain consists of digits.
+func numeric(name string) bool {
+	last := name[strings.LastIndexByte(strings.TrimSuffix(name, "."), '.')+1:]
+	return strings.Trim(last, "0123456789.") == ""
+}
+
+func (vs *violations) port(path string, port uint32) {
+	if port < 1 || port > 65535 {
+		vs.add(path, textPort)
+	}
+}
+
+// isIP reports whether s is an IP address without a zone, as Envoy takes it.
+func isIP(s string) bool {
+	ip, err := netip.ParseAddr(s)
+	return err == nil && ip.Zone() == ""
+}
+
+func (vs *violations) inbound(path string, in *Inbound, address string) {
+	vs.port(path+".port", in.Port)
+	if in.ServicePort != 0 {
+		vs.port(path+".servicePort", in.ServicePort)
+	}
+	samePort := in.ServicePort == 0 || in.ServicePort == in.Port
+	if in.ServiceAddress != "" {
+		if !isIP(in.ServiceAddress) {
+			vs.add(path+".serviceAddress", "serviceAddress has to be valid IP address")
+		}
+		if in.ServiceAddress == address && samePort {
+			vs.add(path+".serviceAddress", textDiffer)
+		}
+	}
+	if in.Address != "" {
+		if !isIP(in.Address) {
+			vs.add(path+".address", "address has to be valid IP address")
+		}
+		if in.Address == in.ServiceAddress && samePort {
+			vs.add(path+".serviceAddress", textDiffer)
+		}
+	}
+	vs.inboundTags(path+".tags", in.Tags)
+	vs.serviceProbe(path+".serviceProbe", in.ServiceProbe)
+}
+
+func (vs *violations) inboundTags(path string, tags Tags) {
+	if _, ok := tags[TagService]; !ok {
+		vs.add(keyed(path, TagService), "tag has to exist")
+	}
+	if p, ok := tags[TagProtocol]; ok && !slices.Contains(protocols, p) {
+		vs.add(keyed(path, TagProtocol), fmt.Sprintf("tag %q has an invalid value %q. Allowed values: %s", TagProtocol, p, strings.Join(protocols, ", ")))
+	}
+	vs.join(ValidateTags(path, tags))
+}
+
+func (vs *violations) serviceProbe(path string, p *ServiceProbe) {
+	if p == nil {
+		return
+	}
+	for _, d := range []struct {
+		name  string
+		value *Duration
+	}{{".interval", p.Interval}, {".timeout", p.Timeout}} {
+		if d.value != nil && *d.value <= 0 {
+			vs.add(path+d.name, textPositive)
+		}
+	}
+	for _, n := range []struct {
+		name  string
+		value *uint32
+	}{{".unhealthyThreshold", p.UnhealthyThreshold}, {".healthyThreshold", p.HealthyThreshold}} {
+		if n.value != nil && *n.value == 0 {
+			vs.add(path+n.name, textPositive)
+		}
+	}
+}
+
+func (vs *violations) outbound(path string, o *Outbound) {
+	vs.port(path+".port", o.Port)
+	if o.Address != "" && !isIP(o.Address) {
+		vs.add(path+".address", "address has to be valid IP address")
+	}
+	if o.BackendRef != nil {
+		return
+	}
+	tags := o.EffectiveTags()
+	if _, ok := tags[TagService]; !ok {
+		vs.add(path+".tags", textServiceTag)
+	}
+	vs.join(ValidateTags(path+".tags", tags))
+}
+
+func (vs *violations) probes(p *Probes) {
+	if p == nil {
+		return
+	}
+	vs.port("probes.port", p.Port)
+	for i := range p.Endpoints {
+		path, e := indexed("probes.endpoints", i), &p.Endpoints[i]
+		vs.port(path+".inboundPort", e.InboundPort)
+		if !strings.HasPrefix(e.InboundPath, "/") {
+			vs.add(path+".inboundPath", textProbe)
+		}
+		if !strings.HasPrefix(e.Path, "/") {
+			vs.add(path+".path", textProbe)
+		}
+	}
+}
+
+// completeDataplane makes new inbounds that are probed wait for their first
+// success.
+func completeDataplane(old *model.Resource, spec any) any {
+	d := spec.(*Dataplane)
+	if old != nil || !slices.ContainsFunc(d.Networking.Inbound, func(i Inbound) bool { return i.ServiceProbe != nil }) {
+		return spec
+	}
+	next, networking := *d, *d.Networking
+	networking.Inbound = slices.Clone(networking.Inbound)
+	for i := range networking.Inbound {
+		if in := &networking.Inbound[i]; in.ServiceProbe != nil {
+			in.State, in.Health = StateNotReady, &Health{}
+		}
+	}
+	next.Networking = &networking
+	return &next
+}
+
+// crossDataplane demands what the mesh demands of its members.
+func crossDataplane(g model.Getter, _, r *model.Resource) ([]fault.Violation, error) {
+	res, err := g.Get(Meshes, "", r.Scope)
+	if err != nil {
+		return nil, err
+	}
+	m := res.Spec.(*Mesh)
+	if m.Constraints == nil || m.Constraints.DataplaneProxy == nil {
+		return nil, nil
+	}
+	rules := m.Constraints.DataplaneProxy
+	var vs violations
+	for _, tags := range r.Spec.(*Dataplane).TagSets() {
+		matches := func(rule TagRule) bool { return Matches(rule.Tags, tags) }
+		refusal := ""
+		switch {
+		case len(rules.Requirements) > 0 && !slices.ContainsFunc(rules.Requirements, matches):
+			refusal = "does not fulfill any requirements defined on the Mesh"
+		case slices.ContainsFunc(rules.Restrictions, matches):
+			refusal = "matches restricted tags"
+		default:
+			continue
+		}
+		vs.add("networking", fmt.Sprintf("dataplane cannot be a member of mesh %q because its tags %q %s", r.Scope, tags.String(), refusal))
+	}
+	return vs, nil
+}

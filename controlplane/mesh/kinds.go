@@ -1,0 +1,56 @@
+package mesh
+
+import (
+	"github.com/meshgate/meshgate/controlplane/fault"
+	"github.com/meshgate/meshgate/controlplane/model"
+)
+
+// Kinds of the mesh that are no policies.
+var (
+	// Meshes are the scopes of everything else.
+	Meshes = &model.Kind{
+		Name: model.MeshKind, Path: "meshes", Scoping: model.Global, Class: model.Config,
+		New: func() any { return new(Mesh) },
+		Document: &model.Document{
+			Type: "Mesh", Singular: "Mesh", Plural: "Meshes",
+			Default:  func(spec any) { spec.(*Mesh).complete() },
+			Validate: func(spec any) []fault.Violation { return spec.(*Mesh).validate() },
+			Cross:    crossMesh,
+		},
+	}
+	// Dataplanes are proxies beside workloads, and gateways.
+	Dataplanes = &model.Kind{
+		Name: "dataplane", Path: "dataplanes", Scoping: model.Mesh, Class: model.Config,
+		New: func() any { return new(Dataplane) },
+		Document: &model.Document{
+			Type: "Dataplane", Singular: "Dataplane", Plural: "Dataplanes",
+			Validate: func(spec any) []fault.Violation { return spec.(*Dataplane).validate() },
+			Complete: completeDataplane,
+			Cross:    crossDataplane,
+		},
+	}
+	// Secrets belong to a mesh.
+	Secrets = &model.Kind{
+		Name: "mesh_secret", Path: "secrets", Scoping: model.Mesh, Class: model.Config, Sealed: true,
+		New:      func() any { return new(Secret) },
+		Document: &model.Document{Type: "Secret", Singular: "Secret", Plural: "Secrets", AdminOnly: true},
+	}
+	// GlobalSecrets belong to the control plane.
+	GlobalSecrets = &model.Kind{
+		Name: "global_secret", Path: "global-secrets", Scoping: model.Global, Class: model.Config, Sealed: true,
+		New: func() any { return new(Secret) },
+		Document: &model.Document{
+			Type: "GlobalSecret", Aliases: []string{"Secret"}, Singular: "Global Secret", Plural: "Global Secrets", AdminOnly: true,
+		},
+	}
+	// Trusts hold what meshes believe in; see [Trust].
+	Trusts = &model.Kind{
+		Name: "mesh_trust", Path: "mesh-trusts", Scoping: model.Mesh, Class: model.Config, ReadOnly: true,
+		New: func() any { return new(Trust) },
+	}
+)
+
+// Kinds lists the kinds of the mesh that are no policies.
+func Kinds() []*model.Kind {
+	return []*model.Kind{Meshes, Dataplanes, Secrets, GlobalSecrets, Trusts}
+}

@@ -1,0 +1,291 @@
+package mesh
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"net"
+	"net/url"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/meshgate/meshgate/controlplane/fault"
+	"github.com/meshgate/meshgate/controlplane/model"
+)
+
+const (
+	textEmpty    = "cannot be empty"
+	textEnabled  = "has to be set to one of the backends in the mesh"
+	textPercent  = "has to be in [0.0 - 100.0] range"
+	textSpan     = "has to be a valid format"
+	metricsName  = "dataplane-metrics"
+	metricsPort  = 5670
+	metricsPath  = "/metrics"
+	maxMeshName  = 63
+	textChanging = "Changing CA when mTLS is enabled is forbidden. Disable mTLS first and then change the CA"
+	textRSABits  = "has to be in range [2048, 8192]"
+)
+
+// span is a length of time in the notation of certificates.
+var span = regexp.MustCompile(`^[0-9]+(y|w|d|h|m|s|ms)$`)
+
+// complete fills in what a metrics backend needs to be scraped.
+func (m *Mesh) complete() {
+	if m.Metrics == nil {
+		return
+	}
+	for i := range m.Metrics.Backends {
+		b := &m.Metrics.Backends[i]
+		if b.Type != Prometheus {
+			continue
+		}
+		conf := map[string]any{
+			"port": float64(metricsPort), "path": metricsPath,
+			"tags": map[string]any{TagService: metricsName}, "tls": map[string]any{},
+		}
+		if skip, _ := b.Conf["skipMTLS"].(bool); skip {
+			conf["tls"] = map[string]any{"mode": "disabled"}
+			if _, both := b.Conf["tls"]; !both {
+				b.Conf = maps.Clone(b.Conf)
+				delete(b.Conf, "skipMTLS")
+			}
+		}
+		maps.Copy(conf, b.Conf)
+		b.Conf = conf
+	}
+}
+
+// validate returns every violation of a mesh by itself.
+func (m *Mesh) validate() []fault.Violation {
+	var vs violations
+	vs.mtls(m.MTLS)
+	vs.logging(m.Logging)
+	vs.tracing(m.Tracing)
+	vs.metrics(m.Metrics)
+	vs.constraints(m.Constraints)
+	if m.Routing != nil && m.Routing.ZoneEgress && m.Authority() == nil {
+		vs.add("mtls", "has to be set when zoneEgress enabled")
+	}
+	return vs
+}
+
+func (vs *violations) mtls(t *MTLS) {
+	if t == nil {
+		return
+	}
+	if len(t.Backends) > 1 {
+		vs.add("mtls.backends", "cannot have more than 1 backends")
+	}
+	names := vs.names("mtls.backends", len(t.Backends), func(i int) string { return t.Backends[i].Name })
+	if t.EnabledBackend != "" && !slices.Contains(names, t.EnabledBackend) {
+		vs.add("mtls.enabledBackend", textEnabled)
+	}
+	for i := range t.Backends {
+		b := &t.Backends[i]
+		if c := b.DPCert; c != nil && c.Rotation != nil && c.Rotation.Expiration != "" && !span.MatchString(c.Rotation.Expiration) {
+			vs.add("mtls.dpcert.rotation.expiration", textSpan)
+		}
+		if b.Conf == nil || b.Conf.CACert == nil {
+			continue
+		}
+		path := indexed("mtls.backends", i) + ".conf.caCert"
+		// Making a key takes time that grows with the fourth power of its size.
+		if bits := b.Conf.CACert.RSABits; bits != nil && (*bits < 2048 || *bits > 8192) {
+			vs.add(path+".RSAbits", textRSABits)
+		}
+		if e := b.Conf.CACert.Expiration; e != "" && !span.MatchString(e) {
+			vs.add(path+".expiration", textSpan)
+		}
+	}
+}
+
+// names refuses repeated names of backends and returns all of them.
+func (vs *violations) names(path string, n int, name func(int) string) []string {
+	var names []string
+	for i := range n {
+		if slices.Contains(names, name(i)) {
+			vs.add(indexed(path, i)+".name", fmt.Sprintf("%q name is already used for another backend", name(i)))
+		}
+		names = append(names, name(i))
+	}
+	return names
+}
+
+func (vs *violations) logging(l *Logging) {
+	if l == nil {
+		return
+	}
+	for i, b := range l.Backends {
+		path := indexed("logging.backends", i)
+		if b.Name == "" {
+			vs.add(path+".name", textEmpty)
+		}
+		switch b.Type {
+		case "file":
+			if text(b.Conf, "path") == "" {
+				vs.add(path+".config.path", textEmpty)
+			}
+		case "tcp":
+			address := text(b.Conf, "address")
+			host, port, err := net.SplitHostPort(address)
+			switch {
+			case address == "":
+				vs.add(path+".config.address", textEmpty)
+			case err != nil || host == "" || port == "":
+				vs.add(path+".config.address", "has to be in format of HOST:PORT")
+			}
+		default:
+			vs.add(path+".type", `unknown backend type. Available backends: "tcp", "file"`)
+		}
+	}
+	names := vs.names("logging.backends", len(l.Backends), func(i int) string { return l.Backends[i].Name })
+	if l.DefaultBackend != "" && !slices.Contains(names, l.DefaultBackend) {
+		vs.add("logging.defaultBackend", "has to be set to one of the logging backend in mesh")
+	}
+}
+
+func text(conf map[string]any, key string) string { s, _ := conf[key].(string); return s }
+
+func (vs *violations) tracing(t *Tracing) {
+	if t == nil {
+		return
+	}
+	for i, b := range t.Backends {
+		path := indexed("tracing.backends", i)
+		if b.Name == "" {
+			vs.add(path+".name", textEmpty)
+		}
+		if s := b.Sampling; s != nil && (*s < 0 || *s > 100) {
+			vs.add(path+".sampling", textPercent)
+		}
+		switch b.Type {
+		case "zipkin":
+			vs.zipkin(path+".config", b.Conf)
+		case "datadog":
+			vs.datadog(path+".config", b.Conf)
+		default:
+			vs.add(path+".type", `unknown backend type. Available backends: "zipkin", "datadog"`)
+		}
+	}
+	names := vs.names("tracing.backends", len(t.Backends), func(i int) string { return t.Backends[i].Name })
+	if t.DefaultBackend != "" && !slices.Contains(names, t.DefaultBackend) {
+		vs.add("tracing.defaultBackend", "has to be set to one of the tracing backend in mesh")
+	}
+}
+
+func (vs *violations) zipkin(path string, conf map[string]any) {
+	if v := text(conf, "apiVersion"); v != "" && !slices.Contains([]string{"httpJsonV1", "httpJson", "httpProto"}, v) {
+		vs.add(path+".apiVersion", "has invalid value. Allowed values: httpJsonV1, httpJson, httpProto")
+	}
+	raw := text(conf, "url")
+	u, err := url.ParseRequestURI(raw)
+	switch {
+	case raw == "":
+		vs.add(path+".url", textEmpty)
+	case err != nil:
+		vs.add(path+".url", "invalid URL")
+	case u.Port() == "":
+		vs.add(path+".url", "port has to be explicitly specified")
+	}
+}
+
+func (vs *violations) datadog(path string, conf map[string]any) {
+	if text(conf, "address") == "" {
+		vs.add(path+".address", textEmpty)
+	}
+	if port, ok := number(conf["port"]); !ok || port < 1 || port > 65535 {
+		vs.add(path+".port", textPort)
+	}
+}
+
+// number reads an integer of a free configuration, where numeric strings count.
+func number(v any) (int64, bool) {
+	switch x := v.(type) {
+	case float64:
+		return int64(x), x == math.Trunc(x) && math.Abs(x) <= 1<<53
+	case string:
+		n, err := strconv.ParseInt(x, 10, 64)
+		return n, err == nil
+	}
+	return 0, false
+}
+
+func (vs *violations) metrics(m *Metrics) {
+	if m == nil {
+		return
+	}
+	names := vs.names("metrics.backends", len(m.Backends), func(i int) string { return m.Backends[i].Name })
+	for i, b := range m.Backends {
+		path := indexed("metrics.backends", i)
+		if b.Type != Prometheus {
+			vs.add(path+".type", textMetrics)
+			continue
+		}
+		vs.prometheus(path+".conf", b.Conf)
+	}
+	if m.EnabledBackend != "" && !slices.Contains(names, m.EnabledBackend) {
+		vs.add("metrics.enabledBackend", textEnabled)
+	}
+}
+
+func (vs *violations) prometheus(path string, conf map[string]any) {
+	_, skip := conf["skipMTLS"]
+	if tls, _ := conf["tls"].(map[string]any); skip && len(tls) > 0 {
+		vs.add(path, "skipMTLS and tls configuration cannot be defined together")
+	}
+	if port, ok := number(conf["port"]); !ok || port < 1 || port > 65535 {
+		vs.add(path+".port", textPort)
+	}
+	if p := text(conf, "path"); !strings.HasPrefix(p, "/") {
+		vs.add(path+".path", textProbe)
+	}
+	if envoy, _ := conf["envoy"].(map[string]any); envoy != nil {
+		if _, err := regexp.Compile(text(envoy, "filterRegex")); err != nil {
+			vs.add(path+".envoy.filterRegex", "provided regexp isn't correct: "+err.Error())
+		}
+	}
+	aggregate, _ := conf["aggregate"].([]any)
+	var names []string
+	for i, a := range aggregate {
+		entry, _ := a.(map[string]any)
+		name := text(entry, "name")
+		if slices.Contains(names, name) {
+			vs.add(indexed(path+".aggregate", i)+".name", "duplicate entry: "+name+", values have to be unique")
+		}
+		names = append(names, name)
+	}
+}
+
+func (vs *violations) constraints(c *Constraints) {
+	if c == nil || c.DataplaneProxy == nil {
+		return
+	}
+	for i, r := range c.DataplaneProxy.Requirements {
+		vs.join(ValidateMatch(indexed("constraints.dataplaneProxy.requirements", i)+".tags", r.Tags, SelectAny))
+	}
+	for i, r := range c.DataplaneProxy.Restrictions {
+		vs.join(ValidateMatch(indexed("constraints.dataplaneProxy.restrictions", i)+".tags", r.Tags, SelectAny))
+	}
+}
+
+// crossMesh checks what depends on the name of a mesh and on what it was.
+func crossMesh(_ model.Getter, old, r *model.Resource) ([]fault.Violation, error) {
+	var vs violations
+	if old == nil {
+		if len(r.Name) > maxMeshName {
+			vs.add("name", "cannot be longer than 63 characters")
+		}
+		// The id of a proxy is <mesh>.<name>: the first dot ends the mesh.
+		if strings.Contains(r.Name, ".") {
+			vs.add("name", "must not contain '.'")
+		}
+		return vs, nil
+	}
+	was, is := old.Spec.(*Mesh).Authority(), r.Spec.(*Mesh).Authority()
+	if was != nil && is != nil && was.Name != is.Name {
+		vs.add("mtls.enabledBackend", textChanging)
+	}
+	return vs, nil
+}

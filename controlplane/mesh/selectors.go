@@ -1,0 +1,140 @@
+package mesh
+
+import (
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strconv"
+
+	"github.com/meshgate/meshgate/controlplane/fault"
+)
+
+// SelectorRule says which tags a selector may and must have.
+type SelectorRule int
+
+// Rules. Each demands at least one tag, or as much more as it says.
+const (
+	// SelectAny permits every tag.
+	SelectAny SelectorRule = iota
+	// SelectService permits every tag and demands the service tag: sources of
+	// policies on connections, and the destinations of routes.
+	SelectService
+	// SelectOnlyService demands the service tag and permits no other:
+	// destinations of policies on connections.
+	SelectOnlyService
+)
+
+const (
+	textTagName     = "tag name must consist of alphanumeric characters, dots, dashes, slashes and underscores"
+	textTagValue    = "tag value must consist of alphanumeric characters, dots, dashes and underscores"
+	textSelected    = `tag value must consist of alphanumeric characters, dots, dashes, slashes and underscores or be "*"`
+	textNoElement   = "must have at least one element"
+	textNoTag       = "must have at least one tag"
+	textEmptyName   = "tag name must be non-empty"
+	textEmptyValue  = "tag value must be non-empty"
+	textServiceTag  = `mandatory tag "` + TagService + `" is missing`
+	textServiceOnly = `must consist of exactly one tag "` + TagService + `"`
+)
+
+var (
+	tagName       = regexp.MustCompile(`^[a-zA-Z0-9.\-_:/]*$`)
+	tagValue      = regexp.MustCompile(`^[a-zA-Z0-9.\-_:]*$`)
+	selectedValue = regexp.MustCompile(`^([a-zA-Z0-9.\-_:/]*|\*)$`)
+)
+
+// CheckSources returns what is wrong with the sources of a policy on connections.
+func CheckSources(ss []Selector) []fault.Violation {
+	return ValidateSelectors("sources", ss, SelectService)
+}
+
+// CheckDestinations returns what is wrong with the destinations of a policy on
+// connections that is chosen by service.
+func CheckDestinations(ss []Selector) []fault.Violation {
+	return ValidateSelectors("destinations", ss, SelectOnlyService)
+}
+
+// CheckAny returns what is wrong with selectors that may use any tags.
+func CheckAny(field string, ss []Selector) []fault.Violation {
+	return ValidateSelectors(field, ss, SelectAny)
+}
+
+// ValidateSelectors returns what is wrong with a list of selectors, an empty
+// list included. path is that of the list.
+func ValidateSelectors(path string, ss []Selector, rule SelectorRule) []fault.Violation {
+	if len(ss) == 0 {
+		return []fault.Violation{{Path: path, Message: textNoElement}}
+	}
+	var vs []fault.Violation
+	for i, s := range ss {
+		vs = append(vs, ValidateMatch(indexed(path, i)+".match", s.Match, rule)...)
+	}
+	return vs
+}
+
+// ValidateMatch returns what is wrong with the tags that one selector matches.
+func ValidateMatch(path string, match Tags, rule SelectorRule) []fault.Violation {
+	var vs violations
+	_, service := match[TagService]
+	switch {
+	case rule == SelectOnlyService && (len(match) != 1 || !service):
+		vs.add(path, textServiceOnly)
+	case rule != SelectOnlyService && len(match) == 0:
+		vs.add(path, textNoTag)
+	}
+	for _, k := range slices.Sorted(maps.Keys(match)) {
+		vs.tagName(path, k)
+		if rule == SelectOnlyService && k != TagService {
+			vs.add(keyed(path, k), fmt.Sprintf("tag %q is not allowed", k))
+		}
+		vs.tagValue(path, k, match[k], selectedValue, textSelected)
+	}
+	if rule != SelectAny && !service {
+		vs.add(path, textServiceTag)
+	}
+	return vs
+}
+
+// ValidateTags returns what is wrong with tags that describe a proxy or a
+// service: unlike those of a selector, their values are exact.
+func ValidateTags(path string, tags Tags) []fault.Violation {
+	var vs violations
+	for _, k := range slices.Sorted(maps.Keys(tags)) {
+		vs.tagName(path, k)
+		vs.tagValue(path, k, tags[k], tagValue, textTagValue)
+	}
+	return vs
+}
+
+// violations collects what is wrong, in the order of the checks.
+type violations []fault.Violation
+
+func (vs *violations) add(path, message string) {
+	*vs = append(*vs, fault.Violation{Path: path, Message: message})
+}
+
+func (vs *violations) join(more []fault.Violation) { *vs = append(*vs, more...) }
+
+func (vs *violations) tagName(path, name string) {
+	switch {
+	case name == "":
+		vs.add(path, textEmptyName)
+	case !tagName.MatchString(name):
+		vs.add(keyed(path, name), textTagName)
+	}
+}
+
+func (vs *violations) tagValue(path, name, value string, permitted *regexp.Regexp, message string) {
+	switch {
+	case value == "":
+		vs.add(keyed(path, name), textEmptyValue)
+	case !permitted.MatchString(value):
+		vs.add(keyed(path, name), message)
+	}
+}
+
+// keyed is the path of a map's entry.
+func keyed(path, key string) string { return path + `["` + key + `"]` }
+
+// indexed is the path of a list's element.
+func indexed(path string, i int) string { return path + "[" + strconv.Itoa(i) + "]" }

@@ -1,0 +1,307 @@
+package model
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"math"
+	"reflect"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/meshgate/meshgate/controlplane/fault"
+)
+
+// DocumentMeta is what a document says of itself beside its spec.
+type DocumentMeta struct {
+	Type, Mesh, Name string
+	Labels           map[string]string
+}
+
+// DecodeDocument reads a document into a new spec of its kind, labels included.
+// It reads as loosely as the mesh API promises: unknown fields are dropped, null
+// is absent, names are in camelCase or snake_case, integers are numbers or
+// numeric strings, enumerations (strings with a tag such as enum:"A,B") are given
+// by name or number, bytes are base64. The first value of an enumeration is its
+// default: a field has "" then, unless it is a pointer. Empty lists and maps are
+// absent. Types with UnmarshalJSON read themselves; a map[string]any is kept as
+// it is, with numbers as float64.
+//
+// Every failure is an Invalid fault without violations whose detail reads
+//
+//	invalid <Type> object: "<message>"
+//
+// Whether type, mesh and name are the expected ones is for the caller to check.
+func DecodeDocument(k *Kind, raw []byte) (DocumentMeta, any, error) {
+	meta, spec, err := decodeDocument(k, raw)
+	if err != nil {
+		return DocumentMeta{}, nil, fault.New(fault.Invalid, "invalid %s object: %q", k.Document.Type, err.Error())
+	}
+	return meta, spec, nil
+}
+
+func decodeDocument(k *Kind, raw []byte) (meta DocumentMeta, spec any, err error) {
+	tree, err := parseTree(raw)
+	if err != nil {
+		return meta, nil, err
+	}
+	members, ok := tree.value.([]member)
+	if !ok {
+		return meta, nil, mismatch("", "object", tree)
+	}
+	var head struct {
+		Type, Mesh, Name               string
+		CreationTime, ModificationTime *documentTime
+	}
+	for _, m := range members {
+		var into any
+		switch m.key {
+		case "type":
+			into = &head.Type
+		case "mesh":
+			into = &head.Mesh
+		case "name":
+			into = &head.Name
+		case "creationTime":
+			into = &head.CreationTime
+		case "modificationTime":
+			into = &head.ModificationTime
+		default:
+			continue
+		}
+		if m.node.value == nil {
+			continue
+		}
+		if err := decodeValue(reflect.ValueOf(into).Elem(), m.node, m.key, nil); err != nil {
+			return meta, nil, err
+		}
+	}
+	spec = k.New()
+	if err := decodeValue(reflect.ValueOf(spec).Elem(), tree, "", nil); err != nil {
+		return meta, nil, err
+	}
+	return DocumentMeta{Type: head.Type, Mesh: head.Mesh, Name: head.Name, Labels: LabelsOf(spec)}, spec, nil
+}
+
+// documentTime is a time that must be one and is then ignored.
+type documentTime string
+
+// place prefixes a message with the path it is about.
+func place(at, message string) error {
+	if at == "" {
+		return fmt.Errorf("%s", message)
+	}
+	return fmt.Errorf("%s: %s", at, message)
+}
+
+func mismatch(at, want string, n node) error {
+	return place(at, "expected "+want+", got "+n.kind())
+}
+
+// decodeValue sets v, which is addressable, from a node that is not null. at is
+// the path for messages.
+func decodeValue(v reflect.Value, n node, at string, enum []string) error {
+	if v.Kind() == reflect.Pointer {
+		v.Set(reflect.New(v.Type().Elem()))
+		return decodeValue(v.Elem(), n, at, enum)
+	}
+	if u, ok := v.Addr().Interface().(json.Unmarshaler); ok {
+		if err := u.UnmarshalJSON(n.raw); err != nil {
+			return place(at, err.Error())
+		}
+		return nil
+	}
+	switch v.Kind() {
+	case reflect.Struct:
+		return decodeStruct(v, n, at)
+	case reflect.Map:
+		return decodeMap(v, n, at, enum)
+	case reflect.Slice:
+		if v.Type().Elem().Kind() == reflect.Uint8 {
+			return decodeBytes(v, n, at)
+		}
+		return decodeList(v, n, at, enum)
+	case reflect.Interface:
+		return decodeFree(v, n, at)
+	}
+	return decodeScalar(v, n, at, enum)
+}
+
+func decodeStruct(v reflect.Value, n node, at string) error {
+	members, ok := n.value.([]member)
+	if !ok {
+		return mismatch(at, "object", n)
+	}
+	fields := documentFieldsOf(v.Type())
+	for _, m := range members {
+		f := fields.byName[m.key]
+		if f == nil || m.node.value == nil {
+			continue
+		}
+		field := v.FieldByIndex(f.index)
+		field.SetZero()
+		if err := decodeValue(field, m.node, join(at, m.key), f.enum); err != nil {
+			return err
+		}
+		if f.enum != nil && field.Kind() == reflect.String && field.String() == f.enum[0] {
+			field.SetZero()
+		}
+	}
+	return nil
+}
+
+func decodeMap(v reflect.Value, n node, at string, enum []string) error {
+	members, ok := n.value.([]member)
+	if !ok {
+		return mismatch(at, "object", n)
+	}
+	t := v.Type()
+	if t.Key().Kind() != reflect.String {
+		return place(at, "maps of this type cannot be read")
+	}
+	// A free map is a message in itself: an empty one is kept.
+	if free := t.Elem().Kind() == reflect.Interface; free || len(members) > 0 {
+		v.Set(reflect.MakeMapWithSize(t, len(members)))
+	}
+	for _, m := range members {
+		e := reflect.New(t.Elem()).Elem()
+		path := at + `["` + m.key + `"]`
+		switch {
+		case m.node.value != nil:
+			if err := decodeValue(e, m.node, path, enum); err != nil {
+				return err
+			}
+		case e.Kind() != reflect.Interface:
+			return place(path, "null is no value of a map")
+		}
+		v.SetMapIndex(reflect.ValueOf(m.key).Convert(t.Key()), e)
+	}
+	return nil
+}
+
+func decodeList(v reflect.Value, n node, at string, enum []string) error {
+	elements, ok := n.value.([]node)
+	if !ok {
+		return mismatch(at, "array", n)
+	}
+	if len(elements) == 0 {
+		return nil
+	}
+	v.Set(reflect.MakeSlice(v.Type(), len(elements), len(elements)))
+	for i, e := range elements {
+		path := at + "[" + strconv.Itoa(i) + "]"
+		if e.value == nil {
+			return place(path, "null is no element of a list")
+		}
+		if err := decodeValue(v.Index(i), e, path, enum); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func decodeBytes(v reflect.Value, n node, at string) error {
+	s, ok := n.value.(string)
+	if !ok {
+		return mismatch(at, "base64 string", n)
+	}
+	b, err := base64.StdEncoding.DecodeString(s)
+	if err != nil {
+		return err
+	}
+	if len(b) > 0 {
+		v.SetBytes(b)
+	}
+	return nil
+}
+
+// decodeFree keeps a value of no declared type.
+func decodeFree(v reflect.Value, n node, at string) error {
+	var x any
+	if err := json.Unmarshal(n.raw, &x); err != nil {
+		return place(at, err.Error())
+	}
+	v.Set(reflect.ValueOf(x))
+	return nil
+}
+
+func decodeScalar(v reflect.Value, n node, at string, enum []string) error {
+	switch v.Kind() {
+	case reflect.String:
+		return decodeText(v, n, at, enum)
+	case reflect.Bool:
+		b, ok := n.value.(bool)
+		if !ok {
+			return mismatch(at, "boolean", n)
+		}
+		v.SetBool(b)
+		return nil
+	}
+	text, ok := n.value.(string)
+	if number, isNumber := n.value.(json.Number); isNumber {
+		text, ok = string(number), true
+	}
+	if !ok || !json.Valid([]byte(text)) {
+		return mismatch(at, "number", n)
+	}
+	switch v.Kind() {
+	case reflect.Float32, reflect.Float64:
+		x, err := strconv.ParseFloat(text, v.Type().Bits())
+		if err != nil {
+			return place(at, "number "+text+" is out of range")
+		}
+		v.SetFloat(x)
+		return nil
+	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
+		i, err := strconv.ParseInt(whole(text), 10, v.Type().Bits())
+		if err != nil {
+			return place(at, "expected integer of "+strconv.Itoa(v.Type().Bits())+" bits, got "+text)
+		}
+		v.SetInt(i)
+		return nil
+	case reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
+		u, err := strconv.ParseUint(whole(text), 10, v.Type().Bits())
+		if err != nil {
+			return place(at, "expected non-negative integer of "+strconv.Itoa(v.Type().Bits())+" bits, got "+text)
+		}
+		v.SetUint(u)
+		return nil
+	}
+	return place(at, "values of this type cannot be read")
+}
+
+// whole rewrites other notations of an integer, such as 1e3, as digits.
+func whole(text string) string {
+	if _, err := strconv.ParseInt(text, 10, 64); err == nil {
+		return text
+	}
+	x, err := strconv.ParseFloat(text, 64)
+	if err != nil || x != math.Trunc(x) || math.Abs(x) > exact {
+		return text
+	}
+	return strconv.FormatInt(int64(x), 10)
+}
+
+func decodeText(v reflect.Value, n node, at string, enum []string) error {
+	s, ok := n.value.(string)
+	if number, isNumber := n.value.(json.Number); isNumber && enum != nil {
+		i, err := strconv.Atoi(string(number))
+		if err != nil || i < 0 || i >= len(enum) {
+			return place(at, "unknown value "+string(number)+" of an enumeration")
+		}
+		s, ok = enum[i], true
+	}
+	switch {
+	case !ok:
+		return mismatch(at, "string", n)
+	case enum != nil && !slices.Contains(enum, s):
+		return place(at, "unknown value "+strconv.Quote(s)+" of an enumeration")
+	case v.Type() == reflect.TypeFor[documentTime]():
+		if _, err := time.Parse(time.RFC3339, s); err != nil {
+			return err
+		}
+	}
+	v.SetString(s)
+	return nil
+}

@@ -1,0 +1,152 @@
+package model
+
+import (
+	"bytes"
+	"encoding/json"
+	"maps"
+	"reflect"
+	"slices"
+	"strconv"
+	"time"
+)
+
+// EncodeDocument writes a resource as the mesh API shows it, compact: type, mesh
+// (of mesh-scoped kinds), name, times, labels, and the spec beside them. Fields
+// come in declaration order, the keys of maps sorted; integers of 64 bits are
+// strings; the default of an enumeration is left out like other zero values.
+func EncodeDocument(r *Resource) ([]byte, error) {
+	e := &documentEncoder{}
+	e.buf.WriteByte('{')
+	e.member("type", reflect.ValueOf(r.Kind.Document.Type))
+	if r.Kind.Scoping == Mesh {
+		e.member("mesh", reflect.ValueOf(r.Scope))
+	}
+	e.member("name", reflect.ValueOf(r.Name))
+	e.member("creationTime", reflect.ValueOf(r.Created.UTC().Format(time.RFC3339Nano)))
+	e.member("modificationTime", reflect.ValueOf(r.Modified.UTC().Format(time.RFC3339Nano)))
+	if labels := LabelsOf(r.Spec); len(labels) > 0 {
+		e.member("labels", reflect.ValueOf(labels))
+	}
+	e.fields(reflect.ValueOf(r.Spec).Elem())
+	e.buf.WriteByte('}')
+	return e.buf.Bytes(), e.err
+}
+
+// EncodeSpec writes a spec alone, without labels, as documents that contain
+// others show it.
+func EncodeSpec(spec any) ([]byte, error) {
+	e := &documentEncoder{}
+	e.buf.WriteByte('{')
+	e.fields(reflect.ValueOf(spec).Elem())
+	e.buf.WriteByte('}')
+	return e.buf.Bytes(), e.err
+}
+
+// documentEncoder writes JSON. After the first error the output is worthless.
+type documentEncoder struct {
+	buf bytes.Buffer
+	err error
+}
+
+// member writes a key and its value into the object that is open.
+func (e *documentEncoder) member(key string, v reflect.Value) {
+	e.separate()
+	e.plain(key)
+	e.buf.WriteByte(':')
+	e.value(v)
+}
+
+// separate writes a comma unless an object or list has just been opened.
+func (e *documentEncoder) separate() {
+	if b := e.buf.Bytes(); b[len(b)-1] != '{' && b[len(b)-1] != '[' {
+		e.buf.WriteByte(',')
+	}
+}
+
+func (e *documentEncoder) fields(v reflect.Value) {
+	for _, f := range documentFieldsOf(v.Type()).ordered {
+		field := v.FieldByIndex(f.index)
+		switch {
+		case f.labels:
+		case f.omitEmpty && (empty(field) || f.enum != nil && field.Kind() == reflect.String && field.String() == f.enum[0]):
+		case f.omitZero && field.IsZero():
+		default:
+			e.member(f.name, field)
+		}
+	}
+}
+
+// empty reports what encoding/json leaves out by omitempty.
+func empty(v reflect.Value) bool {
+	switch v.Kind() {
+	case reflect.Map, reflect.Slice, reflect.String, reflect.Array:
+		return v.Len() == 0
+	case reflect.Struct:
+		return false
+	}
+	return v.IsZero()
+}
+
+func (e *documentEncoder) value(v reflect.Value) {
+	if v.Kind() == reflect.Pointer && !v.IsNil() {
+		v = v.Elem()
+	}
+	self := v.Interface()
+	if v.CanAddr() {
+		self = v.Addr().Interface()
+	}
+	if _, own := self.(json.Marshaler); own {
+		e.plain(self)
+		return
+	}
+	switch v.Kind() {
+	case reflect.Struct:
+		e.buf.WriteByte('{')
+		e.fields(v)
+		e.buf.WriteByte('}')
+	case reflect.Map:
+		e.buf.WriteByte('{')
+		keys := map[string]reflect.Value{}
+		for k, x := range v.Seq2() {
+			keys[k.String()] = x
+		}
+		for _, k := range slices.Sorted(maps.Keys(keys)) {
+			e.member(k, keys[k])
+		}
+		e.buf.WriteByte('}')
+	case reflect.Slice:
+		e.list(v)
+	case reflect.Int64:
+		e.plain(strconv.FormatInt(v.Int(), 10))
+	case reflect.Uint64:
+		e.plain(strconv.FormatUint(v.Uint(), 10))
+	default:
+		e.plain(v.Interface())
+	}
+}
+
+func (e *documentEncoder) list(v reflect.Value) {
+	if v.Type().Elem().Kind() == reflect.Uint8 {
+		e.plain(v.Interface())
+		return
+	}
+	e.buf.WriteByte('[')
+	for _, x := range v.Seq2() {
+		e.separate()
+		e.value(x)
+	}
+	e.buf.WriteByte(']')
+}
+
+// plain writes a value as encoding/json does, HTML characters as they are.
+func (e *documentEncoder) plain(x any) {
+	enc := json.NewEncoder(&e.buf)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(x); err != nil {
+		if e.err == nil {
+			e.err = err
+		}
+		return
+	}
+	e.buf.Truncate(e.buf.Len() - 1) // the newline
+}

@@ -1,0 +1,82 @@
+package model
+
+import (
+	"reflect"
+	"strings"
+	"sync"
+	"unicode"
+)
+
+// documentField is one field of a struct as documents spell it.
+type documentField struct {
+	name  string
+	index []int
+	// enum lists the permitted strings, the default first; nil permits all.
+	enum []string
+	// omitEmpty and omitZero are those of encoding/json.
+	omitEmpty, omitZero bool
+	// labels marks the labels of a document, which stand before its spec.
+	labels bool
+}
+
+// documentFields describes a struct type: fields in declaration order, with
+// those of embedded structs in the place of the embedding.
+type documentFields struct {
+	ordered []documentField
+	// byName finds a field by each spelling that is accepted.
+	byName map[string]*documentField
+}
+
+var documentTypes sync.Map // reflect.Type -> *documentFields
+
+func documentFieldsOf(t reflect.Type) *documentFields {
+	if known, ok := documentTypes.Load(t); ok {
+		return known.(*documentFields)
+	}
+	fs := &documentFields{byName: map[string]*documentField{}}
+	for _, f := range reflect.VisibleFields(t) {
+		tag, options, _ := strings.Cut(f.Tag.Get("json"), ",")
+		if !f.IsExported() || tag == "-" || f.Anonymous && tag == "" {
+			continue
+		}
+		d := documentField{name: tag, index: f.Index}
+		if d.name == "" {
+			d.name = f.Name
+		}
+		if enum := f.Tag.Get("enum"); enum != "" {
+			d.enum = strings.Split(enum, ",")
+		}
+		for option := range strings.SplitSeq(options, ",") {
+			d.omitEmpty = d.omitEmpty || option == "omitempty"
+			d.omitZero = d.omitZero || option == "omitzero"
+		}
+		owner := t
+		if len(f.Index) > 1 {
+			owner = t.FieldByIndex(f.Index[:len(f.Index)-1]).Type
+		}
+		d.labels = owner == reflect.TypeFor[Labelled]()
+		fs.ordered = append(fs.ordered, d)
+	}
+	for i := range fs.ordered {
+		f := &fs.ordered[i]
+		fs.byName[snake(f.name)] = f
+	}
+	// An exact name wins over another field's second spelling.
+	for i := range fs.ordered {
+		fs.byName[fs.ordered[i].name] = &fs.ordered[i]
+	}
+	known, _ := documentTypes.LoadOrStore(t, fs)
+	return known.(*documentFields)
+}
+
+// snake is the second spelling of a name: useHttp1 is use_http1.
+func snake(name string) string {
+	var b strings.Builder
+	for i, r := range name {
+		if unicode.IsUpper(r) && i > 0 {
+			b.WriteByte('_')
+		}
+		b.WriteRune(unicode.ToLower(r))
+	}
+	return b.String()
+}

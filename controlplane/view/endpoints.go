@@ -1,0 +1,141 @@
+package view
+
+import (
+	"cmp"
+	"iter"
+	"maps"
+	"slices"
+
+	"github.com/meshgate/meshgate/controlplane/mesh"
+)
+
+// endpointEdit brings the services of a mesh up to date with a batch of changed
+// dataplanes. It costs what the touched services have endpoints.
+type endpointEdit struct {
+	from    *Mesh
+	changed map[string]*serviceChange
+}
+
+// serviceChange is what a batch does to one service.
+type serviceChange struct {
+	// inbounds is the difference in inbounds that bear the service's tag.
+	inbounds int
+	// left names the dataplanes whose endpoints are no longer right; joined are
+	// the right ones.
+	left   map[string]struct{}
+	joined []Endpoint
+}
+
+func newEndpointEdit(m *Mesh) *endpointEdit {
+	return &endpointEdit{from: m, changed: map[string]*serviceChange{}}
+}
+
+// change replaces a dataplane; nil stands for one that is not there.
+func (e *endpointEdit) change(name string, was, now *Dataplane) {
+	for in := range inboundsOf(was) {
+		c := e.service(in.Tags.Service())
+		c.inbounds--
+		c.left[name] = struct{}{}
+	}
+	for in := range inboundsOf(now) {
+		c := e.service(in.Tags.Service())
+		c.inbounds++
+		if isReady(in) {
+			c.joined = append(c.joined, Endpoint{
+				Address: addressOf(now.Spec.Networking, in), Port: in.Port, Tags: in.Tags, Dataplane: name,
+			})
+		}
+	}
+}
+
+func (e *endpointEdit) service(name string) *serviceChange {
+	c := e.changed[name]
+	if c == nil {
+		c = &serviceChange{left: map[string]struct{}{}}
+		e.changed[name] = c
+	}
+	return c
+}
+
+// freeze returns the services and the number of inbounds of each. A service of
+// which nothing differs stays the same pointer.
+func (e *endpointEdit) freeze() (table[*MeshService], table[int]) {
+	services, inbounds := editOf(e.from.services), editOf(e.from.inbounds)
+	for name, c := range e.changed {
+		old := e.from.Service(name)
+		was, _ := e.from.inbounds.get(name)
+		n := was + c.inbounds
+		if n == 0 {
+			services.drop(name)
+			inbounds.drop(name)
+			continue
+		}
+		if n != was {
+			inbounds.put(name, n)
+		}
+		endpoints := c.merge(old)
+		if old == nil || !slices.EqualFunc(old.Endpoints, endpoints, sameEndpoint) {
+			services.put(name, &MeshService{Name: name, Endpoints: endpoints})
+		}
+	}
+	return services.table, inbounds.table
+}
+
+// merge returns the endpoints of a service in order. Those that stay are in
+// order already.
+func (c *serviceChange) merge(old *MeshService) []Endpoint {
+	slices.SortFunc(c.joined, compareEndpoints)
+	if old == nil {
+		return c.joined
+	}
+	joined := c.joined
+	out := make([]Endpoint, 0, len(old.Endpoints)+len(joined))
+	for _, stays := range old.Endpoints {
+		if _, left := c.left[stays.Dataplane]; left {
+			continue
+		}
+		for len(joined) > 0 && compareEndpoints(joined[0], stays) < 0 {
+			out, joined = append(out, joined[0]), joined[1:]
+		}
+		out = append(out, stays)
+	}
+	return append(out, joined...)
+}
+
+// compareEndpoints orders by address, port and dataplane, so that the order, and
+// with it every assignment, is independent of the history. Tags decide between
+// inbounds of one dataplane that clash.
+func compareEndpoints(a, b Endpoint) int {
+	if c := cmp.Or(cmp.Compare(a.Address, b.Address), cmp.Compare(a.Port, b.Port), cmp.Compare(a.Dataplane, b.Dataplane)); c != 0 {
+		return c
+	}
+	return cmp.Compare(a.Tags.String(), b.Tags.String())
+}
+
+func sameEndpoint(a, b Endpoint) bool {
+	return a.Address == b.Address && a.Port == b.Port && a.Dataplane == b.Dataplane && maps.Equal(a.Tags, b.Tags)
+}
+
+// inboundsOf yields the inbounds that bear a service tag. Tags of gateways are no
+// services that anybody reaches.
+func inboundsOf(d *Dataplane) iter.Seq[*mesh.Inbound] {
+	return func(yield func(*mesh.Inbound) bool) {
+		if d == nil || d.Spec.Networking == nil {
+			return
+		}
+		for i := range d.Spec.Networking.Inbound {
+			if in := &d.Spec.Networking.Inbound[i]; in.Tags.Service() != "" && !yield(in) {
+				return
+			}
+		}
+	}
+}
+
+func isReady(in *mesh.Inbound) bool {
+	return (in.State == "" || in.State == mesh.StateReady) && (in.Health == nil || in.Health.Ready)
+}
+
+// addressOf is where other proxies reach an inbound.
+func addressOf(n *mesh.Networking, in *mesh.Inbound) string {
+	return cmp.Or(n.AdvertisedAddress, in.Address, n.Address)
+}

@@ -1,0 +1,219 @@
+package view
+
+import (
+	"fmt"
+	"maps"
+
+	"github.com/meshgate/meshgate/controlplane/fault"
+	"github.com/meshgate/meshgate/controlplane/mesh"
+	"github.com/meshgate/meshgate/controlplane/model"
+	"github.com/meshgate/meshgate/controlplane/store"
+)
+
+// meshSource reads and follows a mesh. The Mesh resource lives in the global
+// scope, all else in the scope of the mesh, whose name may be that of a control
+// plane too. Secrets, insights and gateway kinds are none of a mesh's business.
+func meshSource(name string, policies []*model.Kind) source[*Mesh] {
+	kinds := kindsByName(policies)
+	return source[*Mesh]{
+		load: func(r store.Reader) (*Mesh, error) { return loadMesh(name, kinds, r) },
+		mine: func(key model.Key) bool {
+			switch key.Kind {
+			case mesh.Meshes.Name:
+				return key.Scope == "" && key.Name == name
+			case mesh.Trusts.Name:
+				return key.Scope == name && key.Name == name
+			case mesh.Dataplanes.Name:
+				return key.Scope == name
+			}
+			return key.Scope == name && kinds[key.Kind] != nil
+		},
+	}
+}
+
+func kindsByName(kinds []*model.Kind) map[string]*model.Kind {
+	out := make(map[string]*model.Kind, len(kinds))
+	for _, k := range kinds {
+		out[k.Name] = k
+	}
+	return out
+}
+
+// LoadMesh reads a whole mesh once, without following it.
+func LoadMesh(name string, policies []*model.Kind, r store.Reader) (*Mesh, error) {
+	return loadMesh(name, kindsByName(policies), r)
+}
+
+func loadMesh(name string, kinds map[string]*model.Kind, r store.Reader) (*Mesh, error) {
+	d := draftOfMesh(&Mesh{name: name, kinds: kinds}, r)
+	for key, k := range map[model.Key]*model.Kind{
+		{Kind: mesh.Meshes.Name, Name: name}:              mesh.Meshes,
+		{Kind: mesh.Trusts.Name, Scope: name, Name: name}: mesh.Trusts,
+	} {
+		if _, err := d.reread(k, key); err != nil {
+			return nil, fmt.Errorf("read %s %s: %w", key.Kind, name, err)
+		}
+	}
+	if err := d.list(mesh.Dataplanes); err != nil {
+		return nil, err
+	}
+	for _, k := range kinds {
+		if err := d.list(k); err != nil {
+			return nil, err
+		}
+	}
+	return d.freeze(), nil
+}
+
+// meshDraft is the next state of a mesh while it is being made. What depends on
+// several resources is made by freeze, once for all changes of a batch.
+type meshDraft struct {
+	reader store.Reader
+	from   *Mesh
+	spec   *Entry[mesh.Mesh]
+	trust  *Entry[mesh.Trust]
+	// dataplanes and policies hold what changed, by name and by kind and name;
+	// nil is what was deleted.
+	dataplanes map[string]*Dataplane
+	policies   map[string]map[string]*Policy
+}
+
+func draftOfMesh(m *Mesh, r store.Reader) *meshDraft {
+	return &meshDraft{
+		reader: r, from: m, spec: m.spec, trust: m.trust,
+		dataplanes: map[string]*Dataplane{}, policies: map[string]map[string]*Policy{},
+	}
+}
+
+// at implements [State].
+func (m *Mesh) at(revision uint64) *Mesh {
+	next := *m
+	next.revision = revision
+	return &next
+}
+
+// apply implements [State]. Keys of other kinds are ignored.
+func (m *Mesh) apply(r store.Reader, keys []model.Key) (next *Mesh, relevant []model.Key, err error) {
+	d := draftOfMesh(m, r)
+	for _, key := range keys {
+		k := m.kindOf(key)
+		if k == nil {
+			continue
+		}
+		changed, err := d.reread(k, key)
+		if err != nil {
+			return nil, nil, fmt.Errorf("refresh %s %s: %w", key.Kind, key.Name, err)
+		}
+		if changed {
+			relevant = append(relevant, key)
+		}
+	}
+	return d.freeze(), relevant, nil
+}
+
+func (m *Mesh) kindOf(key model.Key) *model.Kind {
+	for _, k := range [...]*model.Kind{mesh.Meshes, mesh.Trusts, mesh.Dataplanes} {
+		if key.Kind == k.Name {
+			return k
+		}
+	}
+	return m.kinds[key.Kind]
+}
+
+// reread reads one resource again and reports whether it was or is there.
+func (d *meshDraft) reread(k *model.Kind, key model.Key) (bool, error) {
+	res, err := d.reader.Get(k, key.Scope, key.Name)
+	switch {
+	case fault.Is(err, fault.NotFound):
+		return d.drop(k, key.Name), nil
+	case err != nil:
+		return false, err
+	}
+	return true, d.put(res)
+}
+
+func (d *meshDraft) list(k *model.Kind) error {
+	rs, err := d.reader.List(k, store.Query{Scope: d.from.name})
+	if err != nil {
+		return fmt.Errorf("list %s of mesh %s: %w", k.Path, d.from.name, err)
+	}
+	for _, res := range rs {
+		if err := d.put(res); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (d *meshDraft) put(res *model.Resource) error {
+	switch res.Kind {
+	case mesh.Meshes:
+		d.spec = entryOf[mesh.Mesh](res)
+	case mesh.Trusts:
+		d.trust = entryOf[mesh.Trust](res)
+	case mesh.Dataplanes:
+		d.dataplanes[res.Name] = entryOf[mesh.Dataplane](res)
+	default:
+		p, err := policyOf(res)
+		if err != nil {
+			return err
+		}
+		d.change(res.Kind, res.Name, p)
+	}
+	return nil
+}
+
+// drop reports whether the resource was there.
+func (d *meshDraft) drop(k *model.Kind, name string) (was bool) {
+	switch k {
+	case mesh.Meshes:
+		was, d.spec = d.spec != nil, nil
+	case mesh.Trusts:
+		was, d.trust = d.trust != nil, nil
+	case mesh.Dataplanes:
+		if _, was = d.from.dataplanes.get(name); was {
+			d.dataplanes[name] = nil
+		}
+	default:
+		if was = d.from.policies[k.Name].get(name) != nil; was {
+			d.change(k, name, nil)
+		}
+	}
+	return was
+}
+
+func (d *meshDraft) change(k *model.Kind, name string, p *Policy) {
+	if d.policies[k.Name] == nil {
+		d.policies[k.Name] = map[string]*Policy{}
+	}
+	d.policies[k.Name][name] = p
+}
+
+func (d *meshDraft) freeze() *Mesh {
+	next := d.from.at(d.reader.Revision())
+	next.spec, next.trust = d.spec, d.trust
+	if len(d.dataplanes) > 0 {
+		all, endpoints := editOf(d.from.dataplanes), newEndpointEdit(d.from)
+		for name, now := range d.dataplanes {
+			was, _ := d.from.dataplanes.get(name)
+			endpoints.change(name, was, now)
+			if now == nil {
+				all.drop(name)
+			} else {
+				all.put(name, now)
+			}
+		}
+		next.dataplanes = all.table
+		next.services, next.inbounds = endpoints.freeze()
+	}
+	if len(d.policies) > 0 {
+		next.policies = maps.Clone(d.from.policies)
+		if next.policies == nil {
+			next.policies = map[string]policyIndex{}
+		}
+		for kind, changed := range d.policies {
+			next.policies[kind] = next.policies[kind].with(changed)
+		}
+	}
+	return next
+}

@@ -1,0 +1,227 @@
+package sidecar
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/meshgate/meshgate/controlplane/mesh"
+	"github.com/meshgate/meshgate/controlplane/view"
+	"github.com/meshgate/meshgate/xds/plan"
+	"github.com/meshgate/meshgate/xds/resource"
+)
+
+// class are the proxies of one shape.
+type class struct {
+	key     string
+	shape   shape
+	sources []mesh.Tags
+	// source is the header with the tags.
+	source    string
+	outbounds []*outbound
+	inbounds  []*inbound
+	// was finds the inbounds as they were built last.
+	was     map[*inboundShape]*inbound
+	members map[*proxy]struct{}
+
+	// stale pieces are to be built at the next Plan; relist says that the list of
+	// outbounds is to be made anew.
+	staleOut map[*outbound]struct{}
+	staleIn  bool
+	relist   bool
+
+	// tables are what the members share.
+	clusters, endpoints, listeners, routes *resource.Table
+	failures                               []plan.Failure
+}
+
+// part is what one piece of a class, or a proxy by itself, contributes.
+type part struct {
+	clusters, endpoints, listeners, routes []*resource.Resource
+	failures                               []plan.Failure
+}
+
+// classify puts a proxy into the class of its shape, making the class if it is
+// the first.
+func (p *Planner) classify(x *proxy, d *view.Dataplane) {
+	s := shapeOf(d)
+	key := s.key()
+	c := p.classes[key]
+	if c == nil {
+		c = &class{
+			key: key, shape: s, sources: s.sources(), members: map[*proxy]struct{}{},
+			was: map[*inboundShape]*inbound{}, staleOut: map[*outbound]struct{}{}, relist: true, staleIn: true,
+		}
+		c.source = sourceHeader(c.sources)
+		p.classes[key] = c
+		p.dirty[c] = struct{}{}
+	}
+	if x.class != c {
+		p.unclassify(x)
+		x.class = c
+		c.members[x] = struct{}{}
+	}
+	x.listening = listening(d)
+	if n := d.Spec.Networking; n != nil {
+		x.address = n.Address
+	}
+	p.loose[x] = struct{}{}
+}
+
+func (p *Planner) unclassify(x *proxy) {
+	c := x.class
+	if c == nil {
+		return
+	}
+	x.class = nil
+	delete(c.members, x)
+	if len(c.members) > 0 {
+		return
+	}
+	for _, o := range c.outbounds {
+		p.unlink(o)
+	}
+	delete(p.classes, c.key)
+	delete(p.dirty, c)
+}
+
+// build makes the stale pieces of a class and its tables.
+func (p *Planner) build(c *class) {
+	if c.relist {
+		p.list(c)
+	}
+	for o := range c.staleOut {
+		p.buildOutbound(o)
+	}
+	if c.staleIn {
+		c.inbounds = nil
+		for i := range c.shape.Inbounds {
+			in := &inbound{shape: &c.shape.Inbounds[i]}
+			p.buildInbound(c, in)
+			c.inbounds = append(c.inbounds, in)
+			c.was[in.shape] = in
+		}
+	}
+	moved := c.staleIn || c.relist || len(c.staleOut) > 0
+	clear(c.staleOut)
+	c.staleIn, c.relist = false, false
+	if moved {
+		p.gather(c)
+		for x := range c.members {
+			p.loose[x] = struct{}{}
+		}
+	}
+}
+
+// list makes the outbounds of a class, keeping those that stay.
+func (p *Planner) list(c *class) {
+	before := map[string]*outbound{}
+	for _, o := range c.outbounds {
+		before[o.id()] = o
+	}
+	c.outbounds = c.outbounds[:0]
+	shapes := p.outboundsOf(c)
+	shared := map[string]int{}
+	for i := range shapes {
+		shared[shapes[i].Tags.Service()]++
+	}
+	for i := range shapes {
+		o := &outbound{class: c, shape: shapes[i], tags: shapes[i].Tags.String(), shared: shared[shapes[i].Tags.Service()] > 1}
+		if old := before[o.id()]; old != nil {
+			delete(before, o.id())
+			o = old
+		} else {
+			c.staleOut[o] = struct{}{}
+		}
+		c.outbounds = append(c.outbounds, o)
+	}
+	for _, o := range before {
+		p.unlink(o)
+		delete(c.staleOut, o)
+	}
+}
+
+// gather makes the shared tables. Of two pieces that contribute one name the
+// first wins: a cluster that two outbounds reach is one cluster. A table of
+// which no bytes differ stays the same pointer.
+func (p *Planner) gather(c *class) {
+	all := p.redirected(c)
+	for _, o := range c.outbounds {
+		all.add(&o.part)
+	}
+	for _, in := range c.inbounds {
+		all.add(&in.part)
+	}
+	c.clusters = c.clusters.Become(all.clusters)
+	c.endpoints = c.endpoints.Become(all.endpoints)
+	c.listeners = c.listeners.Become(all.listeners)
+	c.routes = c.routes.Become(all.routes)
+	c.failures = all.failures
+}
+
+func (a *part) add(b *part) {
+	a.clusters = append(a.clusters, b.clusters...)
+	a.endpoints = append(a.endpoints, b.endpoints...)
+	a.listeners = append(a.listeners, b.listeners...)
+	a.routes = append(a.routes, b.routes...)
+	a.failures = append(a.failures, b.failures...)
+}
+
+// assemble makes the set of a proxy: what its class shares, and its own.
+func (p *Planner) assemble(x *proxy) *resource.Set {
+	p.buildOwn(x)
+	c := x.class
+	tables := map[resource.TypeURL]*resource.Table{
+		resource.Cluster: c.clusters.With(x.own.clusters, nil), resource.Endpoint: c.endpoints,
+		resource.Listener: c.listeners.With(x.own.listeners, nil), resource.Route: c.routes,
+	}
+	// A proxy of which nothing differs keeps its tables, so that comparing costs nothing.
+	for _, t := range []resource.TypeURL{resource.Cluster, resource.Listener} {
+		if old := x.set.Table(t); old != nil && old.Same(tables[t]) {
+			tables[t] = old
+		}
+	}
+	var secrets map[string]string
+	if p.facts.security != plain {
+		tables[resource.Secret] = p.ca
+		secrets = map[string]string{
+			mesh.SecretIdentity(p.facts.mesh): generation(p.state.Trust(), c.sources),
+			mesh.SecretCA(p.facts.mesh):       "",
+		}
+	}
+	x.failures = x.own.failures
+	return resource.Assemble(tables, secrets)
+}
+
+// buildOwn makes the listeners of the inbounds, which bear the addresses of the
+// proxy, and for transparent proxies the clusters of the workload.
+func (p *Planner) buildOwn(x *proxy) {
+	c, old := x.class, x.own
+	x.own = part{}
+	for i, in := range c.inbounds {
+		if in.chains == nil || i >= len(x.listening) {
+			continue
+		}
+		k := listenerKey{chains: in.chains, address: x.listening[i], port: in.shape.Port, transparent: c.shape.Transparent}
+		l, err := of(p.cells.listeners, p.round, k, inboundListener)
+		x.own.keep(&x.own.listeners, old.listeners, inboundName(k.address, k.port), l, err)
+		if in.shape.WorkloadAddress != "" {
+			continue
+		}
+		lk := localKey{address: x.address, port: in.shape.WorkloadPort, protocol: in.shape.Tags.Protocol(), transparent: true}
+		cl, err := of(p.cells.locals, p.round, lk, local)
+		x.own.keep(&x.own.clusters, old.clusters, localCluster(lk.port), cl, err)
+	}
+}
+
+// keep adds a resource, or the one of before if it could not be made.
+func (a *part) keep(into *[]*resource.Resource, before []*resource.Resource, name string, r *resource.Resource, err error) {
+	if err != nil {
+		i := slices.IndexFunc(before, func(b *resource.Resource) bool { return b.Name == name })
+		a.failures = append(a.failures, plan.Failure{Cell: name, Err: fmt.Errorf("build %s: %w", name, err), Kept: i >= 0})
+		if i < 0 {
+			return
+		}
+		r = before[i]
+	}
+	*into = append(*into, r)
+}

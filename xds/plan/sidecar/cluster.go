@@ -1,0 +1,141 @@
+package sidecar
+
+import (
+	"time"
+
+	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
+	upstreamsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/upstreams/http/v3"
+	"google.golang.org/protobuf/types/known/anypb"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/meshgate/meshgate/controlplane/mesh"
+	"github.com/meshgate/meshgate/xds/draft"
+	"github.com/meshgate/meshgate/xds/plan"
+	"github.com/meshgate/meshgate/xds/resource"
+)
+
+// Timeouts where no policy sets any. Those of inbounds are twice those of
+// outbounds, so that it is the client's policy that counts.
+const (
+	connectTimeout      = 5 * time.Second
+	localConnectTimeout = 10 * time.Second
+	inboundIdle         = 2 * time.Hour
+	inboundStreamIdle   = time.Hour
+)
+
+// httpOptions is the extension name of HTTP options of clusters.
+const httpOptions = "envoy.extensions.upstreams.http.v3.HttpProtocolOptions"
+
+// clusterKey is everything that the cluster of a destination is made of.
+type clusterKey struct {
+	mesh, tags, protocol string
+	// secured says that the destination speaks mutual TLS.
+	secured    bool
+	selections selections
+}
+
+// cluster builds the cluster of a destination. Its assignment has its name.
+func (p *Planner) cluster(k clusterKey) (*resource.Resource, error) {
+	tags := tagsOf(k.tags)
+	name := ClusterName(tags)
+	d := &draft.Cluster{
+		Service: tags.Service(), Protocol: k.protocol,
+		Proto: &clusterv3.Cluster{
+			Name: name, AltStatName: statName(name),
+			ClusterDiscoveryType: &clusterv3.Cluster_Type{Type: clusterv3.Cluster_EDS},
+			EdsClusterConfig:     &clusterv3.Cluster_EdsClusterConfig{EdsConfig: plan.ADS()},
+			ConnectTimeout:       durationpb.New(connectTimeout),
+			// A removed endpoint gets no new requests although checks still call it healthy.
+			IgnoreHealthOnHostRemoval: true,
+			CommonLbConfig:            &clusterv3.Cluster_CommonLbConfig{UpdateMergeWindow: durationpb.New(0)},
+		},
+		HTTP: http2(),
+	}
+	if k.secured {
+		socket, err := upstreamTLS(k.mesh, tags)
+		if err != nil {
+			return nil, err
+		}
+		d.Proto.TransportSocket = socket
+	}
+	if err := p.edit(k.selections, func(e *edits, s *selection) error { return e.cluster(d, s) }); err != nil {
+		return nil, err
+	}
+	return freezeCluster(d)
+}
+
+func freezeCluster(d *draft.Cluster) (*resource.Resource, error) {
+	options, err := plan.Pack(d.HTTP)
+	if err != nil {
+		return nil, err
+	}
+	d.Proto.TypedExtensionProtocolOptions = map[string]*anypb.Any{httpOptions: options}
+	return plan.Freeze(resource.Cluster, d.Proto.GetName(), d.Proto)
+}
+
+// http2 is what proxies speak to each other, whatever the workloads speak.
+func http2() *upstreamsv3.HttpProtocolOptions {
+	return &upstreamsv3.HttpProtocolOptions{UpstreamProtocolOptions: &upstreamsv3.HttpProtocolOptions_ExplicitHttpConfig_{
+		ExplicitHttpConfig: &upstreamsv3.HttpProtocolOptions_ExplicitHttpConfig{
+			ProtocolConfig: &upstreamsv3.HttpProtocolOptions_ExplicitHttpConfig_Http2ProtocolOptions{Http2ProtocolOptions: &corev3.Http2ProtocolOptions{}},
+		},
+	}}
+}
+
+func http1() *upstreamsv3.HttpProtocolOptions {
+	return &upstreamsv3.HttpProtocolOptions{UpstreamProtocolOptions: &upstreamsv3.HttpProtocolOptions_ExplicitHttpConfig_{
+		ExplicitHttpConfig: &upstreamsv3.HttpProtocolOptions_ExplicitHttpConfig{
+			ProtocolConfig: &upstreamsv3.HttpProtocolOptions_ExplicitHttpConfig_HttpProtocolOptions{HttpProtocolOptions: &corev3.Http1ProtocolOptions{}},
+		},
+	}}
+}
+
+// localKey is everything that the cluster of a workload is made of.
+type localKey struct {
+	address, protocol string
+	port              uint32
+	// transparent proxies call their workload from an address that the operating
+	// system does not redirect.
+	transparent bool
+}
+
+// inboundSource is where a transparent proxy calls its workload from.
+const inboundSource = "127.0.0.6"
+
+func local(k localKey) (*resource.Resource, error) {
+	name := localCluster(k.port)
+	c := &clusterv3.Cluster{
+		Name: name, AltStatName: statName(name),
+		ClusterDiscoveryType: &clusterv3.Cluster_Type{Type: clusterv3.Cluster_STATIC},
+		ConnectTimeout:       durationpb.New(localConnectTimeout),
+		LoadAssignment:       &endpointv3.ClusterLoadAssignment{ClusterName: name, Endpoints: []*endpointv3.LocalityLbEndpoints{{LbEndpoints: []*endpointv3.LbEndpoint{lbEndpoint(k.address, k.port)}}}},
+	}
+	if k.transparent {
+		c.UpstreamBindConfig = &corev3.BindConfig{SourceAddress: &corev3.SocketAddress{
+			Address: inboundSource, PortSpecifier: &corev3.SocketAddress_PortValue{PortValue: 0},
+		}}
+	}
+	var options *upstreamsv3.HttpProtocolOptions
+	switch {
+	case k.protocol == mesh.ProtocolHTTP:
+		options = http1()
+	case mesh.IsHTTP(k.protocol):
+		options = http2()
+	default:
+		return plan.Freeze(resource.Cluster, name, c)
+	}
+	options.CommonHttpProtocolOptions = &corev3.HttpProtocolOptions{IdleTimeout: durationpb.New(inboundIdle)}
+	return freezeCluster(&draft.Cluster{Proto: c, HTTP: options})
+}
+
+func lbEndpoint(address string, port uint32) *endpointv3.LbEndpoint {
+	return &endpointv3.LbEndpoint{HostIdentifier: &endpointv3.LbEndpoint_Endpoint{Endpoint: &endpointv3.Endpoint{Address: socket(address, port)}}}
+}
+
+func socket(address string, port uint32) *corev3.Address {
+	return &corev3.Address{Address: &corev3.Address_SocketAddress{SocketAddress: &corev3.SocketAddress{
+		Address: address, PortSpecifier: &corev3.SocketAddress_PortValue{PortValue: port},
+	}}}
+}

@@ -1,0 +1,126 @@
+package sidecar
+
+import (
+	"cmp"
+	"slices"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
+	"google.golang.org/protobuf/types/known/structpb"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"github.com/meshgate/meshgate/controlplane/mesh"
+	"github.com/meshgate/meshgate/controlplane/view"
+	"github.com/meshgate/meshgate/xds/plan"
+	"github.com/meshgate/meshgate/xds/resource"
+)
+
+// assignmentKey is everything that an assignment is made of.
+type assignmentKey struct {
+	tags string
+	// service has the endpoints; nil if nobody serves it.
+	service *view.MeshService
+	// local is the zone of the proxy while the mesh prefers near endpoints;
+	// aware says that it does.
+	aware bool
+	local string
+}
+
+// assignment lists the endpoints of a destination, grouped by zone. An assignment
+// without endpoints is one, too: a cluster without any would wait for it.
+func assignment(k assignmentKey) (*resource.Resource, error) {
+	tags := tagsOf(k.tags)
+	a := &endpointv3.ClusterLoadAssignment{ClusterName: ClusterName(tags)}
+	zones := map[string]*endpointv3.LocalityLbEndpoints{}
+	for i := range endpointsOf(k.service) {
+		e := &k.service.Endpoints[i]
+		if !e.IsIP() || !mesh.Matches(tags, e.Tags) {
+			continue
+		}
+		zone := e.Tags[mesh.TagZone]
+		l := zones[zone]
+		if l == nil {
+			l = &endpointv3.LocalityLbEndpoints{LoadBalancingWeight: wrapperspb.UInt32(0)}
+			if zone != "" {
+				l.Locality = &corev3.Locality{Zone: zone}
+			}
+			if k.aware && zone != k.local {
+				l.Priority = 1
+			}
+			zones[zone] = l
+			a.Endpoints = append(a.Endpoints, l)
+		}
+		endpoint, err := assigned(e)
+		if err != nil {
+			return nil, err
+		}
+		l.LbEndpoints = append(l.LbEndpoints, endpoint)
+		l.LoadBalancingWeight.Value++
+	}
+	near := func(l *endpointv3.LocalityLbEndpoints) uint32 { return l.GetPriority() }
+	slices.SortStableFunc(a.Endpoints, func(x, y *endpointv3.LocalityLbEndpoints) int {
+		return cmp.Or(cmp.Compare(near(x), near(y)), cmp.Compare(x.GetLocality().GetZone(), y.GetLocality().GetZone()))
+	})
+	contiguous(a.Endpoints)
+	return plan.Freeze(resource.Endpoint, a.ClusterName, a)
+}
+
+func endpointsOf(s *view.MeshService) []view.Endpoint {
+	if s == nil {
+		return nil
+	}
+	return s.Endpoints
+}
+
+// contiguous starts priorities at 0: Envoy refuses an assignment that skips one.
+func contiguous(ls []*endpointv3.LocalityLbEndpoints) {
+	if len(ls) > 0 && ls[0].GetPriority() > 0 {
+		for _, l := range ls {
+			l.Priority = 0
+		}
+	}
+}
+
+// assigned is one endpoint with its tags, all but the service, as metadata by
+// which subsets are chosen.
+func assigned(e *view.Endpoint) (*endpointv3.LbEndpoint, error) {
+	out := lbEndpoint(e.Address, e.Port)
+	out.LoadBalancingWeight = wrapperspb.UInt32(1)
+	tags := map[string]any{}
+	for k, v := range e.Tags {
+		if k != mesh.TagService {
+			tags[k] = v
+		}
+	}
+	if len(tags) == 0 {
+		return out, nil
+	}
+	s, err := structpb.NewStruct(tags)
+	if err != nil {
+		return nil, err
+	}
+	out.Metadata = &corev3.Metadata{FilterMetadata: map[string]*structpb.Struct{"envoy.lb": s}}
+	return out, nil
+}
+
+// protocolOf is what all endpoints of some destinations have in common: grpc is
+// http2 too, both are tcp; http is tcp. One that does not say is tcp.
+func protocolOf(protocols []string) string {
+	common := ""
+	for _, p := range protocols {
+		switch {
+		case common == "" || common == p:
+			common = p
+		case isHTTP2(common) && isHTTP2(p):
+			common = mesh.ProtocolHTTP2
+		default:
+			return mesh.ProtocolTCP
+		}
+	}
+	if !mesh.IsHTTP(common) {
+		return mesh.ProtocolTCP
+	}
+	return common
+}
+
+func isHTTP2(p string) bool { return p == mesh.ProtocolGRPC || p == mesh.ProtocolHTTP2 }

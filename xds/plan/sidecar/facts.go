@@ -1,0 +1,66 @@
+package sidecar
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"slices"
+	"strings"
+
+	"github.com/meshgate/meshgate/controlplane/mesh"
+	"github.com/meshgate/meshgate/controlplane/view"
+)
+
+// security is how connections of a mesh are protected.
+type security int
+
+const (
+	plain security = iota
+	permissive
+	strict
+)
+
+// facts are what of the mesh itself goes into keys.
+type facts struct {
+	mesh          string
+	security      security
+	localityAware bool
+	passthrough   bool
+}
+
+// factsOf reads a mesh. One that does not exist is as strict as can be: it has
+// no authority, so nothing connects.
+func factsOf(m *view.Mesh) facts {
+	f := facts{mesh: m.Name(), security: strict}
+	spec := m.Spec()
+	if spec == nil {
+		return f
+	}
+	switch a := spec.Spec.Authority(); {
+	case a == nil:
+		f.security = plain
+	case a.Mode == mesh.ModePermissive:
+		f.security = permissive
+	}
+	f.localityAware = spec.Spec.Routing != nil && spec.Spec.Routing.LocalityAwareLoadBalancing
+	f.passthrough = true
+	if n := spec.Spec.Networking; n != nil && n.Outbound != nil && n.Outbound.Passthrough != nil {
+		f.passthrough = *n.Outbound.Passthrough
+	}
+	return f
+}
+
+// generation tells certificates apart that must not be mixed up: another issuer
+// or other names make another generation.
+func generation(trust *view.Entry[mesh.Trust], sources []mesh.Tags) string {
+	issuer := ""
+	if trust != nil {
+		issuer = trust.Spec.Issuer
+	}
+	names := make([]string, 0, len(sources))
+	for _, t := range sources {
+		names = append(names, t.String())
+	}
+	slices.Sort(names)
+	sum := sha256.Sum256([]byte(issuer + "\n" + strings.Join(names, "\n")))
+	return hex.EncodeToString(sum[:8])
+}

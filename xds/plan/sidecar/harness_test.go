@@ -1,0 +1,158 @@
+package sidecar_test
+
+import (
+	"fmt"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/meshgate/meshgate/controlplane/mesh"
+	"github.com/meshgate/meshgate/controlplane/model"
+	"github.com/meshgate/meshgate/controlplane/store"
+	"github.com/meshgate/meshgate/controlplane/store/memstore"
+	"github.com/meshgate/meshgate/controlplane/view"
+	"github.com/meshgate/meshgate/xds/plan/sidecar"
+	"github.com/meshgate/meshgate/xds/policy/all"
+	"github.com/meshgate/meshgate/xds/policy/circuitbreaker"
+	"github.com/meshgate/meshgate/xds/policy/trafficpermission"
+	"github.com/meshgate/meshgate/xds/policy/trafficroute"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const meshName = "demo"
+
+// world is a mesh in a real store, with a planner that follows it.
+type world struct {
+	t       fataler
+	db      store.Store
+	planner *sidecar.Planner
+	// keys changed since the planner was told.
+	keys []model.Key
+}
+
+type fataler interface {
+	Helper()
+	Fatalf(string, ...any)
+}
+
+func newWorld(t testing.TB) *world {
+	db := memstore.New()
+	t.Cleanup(func() { _ = db.Close() })
+	w := &world{t: t, db: db}
+	w.put(mesh.Meshes, "", meshName, &mesh.Mesh{})
+	for _, d := range all.Defaults() {
+		w.put(d.Kind, meshName, d.Prefix+meshName, d.Spec())
+	}
+	w.restart()
+	return w
+}
+
+// restart makes a planner from nothing, as a restarted control plane does.
+func (w *world) restart() {
+	w.planner = sidecar.New(all.Policies(), nil, w.state())
+	w.keys = nil
+}
+
+func (w *world) state() *view.Mesh {
+	w.t.Helper()
+	var m *view.Mesh
+	err := w.db.View(ctx, func(r store.Reader) (err error) {
+		m, err = view.LoadMesh(meshName, all.Kinds(), r)
+		return err
+	})
+	if err != nil {
+		w.t.Fatalf("load the mesh: %v", err)
+	}
+	return m
+}
+
+func (w *world) put(k *model.Kind, scope, name string, spec any) {
+	w.t.Helper()
+	_, err := w.db.Update(ctx, model.Config, func(tx store.Tx) error {
+		r := &model.Resource{Kind: k, Scope: scope, Name: name, Spec: spec}
+		if _, err := tx.Get(k, scope, name); err == nil {
+			_, err = tx.Update(r, 0)
+			return err
+		}
+		_, err := tx.Create(r)
+		return err
+	})
+	if err != nil {
+		w.t.Fatalf("put %s %s: %v", k.Name, name, err)
+	}
+	w.keys = append(w.keys, model.Key{Kind: k.Name, Scope: scope, Name: name})
+}
+
+func (w *world) drop(k *model.Kind, name string) {
+	w.t.Helper()
+	_, err := w.db.Update(ctx, model.Config, func(tx store.Tx) error { return tx.Delete(k, meshName, name, 0) })
+	if err != nil {
+		w.t.Fatalf("delete %s %s: %v", k.Name, name, err)
+	}
+	w.keys = append(w.keys, model.Key{Kind: k.Name, Scope: meshName, Name: name})
+}
+
+// settle tells the planner what changed, plans, and holds the outcome against a
+// plan from nothing. It returns the names of the proxies with new sets.
+func (w *world) settle() map[string]bool {
+	w.t.Helper()
+	w.planner.Update(w.state(), w.keys, false)
+	w.keys = nil
+	changed := map[string]bool{}
+	for name := range w.planner.Plan() {
+		changed[name] = true
+	}
+	if err := w.planner.Check(); err != nil {
+		w.t.Fatalf("the incremental plan differs: %v", err)
+	}
+	return changed
+}
+
+// dataplane serves a service at an address and consumes others at ports from
+// 10001 on.
+func dataplane(address, service, protocol string, consumes ...string) *mesh.Dataplane {
+	d := &mesh.Dataplane{Networking: &mesh.Networking{Address: address, Inbound: []mesh.Inbound{{
+		Port: 8080, ServicePort: 9080, Tags: mesh.Tags{mesh.TagService: service, mesh.TagProtocol: protocol},
+	}}}}
+	for i, s := range consumes {
+		d.Networking.Outbound = append(d.Networking.Outbound, mesh.Outbound{Port: uint32(10001 + i), Tags: mesh.Tags{mesh.TagService: s}})
+	}
+	return d
+}
+
+// mtls is a mesh whose builtin authority is in force.
+func mtls(mode string) *mesh.Mesh {
+	return &mesh.Mesh{MTLS: &mesh.MTLS{EnabledBackend: "ca-1", Backends: []mesh.Authority{{Name: "ca-1", Type: mesh.AuthorityBuiltin, Mode: mode}}}}
+}
+
+func trust(issuer string) *mesh.Trust {
+	return &mesh.Trust{Backend: "ca-1", Issuer: issuer, Roots: []byte("-----BEGIN CERTIFICATE-----\n" + issuer)}
+}
+
+func from(source string) mesh.Connection { return connection(source, mesh.AnyValue) }
+
+func connection(source, destination string) mesh.Connection {
+	return mesh.Connection{
+		Sources:      []mesh.Selector{{Match: mesh.Tags{mesh.TagService: source}}},
+		Destinations: []mesh.Selector{{Match: mesh.Tags{mesh.TagService: destination}}},
+	}
+}
+
+func breaker(source, destination string, connections uint32) *circuitbreaker.Spec {
+	return &circuitbreaker.Spec{Connection: connection(source, destination), Conf: &circuitbreaker.Conf{Thresholds: &circuitbreaker.Thresholds{MaxConnections: &connections}}}
+}
+
+func permission(source, destination string) *trafficpermission.Spec {
+	return &trafficpermission.Spec{Connection: connection(source, destination)}
+}
+
+func split(destination string, versions ...uint32) *trafficroute.Spec {
+	s := &trafficroute.Spec{Connection: connection(mesh.AnyValue, destination), Conf: &trafficroute.Conf{}}
+	for i, weight := range versions {
+		s.Conf.Split = append(s.Conf.Split, trafficroute.Split{
+			Weight: &weight, Destination: mesh.Tags{mesh.TagService: destination, "version": fmt.Sprintf("v%d", i+1)},
+		})
+	}
+	return s
+}

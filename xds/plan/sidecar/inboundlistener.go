@@ -1,0 +1,166 @@
+package sidecar
+
+import (
+	"time"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
+	inspectorv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/listener/tls_inspector/v3"
+	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
+	tcpv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/tcp_proxy/v3"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"github.com/meshgate/meshgate/controlplane/mesh"
+	"github.com/meshgate/meshgate/xds/draft"
+	"github.com/meshgate/meshgate/xds/plan"
+	"github.com/meshgate/meshgate/xds/resource"
+)
+
+// inspectTimeout bounds how long a client may take to show whether it speaks TLS.
+const inspectTimeout = time.Second
+
+// inboundKey is everything that the filter chains of an inbound are made of.
+type inboundKey struct {
+	mesh, tags   string
+	workloadPort uint32
+	security     security
+	// routes is the name of the route table of HTTP inbounds.
+	routes     string
+	selections selections
+}
+
+// chains are the filter chains of an inbound, shared by its replicas.
+type chains struct {
+	listener *listenerv3.Listener
+}
+
+// chains builds the chains of an inbound:
+//
+//   - without mutual TLS one
+//   - with STRICT one that demands a certificate
+//   - with PERMISSIVE one for proxies of the mesh, one for plain connections and
+//     one for the workload's own TLS
+func (p *Planner) chains(k inboundKey) (*chains, error) {
+	tags := tagsOf(k.tags)
+	d := &draft.Inbound{Mesh: k.mesh, Service: tags.Service(), Protocol: tags.Protocol(), MutualTLS: k.security != plain}
+	stat := statName(localCluster(k.workloadPort))
+	if mesh.IsHTTP(d.Protocol) {
+		d.HTTP = httpManager(stat, k.routes)
+		d.HTTP.ForwardClientCertDetails = hcmv3.HttpConnectionManager_SANITIZE_SET
+		d.HTTP.SetCurrentClientCertDetails = &hcmv3.HttpConnectionManager_SetCurrentClientCertDetails{Uri: true}
+		d.HTTP.CommonHttpProtocolOptions = &corev3.HttpProtocolOptions{IdleTimeout: durationpb.New(inboundIdle)}
+		d.HTTP.StreamIdleTimeout = durationpb.New(inboundStreamIdle)
+	} else {
+		d.TCP = tcpLocal(stat, k.workloadPort)
+	}
+	if err := p.edit(k.selections, func(e *edits, s *selection) error { return e.inbound(d, s) }); err != nil {
+		return nil, err
+	}
+	l := &listenerv3.Listener{
+		TrafficDirection: corev3.TrafficDirection_INBOUND, Metadata: tagMetadata(tags),
+		EnableReusePort: wrapperspb.Bool(false),
+	}
+	open, err := chain(d, false)
+	if err != nil {
+		return nil, err
+	}
+	if k.security == plain {
+		l.FilterChains = []*listenerv3.FilterChain{open}
+		return &chains{l}, nil
+	}
+	proved, err := chain(d, true)
+	if err != nil {
+		return nil, err
+	}
+	if proved.TransportSocket, err = downstreamTLS(k.mesh); err != nil {
+		return nil, err
+	}
+	l.FilterChains = []*listenerv3.FilterChain{proved}
+	if k.security == strict {
+		return &chains{l}, nil
+	}
+	return &chains{l}, permit(l, proved, open, k.workloadPort, d.NoOpaque)
+}
+
+// permit adds the chains for peers that are not in the mesh yet.
+func permit(l *listenerv3.Listener, proved, open *listenerv3.FilterChain, workloadPort uint32, noOpaque bool) error {
+	inspector, err := plan.Pack(&inspectorv3.TlsInspector{})
+	if err != nil {
+		return err
+	}
+	l.ListenerFilters = []*listenerv3.ListenerFilter{{
+		Name: "envoy.filters.listener.tls_inspector", ConfigType: &listenerv3.ListenerFilter_TypedConfig{TypedConfig: inspector},
+	}}
+	// A client that waits for the server to speak first is only delayed.
+	l.ListenerFiltersTimeout, l.ContinueOnListenerFiltersTimeout = durationpb.New(inspectTimeout), true
+	proved.FilterChainMatch = &listenerv3.FilterChainMatch{TransportProtocol: "tls", ApplicationProtocols: []string{mesh.ALPN}}
+	open.FilterChainMatch = &listenerv3.FilterChainMatch{TransportProtocol: "raw_buffer"}
+	l.FilterChains = append(l.FilterChains, open)
+	if noOpaque {
+		return nil
+	}
+	own, err := packFilter(tcpFilter, tcpLocal(statName(localCluster(workloadPort)), workloadPort))
+	if err != nil {
+		return err
+	}
+	l.FilterChains = append(l.FilterChains, &listenerv3.FilterChain{
+		Name: "tls", FilterChainMatch: &listenerv3.FilterChainMatch{TransportProtocol: "tls"}, Filters: []*listenerv3.Filter{own},
+	})
+	return nil
+}
+
+// chain packs one chain; proved says that its peers have proved who they are.
+func chain(d *draft.Inbound, proved bool) (*listenerv3.FilterChain, error) {
+	c := &listenerv3.FilterChain{Name: "plain"}
+	filters := d.Filters
+	if proved {
+		c.Name = "mesh"
+		c.Filters = append(c.Filters, d.AuthenticatedNetwork...)
+		for slot, fs := range d.AuthenticatedFilters {
+			filters[slot] = append(fs[:len(fs):len(fs)], filters[slot]...)
+		}
+	}
+	var last *listenerv3.Filter
+	var err error
+	if d.HTTP != nil {
+		last, err = packHTTP(proto.CloneOf(d.HTTP), &filters)
+	} else {
+		last, err = packFilter(tcpFilter, d.TCP)
+	}
+	if err != nil {
+		return nil, err
+	}
+	c.Filters = append(c.Filters, last)
+	return c, nil
+}
+
+func tcpLocal(stat string, port uint32) *tcpv3.TcpProxy {
+	return &tcpv3.TcpProxy{
+		StatPrefix: stat, IdleTimeout: durationpb.New(inboundIdle),
+		ClusterSpecifier: &tcpv3.TcpProxy_Cluster{Cluster: localCluster(port)},
+	}
+}
+
+// listenerKey puts the chains of an inbound behind an address.
+type listenerKey struct {
+	chains      *chains
+	address     string
+	port        uint32
+	transparent bool
+}
+
+func inboundListener(k listenerKey) (*resource.Resource, error) {
+	shared := k.chains.listener
+	l := &listenerv3.Listener{
+		Name: inboundName(k.address, k.port), Address: socket(k.address, k.port),
+		TrafficDirection: shared.TrafficDirection, Metadata: shared.Metadata, EnableReusePort: shared.EnableReusePort,
+		ListenerFilters: shared.ListenerFilters, ListenerFiltersTimeout: shared.ListenerFiltersTimeout,
+		ContinueOnListenerFiltersTimeout: shared.ContinueOnListenerFiltersTimeout, FilterChains: shared.FilterChains,
+	}
+	if k.transparent {
+		l.BindToPort = wrapperspb.Bool(false)
+	}
+	return plan.Freeze(resource.Listener, l.Name, l)
+}

@@ -1,0 +1,62 @@
+package sidecar
+
+import (
+	"runtime/debug"
+
+	"github.com/meshgate/meshgate/xds/plan"
+)
+
+// memo holds the cells of one kind. Cells that nothing has asked for since the
+// last sweep but one are forgotten; the sweeps are spaced so that they cost no
+// more than the building did.
+type memo[K comparable, V any] struct {
+	cells map[K]*cell[V]
+	// kept is how many cells the last sweep left.
+	kept int
+	made uint64
+}
+
+type cell[V any] struct {
+	value V
+	err   error
+	// asked is the plan that asked for the cell last.
+	asked uint64
+}
+
+func newMemo[K comparable, V any]() *memo[K, V] { return &memo[K, V]{cells: map[K]*cell[V]{}} }
+
+// of returns the value of a key, building it the first time. A panic of the
+// builder is an error of this cell and of nothing else.
+func of[K comparable, V any](m *memo[K, V], round uint64, key K, build func(K) (V, error)) (V, error) {
+	c := m.cells[key]
+	if c == nil {
+		c = &cell[V]{}
+		c.value, c.err = protect(key, build)
+		m.cells[key] = c
+		m.made++
+	}
+	c.asked = round
+	return c.value, c.err
+}
+
+func protect[K comparable, V any](key K, build func(K) (V, error)) (v V, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = &plan.Failed{Value: p, Stack: debug.Stack()}
+		}
+	}()
+	return build(key)
+}
+
+// crowded reports whether a sweep would be worth it.
+func (m *memo[K, V]) crowded() bool { return len(m.cells) > 2*m.kept+256 }
+
+// sweep forgets what was asked for before a round only.
+func (m *memo[K, V]) sweep(since uint64) {
+	for k, c := range m.cells {
+		if c.asked < since {
+			delete(m.cells, k)
+		}
+	}
+	m.kept = len(m.cells)
+}

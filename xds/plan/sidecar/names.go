@@ -1,0 +1,94 @@
+package sidecar
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"maps"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/meshgate/meshgate/controlplane/mesh"
+)
+
+// ClusterName names the cluster of a destination after its tags: the service
+// alone, or the service and a hash of all tags.
+func ClusterName(tags mesh.Tags) string {
+	service := tags.Service()
+	if len(tags) == 1 {
+		return service
+	}
+	sum := sha256.Sum256([]byte(tags.String()))
+	return service + "-" + hex.EncodeToString(sum[:8])
+}
+
+// SNI is the server name of connections to a destination: the service with the
+// other tags and the mesh, keys sorted. It is never shown to a resolver.
+func SNI(meshName string, tags mesh.Tags) string {
+	rest := maps.Clone(tags)
+	delete(rest, mesh.TagService)
+	rest["mesh"] = meshName
+	name := tags.Service() + "{" + rest.String() + "}"
+	if len(name) < 255 {
+		return name
+	}
+	sum := sha256.Sum256([]byte(name))
+	return "a" + hex.EncodeToString(sum[:8]) + "." + tags.Service() + "." + meshName
+}
+
+func inboundName(address string, port uint32) string {
+	return "inbound:" + hostPort(address, port)
+}
+
+func outboundName(address string, port uint32) string {
+	return "outbound:" + hostPort(address, port)
+}
+
+// localCluster leads to the workload.
+func localCluster(port uint32) string { return "localhost:" + strconv.FormatUint(uint64(port), 10) }
+
+func hostPort(address string, port uint32) string {
+	return net.JoinHostPort(address, strconv.FormatUint(uint64(port), 10))
+}
+
+// statName makes a name fit for statistics, where dots separate.
+func statName(name string) string {
+	return strings.Map(func(r rune) rune {
+		switch {
+		case 'a' <= r && r <= 'z', 'A' <= r && r <= 'Z', '0' <= r && r <= '9', r == '-', r == '_':
+			return r
+		}
+		return '_'
+	}, name)
+}
+
+// sourceHeader is the value of the header that tells a destination the tags of
+// the source: &key=value1,value2& for each key, keys and values sorted.
+func sourceHeader(sets []mesh.Tags) string {
+	merged := map[string]map[string]bool{}
+	for _, tags := range sets {
+		for k, v := range tags {
+			if merged[k] == nil {
+				merged[k] = map[string]bool{}
+			}
+			merged[k][v] = true
+		}
+	}
+	var b strings.Builder
+	for _, k := range slices.Sorted(maps.Keys(merged)) {
+		b.WriteString("&" + k + "=" + strings.Join(slices.Sorted(maps.Keys(merged[k])), ",") + "&")
+	}
+	return b.String()
+}
+
+// tagsOf reads the canonical form of tags, in which they are parts of keys.
+func tagsOf(canonical string) mesh.Tags {
+	tags := mesh.Tags{}
+	for pair := range strings.SplitSeq(canonical, ",") {
+		if k, v, ok := strings.Cut(pair, "="); ok {
+			tags[k] = v
+		}
+	}
+	return tags
+}

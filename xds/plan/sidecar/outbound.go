@@ -1,0 +1,218 @@
+package sidecar
+
+import (
+	"cmp"
+	"slices"
+	"strconv"
+
+	"github.com/meshgate/meshgate/controlplane/mesh"
+	"github.com/meshgate/meshgate/xds/draft"
+	"github.com/meshgate/meshgate/xds/plan"
+	"github.com/meshgate/meshgate/xds/policy"
+)
+
+// outbound is one port of a class through which a service is reached.
+type outbound struct {
+	class *class
+	shape outboundShape
+	tags  string
+	// shared says that other outbounds of the class lead to the same service,
+	// perhaps by other tags, so that route tables are told apart by port.
+	shared bool
+	// services are those whose endpoints fill the clusters.
+	services []string
+	part     part
+}
+
+// id is equal for outbounds that are built alike.
+func (o *outbound) id() string {
+	return hostPort(o.shape.Address, o.shape.Port) + " " + o.tags + " " + strconv.FormatBool(o.shared)
+}
+
+func (o *outbound) routeTable() string {
+	name := "outbound:" + o.shape.Tags.Service()
+	if o.shared {
+		name += ":" + strconv.FormatUint(uint64(o.shape.Port), 10)
+	}
+	return name
+}
+
+// buildOutbound makes everything of an outbound. What cannot be made stays as it
+// last was.
+func (p *Planner) buildOutbound(o *outbound) {
+	old := o.part
+	o.part = part{}
+	c := o.class
+	var chosen selections
+	service := o.shape.Tags.Service()
+	p.forConnection(c, service, policy.ByOutbound, &chosen)
+	split, err := p.split(o, chosen)
+	if err != nil {
+		o.part = old
+		o.part.failures = []plan.Failure{{Cell: o.routeTable(), Err: err, Kept: true}}
+		p.link(o, []string{service})
+		return
+	}
+	destinations, services := destinationsOf(split, service)
+	p.link(o, services)
+	protocol := p.protocol(o, destinations)
+	for _, tags := range destinations {
+		p.buildDestination(o, &old, chosen, tags, protocol)
+	}
+	p.forConnection(c, principal(services, service), policy.ByDestination, &chosen)
+	k := outboundKey{
+		mesh: p.facts.mesh, address: o.shape.Address, port: o.shape.Port, tags: o.tags, protocol: protocol, transparent: c.shape.Transparent,
+		selections: p.only(chosen, func(pol *policy.Policy) bool { return pol.Outbound != nil }),
+	}
+	if !mesh.IsHTTP(protocol) {
+		k.split = split
+	} else {
+		k.routes = o.routeTable()
+		rk := outboundRoutesKey{
+			mesh: p.facts.mesh, name: k.routes, service: service, protocol: protocol, source: c.source, split: split,
+			selections: p.only(chosen, func(pol *policy.Policy) bool { return pol.OutboundRoutes != nil }),
+		}
+		r, err := of(p.cells.outboundRoutes, p.round, rk, p.outboundRoutes)
+		o.part.keep(&o.part.routes, old.routes, rk.name, r, err)
+	}
+	l, err := of(p.cells.outbounds, p.round, k, p.outbound)
+	o.part.keep(&o.part.listeners, old.listeners, outboundName(k.address, k.port), l, err)
+}
+
+// buildDestination makes the cluster and the assignment of one destination.
+func (p *Planner) buildDestination(o *outbound, old *part, chosen selections, tags mesh.Tags, protocol string) {
+	canonical, service := tags.String(), tags.Service()
+	p.forConnection(o.class, service, policy.ByDestination, &chosen)
+	ck := clusterKey{
+		mesh: p.facts.mesh, tags: canonical, protocol: protocol, secured: p.speaksTLS(service),
+		selections: p.only(chosen, func(pol *policy.Policy) bool { return pol.Cluster != nil }),
+	}
+	name := ClusterName(tags)
+	cl, err := of(p.cells.clusters, p.round, ck, p.cluster)
+	o.part.keep(&o.part.clusters, old.clusters, name, cl, err)
+	ak := assignmentKey{tags: canonical, service: p.state.Service(service)}
+	if p.facts.localityAware {
+		ak.aware, ak.local = true, o.class.shape.zone()
+	}
+	a, err := of(p.cells.assignments, p.round, ak, assignment)
+	o.part.keep(&o.part.endpoints, old.endpoints, name, a, err)
+}
+
+// split asks the policy that decides where requests go. Without one nothing is
+// routed.
+func (p *Planner) split(o *outbound, chosen selections) (*draft.Split, error) {
+	for i, pol := range p.policies {
+		if pol.Split == nil || chosen[i] == nil {
+			continue
+		}
+		return of(p.cells.splits, p.round, splitKey{chosen[i], o.tags}, func(k splitKey) (*draft.Split, error) {
+			return pol.Split(k.selection, tagsOf(k.tags))
+		})
+	}
+	return nil, nil //nolint:nilnil // no split is a meaning: nothing is routed
+}
+
+// destinationsOf lists the distinct targets of a split and their services, the
+// outbound's own service if there are none.
+func destinationsOf(split *draft.Split, own string) (destinations []mesh.Tags, services []string) {
+	seen := map[string]bool{}
+	if split != nil {
+		for _, t := range split.Targets() {
+			if k := t.Tags.String(); !seen[k] {
+				seen[k] = true
+				destinations = append(destinations, t.Tags)
+				if !slices.Contains(services, t.Tags.Service()) {
+					services = append(services, t.Tags.Service())
+				}
+			}
+		}
+	}
+	if len(services) == 0 {
+		services = []string{own}
+	}
+	return destinations, services
+}
+
+// principal is the service whose policies shape the listener and the routes of an
+// outbound: its own if it is reached at all, otherwise the first that is.
+func principal(services []string, own string) string {
+	if slices.Contains(services, own) {
+		return own
+	}
+	return services[0]
+}
+
+// protocol is what the endpoints of all destinations speak. Where there are no
+// endpoints, the outbound may say it.
+func (p *Planner) protocol(o *outbound, destinations []mesh.Tags) string {
+	var spoken []string
+	for _, tags := range destinations {
+		s := p.state.Service(tags.Service())
+		for i := range endpointsOf(s) {
+			if e := &s.Endpoints[i]; mesh.Matches(tags, e.Tags) && !slices.Contains(spoken, e.Tags.Protocol()) {
+				spoken = append(spoken, e.Tags.Protocol())
+			}
+		}
+	}
+	if len(spoken) == 0 {
+		return protocolOf([]string{o.shape.Tags.Protocol()})
+	}
+	return protocolOf(spoken)
+}
+
+// speaksTLS reports whether connections to a service use mutual TLS: always while
+// it is strict, and while it is not as soon as every proxy of the service can.
+func (p *Planner) speaksTLS(service string) bool {
+	if p.facts.security != permissive {
+		return p.facts.security == strict
+	}
+	s := p.state.Service(service)
+	for i := range endpointsOf(s) {
+		if !p.secured[s.Endpoints[i].Dataplane] {
+			return false
+		}
+	}
+	return len(endpointsOf(s)) > 0
+}
+
+// link notes which services an outbound depends on.
+func (p *Planner) link(o *outbound, services []string) {
+	if slices.Equal(o.services, services) {
+		return
+	}
+	p.unlink(o)
+	o.services = services
+	for _, s := range append([]string{o.shape.Tags.Service()}, services...) {
+		if p.byService[s] == nil {
+			p.byService[s] = map[*outbound]struct{}{}
+		}
+		p.byService[s][o] = struct{}{}
+	}
+}
+
+func (p *Planner) unlink(o *outbound) {
+	for _, s := range append([]string{o.shape.Tags.Service()}, o.services...) {
+		delete(p.byService[s], o)
+		if len(p.byService[s]) == 0 {
+			delete(p.byService, s)
+		}
+	}
+	o.services = nil
+}
+
+// outboundsOf lists the outbounds of a class: the declared ones, or for proxies
+// that may reach everything one for each service of the mesh.
+func (p *Planner) outboundsOf(c *class) []outboundShape {
+	if !c.shape.Everything {
+		return c.shape.Outbounds
+	}
+	var out []outboundShape
+	for s := range p.state.Services() {
+		if len(c.shape.Reachable) > 0 && !slices.Contains(c.shape.Reachable, s.Name) {
+			continue
+		}
+		out = append(out, outboundShape{Address: virtualAddress(s.Name), Port: virtualPort, Tags: mesh.Tags{mesh.TagService: s.Name}})
+	}
+	slices.SortFunc(out, func(a, b outboundShape) int { return cmp.Compare(a.Tags.Service(), b.Tags.Service()) })
+	return distinct(out)
+}

@@ -1,0 +1,151 @@
+package sidecar
+
+import (
+	"fmt"
+	"time"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
+	routerv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/router/v3"
+	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
+	tcpv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/tcp_proxy/v3"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/structpb"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"github.com/meshgate/meshgate/controlplane/mesh"
+	"github.com/meshgate/meshgate/xds/draft"
+	"github.com/meshgate/meshgate/xds/plan"
+	"github.com/meshgate/meshgate/xds/resource"
+)
+
+const (
+	hcmFilter    = "envoy.filters.network.http_connection_manager"
+	tcpFilter    = "envoy.filters.network.tcp_proxy"
+	routerFilter = "envoy.filters.http.router"
+)
+
+// Timeouts of outbounds where no policy sets any.
+const (
+	outboundIdle       = time.Hour
+	outboundStreamIdle = 30 * time.Minute
+)
+
+// outboundKey is everything that the listener of an outbound is made of.
+type outboundKey struct {
+	mesh, address, tags, protocol string
+	port                          uint32
+	// routes is the name of the route table of HTTP outbounds.
+	routes string
+	// split is where TCP connections go; nil for HTTP.
+	split       *draft.Split
+	transparent bool
+	selections  selections
+}
+
+// outbound builds the listener of an outbound.
+func (p *Planner) outbound(k outboundKey) (*resource.Resource, error) {
+	tags := tagsOf(k.tags)
+	d := &draft.Outbound{
+		Service: tags.Service(), Protocol: k.protocol,
+		Proto: &listenerv3.Listener{
+			Name: outboundName(k.address, k.port), Address: socket(k.address, k.port),
+			TrafficDirection: corev3.TrafficDirection_OUTBOUND, Metadata: tagMetadata(tags),
+		},
+	}
+	if k.transparent {
+		d.Proto.BindToPort = wrapperspb.Bool(false)
+	}
+	if mesh.IsHTTP(k.protocol) {
+		d.HTTP = httpManager(statName(d.Service), k.routes)
+		d.HTTP.CommonHttpProtocolOptions = &corev3.HttpProtocolOptions{IdleTimeout: durationpb.New(outboundIdle)}
+		d.HTTP.StreamIdleTimeout = durationpb.New(outboundStreamIdle)
+	} else {
+		d.TCP = tcpTo(statName(d.Service), k.split)
+		d.TCP.IdleTimeout = durationpb.New(outboundIdle)
+	}
+	if err := p.edit(k.selections, func(e *edits, s *selection) error { return e.outbound(d, s) }); err != nil {
+		return nil, err
+	}
+	var filter *listenerv3.Filter
+	var err error
+	if d.HTTP != nil {
+		filter, err = packHTTP(d.HTTP, &d.Filters)
+	} else {
+		filter, err = packFilter(tcpFilter, d.TCP)
+	}
+	if err != nil {
+		return nil, err
+	}
+	d.Proto.FilterChains = []*listenerv3.FilterChain{{Filters: []*listenerv3.Filter{filter}}}
+	return plan.Freeze(resource.Listener, d.Proto.GetName(), d.Proto)
+}
+
+// httpManager routes by a table of its own: a change of routes touches no
+// listener, and with it no connection.
+func httpManager(stat, routes string) *hcmv3.HttpConnectionManager {
+	return &hcmv3.HttpConnectionManager{
+		StatPrefix: stat, CodecType: hcmv3.HttpConnectionManager_AUTO,
+		RouteSpecifier: &hcmv3.HttpConnectionManager_Rds{Rds: &hcmv3.Rds{ConfigSource: plan.ADS(), RouteConfigName: routes}},
+		UpgradeConfigs: []*hcmv3.HttpConnectionManager_UpgradeConfig{{UpgradeType: "websocket"}},
+		// The workload's own Server header stays.
+		ServerHeaderTransformation: hcmv3.HttpConnectionManager_PASS_THROUGH,
+	}
+}
+
+// packHTTP ends the chain with the router.
+func packHTTP(m *hcmv3.HttpConnectionManager, filters *draft.Slots) (*listenerv3.Filter, error) {
+	router, err := plan.Pack(&routerv3.Router{})
+	if err != nil {
+		return nil, err
+	}
+	m.HttpFilters = append(filters.Filters(), &hcmv3.HttpFilter{
+		Name: routerFilter, ConfigType: &hcmv3.HttpFilter_TypedConfig{TypedConfig: router},
+	})
+	return packFilter(hcmFilter, m)
+}
+
+func packFilter(name string, m proto.Message) (*listenerv3.Filter, error) {
+	packed, err := plan.Pack(m)
+	if err != nil {
+		return nil, fmt.Errorf("filter %s: %w", name, err)
+	}
+	return &listenerv3.Filter{Name: name, ConfigType: &listenerv3.Filter_TypedConfig{TypedConfig: packed}}, nil
+}
+
+// tcpTo forwards connections to the targets of a split by their weights. A split
+// that leads nowhere forwards to a cluster that does not exist: connections are
+// closed.
+func tcpTo(stat string, split *draft.Split) *tcpv3.TcpProxy {
+	t := &tcpv3.TcpProxy{StatPrefix: stat}
+	var targets []draft.Target
+	if split != nil {
+		targets = split.Otherwise
+	}
+	switch len(targets) {
+	case 0:
+		t.ClusterSpecifier = &tcpv3.TcpProxy_Cluster{Cluster: nowhere}
+	case 1:
+		t.ClusterSpecifier = &tcpv3.TcpProxy_Cluster{Cluster: ClusterName(targets[0].Tags)}
+	default:
+		weighted := &tcpv3.TcpProxy_WeightedCluster{}
+		for _, to := range targets {
+			weighted.Clusters = append(weighted.Clusters, &tcpv3.TcpProxy_WeightedCluster_ClusterWeight{Name: ClusterName(to.Tags), Weight: to.Weight})
+		}
+		t.ClusterSpecifier = &tcpv3.TcpProxy_WeightedClusters{WeightedClusters: weighted}
+	}
+	return t
+}
+
+// nowhere is the name of no cluster.
+const nowhere = "blackhole"
+
+// tagMetadata tells what a listener is for.
+func tagMetadata(tags mesh.Tags) *corev3.Metadata {
+	s := &structpb.Struct{Fields: make(map[string]*structpb.Value, len(tags))}
+	for k, v := range tags {
+		s.Fields[k] = structpb.NewStringValue(v)
+	}
+	return &corev3.Metadata{FilterMetadata: map[string]*structpb.Struct{mesh.MetadataTags: s}}
+}

@@ -1,0 +1,206 @@
+package sidecar_test
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"github.com/meshgate/meshgate/controlplane/mesh"
+	"github.com/meshgate/meshgate/controlplane/model"
+	"github.com/meshgate/meshgate/xds/policy/circuitbreaker"
+	"github.com/meshgate/meshgate/xds/policy/trafficpermission"
+	"github.com/meshgate/meshgate/xds/policy/trafficroute"
+	"github.com/meshgate/meshgate/xds/resource"
+)
+
+var ctx = context.Background()
+
+// fleet is two instances of backend, two of web that call it, one of other.
+func fleet(t testing.TB) *world {
+	w := newWorld(t)
+	w.put(mesh.Dataplanes, meshName, "backend-1", dataplane("127.0.0.11", "backend", "http"))
+	w.put(mesh.Dataplanes, meshName, "backend-2", dataplane("127.0.0.12", "backend", "http"))
+	w.put(mesh.Dataplanes, meshName, "web-1", dataplane("127.0.0.21", "web", "http", "backend"))
+	w.put(mesh.Dataplanes, meshName, "web-2", dataplane("127.0.0.22", "web", "http", "backend"))
+	w.put(mesh.Dataplanes, meshName, "other-1", dataplane("127.0.0.31", "other", "tcp"))
+	w.settle()
+	for _, name := range []string{"backend-1", "backend-2", "web-1", "web-2", "other-1"} {
+		if !w.planner.Join(name) {
+			t.Fatalf("%s did not join", name)
+		}
+	}
+	w.settle()
+	return w
+}
+
+func changed(before, after *resource.Set) []string {
+	var out []string
+	for _, t := range resource.Types {
+		d := after.Diff(before, t)
+		for _, r := range d.Changed {
+			out = append(out, "+"+r.Name)
+		}
+		for _, n := range d.Removed {
+			out = append(out, "-"+n)
+		}
+	}
+	return out
+}
+
+// TestChangesReachWhomTheyConcern makes one change after the other and lists the
+// proxies that get something new.
+func TestChangesReachWhomTheyConcern(t *testing.T) {
+	w := fleet(t)
+	for _, test := range []struct {
+		name   string
+		change func()
+		want   []string
+	}{
+		{"endpoint added", func() {
+			w.put(mesh.Dataplanes, meshName, "backend-3", dataplane("127.0.0.13", "backend", "http"))
+		}, []string{"web-1", "web-2"}},
+		{"dataplane that nobody calls", func() {
+			w.put(mesh.Dataplanes, meshName, "lonely-1", dataplane("127.0.0.41", "lonely", "http"))
+		}, nil},
+		{"equal write", func() {
+			w.put(mesh.Dataplanes, meshName, "backend-3", dataplane("127.0.0.13", "backend", "http"))
+		}, nil},
+		{"narrow policy", func() { w.put(circuitbreaker.Kind, meshName, "narrow", breaker("web", "backend", 7)) }, []string{"web-1", "web-2"}},
+		{"policy of another source", func() { w.put(circuitbreaker.Kind, meshName, "other", breaker("other", "backend", 9)) }, nil},
+		{"policy on a service that nobody calls", func() { w.put(circuitbreaker.Kind, meshName, "nobody", breaker("*", "web", 9)) }, nil},
+		{"permission without mutual TLS", func() { w.put(trafficpermission.Kind, meshName, "p", permission("web", "backend")) }, nil},
+		{"split", func() { w.put(trafficroute.Kind, meshName, "split", split("backend", 90, 10)) }, []string{"web-1", "web-2"}},
+		{"mutual TLS", func() {
+			w.put(mesh.Trusts, meshName, meshName, trust("root-1"))
+			w.put(mesh.Meshes, "", meshName, mtls(mesh.ModeStrict))
+		}, []string{"backend-1", "backend-2", "other-1", "web-1", "web-2"}},
+		{"permission", func() { w.put(trafficpermission.Kind, meshName, "p", permission("nobody", "backend")) }, []string{"backend-1", "backend-2"}},
+		{"permission gone", func() { w.drop(trafficpermission.Kind, "p") }, []string{"backend-1", "backend-2"}},
+		{"another root", func() { w.put(mesh.Trusts, meshName, meshName, trust("root-2")) }, []string{"backend-1", "backend-2", "other-1", "web-1", "web-2"}},
+		{"service gone", func() { w.drop(mesh.Dataplanes, "other-1") }, nil},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			test.change()
+			if diff := cmp.Diff(test.want, slices.Sorted(maps.Keys(w.settle()))); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+// TestEndpointChangesOneAssignment is what makes a large fleet cheap.
+func TestEndpointChangesOneAssignment(t *testing.T) {
+	w := fleet(t)
+	before := w.planner.Set("web-1")
+	w.put(mesh.Dataplanes, meshName, "backend-2", dataplane("127.0.0.99", "backend", "http"))
+	w.settle()
+	after := w.planner.Set("web-1")
+	if diff := cmp.Diff([]string{"+backend"}, changed(before, after)); diff != "" {
+		t.Error(diff)
+	}
+	for _, shared := range []resource.TypeURL{resource.Cluster, resource.Listener, resource.Route} {
+		if before.Table(shared) != after.Table(shared) {
+			t.Errorf("the table of %s was made anew", shared)
+		}
+	}
+	if w.planner.Set("web-2").Table(resource.Endpoint) != after.Table(resource.Endpoint) {
+		t.Error("replicas do not share their assignments")
+	}
+}
+
+// TestLastEndpointLeavesAnEmptyAssignment, for a cluster without one would wait.
+func TestLastEndpointLeavesAnEmptyAssignment(t *testing.T) {
+	w := fleet(t)
+	w.drop(mesh.Dataplanes, "backend-1")
+	w.drop(mesh.Dataplanes, "backend-2")
+	w.settle()
+	a := w.planner.Set("web-1").Get(resource.Endpoint, "backend")
+	if a == nil || a.Version != resource.Empty("backend").Version {
+		t.Errorf("the assignment is %v", a)
+	}
+}
+
+// TestIncrementalEqualsFromNothing drives random changes through one planner; the
+// harness holds every batch against a plan from nothing.
+func TestIncrementalEqualsFromNothing(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		w := newWorld(t)
+		w.t = rt
+		joined := map[string]bool{}
+		names := []string{"a-1", "a-2", "b-1", "b-2", "c-1"}
+		services := []string{"a", "b", "c", "d"}
+		protocols := []string{"http", "http", "grpc", "tcp", "http2"}
+		pick := func(of []string) string { return rapid.SampledFrom(of).Draw(rt, "pick") }
+		anyOf := append([]string{mesh.AnyValue}, services...)
+		steps := map[string]func(*rapid.T){
+			"dataplane": func(*rapid.T) {
+				d := dataplane("127.0.0."+pick([]string{"1", "2", "3"}), pick(services), pick(protocols), pick(services), pick(services))
+				in := &d.Networking.Inbound[0]
+				in.Tags["version"], in.Tags[mesh.TagZone] = pick([]string{"v1", "v2"}), pick([]string{"east", "west"})
+				in.State = pick([]string{"", mesh.StateNotReady})
+				if rapid.Bool().Draw(rt, "transparent") {
+					d.Networking.Outbound = nil
+					d.Networking.TransparentProxying = &mesh.TransparentProxying{RedirectPortOutbound: 15001, RedirectPortInbound: 15006}
+				}
+				w.put(mesh.Dataplanes, meshName, pick(names), d)
+			},
+			"no dataplane": func(*rapid.T) {
+				name := pick(names)
+				if _, ok := w.state().Dataplane(name); ok && !joined[name] {
+					w.drop(mesh.Dataplanes, name)
+				}
+			},
+			"breaker": func(*rapid.T) {
+				w.put(circuitbreaker.Kind, meshName, pick([]string{"x", "y"}), breaker(pick(anyOf), pick(anyOf), 5))
+			},
+			"permission": func(*rapid.T) {
+				w.put(trafficpermission.Kind, meshName, pick([]string{"x", "y"}), permission(pick(anyOf), pick(anyOf)))
+			},
+			"route": func(*rapid.T) {
+				w.put(trafficroute.Kind, meshName, pick([]string{"x", "y"}), split(pick(services), 90, 10))
+			},
+			"no policy": func(*rapid.T) {
+				for _, k := range []*model.Kind{circuitbreaker.Kind, trafficpermission.Kind, trafficroute.Kind} {
+					for p := range w.state().Policies(k) {
+						if p.Name == "x" {
+							w.drop(k, "x")
+						}
+					}
+				}
+			},
+			"mesh": func(*rapid.T) {
+				m := mtls(pick([]string{mesh.ModeStrict, mesh.ModePermissive}))
+				if rapid.Bool().Draw(rt, "off") {
+					m.MTLS.EnabledBackend = ""
+				}
+				m.Routing = &mesh.Routing{LocalityAwareLoadBalancing: rapid.Bool().Draw(rt, "near")}
+				w.put(mesh.Meshes, "", meshName, m)
+			},
+			"trust": func(*rapid.T) { w.put(mesh.Trusts, meshName, meshName, trust(pick([]string{"r1", "r2"}))) },
+			"join": func(*rapid.T) {
+				w.settle()
+				name := pick(names)
+				joined[name] = w.planner.Join(name)
+			},
+			"leave":   func(*rapid.T) { name := pick(names); w.planner.Leave(name); delete(joined, name) },
+			"secured": func(*rapid.T) { w.planner.Secured(pick(names), rapid.Bool().Draw(rt, "yes")) },
+			"restart": func(*rapid.T) {
+				w.restart()
+				for name := range joined {
+					w.planner.Join(name)
+				}
+			},
+			"": func(rt *rapid.T) {
+				if rapid.Bool().Draw(rt, "settle") {
+					w.settle()
+				}
+			},
+		}
+		rt.Repeat(steps)
+		w.settle()
+	})
+}

@@ -1,0 +1,124 @@
+package sidecar
+
+import (
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"github.com/meshgate/meshgate/controlplane/mesh"
+	"github.com/meshgate/meshgate/xds/draft"
+	"github.com/meshgate/meshgate/xds/plan"
+	"github.com/meshgate/meshgate/xds/resource"
+)
+
+// outboundRoutesKey is everything that the route table of an outbound is made of.
+type outboundRoutesKey struct {
+	mesh, name, service, protocol string
+	// source is the value of the header with the tags of the proxy.
+	source     string
+	split      *draft.Split
+	selections selections
+}
+
+// outboundRoutes builds the route table of an HTTP outbound.
+func (p *Planner) outboundRoutes(k outboundRoutesKey) (*resource.Resource, error) {
+	d := routes(k.mesh, k.name, k.service, k.protocol)
+	d.Proto.RequestHeadersToAdd = []*corev3.HeaderValueOption{{
+		Header:       &corev3.HeaderValue{Key: mesh.HeaderTags, Value: k.source},
+		AppendAction: corev3.HeaderValueOption_OVERWRITE_IF_EXISTS_OR_ADD,
+	}}
+	if k.split != nil {
+		for _, r := range k.split.Rules {
+			if route := conditional(r); route != nil {
+				d.Host.Routes = append(d.Host.Routes, route)
+			}
+		}
+		if len(k.split.Otherwise) > 0 {
+			d.Host.Routes = append(d.Host.Routes, &routev3.Route{
+				Match: everything(), Action: &routev3.Route_Route{Route: towards(&routev3.RouteAction{}, k.split.Otherwise)},
+			})
+		}
+	}
+	if err := p.edit(k.selections, func(e *edits, s *selection) error { return e.outboundRoutes(d, s) }); err != nil {
+		return nil, err
+	}
+	return plan.Freeze(resource.Route, k.name, d.Proto)
+}
+
+func routes(meshName, name, service, protocol string) *draft.Routes {
+	d := &draft.Routes{
+		Mesh: meshName, Service: service, Protocol: protocol,
+		Host: &routev3.VirtualHost{Name: service, Domains: []string{"*"}},
+	}
+	d.Proto = &routev3.RouteConfiguration{
+		Name: name, VirtualHosts: []*routev3.VirtualHost{d.Host}, ValidateClusters: wrapperspb.Bool(false),
+	}
+	return d
+}
+
+func everything() *routev3.RouteMatch {
+	return &routev3.RouteMatch{PathSpecifier: &routev3.RouteMatch_Prefix{Prefix: "/"}}
+}
+
+// conditional is the route of a rule, nil if it leads nowhere. The rule belongs
+// to a selection that others use too, so it is copied.
+func conditional(r draft.Rule) *routev3.Route {
+	if len(r.To) == 0 {
+		return nil
+	}
+	out := &routev3.Route{}
+	if r.Headers != nil {
+		out = proto.CloneOf(r.Headers)
+	}
+	action := &routev3.RouteAction{}
+	if r.Action != nil {
+		action = proto.CloneOf(r.Action)
+	}
+	out.Match = proto.CloneOf(r.Match)
+	out.Action = &routev3.Route_Route{Route: towards(action, r.To)}
+	return out
+}
+
+// towards fills in the clusters of an action by their weights.
+func towards(a *routev3.RouteAction, targets []draft.Target) *routev3.RouteAction {
+	if len(targets) == 1 {
+		a.ClusterSpecifier = &routev3.RouteAction_Cluster{Cluster: ClusterName(targets[0].Tags)}
+		return a
+	}
+	weighted := &routev3.WeightedCluster{}
+	for _, t := range targets {
+		weighted.Clusters = append(weighted.Clusters, &routev3.WeightedCluster_ClusterWeight{Name: ClusterName(t.Tags), Weight: wrapperspb.UInt32(t.Weight)})
+	}
+	a.ClusterSpecifier = &routev3.RouteAction_WeightedClusters{WeightedClusters: weighted}
+	return a
+}
+
+// inboundRoutesKey is everything that the route table of an inbound is made of.
+type inboundRoutesKey struct {
+	mesh, name, tags string
+	workloadPort     uint32
+	mutualTLS        bool
+	selections       selections
+}
+
+// inboundRoutes builds the route table of an HTTP inbound. Who may call is part
+// of it and not of the listener, so that a denial takes effect on connections
+// that are open.
+func (p *Planner) inboundRoutes(k inboundRoutesKey) (*resource.Resource, error) {
+	tags := tagsOf(k.tags)
+	d := routes(k.mesh, k.name, tags.Service(), tags.Protocol())
+	d.MutualTLS = k.mutualTLS
+	d.Proto.RequestHeadersToRemove = []string{mesh.HeaderTags}
+	d.Host.Routes = []*routev3.Route{{
+		Match: everything(),
+		Action: &routev3.Route_Route{Route: &routev3.RouteAction{
+			ClusterSpecifier: &routev3.RouteAction_Cluster{Cluster: localCluster(k.workloadPort)}, Timeout: durationpb.New(0),
+		}},
+	}}
+	if err := p.edit(k.selections, func(e *edits, s *selection) error { return e.inboundRoutes(d, s) }); err != nil {
+		return nil, err
+	}
+	return plan.Freeze(resource.Route, k.name, d.Proto)
+}

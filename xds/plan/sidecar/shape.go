@@ -1,0 +1,133 @@
+package sidecar
+
+import (
+	"encoding/json"
+	"slices"
+
+	"github.com/meshgate/meshgate/controlplane/mesh"
+	"github.com/meshgate/meshgate/controlplane/view"
+)
+
+// shape is what of a dataplane decides its configuration, but for the addresses
+// it listens on. Dataplanes of equal shape are one class.
+type shape struct {
+	Inbounds  []inboundShape
+	Outbounds []outboundShape
+	Gateway   mesh.Tags `json:",omitempty"`
+	// Transparent proxies listen on addresses that are not theirs.
+	Transparent bool `json:",omitempty"`
+	// Everything is set for proxies that may reach every service of the mesh;
+	// Reachable bounds that if it is not empty.
+	Everything bool     `json:",omitempty"`
+	Reachable  []string `json:",omitempty"`
+	// RedirectOutbound is where the operating system sends what leaves.
+	RedirectOutbound, RedirectInbound uint32 `json:",omitempty"`
+}
+
+type inboundShape struct {
+	Port, WorkloadPort uint32
+	WorkloadAddress    string
+	Tags               mesh.Tags
+}
+
+type outboundShape struct {
+	Address string
+	Port    uint32
+	Tags    mesh.Tags
+}
+
+const loopback = "127.0.0.1"
+
+// shapeOf reads a dataplane. Ignored inbounds and those without a service have no
+// listener; inbounds that are not ready have one, for their checks.
+func shapeOf(d *view.Dataplane) shape {
+	n := d.Spec.Networking
+	if n == nil {
+		return shape{}
+	}
+	var s shape
+	if n.Gateway != nil {
+		s.Gateway = n.Gateway.Tags
+	}
+	if tp := n.TransparentProxying; tp != nil && tp.RedirectPortOutbound != 0 {
+		s.Transparent = true
+		s.RedirectOutbound, s.RedirectInbound = tp.RedirectPortOutbound, tp.RedirectPortInbound
+		s.Everything, s.Reachable = len(n.Outbound) == 0, slices.Sorted(slices.Values(tp.ReachableServices))
+	}
+	for i := range n.Inbound {
+		in := &n.Inbound[i]
+		if in.Tags.Service() == "" {
+			continue
+		}
+		is := inboundShape{Port: in.Port, WorkloadPort: in.ServicePort, WorkloadAddress: in.ServiceAddress, Tags: in.Tags}
+		if is.WorkloadPort == 0 {
+			is.WorkloadPort = in.Port
+		}
+		if is.WorkloadAddress == "" && !s.Transparent {
+			is.WorkloadAddress = loopback
+		}
+		s.Inbounds = append(s.Inbounds, is)
+	}
+	for i := range n.Outbound {
+		out := &n.Outbound[i]
+		os := outboundShape{Address: out.Address, Port: out.Port, Tags: out.EffectiveTags()}
+		if os.Address == "" {
+			os.Address = loopback
+		}
+		if os.Tags.Service() != "" {
+			s.Outbounds = append(s.Outbounds, os)
+		}
+	}
+	return s
+}
+
+// key is equal for equal shapes.
+func (s *shape) key() string {
+	b, err := json.Marshal(s)
+	if err != nil { // strings and numbers always encode
+		panic(err)
+	}
+	return string(b)
+}
+
+// sources are the tag sets that the proxy stands for.
+func (s *shape) sources() []mesh.Tags {
+	var out []mesh.Tags
+	if s.Gateway != nil {
+		out = append(out, s.Gateway)
+	}
+	for _, in := range s.Inbounds {
+		out = append(out, in.Tags)
+	}
+	return out
+}
+
+// zone is the locality of the proxy.
+func (s *shape) zone() string {
+	for _, t := range s.sources() {
+		if z := t[mesh.TagZone]; z != "" {
+			return z
+		}
+	}
+	return ""
+}
+
+// listening returns the address that each inbound of the shape listens on.
+func listening(d *view.Dataplane) []string {
+	n := d.Spec.Networking
+	if n == nil {
+		return nil
+	}
+	var out []string
+	for i := range n.Inbound {
+		if n.Inbound[i].Tags.Service() == "" {
+			continue
+		}
+		address := n.Inbound[i].Address
+		if address == "" {
+			address = n.Address
+		}
+		out = append(out, address)
+	}
+	return out
+}

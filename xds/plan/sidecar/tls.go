@@ -1,0 +1,76 @@
+package sidecar
+
+import (
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
+	matcherv3 "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"github.com/meshgate/meshgate/controlplane/mesh"
+	"github.com/meshgate/meshgate/xds/plan"
+	"github.com/meshgate/meshgate/xds/resource"
+)
+
+// tlsSocket is the name of Envoy's TLS transport socket.
+const tlsSocket = "envoy.transport_sockets.tls"
+
+// upstreamTLS proves who we are to a service and demands that it is who it says.
+func upstreamTLS(meshName string, tags mesh.Tags) (*corev3.TransportSocket, error) {
+	identity := mesh.SPIFFE(meshName, tags.Service())
+	packed, err := plan.Pack(&tlsv3.UpstreamTlsContext{
+		Sni: SNI(meshName, tags),
+		CommonTlsContext: common(meshName, []string{mesh.ALPN}, &matcherv3.StringMatcher{
+			MatchPattern: &matcherv3.StringMatcher_Exact{Exact: identity},
+		}),
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &corev3.TransportSocket{Name: tlsSocket, ConfigType: &corev3.TransportSocket_TypedConfig{TypedConfig: packed}}, nil
+}
+
+// downstreamTLS demands a certificate of the mesh. No ALPN is offered: the
+// client's "mesh" is for choosing the chain, and agreeing on it would keep Envoy
+// from telling HTTP/2 by its preface.
+func downstreamTLS(meshName string) (*corev3.TransportSocket, error) {
+	packed, err := plan.Pack(&tlsv3.DownstreamTlsContext{
+		RequireClientCertificate: wrapperspb.Bool(true),
+		CommonTlsContext: common(meshName, nil, &matcherv3.StringMatcher{
+			MatchPattern: &matcherv3.StringMatcher_Prefix{Prefix: mesh.SPIFFE(meshName, "")},
+		}),
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &corev3.TransportSocket{Name: tlsSocket, ConfigType: &corev3.TransportSocket_TypedConfig{TypedConfig: packed}}, nil
+}
+
+func common(meshName string, alpn []string, peer *matcherv3.StringMatcher) *tlsv3.CommonTlsContext {
+	return &tlsv3.CommonTlsContext{
+		AlpnProtocols:                  alpn,
+		TlsParams:                      &tlsv3.TlsParameters{TlsMinimumProtocolVersion: tlsv3.TlsParameters_TLSv1_2},
+		TlsCertificateSdsSecretConfigs: []*tlsv3.SdsSecretConfig{{Name: mesh.SecretIdentity(meshName), SdsConfig: plan.ADS()}},
+		ValidationContextType: &tlsv3.CommonTlsContext_CombinedValidationContext{
+			CombinedValidationContext: &tlsv3.CommonTlsContext_CombinedCertificateValidationContext{
+				DefaultValidationContext: &tlsv3.CertificateValidationContext{
+					MatchTypedSubjectAltNames: []*tlsv3.SubjectAltNameMatcher{{SanType: tlsv3.SubjectAltNameMatcher_URI, Matcher: peer}},
+				},
+				ValidationContextSdsSecretConfig: &tlsv3.SdsSecretConfig{Name: mesh.SecretCA(meshName), SdsConfig: plan.ADS()},
+			},
+		},
+	}
+}
+
+// caKey names the roots of a mesh.
+type caKey struct{ mesh, roots string }
+
+// trusted is the secret with the roots. It holds nothing secret and is part of
+// the set, so that a change of it is confirmed like any other change.
+func trusted(k caKey) (*resource.Resource, error) {
+	return plan.Freeze(resource.Secret, mesh.SecretCA(k.mesh), &tlsv3.Secret{
+		Name: mesh.SecretCA(k.mesh),
+		Type: &tlsv3.Secret_ValidationContext{ValidationContext: &tlsv3.CertificateValidationContext{
+			TrustedCa: &corev3.DataSource{Specifier: &corev3.DataSource_InlineBytes{InlineBytes: []byte(k.roots)}},
+		}},
+	})
+}

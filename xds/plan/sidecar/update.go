@@ -1,0 +1,237 @@
+package sidecar
+
+import (
+	"iter"
+
+	"github.com/meshgate/meshgate/controlplane/mesh"
+	"github.com/meshgate/meshgate/controlplane/model"
+	"github.com/meshgate/meshgate/controlplane/view"
+	"github.com/meshgate/meshgate/xds/policy"
+	"github.com/meshgate/meshgate/xds/resource"
+)
+
+// Update takes a newer state with the keys that changed since the last one; all
+// means that any may have.
+func (p *Planner) Update(state *view.Mesh, keys []model.Key, all bool) {
+	before := p.state
+	p.state = state
+	if all {
+		p.everything()
+		return
+	}
+	for _, key := range keys {
+		switch key.Kind {
+		case mesh.Dataplanes.Name:
+			p.dataplane(before, key.Name)
+		case mesh.Meshes.Name:
+			if f := factsOf(state); f != p.facts {
+				p.everything()
+				return
+			}
+		case mesh.Trusts.Name:
+			p.trust()
+			p.allMembers()
+		default:
+			p.policy(before, key)
+		}
+	}
+}
+
+// everything marks all there is.
+func (p *Planner) everything() {
+	p.facts = factsOf(p.state)
+	p.trust()
+	for name, x := range p.proxies {
+		if d, ok := p.state.Dataplane(name); ok {
+			p.classify(x, d)
+		}
+	}
+	for _, c := range p.classes {
+		p.mark(c)
+		c.staleIn, c.relist = true, true
+		for _, o := range c.outbounds {
+			c.staleOut[o] = struct{}{}
+		}
+	}
+	p.allMembers()
+}
+
+func (p *Planner) allMembers() {
+	for _, x := range p.proxies {
+		p.loose[x] = struct{}{}
+	}
+}
+
+func (p *Planner) mark(c *class) { p.dirty[c] = struct{}{} }
+
+// trust makes the secret with the roots. One that cannot be made is missing: no
+// connection is accepted without it.
+func (p *Planner) trust() {
+	p.ca = nil
+	t := p.state.Trust()
+	if t == nil {
+		return
+	}
+	if r, err := trusted(caKey{p.state.Name(), string(t.Spec.Roots)}); err == nil {
+		p.ca = resource.TableOf([]*resource.Resource{r})
+	}
+}
+
+// dataplane takes a changed dataplane: its own shape if it is connected, and the
+// services that it serves or served.
+func (p *Planner) dataplane(before *view.Mesh, name string) {
+	old, _ := before.Dataplane(name)
+	now, exists := p.state.Dataplane(name)
+	if x := p.proxies[name]; x != nil && exists {
+		p.classify(x, now)
+	}
+	for service := range servicesOf(old, now) {
+		was, is := before.Service(service), p.state.Service(service)
+		if was == is {
+			continue
+		}
+		p.service(service)
+		if (was == nil) != (is == nil) {
+			p.population()
+		}
+	}
+}
+
+// servicesOf yields the services of dataplanes, each maybe more than once.
+func servicesOf(ds ...*view.Dataplane) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for _, d := range ds {
+			if d == nil || d.Spec.Networking == nil {
+				continue
+			}
+			for i := range d.Spec.Networking.Inbound {
+				if !yield(d.Spec.Networking.Inbound[i].Tags.Service()) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// service marks the outbounds that reach a service.
+func (p *Planner) service(name string) {
+	for o := range p.byService[name] {
+		o.class.staleOut[o] = struct{}{}
+		p.mark(o.class)
+	}
+}
+
+// population marks the classes that reach whatever there is.
+func (p *Planner) population() {
+	for _, c := range p.classes {
+		if c.shape.Everything {
+			c.relist = true
+			p.mark(c)
+		}
+	}
+}
+
+// policy takes a changed policy: what it was and is chosen for.
+func (p *Planner) policy(before *view.Mesh, key model.Key) {
+	for _, pol := range p.policies {
+		if pol.Kind.Name != key.Kind {
+			continue
+		}
+		for _, version := range []*view.Policy{find(before, pol, key.Name), find(p.state, pol, key.Name)} {
+			if version != nil {
+				p.chosen(pol, version)
+			}
+		}
+	}
+}
+
+func find(m *view.Mesh, pol *policy.Policy, name string) *view.Policy {
+	for x := range m.Policies(pol.Kind) {
+		if x.Name == name {
+			return x
+		}
+	}
+	return nil
+}
+
+// chosen marks what a policy may be chosen for. Sources are not looked at: they
+// would save little and the selection looks at them anyway.
+func (p *Planner) chosen(pol *policy.Policy, x *view.Policy) {
+	switch pol.Attachment {
+	case policy.ByOutbound, policy.ByDestination:
+		for _, d := range x.Destinations {
+			if s := d.Service(); s != "" && s != mesh.AnyValue {
+				p.service(s)
+				continue
+			}
+			for _, c := range p.classes {
+				for _, o := range c.outbounds {
+					c.staleOut[o] = struct{}{}
+				}
+				p.mark(c)
+			}
+		}
+	case policy.ByInbound, policy.AllByInbound:
+		for _, c := range p.classes {
+			if c.serves(x.Destinations) {
+				c.staleIn = true
+				p.mark(c)
+			}
+		}
+	case policy.ByProxy:
+		for _, c := range p.classes {
+			c.staleIn, c.relist = true, true
+			p.mark(c)
+		}
+	}
+}
+
+// serves reports whether one of the selectors matches an inbound of the class.
+func (c *class) serves(selectors []mesh.Tags) bool {
+	for i := range c.shape.Inbounds {
+		for _, s := range selectors {
+			if mesh.Matches(s, c.shape.Inbounds[i].Tags) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// Secured notes whether a proxy holds an identity and takes mutual TLS. While a
+// mesh is permissive, a service is called by mutual TLS once all its proxies do.
+func (p *Planner) Secured(name string, yes bool) {
+	if p.secured[name] == yes {
+		return
+	}
+	if yes {
+		p.secured[name] = true
+	} else {
+		delete(p.secured, name)
+	}
+	if p.facts.security != permissive {
+		return
+	}
+	if d, ok := p.state.Dataplane(name); ok {
+		for s := range servicesOf(d) {
+			p.service(s)
+		}
+	}
+}
+
+// Outside says that what policies ask of beyond the mesh may have changed.
+func (p *Planner) Outside() {
+	for i, pol := range p.policies {
+		if pol.Facts == nil {
+			continue
+		}
+		for _, c := range p.classes {
+			for _, in := range c.inbounds {
+				if p.forInbound(in.shape.Tags)[i] != nil {
+					c.staleIn = true
+					p.mark(c)
+				}
+			}
+		}
+	}
+}

@@ -1,0 +1,114 @@
+package circuitbreaker
+
+import (
+	"math"
+	"time"
+
+	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"github.com/meshgate/meshgate/controlplane/mesh"
+	"github.com/meshgate/meshgate/xds/draft"
+	"github.com/meshgate/meshgate/xds/policy"
+)
+
+// effective leaves out spans that Envoy would refuse, so that edits and
+// explanation agree: both are above zero.
+func effective(s *policy.Selection) *Conf {
+	var c Conf
+	if given := policy.First[Spec](s).Conf; given != nil {
+		c = *given
+	}
+	if c.Interval.Or(0) <= 0 {
+		c.Interval = nil
+	}
+	if c.BaseEjectionTime.Or(0) <= 0 {
+		c.BaseEjectionTime = nil
+	}
+	return &c
+}
+
+func cluster(d *draft.Cluster, s *policy.Selection) error {
+	c := effective(s)
+	if c.limits() {
+		t := c.Thresholds
+		d.Proto.CircuitBreakers = &clusterv3.CircuitBreakers{Thresholds: []*clusterv3.CircuitBreakers_Thresholds{{
+			Priority:       corev3.RoutingPriority_DEFAULT,
+			MaxConnections: number(t.MaxConnections), MaxPendingRequests: number(t.MaxPendingRequests),
+			MaxRetries: number(t.MaxRetries), MaxRequests: number(t.MaxRequests),
+		}}}
+	}
+	if c.detects() {
+		d.Proto.OutlierDetection = outliers(c)
+	}
+	return nil
+}
+
+// outliers switches every detector on or off by name: those that are left out
+// would be on, as Envoy has it.
+func outliers(c *Conf) *clusterv3.OutlierDetection {
+	d := c.Detectors
+	o := &clusterv3.OutlierDetection{
+		Interval: span(c.Interval), BaseEjectionTime: span(c.BaseEjectionTime),
+		MaxEjectionPercent:             number(c.MaxEjectionPercent),
+		SplitExternalLocalOriginErrors: c.SplitExternalAndLocalErrors,
+
+		EnforcingConsecutive_5Xx:               enforced(d.TotalErrors != nil),
+		EnforcingConsecutiveGatewayFailure:     enforced(d.GatewayErrors != nil),
+		EnforcingConsecutiveLocalOriginFailure: enforced(d.LocalErrors != nil),
+		EnforcingSuccessRate:                   enforced(d.StandardDeviation != nil),
+		EnforcingLocalOriginSuccessRate:        enforced(d.StandardDeviation != nil),
+		EnforcingFailurePercentage:             enforced(d.Failure != nil),
+		EnforcingFailurePercentageLocalOrigin:  enforced(d.Failure != nil),
+	}
+	if e := d.TotalErrors; e != nil {
+		o.Consecutive_5Xx = number(e.Consecutive)
+	}
+	if e := d.GatewayErrors; e != nil {
+		o.ConsecutiveGatewayFailure = number(e.Consecutive)
+	}
+	if e := d.LocalErrors; e != nil {
+		o.ConsecutiveLocalOriginFailure = number(e.Consecutive)
+	}
+	if e := d.StandardDeviation; e != nil {
+		o.SuccessRateRequestVolume, o.SuccessRateMinimumHosts = number(e.RequestVolume), number(e.MinimumHosts)
+		o.SuccessRateStdevFactor = thousandths(e.Factor)
+	}
+	if e := d.Failure; e != nil {
+		o.FailurePercentageRequestVolume, o.FailurePercentageMinimumHosts = number(e.RequestVolume), number(e.MinimumHosts)
+		o.FailurePercentageThreshold = number(e.Threshold)
+	}
+	return o
+}
+
+// enforced is a percentage: always or never.
+func enforced(on bool) *wrapperspb.UInt32Value {
+	if on {
+		return wrapperspb.UInt32(100)
+	}
+	return wrapperspb.UInt32(0)
+}
+
+func number(n *uint32) *wrapperspb.UInt32Value {
+	if n == nil {
+		return nil
+	}
+	return wrapperspb.UInt32(*n)
+}
+
+// thousandths is how Envoy writes a factor: 1900 for 1.9.
+func thousandths(f *float64) *wrapperspb.UInt32Value {
+	if f == nil {
+		return nil
+	}
+	return wrapperspb.UInt32(uint32(min(max(math.Round(*f*1000), 0), math.MaxUint32)))
+}
+
+func span(d *mesh.Duration) *durationpb.Duration {
+	if d == nil {
+		return nil
+	}
+	return durationpb.New(time.Duration(*d))
+}

@@ -1,0 +1,39 @@
+package circuitbreaker
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/meshgate/meshgate/xds/policy/policytest"
+)
+
+func TestGolden(t *testing.T) { policytest.Golden(t, Policy) }
+
+// TestValidate holds the violations against the mesh API's texts.
+func TestValidate(t *testing.T) {
+	const sources, destinations = `"sources":[{"match":{"mesh.io/service":"web"}}]`, `"destinations":[{"match":{"mesh.io/service":"backend"}}]`
+	for _, c := range []struct {
+		name, fields string
+		want         []string
+	}{
+		{`selectors`, `"destinations":[{"match":{"version":"v1"}}],"conf":{}`, []string{`sources: must have at least one element`, `destinations[0].match: must consist of exactly one tag "mesh.io/service"`, `destinations[0].match["version"]: tag "version" is not allowed`, `destinations[0].match: mandatory tag "mesh.io/service" is missing`, `conf: must have at least one of the detector or threshold configured`}},
+		{`no conf`, sources + `,` + destinations, []string{`conf: must have at least one of the detector or threshold configured`}},
+		{`empty detector counts`, sources + `,` + destinations + `,"conf":{"detectors":{"totalErrors":{}}}`, nil},
+		{`empty detectors`, sources + `,` + destinations + `,"conf":{"detectors":{},"thresholds":{"maxRetries":0}}`, []string{`conf.detectors: can't be empty`}},
+		{`empty thresholds`, sources + `,` + destinations + `,"conf":{"detectors":{"localErrors":{}},"thresholds":{}}`, []string{`conf.thresholds: can't be empty`}},
+		{`percentages`, sources + `,` + destinations + `,"conf":{"maxEjectionPercent":101,"detectors":{"failure":{"threshold":200}}}`, []string{`conf.maxEjectionPercent: has to be in [0.0 - 100.0] range`, `conf.detectors.failure.threshold: has to be in [0.0 - 100.0] range`}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			_, spec := policytest.Decode(t, Kind, []byte(`{"type":"CircuitBreaker","mesh":"demo","name":"x",`+c.fields+`}`))
+			Kind.Document.Default(spec)
+			var got []string
+			for _, v := range Kind.Document.Validate(spec) {
+				got = append(got, v.Path+": "+v.Message)
+			}
+			if diff := cmp.Diff(c.want, got); diff != "" {
+				t.Errorf("violations (-want +got):\n%s", diff)
+			}
+		})
+	}
+}

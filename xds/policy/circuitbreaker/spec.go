@@ -1,0 +1,122 @@
+// Package circuitbreaker is the policy that limits what is under way to a service
+// and keeps away from endpoints that fail (requirement "CircuitBreaker").
+package circuitbreaker
+
+import (
+	"github.com/meshgate/meshgate/controlplane/fault"
+	"github.com/meshgate/meshgate/controlplane/mesh"
+	"github.com/meshgate/meshgate/controlplane/model"
+	"github.com/meshgate/meshgate/xds/policy"
+)
+
+// Spec is a circuit breaker.
+type Spec struct {
+	model.Labelled
+	mesh.Connection
+	Conf *Conf `json:"conf,omitempty"`
+}
+
+// Conf has detectors of failing endpoints and thresholds of the whole cluster.
+type Conf struct {
+	// Interval is the time between two looks at the endpoints.
+	Interval *mesh.Duration `json:"interval,omitempty"`
+	// BaseEjectionTime is how long an endpoint is left out the first time.
+	BaseEjectionTime *mesh.Duration `json:"baseEjectionTime,omitempty"`
+	// MaxEjectionPercent is the share of endpoints that may be left out at once.
+	MaxEjectionPercent *uint32 `json:"maxEjectionPercent,omitempty"`
+	// SplitExternalAndLocalErrors tells errors of the network from answers.
+	SplitExternalAndLocalErrors bool        `json:"splitExternalAndLocalErrors,omitempty"`
+	Detectors                   *Detectors  `json:"detectors,omitempty"`
+	Thresholds                  *Thresholds `json:"thresholds,omitempty"`
+}
+
+// Detectors say when an endpoint fails. One that is absent is off; one that is
+// given empty works with Envoy's numbers.
+type Detectors struct {
+	// TotalErrors counts answers with 5xx in a row, GatewayErrors those with 502,
+	// 503 and 504, LocalErrors failures of the network.
+	TotalErrors   *Errors `json:"totalErrors,omitempty"`
+	GatewayErrors *Errors `json:"gatewayErrors,omitempty"`
+	LocalErrors   *Errors `json:"localErrors,omitempty"`
+	// StandardDeviation compares an endpoint's success rate with the others'.
+	StandardDeviation *StandardDeviation `json:"standardDeviation,omitempty"`
+	// Failure compares an endpoint's failures with a fixed percentage.
+	Failure *Failure `json:"failure,omitempty"`
+}
+
+// Errors is a number of errors in a row.
+type Errors struct {
+	Consecutive *uint32 `json:"consecutive,omitempty"`
+}
+
+// StandardDeviation is how far below the mean an endpoint may be.
+type StandardDeviation struct {
+	RequestVolume *uint32  `json:"requestVolume,omitempty"`
+	MinimumHosts  *uint32  `json:"minimumHosts,omitempty"`
+	Factor        *float64 `json:"factor,omitempty"`
+}
+
+// Failure is how many percent of an endpoint's requests may fail.
+type Failure struct {
+	RequestVolume *uint32 `json:"requestVolume,omitempty"`
+	MinimumHosts  *uint32 `json:"minimumHosts,omitempty"`
+	Threshold     *uint32 `json:"threshold,omitempty"`
+}
+
+// Thresholds limit what is under way at one time from one proxy. One that is
+// absent is as Envoy has it: 1024, and 3 retries.
+type Thresholds struct {
+	MaxConnections     *uint32 `json:"maxConnections,omitempty"`
+	MaxPendingRequests *uint32 `json:"maxPendingRequests,omitempty"`
+	MaxRetries         *uint32 `json:"maxRetries,omitempty"`
+	MaxRequests        *uint32 `json:"maxRequests,omitempty"`
+}
+
+// Kind describes the resources.
+var Kind = &model.Kind{
+	Name: "circuit_breaker", Path: "circuit-breakers", Scoping: model.Mesh, Class: model.Config,
+	New: func() any { return new(Spec) },
+	Document: &model.Document{
+		Type: "CircuitBreaker", Singular: "Circuit Breaker", Plural: "Circuit Breakers",
+		Policy: true, Outbound: true,
+		Default:  func(any) {},
+		Validate: validate,
+	},
+}
+
+// Policy edits the clusters of destinations.
+var Policy = &policy.Policy{
+	Kind: Kind, Phase: policy.Settings, Attachment: policy.ByDestination,
+	Edits:   policy.Edits{Cluster: cluster},
+	Explain: explain,
+}
+
+func validate(spec any) []fault.Violation {
+	s := spec.(*Spec)
+	v := policy.Violations(append(mesh.CheckSources(s.Sources), mesh.CheckDestinations(s.Destinations)...))
+	var c Conf
+	if s.Conf != nil {
+		c = *s.Conf
+	}
+	if !c.detects() && !c.limits() {
+		v.Add("conf", "must have at least one of the detector or threshold configured")
+		return v
+	}
+	if c.Detectors != nil && !c.detects() {
+		v.Add("conf.detectors", "can't be empty")
+	}
+	v.Percent("conf.maxEjectionPercent", c.MaxEjectionPercent)
+	if c.detects() && c.Detectors.Failure != nil {
+		v.Percent("conf.detectors.failure.threshold", c.Detectors.Failure.Threshold)
+	}
+	if c.Thresholds != nil && !c.limits() {
+		v.Add("conf.thresholds", "can't be empty")
+	}
+	return v
+}
+
+// detects reports whether there is a detector.
+func (c *Conf) detects() bool { return c.Detectors != nil && *c.Detectors != (Detectors{}) }
+
+// limits reports whether there is a threshold.
+func (c *Conf) limits() bool { return c.Thresholds != nil && *c.Thresholds != (Thresholds{}) }

@@ -1,0 +1,133 @@
+package meshtokenauth
+
+import (
+	"cmp"
+	"fmt"
+	"strings"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+
+	"github.com/meshgate/meshgate/controlplane/gateway"
+	"github.com/meshgate/meshgate/controlplane/model"
+	"github.com/meshgate/meshgate/controlplane/view"
+	"github.com/meshgate/meshgate/filter/contract"
+	"github.com/meshgate/meshgate/xds/chain"
+	"github.com/meshgate/meshgate/xds/draft"
+	"github.com/meshgate/meshgate/xds/policy"
+)
+
+// Policy puts the token filter into the chains of an inbound and its
+// configuration into the routes.
+var Policy = &policy.Policy{
+	Kind: Kind, Phase: policy.Settings, Attachment: policy.ByInbound, HTTPOnly: true,
+	Edits:   policy.Edits{Inbound: inbound, InboundRoutes: inboundRoutes},
+	Facts:   facts,
+	Explain: explain,
+}
+
+// found is the plugin instance that a policy names, as it is now.
+type found struct {
+	instance chain.Attached
+	// service is the id of the service that tokens must be for.
+	service string
+	problem string
+}
+
+// Problem implements policy.Problematic.
+func (f found) Problem() string { return f.problem }
+
+// facts looks the plugin instance up. One that is missing is a fact too: it
+// refuses every request.
+func facts(o policy.Outside, chosen []*view.Policy) any {
+	r, _ := chosen[0].Spec.(*Resource)
+	p := r.demanded().Plugin
+	if p == nil {
+		return nil
+	}
+	name := cmp.Or(p.ControlPlane, model.DefaultControlPlane)
+	var g *view.Gateway
+	if o != nil {
+		g = o.Gateway(name)
+	}
+	if g == nil {
+		return found{problem: fmt.Sprintf("control plane %s does not exist: every request is refused", name)}
+	}
+	instance, ok := g.Plugin(p.ID)
+	switch {
+	case !ok:
+		return found{problem: fmt.Sprintf("plugin %s does not exist: every request is refused", p.ID)}
+	case !instance.Spec.Enabled:
+		return found{problem: fmt.Sprintf("plugin %s is disabled: every request is refused", p.ID)}
+	case instance.Spec.Name != gateway.PluginOAuth2:
+		return found{problem: fmt.Sprintf("plugin %s is %s and not oauth2: every request is refused", p.ID, instance.Spec.Name)}
+	}
+	f := found{instance: chain.Attach(g, instance), service: instance.Spec.Service}
+	if route, ok := g.Route(instance.Spec.Route); ok {
+		f.service = route.Spec.Service
+	}
+	return f
+}
+
+// inbound installs the filter. Connections that cannot be looked into carry no
+// token, so none may pass.
+func inbound(d *draft.Inbound, s *policy.Selection) error {
+	if s == nil || d.HTTP == nil {
+		return nil
+	}
+	f, err := chain.Filter()
+	if err != nil {
+		return err
+	}
+	d.NoOpaque = true
+	return d.Filters.Put(draft.SlotToken, f)
+}
+
+func inboundRoutes(r *draft.Routes, s *policy.Selection) error {
+	if s == nil {
+		return nil
+	}
+	encoded, err := encode(s)
+	if err != nil {
+		return err
+	}
+	if encoded == nil {
+		refuse(r)
+		return nil
+	}
+	config, err := chain.PerRoute(encoded)
+	if err != nil {
+		return err
+	}
+	return r.Configure(contract.FilterName, config)
+}
+
+// encode is the chain of a selection, nil if its plugin instance is missing.
+func encode(s *policy.Selection) ([]byte, error) {
+	name := s.Policies[0].Name
+	if f, ok := s.Facts.(found); ok {
+		if f.problem != "" {
+			return nil, nil
+		}
+		return chain.Encode(name, f.service, [chain.MaxPlugins]chain.Attached{f.instance})
+	}
+	c := policy.First[Resource](s).demanded().Config
+	single := contract.Chain{Route: name, Plugins: []contract.Plugin{{ID: InlineID(name), OAuth2: &contract.OAuth2{
+		Header: strings.ToLower(cmp.Or(c.AuthHeaderName, "authorization")), Realm: c.Realm, Global: true, HideCredentials: c.HideCredentials,
+	}}}}
+	return single.Marshal()
+}
+
+// InlineID stands for the plugin instance of a policy that names none.
+func InlineID(name string) string { return "meshtokenauth/" + name }
+
+// refuse answers every request: a check that cannot be made must not be skipped.
+func refuse(r *draft.Routes) {
+	body := `{"message":"the token check of this service is misconfigured"}`
+	r.Host.Routes = []*routev3.Route{{
+		Match: &routev3.RouteMatch{PathSpecifier: &routev3.RouteMatch_Prefix{Prefix: "/"}},
+		Action: &routev3.Route_DirectResponse{DirectResponse: &routev3.DirectResponseAction{
+			Status: 503, Body: &corev3.DataSource{Specifier: &corev3.DataSource_InlineString{InlineString: body}},
+		}},
+	}}
+}

@@ -1,0 +1,161 @@
+package policytest
+
+import (
+	"bytes"
+	"encoding/json"
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+	"sigs.k8s.io/yaml"
+
+	"github.com/meshgate/meshgate/controlplane/mesh"
+	"github.com/meshgate/meshgate/xds/draft"
+	"github.com/meshgate/meshgate/xds/policy"
+)
+
+var update = flag.Bool("update", false, "write golden files")
+
+// Protocols are those for which there are drafts.
+var Protocols = []string{mesh.ProtocolHTTP, mesh.ProtocolGRPC, mesh.ProtocolTCP}
+
+// Golden applies the resource in each testdata/<name>.in.yaml to the sample
+// drafts of every protocol and compares what changes, and the explanation, with
+// testdata/<name>.golden.yaml; -update writes the latter. What it makes also has
+// to freeze.
+func Golden(t *testing.T, p *policy.Policy) {
+	t.Helper()
+	inputs, err := filepath.Glob("testdata/*.in.yaml")
+	if err != nil || len(inputs) == 0 {
+		t.Fatalf("no inputs: %v", err)
+	}
+	for _, in := range inputs {
+		t.Run(strings.TrimSuffix(filepath.Base(in), ".in.yaml"), func(t *testing.T) {
+			text, err := os.ReadFile(in)
+			if err != nil {
+				t.Fatal(err)
+			}
+			s := &policy.Selection{Policies: Resource(t, p.Kind, text)}
+			compare(t, strings.Replace(in, ".in.yaml", ".golden.yaml", 1), Render(t, p, s))
+		})
+	}
+}
+
+func compare(t *testing.T, path string, got []byte) {
+	t.Helper()
+	if *update {
+		if err := os.WriteFile(path, got, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), string(got)); diff != "" {
+		t.Errorf("drafts (-want +got):\n%s", diff)
+	}
+}
+
+// Render shows as YAML what a selection changes in the drafts of each protocol,
+// and its explanation.
+func Render(t *testing.T, p *policy.Policy, s *policy.Selection) []byte {
+	t.Helper()
+	doc := map[string]any{"explain": p.Explain(s)}
+	for _, protocol := range Protocols {
+		d := NewDrafts(protocol, true)
+		if err := d.Apply(p, s); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := d.Freeze(); err != nil {
+			t.Error(err)
+		}
+		before, after, changed := NewDrafts(protocol, true).parts(t), d.parts(t), map[string]json.RawMessage{}
+		for name, body := range after {
+			if !bytes.Equal(body, before[name]) {
+				changed[name] = body
+			}
+		}
+		if len(changed) > 0 {
+			doc[protocol] = changed
+		}
+	}
+	out, err := yaml.Marshal(doc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// parts is every draft as compact JSON.
+func (d *Drafts) parts(t *testing.T) map[string]json.RawMessage {
+	t.Helper()
+	out := map[string]json.RawMessage{
+		"cluster": body(t, d.Cluster.Proto), "clusterHTTP": body(t, d.Cluster.HTTP),
+		"outbound": body(t, d.Outbound.Proto),
+	}
+	if d.Outbound.HTTP != nil {
+		out["outboundHTTP"], out["inboundHTTP"] = body(t, d.Outbound.HTTP), body(t, d.Inbound.HTTP)
+		out["outboundRoutes"], out["inboundRoutes"] = body(t, d.OutboundRoutes.Proto), body(t, d.InboundRoutes.Proto)
+	} else {
+		out["outboundTCP"], out["inboundTCP"] = body(t, d.Outbound.TCP), body(t, d.Inbound.TCP)
+	}
+	list(t, out, "outboundFilters", d.Outbound.Filters.Filters())
+	list(t, out, "inboundFilters", d.Inbound.Filters.Filters())
+	list(t, out, "inboundAuthenticatedFilters", d.Inbound.AuthenticatedFilters.Filters())
+	list(t, out, "inboundAuthenticatedNetwork", d.Inbound.AuthenticatedNetwork)
+	if d.Split != nil {
+		out["split"] = marshal(t, splitView(t, d.Split))
+	}
+	return out
+}
+
+func splitView(t *testing.T, s *draft.Split) map[string]any {
+	t.Helper()
+	var rules []any
+	for _, r := range s.Rules {
+		rules = append(rules, map[string]any{
+			"match": body(t, r.Match), "action": body(t, r.Action), "headers": body(t, r.Headers), "to": r.To,
+		})
+	}
+	return map[string]any{"rules": rules, "otherwise": s.Otherwise}
+}
+
+func list[M proto.Message](t *testing.T, out map[string]json.RawMessage, name string, ms []M) {
+	t.Helper()
+	var bodies []json.RawMessage
+	for _, m := range ms {
+		bodies = append(bodies, body(t, m))
+	}
+	if bodies != nil {
+		out[name] = marshal(t, bodies)
+	}
+}
+
+// body is a message as JSON without the random spaces of its encoder.
+func body(t *testing.T, m proto.Message) json.RawMessage {
+	t.Helper()
+	text, err := protojson.MarshalOptions{UseProtoNames: true}.Marshal(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out bytes.Buffer
+	if err := json.Compact(&out, text); err != nil {
+		t.Fatal(err)
+	}
+	return out.Bytes()
+}
+
+func marshal(t *testing.T, v any) json.RawMessage {
+	t.Helper()
+	out, err := json.Marshal(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}

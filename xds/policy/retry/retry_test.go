@@ -1,0 +1,39 @@
+package retry
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/meshgate/meshgate/xds/policy/policytest"
+)
+
+func TestGolden(t *testing.T) { policytest.Golden(t, Policy) }
+
+// TestValidate holds the violations against the mesh API's texts.
+func TestValidate(t *testing.T) {
+	const sources, destinations = `"sources":[{"match":{"mesh.io/service":"web"}}]`, `"destinations":[{"match":{"mesh.io/service":"backend"}}]`
+	for _, c := range []struct {
+		name, fields string
+		want         []string
+	}{
+		{`selectors`, `"destinations":[{"match":{"version":"v1"}}],"conf":{}`, []string{`sources: must have at least one element`, `destinations[0].match: must consist of exactly one tag "mesh.io/service"`, `destinations[0].match["version"]: tag "version" is not allowed`, `destinations[0].match: mandatory tag "mesh.io/service" is missing`, `conf: missing protocol [grpc|http|tcp] configuration`}},
+		{`no conf`, sources + `,` + destinations, []string{`conf: has to be defined`}},
+		{`empty sections`, sources + `,` + destinations + `,"conf":{"http":{},"grpc":{},"tcp":{}}`, []string{`conf.http: field cannot be empty`, `conf.grpc: field cannot be empty`, `conf.tcp.maxConnectAttempts: has to be greater than 0`}},
+		{`zeros`, sources + `,` + destinations + `,"conf":{"http":{"numRetries":0,"perTryTimeout":"0s","backOff":{"maxInterval":"1s"}},"grpc":{"backOff":{"baseInterval":"1s","maxInterval":"0s"}}}`, []string{`conf.http.numRetries: has to be greater than 0 when defined`, `conf.http.perTryTimeout: has to be greater than 0 when defined`, `conf.http.backOff.baseInterval: has to be defined`, `conf.grpc.backOff.maxInterval: has to be greater than 0 when defined`}},
+		{`zero base`, sources + `,` + destinations + `,"conf":{"http":{"backOff":{"baseInterval":"0s","maxInterval":"0s"}}}`, []string{`conf.http.backOff.baseInterval: has to be greater than 0`}},
+		{`conditions`, sources + `,` + destinations + `,"conf":{"http":{"retryOn":["retriable_status_codes"],"retriableMethods":["GET","NONE"]},"grpc":{"retryOn":["cancelled","cancelled","internal"]}}`, []string{`conf.http.retriableMethods[1]: field cannot be empty`, `conf.http.retryOn[0]: retriableStatusCodes cannot be empty when this option is specified`, `conf.grpc.retryOn: repeated value "cancelled" at indexes [0, 1]`}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			_, spec := policytest.Decode(t, Kind, []byte(`{"type":"Retry","mesh":"demo","name":"x",`+c.fields+`}`))
+			Kind.Document.Default(spec)
+			var got []string
+			for _, v := range Kind.Document.Validate(spec) {
+				got = append(got, v.Path+": "+v.Message)
+			}
+			if diff := cmp.Diff(c.want, got); diff != "" {
+				t.Errorf("violations (-want +got):\n%s", diff)
+			}
+		})
+	}
+}

@@ -1,0 +1,79 @@
+// Package retry is the policy that tries failed requests again (requirement
+// "Retry").
+package retry
+
+import (
+	"github.com/meshgate/meshgate/controlplane/mesh"
+	"github.com/meshgate/meshgate/controlplane/model"
+	"github.com/meshgate/meshgate/xds/policy"
+)
+
+// Spec is a retry policy.
+type Spec struct {
+	model.Labelled
+	mesh.Connection
+	Conf *Conf `json:"conf,omitempty"`
+}
+
+// Conf says what is tried again, by the protocol of the service.
+type Conf struct {
+	HTTP *HTTP `json:"http,omitempty"`
+	GRPC *GRPC `json:"grpc,omitempty"`
+	TCP  *TCP  `json:"tcp,omitempty"`
+}
+
+// HTTP is for HTTP and HTTP/2.
+type HTTP struct {
+	// NumRetries does not count the first try.
+	NumRetries *uint32 `json:"numRetries,omitempty"`
+	// PerTryTimeout is for each try, the first included.
+	PerTryTimeout *mesh.Duration `json:"perTryTimeout,omitempty"`
+	BackOff       *BackOff       `json:"backOff,omitempty"`
+	// RetriableStatusCodes are tried again beside what RetryOn says.
+	RetriableStatusCodes []uint32 `json:"retriableStatusCodes,omitempty"`
+	// RetriableMethods limit retries to some methods; all if empty.
+	RetriableMethods []string `json:"retriableMethods,omitempty" enum:"NONE,CONNECT,DELETE,GET,HEAD,OPTIONS,PATCH,POST,PUT,TRACE"`
+	// RetryOn replaces the default conditions.
+	RetryOn []string `json:"retryOn,omitempty" enum:"all_5xx,gateway_error,reset,connect_failure,envoy_ratelimited,retriable_4xx,refused_stream,retriable_status_codes,retriable_headers,http3_post_connect_failure"`
+}
+
+// GRPC is for gRPC.
+type GRPC struct {
+	NumRetries    *uint32        `json:"numRetries,omitempty"`
+	PerTryTimeout *mesh.Duration `json:"perTryTimeout,omitempty"`
+	BackOff       *BackOff       `json:"backOff,omitempty"`
+	// RetryOn replaces the default conditions.
+	RetryOn []string `json:"retryOn,omitempty" enum:"cancelled,deadline_exceeded,internal,resource_exhausted,unavailable"`
+}
+
+// TCP is for connections that are not HTTP.
+type TCP struct {
+	// MaxConnectAttempts counts the first try.
+	MaxConnectAttempts uint32 `json:"maxConnectAttempts,omitempty"`
+}
+
+// BackOff is the time between tries: random, growing from BaseInterval to
+// MaxInterval, which is ten times BaseInterval if absent.
+type BackOff struct {
+	BaseInterval *mesh.Duration `json:"baseInterval,omitempty"`
+	MaxInterval  *mesh.Duration `json:"maxInterval,omitempty"`
+}
+
+// Kind describes the resources.
+var Kind = &model.Kind{
+	Name: "retry", Path: "retries", Scoping: model.Mesh, Class: model.Config,
+	New: func() any { return new(Spec) },
+	Document: &model.Document{
+		Type: "Retry", Singular: "Retry", Plural: "Retries",
+		Policy: true, Outbound: true,
+		Default:  func(any) {},
+		Validate: validate,
+	},
+}
+
+// Policy edits the listeners and routes of outbounds.
+var Policy = &policy.Policy{
+	Kind: Kind, Phase: policy.Settings, Attachment: policy.ByDestination,
+	Edits:   policy.Edits{Outbound: outbound, OutboundRoutes: outboundRoutes},
+	Explain: explain,
+}

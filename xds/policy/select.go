@@ -1,0 +1,178 @@
+package policy
+
+import (
+	"cmp"
+	"iter"
+	"slices"
+
+	"github.com/meshgate/meshgate/controlplane/mesh"
+	"github.com/meshgate/meshgate/controlplane/model"
+	"github.com/meshgate/meshgate/controlplane/view"
+)
+
+// Candidates finds the policies that may be chosen. [view.Mesh] implements it.
+type Candidates interface {
+	// Candidates yields every policy of a kind of which a destination may match
+	// a tag set with this service, in the order of names; it may yield others.
+	Candidates(k *model.Kind, service string) iter.Seq[*view.Policy]
+}
+
+// Outbound chooses the policy for the connections of a proxy to a service: the
+// one with the best sum of the ranks of a source that matches one of the proxy's
+// tag sets and of a destination that matches the service tag alone (mesh policy
+// selection). It returns nil if none matches.
+func Outbound(m Candidates, p *Policy, sources []mesh.Tags, service string) *view.Policy {
+	var w winner
+	// Where the callee is known, the loop's state stays on the stack.
+	if v, ok := m.(*view.Mesh); ok {
+		for c := range v.Candidates(p.Kind, service) {
+			w.outbound(c, sources, service)
+		}
+		return w.best
+	}
+	for c := range m.Candidates(p.Kind, service) {
+		w.outbound(c, sources, service)
+	}
+	return w.best
+}
+
+// Inbound chooses the policy for the connections to an inbound: the one with the
+// best destination for the inbound's tags. Sources do not take part; they say
+// whom the policy is about. It returns nil if none matches.
+func Inbound(m Candidates, p *Policy, tags mesh.Tags) *view.Policy {
+	var w winner
+	if v, ok := m.(*view.Mesh); ok {
+		for c := range v.Candidates(p.Kind, tags.Service()) {
+			w.inbound(c, tags)
+		}
+		return w.best
+	}
+	for c := range m.Candidates(p.Kind, tags.Service()) {
+		w.inbound(c, tags)
+	}
+	return w.best
+}
+
+// Proxy chooses the policy for a whole proxy: the one with the best selector for
+// one of the proxy's tag sets. A policy without selectors matches every proxy,
+// with the lowest rank. It returns nil if none matches.
+func Proxy(m Candidates, p *Policy, sets []mesh.Tags) *view.Policy {
+	var w winner
+	if v, ok := m.(*view.Mesh); ok {
+		for _, tags := range sets {
+			for c := range v.Candidates(p.Kind, tags.Service()) {
+				w.inbound(c, tags)
+			}
+		}
+		return w.best
+	}
+	for _, tags := range sets {
+		for c := range m.Candidates(p.Kind, tags.Service()) {
+			w.inbound(c, tags)
+		}
+	}
+	return w.best
+}
+
+// AllInbound chooses every policy with a destination that matches an inbound's
+// tags, each once: ordered by the rank of the first source, best first, and of
+// equal ones the later created, then by name.
+func AllInbound(m Candidates, p *Policy, tags mesh.Tags) []*view.Policy {
+	var out []*view.Policy
+	for c := range m.Candidates(p.Kind, tags.Service()) {
+		if _, ok := bestOf(c.Destinations, tags); ok {
+			out = append(out, c)
+		}
+	}
+	slices.SortFunc(out, func(a, b *view.Policy) int {
+		return cmp.Or(firstSource(b).Compare(firstSource(a)), tie(a, b))
+	})
+	return out
+}
+
+// winner keeps the best of the policies that it is offered.
+type winner struct {
+	best *view.Policy
+	rank mesh.Rank
+}
+
+func (w *winner) outbound(c *view.Policy, sources []mesh.Tags, service string) {
+	to, ok := bestForService(c.Destinations, service)
+	if !ok {
+		return
+	}
+	if from, ok := bestOfAny(c.Sources, sources); ok {
+		w.offer(c, from.Add(to))
+	}
+}
+
+func (w *winner) inbound(c *view.Policy, tags mesh.Tags) {
+	if to, ok := bestOf(c.Destinations, tags); ok {
+		w.offer(c, to)
+	}
+}
+
+func (w *winner) offer(c *view.Policy, rank mesh.Rank) {
+	if w.best != nil {
+		if d := w.rank.Compare(rank); d > 0 || d == 0 && tie(w.best, c) <= 0 {
+			return
+		}
+	}
+	w.best, w.rank = c, rank
+}
+
+// tie orders policies of equal rank: the later created one first, of two that
+// are equally old the first by name.
+func tie(a, b *view.Policy) int {
+	return cmp.Or(b.Created.Compare(a.Created), cmp.Compare(a.Name, b.Name))
+}
+
+// bestOf returns the best rank of the selectors that match a tag set. No
+// selectors at all match everything.
+func bestOf(selectors []mesh.Tags, tags mesh.Tags) (best mesh.Rank, ok bool) {
+	ok = len(selectors) == 0
+	for _, s := range selectors {
+		if !mesh.Matches(s, tags) {
+			continue
+		}
+		if r := mesh.RankOf(s); !ok || r.Compare(best) > 0 {
+			best, ok = r, true
+		}
+	}
+	return best, ok
+}
+
+// bestOfAny is bestOf over several tag sets.
+func bestOfAny(selectors, sets []mesh.Tags) (best mesh.Rank, ok bool) {
+	ok = len(selectors) == 0
+	for _, tags := range sets {
+		if r, matches := bestOf(selectors, tags); matches && (!ok || r.Compare(best) > 0) {
+			best, ok = r, true
+		}
+	}
+	return best, ok
+}
+
+// bestForService is bestOf for the tag set with nothing but a service.
+func bestForService(selectors []mesh.Tags, service string) (best mesh.Rank, ok bool) {
+	ok = len(selectors) == 0
+next:
+	for _, s := range selectors {
+		for k, want := range s {
+			if k != mesh.TagService || want != mesh.AnyValue && want != service {
+				continue next
+			}
+		}
+		if r := mesh.RankOf(s); !ok || r.Compare(best) > 0 {
+			best, ok = r, true
+		}
+	}
+	return best, ok
+}
+
+func firstSource(p *view.Policy) mesh.Rank {
+	if len(p.Sources) == 0 {
+		return mesh.Rank{}
+	}
+	return mesh.RankOf(p.Sources[0])
+}

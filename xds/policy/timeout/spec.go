@@ -1,0 +1,104 @@
+// Package timeout is the policy that limits how long connections, requests and
+// streams to a service may take (requirement "Timeout").
+package timeout
+
+import (
+	"github.com/meshgate/meshgate/controlplane/fault"
+	"github.com/meshgate/meshgate/controlplane/mesh"
+	"github.com/meshgate/meshgate/controlplane/model"
+	"github.com/meshgate/meshgate/xds/policy"
+)
+
+// Spec is a timeout policy.
+type Spec struct {
+	model.Labelled
+	mesh.Connection
+	Conf *Conf `json:"conf,omitempty"`
+}
+
+// Conf has the limits. One that is not given is as Envoy has it, but for those
+// that say otherwise.
+type Conf struct {
+	// ConnectTimeout is for connections to an endpoint; [DefaultConnect] if absent.
+	ConnectTimeout *mesh.Duration `json:"connectTimeout,omitempty"`
+	TCP            *TCP           `json:"tcp,omitempty"`
+	HTTP           *HTTP          `json:"http,omitempty"`
+	GRPC           *GRPC          `json:"grpc,omitempty"`
+}
+
+// TCP is for connections that are not HTTP.
+type TCP struct {
+	IdleTimeout *mesh.Duration `json:"idleTimeout,omitempty"`
+}
+
+// HTTP is for HTTP, HTTP/2 and gRPC.
+type HTTP struct {
+	// RequestTimeout is for the whole answer; there is no limit if it is absent.
+	RequestTimeout *mesh.Duration `json:"requestTimeout,omitempty"`
+	// IdleTimeout closes connections without requests.
+	IdleTimeout *mesh.Duration `json:"idleTimeout,omitempty"`
+	// StreamIdleTimeout ends requests on which nothing moves.
+	StreamIdleTimeout *mesh.Duration `json:"streamIdleTimeout,omitempty"`
+	MaxStreamDuration *mesh.Duration `json:"maxStreamDuration,omitempty"`
+}
+
+// GRPC is for gRPC, where it goes before HTTP.
+type GRPC struct {
+	StreamIdleTimeout *mesh.Duration `json:"streamIdleTimeout,omitempty"`
+	MaxStreamDuration *mesh.Duration `json:"maxStreamDuration,omitempty"`
+}
+
+// Kind describes the resources.
+var Kind = &model.Kind{
+	Name: "timeout", Path: "timeouts", Scoping: model.Mesh, Class: model.Config,
+	New: func() any { return new(Spec) },
+	Document: &model.Document{
+		Type: "Timeout", Singular: "Timeout", Plural: "Timeouts",
+		Policy: true, Outbound: true,
+		Default:  func(any) {},
+		Validate: validate,
+	},
+}
+
+// Policy edits the clusters, listeners and routes of outbounds.
+var Policy = &policy.Policy{
+	Kind: Kind, Phase: policy.Settings, Attachment: policy.ByOutbound,
+	Edits:   policy.Edits{Cluster: cluster, Outbound: outbound, OutboundRoutes: outboundRoutes},
+	Explain: explain,
+}
+
+const textSection = "at least one timeout in section has to be defined"
+
+func validate(spec any) []fault.Violation {
+	s := spec.(*Spec)
+	v := policy.Violations(append(mesh.CheckSources(s.Sources), mesh.CheckDestinations(s.Destinations)...))
+	if s.Conf == nil {
+		v.Add("conf", policy.TextDefined)
+		return v
+	}
+	if t := s.Conf.TCP; t != nil {
+		switch {
+		case t.IdleTimeout == nil:
+			v.Add("conf.tcp", textSection)
+		case *t.IdleTimeout <= 0:
+			v.Add("conf.tcp.idleTimeout", policy.TextPositive)
+		}
+	}
+	if h := s.Conf.HTTP; h != nil {
+		if h.RequestTimeout == nil && h.IdleTimeout == nil {
+			v.Add("conf.http", textSection)
+		}
+		v.Positive("conf.http.requestTimeout", h.RequestTimeout)
+		v.Positive("conf.http.idleTimeout", h.IdleTimeout)
+		v.Positive("conf.http.streamIdleTimeout", h.StreamIdleTimeout)
+		v.Positive("conf.http.maxStreamDuration", h.MaxStreamDuration)
+	}
+	if g := s.Conf.GRPC; g != nil {
+		if g.StreamIdleTimeout == nil && g.MaxStreamDuration == nil {
+			v.Add("conf.grpc", textSection)
+		}
+		v.Positive("conf.grpc.streamIdleTimeout", g.StreamIdleTimeout)
+		v.Positive("conf.grpc.maxStreamDuration", g.MaxStreamDuration)
+	}
+	return v
+}

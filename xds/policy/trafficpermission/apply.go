@@ -1,0 +1,78 @@
+package trafficpermission
+
+import (
+	"strings"
+
+	rbacv3 "github.com/envoyproxy/go-control-plane/envoy/config/rbac/v3"
+	httprbacv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/rbac/v3"
+	netrbacv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/rbac/v3"
+
+	"github.com/meshgate/meshgate/xds/draft"
+	"github.com/meshgate/meshgate/xds/policy"
+)
+
+const (
+	httpFilter    = "envoy.filters.http.rbac"
+	networkFilter = "envoy.filters.network.rbac"
+	// allowed is the one key in the rules: the name of the resource would make
+	// rules differ that say the same.
+	allowed = "allowed"
+)
+
+// inbound puts the filters there. That for HTTP has no rules of its own: they are
+// in the routes, because what comes with the routes is in force on connections
+// that are open already. It lets everything pass for the moment in which mutual
+// TLS has just been turned on and the routes are still those of before.
+func inbound(d *draft.Inbound, s *policy.Selection) error {
+	switch {
+	case !d.MutualTLS:
+		return nil
+	case d.HTTP != nil:
+		f, err := draft.HTTPFilter(httpFilter, &httprbacv3.RBAC{})
+		if err != nil {
+			return err
+		}
+		return d.AuthenticatedFilters.Put(draft.SlotAccess, f)
+	}
+	f, err := draft.NetworkFilter(networkFilter, &netrbacv3.RBAC{
+		StatPrefix: "inbound_" + statName(d.Service) + ".", Rules: rules(d.Mesh, s),
+	})
+	if err != nil {
+		return err
+	}
+	d.AuthenticatedNetwork = append(d.AuthenticatedNetwork, f)
+	return nil
+}
+
+func inboundRoutes(r *draft.Routes, s *policy.Selection) error {
+	if !r.MutualTLS {
+		return nil
+	}
+	return r.Configure(httpFilter, &httprbacv3.RBACPerRoute{Rbac: &httprbacv3.RBAC{Rules: rules(r.Mesh, s)}})
+}
+
+// rules permits the sources of the chosen policy, and nobody if none is chosen.
+func rules(mesh string, s *policy.Selection) *rbacv3.RBAC {
+	out := &rbacv3.RBAC{Action: rbacv3.RBAC_ALLOW}
+	if s == nil {
+		return out
+	}
+	if who := principals(mesh, policy.First[Spec](s).Sources); len(who) > 0 {
+		out.Policies = map[string]*rbacv3.Policy{allowed: {
+			Permissions: []*rbacv3.Permission{{Rule: &rbacv3.Permission_Any{Any: true}}},
+			Principals:  who,
+		}}
+	}
+	return out
+}
+
+// statName makes a part of a statistic's name.
+func statName(s string) string {
+	return strings.Map(func(r rune) rune {
+		switch {
+		case r >= 'a' && r <= 'z', r >= 'A' && r <= 'Z', r >= '0' && r <= '9', r == '_', r == '-':
+			return r
+		}
+		return '_'
+	}, s)
+}

@@ -1,0 +1,41 @@
+// Package trafficpermission is the policy that says who may call a service
+// (requirement "TrafficPermission"). It is chosen by the destination; its sources
+// are those who may call. Where none is chosen, nobody may.
+package trafficpermission
+
+import (
+	"github.com/meshgate/meshgate/controlplane/fault"
+	"github.com/meshgate/meshgate/controlplane/mesh"
+	"github.com/meshgate/meshgate/controlplane/model"
+	"github.com/meshgate/meshgate/xds/policy"
+)
+
+// Spec is who may call whom.
+type Spec struct {
+	model.Labelled
+	mesh.Connection
+}
+
+// Kind describes the resources.
+var Kind = &model.Kind{
+	Name: "traffic_permission", Path: "traffic-permissions", Scoping: model.Mesh, Class: model.Config,
+	New: func() any { return new(Spec) },
+	Document: &model.Document{
+		Type: "TrafficPermission", Singular: "Traffic Permission", Plural: "Traffic Permissions",
+		Policy: true, Inbound: true,
+		Default:  func(any) {},
+		Validate: validate,
+	},
+}
+
+// Policy edits inbounds. It has effect only where peers are authenticated.
+var Policy = &policy.Policy{
+	Kind: Kind, Phase: policy.Settings, Attachment: policy.ByInbound,
+	Edits:   policy.Edits{Inbound: inbound, InboundRoutes: inboundRoutes},
+	Explain: explain,
+}
+
+func validate(spec any) []fault.Violation {
+	s := spec.(*Spec)
+	return append(mesh.CheckAny("sources", s.Sources), mesh.CheckAny("destinations", s.Destinations)...)
+}

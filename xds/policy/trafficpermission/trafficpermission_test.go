@@ -1,0 +1,37 @@
+package trafficpermission
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/meshgate/meshgate/xds/policy/policytest"
+)
+
+func TestGolden(t *testing.T) { policytest.Golden(t, Policy) }
+
+// TestValidate holds the violations against the mesh API's texts.
+func TestValidate(t *testing.T) {
+	const sources, destinations = `"sources":[{"match":{"mesh.io/service":"web"}}]`, `"destinations":[{"match":{"mesh.io/service":"backend"}}]`
+	for _, c := range []struct {
+		name, fields string
+		want         []string
+	}{
+		{`valid`, sources + `,` + destinations, nil},
+		{`any tag`, `"sources":[{"match":{"team":"a"}}],"destinations":[{"match":{"version":"*"}}]`, nil},
+		{`nothing`, `"sources":[]`, []string{`sources: must have at least one element`, `destinations: must have at least one element`}},
+		{`no tags`, `"sources":[{"match":{}}],` + destinations, []string{`sources[0].match: must have at least one tag`}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			_, spec := policytest.Decode(t, Kind, []byte(`{"type":"TrafficPermission","mesh":"demo","name":"x",`+c.fields+`}`))
+			Kind.Document.Default(spec)
+			var got []string
+			for _, v := range Kind.Document.Validate(spec) {
+				got = append(got, v.Path+": "+v.Message)
+			}
+			if diff := cmp.Diff(c.want, got); diff != "" {
+				t.Errorf("violations (-want +got):\n%s", diff)
+			}
+		})
+	}
+}

@@ -1,0 +1,196 @@
+// Package trafficroute is the policy that decides where the requests to a service
+// go, in which shares, and how endpoints are picked (requirement "TrafficRoute").
+// Without it an outbound leads nowhere.
+package trafficroute
+
+import (
+	"encoding/json"
+	"fmt"
+	"strconv"
+
+	"github.com/meshgate/meshgate/controlplane/mesh"
+	"github.com/meshgate/meshgate/controlplane/model"
+	"github.com/meshgate/meshgate/xds/policy"
+)
+
+// Spec is a traffic route.
+type Spec struct {
+	model.Labelled
+	mesh.Connection
+	Conf *Conf `json:"conf,omitempty"`
+}
+
+// Conf has rules for HTTP, tried in order, and the destination of everything
+// else: either Split or Destination.
+type Conf struct {
+	Split        []Split       `json:"split,omitempty"`
+	LoadBalancer *LoadBalancer `json:"loadBalancer,omitempty"`
+	Destination  mesh.Tags     `json:"destination,omitempty"`
+	HTTP         []Rule        `json:"http,omitempty"`
+}
+
+// Split is one destination with its share.
+type Split struct {
+	// Weight is relative to the sum of all; nothing goes to weight 0.
+	Weight      *uint32   `json:"weight,omitempty"`
+	Destination mesh.Tags `json:"destination,omitempty"`
+}
+
+// Rule is where requests that match go: either Split or Destination.
+type Rule struct {
+	Match       *Match    `json:"match,omitempty"`
+	Modify      *Modify   `json:"modify,omitempty"`
+	Split       []Split   `json:"split,omitempty"`
+	Destination mesh.Tags `json:"destination,omitempty"`
+}
+
+// Match is met by requests that meet all that is given.
+type Match struct {
+	Method  *Text           `json:"method,omitempty"`
+	Path    *Text           `json:"path,omitempty"`
+	Headers map[string]Text `json:"headers,omitempty"`
+}
+
+// Text matches text in one of three ways.
+type Text struct {
+	Prefix *string `json:"prefix,omitempty"`
+	Exact  *string `json:"exact,omitempty"`
+	// Regex must match all of the text (RE2).
+	Regex *string `json:"regex,omitempty"`
+}
+
+// Modify changes what is passed on.
+type Modify struct {
+	Path            *Path    `json:"path,omitempty"`
+	Host            *Host    `json:"host,omitempty"`
+	RequestHeaders  *Headers `json:"requestHeaders,omitempty"`
+	ResponseHeaders *Headers `json:"responseHeaders,omitempty"`
+}
+
+// Path replaces the prefix that matched, or what a pattern matches.
+type Path struct {
+	RewritePrefix *string       `json:"rewritePrefix,omitempty"`
+	Regex         *Substitution `json:"regex,omitempty"`
+}
+
+// Host replaces the Host header by a value or by a part of the path.
+type Host struct {
+	Value    *string       `json:"value,omitempty"`
+	FromPath *Substitution `json:"fromPath,omitempty"`
+}
+
+// Substitution replaces what a pattern (RE2) matches; \1 is its first group.
+type Substitution struct {
+	Pattern      string `json:"pattern,omitempty"`
+	Substitution string `json:"substitution,omitempty"`
+}
+
+// Headers adds and removes headers.
+type Headers struct {
+	Add    []Header     `json:"add,omitempty"`
+	Remove []HeaderName `json:"remove,omitempty"`
+}
+
+// Header is a header to set, or with Append to add beside those that are there.
+type Header struct {
+	Name   string `json:"name,omitempty"`
+	Value  string `json:"value,omitempty"`
+	Append bool   `json:"append,omitempty"`
+}
+
+// HeaderName names a header.
+type HeaderName struct {
+	Name string `json:"name,omitempty"`
+}
+
+// LoadBalancer is how an endpoint is picked; one field is set. RoundRobin is the
+// default.
+type LoadBalancer struct {
+	RoundRobin   *struct{}     `json:"roundRobin,omitempty"`
+	LeastRequest *LeastRequest `json:"leastRequest,omitempty"`
+	RingHash     *RingHash     `json:"ringHash,omitempty"`
+	Random       *struct{}     `json:"random,omitempty"`
+	Maglev       *struct{}     `json:"maglev,omitempty"`
+}
+
+// LeastRequest compares some endpoints and takes the one with the least to do.
+type LeastRequest struct {
+	// ChoiceCount is how many are compared; 2 if absent.
+	ChoiceCount uint32 `json:"choiceCount,omitempty"`
+}
+
+// Hash functions of a ring.
+const (
+	HashXX     = "XX_HASH"
+	HashMurmur = "MURMUR_HASH_2"
+)
+
+// RingHash sends a client to the same endpoint again as far as possible.
+type RingHash struct {
+	HashFunction string `json:"hashFunction,omitempty"`
+	// MinRingSize and MaxRingSize are as Envoy has them if absent.
+	MinRingSize Size `json:"minRingSize,omitempty"`
+	MaxRingSize Size `json:"maxRingSize,omitempty"`
+}
+
+// Size is a number that is written as text, as the mesh API does with 64 bits,
+// and read in either form.
+type Size uint64
+
+// MarshalJSON implements json.Marshaler.
+func (s Size) MarshalJSON() ([]byte, error) { return json.Marshal(strconv.FormatUint(uint64(s), 10)) }
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (s *Size) UnmarshalJSON(b []byte) error {
+	text := string(b)
+	if len(b) > 0 && b[0] == '"' {
+		if err := json.Unmarshal(b, &text); err != nil {
+			return err
+		}
+	}
+	n, err := strconv.ParseUint(text, 10, 64)
+	if err != nil {
+		return fmt.Errorf("%q is no size", text)
+	}
+	*s = Size(n)
+	return nil
+}
+
+// Kind describes the resources.
+var Kind = &model.Kind{
+	Name: "traffic_route", Path: "traffic-routes", Scoping: model.Mesh, Class: model.Config,
+	New: func() any { return new(Spec) },
+	Document: &model.Document{
+		Type: "TrafficRoute", Singular: "Traffic Route", Plural: "Traffic Routes",
+		Policy: true, Outbound: true,
+		Default:  complete,
+		Validate: validate,
+	},
+}
+
+// Policy decides the routes of outbounds and edits their clusters.
+var Policy = &policy.Policy{
+	Kind: Kind, Phase: policy.Routes, Attachment: policy.ByOutbound,
+	Edits:   policy.Edits{Split: split, Cluster: cluster, Outbound: outbound, OutboundRoutes: outboundRoutes},
+	Explain: explain,
+}
+
+// complete leaves one load balancer of several, the last in the order of the
+// fields: they exclude each other, and the last one given wins.
+func complete(spec any) {
+	c := spec.(*Spec).Conf
+	if c == nil || c.LoadBalancer == nil {
+		return
+	}
+	lb := c.LoadBalancer
+	switch {
+	case lb.Maglev != nil:
+		*lb = LoadBalancer{Maglev: lb.Maglev}
+	case lb.Random != nil:
+		*lb = LoadBalancer{Random: lb.Random}
+	case lb.RingHash != nil:
+		*lb = LoadBalancer{RingHash: lb.RingHash}
+	case lb.LeastRequest != nil:
+		*lb = LoadBalancer{LeastRequest: lb.LeastRequest}
+	}
+}

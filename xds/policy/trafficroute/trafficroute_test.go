@@ -1,0 +1,46 @@
+package trafficroute
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/meshgate/meshgate/xds/policy/policytest"
+)
+
+func TestGolden(t *testing.T) { policytest.Golden(t, Policy) }
+
+// TestValidate holds the violations against the mesh API's texts.
+func TestValidate(t *testing.T) {
+	const sources, destinations = `"sources":[{"match":{"mesh.io/service":"web"}}]`, `"destinations":[{"match":{"mesh.io/service":"backend"}}]`
+	for _, c := range []struct {
+		name, fields string
+		want         []string
+	}{
+		{`selectors`, `"destinations":[{"match":{"version":"v1"}}],"conf":{}`, []string{`sources: must have at least one element`, `destinations[0].match: must consist of exactly one tag "mesh.io/service"`, `destinations[0].match["version"]: tag "version" is not allowed`, `destinations[0].match: mandatory tag "mesh.io/service" is missing`, `conf: requires either "destination" or "split"`}},
+		{`no conf`, sources + `,` + destinations, []string{`conf: cannot be empty`}},
+		{`empty split`, sources + `,` + destinations + `,"conf":{"split":[]}`, []string{`conf: requires either "destination" or "split"`}},
+		{`both`, sources + `,` + destinations + `,"conf":{"split":[{"weight":1,"destination":{"mesh.io/service":"a"}}],"destination":{"mesh.io/service":"a"}}`, []string{`conf: "split" cannot be defined at the same time as "destination"`}},
+		{`weights`, sources + `,` + destinations + `,"conf":{"split":[{"destination":{"mesh.io/service":"a"}},{"weight":0,"destination":{"version":"a"}}]}`, []string{`conf.split[0].weight: needs to be defined`, `conf.split[1].destination: mandatory tag "mesh.io/service" is missing`, `conf.split: there must be at least one split entry with weight above 0`}},
+		{`choices`, sources + `,` + destinations + `,"conf":{"destination":{"mesh.io/service":"*"},"loadBalancer":{"leastRequest":{"choiceCount":1}}}`, []string{`conf.loadBalancer.leastRequest.choiceCount: value must be greater than or equal to 2`}},
+		{`hash function`, sources + `,` + destinations + `,"conf":{"destination":{"mesh.io/service":"*"},"loadBalancer":{"ringHash":{"hashFunction":"X","minRingSize":64,"maxRingSize":"32"}}}`, []string{`conf.loadBalancer.ringHash.hashFunction: must have a valid hash function`, `conf.loadBalancer.ringHash.minRingSize: must not be above maxRingSize`}},
+		{`last balancer wins`, sources + `,` + destinations + `,"conf":{"destination":{"mesh.io/service":"*"},"loadBalancer":{"ringHash":{},"random":{}}}`, nil},
+		{`no match`, sources + `,` + destinations + `,"conf":{"destination":{"mesh.io/service":"a"},"http":[{"destination":{"mesh.io/service":"a"}}]}`, []string{`conf.http[0].match: must be present and contain at least one of the elements: "method", "path" or "headers"`}},
+		{`matchers`, sources + `,` + destinations + `,"conf":{"destination":{"mesh.io/service":"a"},"http":[{"match":{"method":{},"path":{"prefix":""},"headers":{"a b":{"regex":"("},"x":{"regex":""}}}}]}`, []string{`conf.http[0].match.method: cannot be empty. Available options: "exact", "split" or "regex"`, `conf.http[0].match.path.prefix: cannot be empty`, `conf.http[0].match.headers["a b"]: must be a valid header name`, `conf.http[0].match.headers["a b"].regex: must be a valid regular expression`, `conf.http[0].match.headers["x"].regex: cannot be empty`, `conf.http[0]: requires either "destination" or "split"`}},
+		{`modifications`, sources + `,` + destinations + `,"conf":{"destination":{"mesh.io/service":"a"},"http":[{"match":{"path":{"exact":"/"}},"destination":{"mesh.io/service":"a"},"modify":{"path":{"rewritePrefix":"/x"},"host":{},"requestHeaders":{"add":[{"name":"Host","value":"x"},{"name":""}],"remove":[{"name":":path"}]}}}]}`, []string{`conf.http[0].modify.path.rewritePrefix: can only be set when .http.match.path.prefix is not empty`, `conf.http[0].modify.host: either "value" or "fromPath" has to be set`, `conf.http[0].modify.requestHeaders.add[0].name: host header and HTTP/2 pseudo-headers are not allowed to be modified`, `conf.http[0].modify.requestHeaders.add[1].name: cannot be empty`, `conf.http[0].modify.requestHeaders.add[1].value: cannot be empty`, `conf.http[0].modify.requestHeaders.remove[0].name: host header and HTTP/2 pseudo-headers are not allowed to be modified`}},
+		{`substitutions`, sources + `,` + destinations + `,"conf":{"destination":{"mesh.io/service":"a"},"http":[{"match":{"path":{"prefix":"/"}},"destination":{"mesh.io/service":"a"},"modify":{"path":{"regex":{}},"host":{"fromPath":{"pattern":"["}}}}]}`, []string{`conf.http[0].modify.path.regex.pattern: cannot be empty`, `conf.http[0].modify.path.regex.substitution: cannot be empty`, `conf.http[0].modify.host.fromPath.pattern: must be a valid regular expression`, `conf.http[0].modify.host.fromPath.substitution: cannot be empty`}},
+		{`empty modifications`, sources + `,` + destinations + `,"conf":{"destination":{"mesh.io/service":"a"},"http":[{"match":{"path":{"prefix":"/"}},"destination":{"mesh.io/service":"a"},"modify":{"path":{},"host":{"value":""}}}]}`, []string{`conf.http[0].modify.path: either "rewritePrefix" or "regex" has to be set`, `conf.http[0].modify.host.value: cannot be empty`}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			_, spec := policytest.Decode(t, Kind, []byte(`{"type":"TrafficRoute","mesh":"demo","name":"x",`+c.fields+`}`))
+			Kind.Document.Default(spec)
+			var got []string
+			for _, v := range Kind.Document.Validate(spec) {
+				got = append(got, v.Path+": "+v.Message)
+			}
+			if diff := cmp.Diff(c.want, got); diff != "" {
+				t.Errorf("violations (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
