@@ -35,6 +35,8 @@ type Gate struct {
 	revoker Revoker
 	kinds   map[string]*model.Kind
 	now     func() time.Time
+	// hooks accompany documents; never changed once the gate is used.
+	hooks map[*model.Kind][]Hook
 }
 
 // New returns a gate. kinds are those that typed operations and references

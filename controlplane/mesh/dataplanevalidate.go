@@ -281,7 +281,7 @@ func crossDataplane(g model.Getter, _, r *model.Resource) ([]fault.Violation, er
 	var vs violations
 	for _, tags := range r.Spec.(*Dataplane).TagSets() {
 		matches := func(rule TagRule) bool { return Matches(rule.Tags, tags) }
-		refusal := ""
+		var refusal string
 		switch {
 		case len(rules.Requirements) > 0 && !slices.ContainsFunc(rules.Requirements, matches):
 			refusal = "does not fulfill any requirements defined on the Mesh"

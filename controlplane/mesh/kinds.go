@@ -7,9 +7,10 @@ import (
 
 // Kinds of the mesh that are no policies.
 var (
-	// Meshes are the scopes of everything else.
+	// Meshes are the scopes of everything else. They are sealed because the key
+	// of a provided authority may stand in them.
 	Meshes = &model.Kind{
-		Name: model.MeshKind, Path: "meshes", Scoping: model.Global, Class: model.Config,
+		Name: model.MeshKind, Path: "meshes", Scoping: model.Global, Class: model.Config, Sealed: true,
 		New: func() any { return new(Mesh) },
 		Document: &model.Document{
 			Type: "Mesh", Singular: "Mesh", Plural: "Meshes",

@@ -46,8 +46,8 @@ func IsHTTP(protocol string) bool {
 
 // Names of secrets as proxies subscribe to them.
 const (
-	secretIdentity = "identity_cert:secret:"
-	secretCA       = "mesh_ca:secret:"
+	secretIdentity = "identity_cert:secret:" //nolint:gosec // a name
+	secretCA       = "mesh_ca:secret:"       //nolint:gosec // a name
 )
 
 // SecretIdentity is the secret with the certificate of a proxy of a mesh.

@@ -144,7 +144,9 @@ func decodeStruct(v reflect.Value, n node, at string) error {
 		if err := decodeValue(field, m.node, join(at, m.key), f.enum); err != nil {
 			return err
 		}
-		if f.enum != nil && field.Kind() == reflect.String && field.String() == f.enum[0] {
+		switch {
+		case field.Kind() == reflect.Slice && field.Len() == 0,
+			field.Kind() == reflect.String && f.enum != nil && field.String() == f.enum[0]:
 			field.SetZero()
 		}
 	}
@@ -210,9 +212,7 @@ func decodeBytes(v reflect.Value, n node, at string) error {
 	if err != nil {
 		return err
 	}
-	if len(b) > 0 {
-		v.SetBytes(b)
-	}
+	v.SetBytes(b)
 	return nil
 }
 

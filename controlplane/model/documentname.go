@@ -30,7 +30,7 @@ var (
 // ValidateName returns what is wrong with the name of a document. Names that
 // only older rules permitted can still be updated.
 func ValidateName(name string, creating bool) []fault.Violation {
-	message := ""
+	var message string
 	switch {
 	case name == "":
 		message = "cannot be empty"

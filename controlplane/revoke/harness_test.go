@@ -74,7 +74,7 @@ func (s *source) Record(ctx context.Context, scope string, hash contract.Hash) (
 
 type auth struct{}
 
-func (auth) Authenticate(_ context.Context, token string) (Node, error) {
+func (auth) Authenticate(_ context.Context, _, token string) (Node, error) {
 	if token != "good" {
 		return Node{}, errors.New("no")
 	}

@@ -84,7 +84,7 @@ func (r *Revoker) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		http.Error(w, "this is not an upgrade to the link protocol", http.StatusUpgradeRequired)
 		return
 	}
-	node, err := r.o.Auth.Authenticate(req.Context(), token)
+	node, err := r.o.Auth.Authenticate(req.Context(), req.Header.Get(contract.NodeHeader), token)
 	if err != nil {
 		http.Error(w, "the node token is not valid", http.StatusUnauthorized)
 		return

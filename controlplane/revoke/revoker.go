@@ -26,7 +26,9 @@ type Node struct {
 
 // Authenticator proves who opens a link; see identity.
 type Authenticator interface {
-	Authenticate(ctx context.Context, token string) (Node, error)
+	// Authenticate checks that a token is good for a node; an empty node id is
+	// that of the token.
+	Authenticate(ctx context.Context, node, token string) (Node, error)
 }
 
 // Source is the truth about tokens; see oauth.

@@ -11,7 +11,7 @@ import (
 	"github.com/onsi/gomega"
 )
 
-// Load is steady traffic with one good token.
+// Load is steady traffic of which every request should be answered with 200.
 type Load struct {
 	stop chan struct{}
 	done sync.WaitGroup
@@ -21,8 +21,14 @@ type Load struct {
 	total   int
 }
 
-// StartLoad sends requests from several workers until Stop.
-func StartLoad(f *Fixture, httpPort int, token string, workers int) *Load {
+// StartLoad sends requests with a token to the fixture's route until Stop.
+func StartLoad(_ *Fixture, httpPort int, token string, workers int) *Load {
+	return StartTraffic(fmt.Sprintf("http://127.0.0.1:%d%s/load", httpPort, RoutePath), http.Header{"Authorization": {"Bearer " + token}}, workers)
+}
+
+// StartTraffic sends requests from several workers, each on connections that stay
+// open, until Stop.
+func StartTraffic(url string, header http.Header, workers int) *Load {
 	l := &Load{stop: make(chan struct{}), results: map[string]int{}}
 	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: workers}, Timeout: 10 * time.Second}
 	for range workers {
@@ -33,8 +39,7 @@ func StartLoad(f *Fixture, httpPort int, token string, workers int) *Load {
 					return
 				default:
 				}
-				h := http.Header{"Authorization": {"Bearer " + token}}
-				r, err := Do(client, http.MethodGet, fmt.Sprintf("http://127.0.0.1:%d%s/load", httpPort, RoutePath), h, "")
+				r, err := Do(client, http.MethodGet, url, header.Clone(), "")
 				outcome := ""
 				switch {
 				case err != nil:

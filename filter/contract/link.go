@@ -11,12 +11,14 @@ import (
 
 // The freshness link is one connection per filter: an HTTP/1.1 request
 // "GET /link" over TLS to the data-plane server with "Upgrade: meshgate-link"
-// and "Authorization: Bearer <node token>", answered 101, after which both sides
+// "Meshgate-Node: <node id>" and "Authorization: Bearer <node token>", answered 101, after which both sides
 // write frames: uint32 big-endian length of what follows, one type byte, body.
 // Bodies are JSON but for the high-volume messages, which are fixed binary.
 const (
 	LinkPath     = "/link"
 	LinkProtocol = "meshgate-link"
+	// NodeHeader names the node, since the token of a proxy may be good for several.
+	NodeHeader = "Meshgate-Node"
 	// LinkVersion is offered in Hello; the server refuses versions it does not know.
 	LinkVersion = 1
 	// MaxFrame bounds a frame's length in bytes.

@@ -65,7 +65,7 @@ func (c *Cache) dialLink(ctx context.Context, cp contract.ControlPlaneSettings) 
 	}
 	// AfterFunc bounds the upgrade by the context, as reads know deadlines only.
 	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
-	up, err := upgrade(conn, cp.Address, token)
+	up, err := upgrade(conn, cp, token)
 	if !stop() && err == nil {
 		err = context.Cause(ctx)
 	}
@@ -89,13 +89,14 @@ func readToken(path string) (string, error) {
 }
 
 // upgrade asks for the link protocol. Source: RFC 9110 section 7.8.
-func upgrade(conn *tls.Conn, address, token string) (*linkConn, error) {
-	req, err := http.NewRequest(http.MethodGet, "https://"+address+contract.LinkPath, http.NoBody)
+func upgrade(conn *tls.Conn, cp contract.ControlPlaneSettings, token string) (*linkConn, error) {
+	req, err := http.NewRequest(http.MethodGet, "https://"+cp.Address+contract.LinkPath, http.NoBody)
 	if err != nil {
 		return nil, fmt.Errorf("address: %w", err)
 	}
 	req.Header.Set("Connection", "Upgrade")
 	req.Header.Set("Upgrade", contract.LinkProtocol)
+	req.Header.Set(contract.NodeHeader, cp.Node)
 	req.Header.Set("Authorization", "Bearer "+token)
 	if err := req.Write(conn); err != nil {
 		return nil, fmt.Errorf("send upgrade: %w", err)

@@ -48,7 +48,7 @@ func (i *Interner) Selection(ps []*view.Policy, facts any) *Selection {
 	return s
 }
 
-// hash does not escape its arguments.
+// hash panics on facts that are not comparable.
 func (i *Interner) hash(ps []*view.Policy, facts any) uint64 {
 	h := maphash.Comparable(i.seed, facts)
 	for _, p := range ps {

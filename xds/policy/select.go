@@ -22,14 +22,16 @@ type Candidates interface {
 // tag sets and of a destination that matches the service tag alone (mesh policy
 // selection). It returns nil if none matches.
 func Outbound(m Candidates, p *Policy, sources []mesh.Tags, service string) *view.Policy {
-	var w winner
-	// Where the callee is known, the loop's state stays on the stack.
+	// Where the callee is known, the loop is inlined and its state, a variable of
+	// its own, stays on the stack.
 	if v, ok := m.(*view.Mesh); ok {
+		var w winner
 		for c := range v.Candidates(p.Kind, service) {
 			w.outbound(c, sources, service)
 		}
 		return w.best
 	}
+	var w winner
 	for c := range m.Candidates(p.Kind, service) {
 		w.outbound(c, sources, service)
 	}
@@ -40,13 +42,14 @@ func Outbound(m Candidates, p *Policy, sources []mesh.Tags, service string) *vie
 // best destination for the inbound's tags. Sources do not take part; they say
 // whom the policy is about. It returns nil if none matches.
 func Inbound(m Candidates, p *Policy, tags mesh.Tags) *view.Policy {
-	var w winner
 	if v, ok := m.(*view.Mesh); ok {
+		var w winner
 		for c := range v.Candidates(p.Kind, tags.Service()) {
 			w.inbound(c, tags)
 		}
 		return w.best
 	}
+	var w winner
 	for c := range m.Candidates(p.Kind, tags.Service()) {
 		w.inbound(c, tags)
 	}
@@ -57,8 +60,8 @@ func Inbound(m Candidates, p *Policy, tags mesh.Tags) *view.Policy {
 // one of the proxy's tag sets. A policy without selectors matches every proxy,
 // with the lowest rank. It returns nil if none matches.
 func Proxy(m Candidates, p *Policy, sets []mesh.Tags) *view.Policy {
-	var w winner
 	if v, ok := m.(*view.Mesh); ok {
+		var w winner
 		for _, tags := range sets {
 			for c := range v.Candidates(p.Kind, tags.Service()) {
 				w.inbound(c, tags)
@@ -66,6 +69,7 @@ func Proxy(m Candidates, p *Policy, sets []mesh.Tags) *view.Policy {
 		}
 		return w.best
 	}
+	var w winner
 	for _, tags := range sets {
 		for c := range m.Candidates(p.Kind, tags.Service()) {
 			w.inbound(c, tags)

@@ -8,6 +8,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/model"
 	"github.com/meshgate/meshgate/xds/policy"
 	"github.com/meshgate/meshgate/xds/policy/circuitbreaker"
+	"github.com/meshgate/meshgate/xds/policy/meshtokenauth"
 	"github.com/meshgate/meshgate/xds/policy/retry"
 	"github.com/meshgate/meshgate/xds/policy/timeout"
 	"github.com/meshgate/meshgate/xds/policy/trafficpermission"
@@ -19,6 +20,7 @@ import (
 func Policies() []*policy.Policy {
 	return []*policy.Policy{
 		circuitbreaker.Policy,
+		meshtokenauth.Policy,
 		retry.Policy,
 		timeout.Policy,
 		trafficpermission.Policy,
@@ -58,8 +60,10 @@ func Defaults() []Default {
 }
 
 func everything() mesh.Connection {
-	any := func() []mesh.Selector { return []mesh.Selector{{Match: mesh.Tags{mesh.TagService: mesh.AnyValue}}} }
-	return mesh.Connection{Sources: any(), Destinations: any()}
+	services := func() []mesh.Selector {
+		return []mesh.Selector{{Match: mesh.Tags{mesh.TagService: mesh.AnyValue}}}
+	}
+	return mesh.Connection{Sources: services(), Destinations: services()}
 }
 
 func route() *trafficroute.Conf {

@@ -1,8 +1,6 @@
 package policytest
 
 import (
-	"bytes"
-	"encoding/json"
 	"os"
 	"regexp"
 	"testing"
@@ -12,6 +10,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/mesh"
 	"github.com/meshgate/meshgate/controlplane/model"
 	"github.com/meshgate/meshgate/controlplane/view"
+	"github.com/meshgate/meshgate/xds/policy"
 )
 
 // example is a fenced block of YAML or JSON.
@@ -34,43 +33,90 @@ func Examples(t *testing.T, path string) [][]byte {
 	return out
 }
 
-// Decode reads a spec from a resource in YAML or JSON. Fields that the spec does
-// not have are an error, and so is another type.
+// Decode reads a resource in YAML or JSON as the mesh API does.
 func Decode(t *testing.T, k *model.Kind, text []byte) (name string, spec any) {
 	t.Helper()
-	var fields map[string]json.RawMessage
-	if err := yaml.Unmarshal(text, &fields); err != nil {
+	raw, err := yaml.YAMLToJSON(text)
+	if err != nil {
 		t.Fatal(err)
 	}
-	var head struct{ Type, Mesh, Name string }
-	if err := yaml.Unmarshal(text, &head); err != nil {
+	meta, spec, err := model.DecodeDocument(k, raw)
+	if err != nil {
 		t.Fatal(err)
 	}
-	if head.Type != k.Document.Type || head.Mesh == "" || head.Name == "" {
-		t.Fatalf("head is %+v, want type %s, a mesh and a name", head, k.Document.Type)
+	if meta.Type != k.Document.Type || meta.Mesh == "" || meta.Name == "" {
+		t.Fatalf("head is %+v, want type %s, a mesh and a name", meta, k.Document.Type)
 	}
-	for _, meta := range []string{"type", "mesh", "name"} {
-		delete(fields, meta)
-	}
-	d := json.NewDecoder(bytes.NewReader(marshal(t, fields)))
-	d.DisallowUnknownFields()
-	spec = k.New()
-	if err := d.Decode(spec); err != nil {
+	return meta.Name, spec
+}
+
+// known demands that each field of a resource be shown again: others were
+// misspelt, for the mesh API drops what it does not know.
+func known(t *testing.T, k *model.Kind, text []byte, name string, spec any) {
+	t.Helper()
+	shown, err := model.EncodeDocument(&model.Resource{Kind: k, Scope: "m", Name: name, Spec: spec})
+	if err != nil {
 		t.Fatal(err)
 	}
-	return head.Name, spec
+	var given, again any
+	if err := yaml.Unmarshal(text, &given); err != nil {
+		t.Fatal(err)
+	}
+	if err := yaml.Unmarshal(shown, &again); err != nil {
+		t.Fatal(err)
+	}
+	compareKeys(t, "", given, again)
+}
+
+func compareKeys(t *testing.T, path string, given, again any) {
+	t.Helper()
+	switch g := given.(type) {
+	case map[string]any:
+		a, _ := again.(map[string]any)
+		for key, v := range g {
+			if _, ok := a[key]; !ok {
+				t.Errorf("field %s.%s is not known", path, key)
+			} else {
+				compareKeys(t, path+"."+key, v, a[key])
+			}
+		}
+	case []any:
+		a, _ := again.([]any)
+		for i, v := range g {
+			if i < len(a) {
+				compareKeys(t, path, v, a[i])
+			}
+		}
+	}
 }
 
 // Resource reads a resource that has to be valid, as a view shows it.
 func Resource(t *testing.T, k *model.Kind, text []byte) []*view.Policy {
 	t.Helper()
 	name, spec := Decode(t, k, text)
+	known(t, k, text, name, spec)
 	k.Document.Default(spec)
 	if vs := k.Document.Validate(spec); len(vs) > 0 {
 		t.Fatalf("not valid: %v", vs)
 	}
 	return []*view.Policy{Of(k, name, spec)}
 }
+
+// Select is the selection of one resource that has to be valid, in a world
+// without gateways.
+func Select(t *testing.T, p *policy.Policy, text []byte) *policy.Selection {
+	t.Helper()
+	s := &policy.Selection{Policies: Resource(t, p.Kind, text)}
+	if p.Facts != nil {
+		s.Facts = p.Facts(nowhere{}, s.Policies)
+	}
+	return s
+}
+
+// nowhere has no gateways.
+type nowhere struct{}
+
+func (nowhere) Gateway(string) *view.Gateway { return nil }
 
 // Of is a policy of a spec.
 func Of(k *model.Kind, name string, spec any) *view.Policy {

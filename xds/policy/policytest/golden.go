@@ -40,8 +40,7 @@ func Golden(t *testing.T, p *policy.Policy) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			s := &policy.Selection{Policies: Resource(t, p.Kind, text)}
-			compare(t, strings.Replace(in, ".in.yaml", ".golden.yaml", 1), Render(t, p, s))
+			compare(t, strings.Replace(in, ".in.yaml", ".golden.yaml", 1), Render(t, p, Select(t, p, text)))
 		})
 	}
 }

@@ -82,7 +82,7 @@ func TestRulesOfEqualSources(t *testing.T) {
 		for _, m := range sources {
 			spec.Sources = append(spec.Sources, mesh.Selector{Match: m})
 		}
-		body, err := proto.MarshalOptions{Deterministic: true}.Marshal(rules("demo", select1(name, spec)))
+		body, err := proto.MarshalOptions{Deterministic: true}.Marshal(rules("demo", selecting(name, spec)))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -102,7 +102,7 @@ func TestRulesOfEqualSources(t *testing.T) {
 func TestNobody(t *testing.T) {
 	impossible := &Spec{}
 	impossible.Sources = []mesh.Selector{{Match: mesh.Tags{"team": "a/b"}}}
-	for name, s := range map[string]*policy.Selection{"none": nil, "impossible": select1("x", impossible)} {
+	for name, s := range map[string]*policy.Selection{"none": nil, "impossible": selecting("x", impossible)} {
 		if r := rules("demo", s); r.GetAction() != rbacv3.RBAC_ALLOW || len(r.GetPolicies()) > 0 {
 			t.Errorf("%s: %v", name, r)
 		}
@@ -126,7 +126,7 @@ func TestNobody(t *testing.T) {
 	}
 }
 
-func select1(name string, spec *Spec) *policy.Selection {
+func selecting(name string, spec *Spec) *policy.Selection {
 	s := &policy.Selection{}
 	s.Policies = append(s.Policies, policytest.Of(Kind, name, spec))
 	return s

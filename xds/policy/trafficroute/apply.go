@@ -54,10 +54,10 @@ func ring(r *RingHash) *clusterv3.Cluster_RingHashLbConfig {
 		out.HashFunction = clusterv3.Cluster_RingHashLbConfig_MURMUR_HASH_2
 	}
 	if r.MinRingSize > 0 {
-		out.MinimumRingSize = wrapperspb.UInt64(uint64(r.MinRingSize))
+		out.MinimumRingSize = wrapperspb.UInt64(r.MinRingSize)
 	}
 	if r.MaxRingSize > 0 {
-		out.MaximumRingSize = wrapperspb.UInt64(uint64(r.MaxRingSize))
+		out.MaximumRingSize = wrapperspb.UInt64(r.MaxRingSize)
 	}
 	return out
 }

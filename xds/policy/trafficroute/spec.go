@@ -4,10 +4,6 @@
 package trafficroute
 
 import (
-	"encoding/json"
-	"fmt"
-	"strconv"
-
 	"github.com/meshgate/meshgate/controlplane/mesh"
 	"github.com/meshgate/meshgate/controlplane/model"
 	"github.com/meshgate/meshgate/xds/policy"
@@ -129,31 +125,8 @@ const (
 type RingHash struct {
 	HashFunction string `json:"hashFunction,omitempty"`
 	// MinRingSize and MaxRingSize are as Envoy has them if absent.
-	MinRingSize Size `json:"minRingSize,omitempty"`
-	MaxRingSize Size `json:"maxRingSize,omitempty"`
-}
-
-// Size is a number that is written as text, as the mesh API does with 64 bits,
-// and read in either form.
-type Size uint64
-
-// MarshalJSON implements json.Marshaler.
-func (s Size) MarshalJSON() ([]byte, error) { return json.Marshal(strconv.FormatUint(uint64(s), 10)) }
-
-// UnmarshalJSON implements json.Unmarshaler.
-func (s *Size) UnmarshalJSON(b []byte) error {
-	text := string(b)
-	if len(b) > 0 && b[0] == '"' {
-		if err := json.Unmarshal(b, &text); err != nil {
-			return err
-		}
-	}
-	n, err := strconv.ParseUint(text, 10, 64)
-	if err != nil {
-		return fmt.Errorf("%q is no size", text)
-	}
-	*s = Size(n)
-	return nil
+	MinRingSize uint64 `json:"minRingSize,omitempty"`
+	MaxRingSize uint64 `json:"maxRingSize,omitempty"`
 }
 
 // Kind describes the resources.

@@ -51,21 +51,3 @@ func TestScale(t *testing.T) {
 		}
 	})
 }
-
-// TestSize reads numbers and texts, and shows texts.
-func TestSize(t *testing.T) {
-	for in, want := range map[string]Size{`64`: 64, `"64"`: 64} {
-		var got Size
-		if err := got.UnmarshalJSON([]byte(in)); err != nil || got != want {
-			t.Errorf("%s is %d, %v", in, got, err)
-		}
-	}
-	for _, bad := range []string{`-1`, `"x"`, `1.5`, `{}`, `""`, `"`, ``} {
-		if err := new(Size).UnmarshalJSON([]byte(bad)); err == nil {
-			t.Errorf("%s was read", bad)
-		}
-	}
-	if out, err := Size(64).MarshalJSON(); err != nil || string(out) != `"64"` {
-		t.Errorf("64 shows as %s, %v", out, err)
-	}
-}

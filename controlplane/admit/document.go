@@ -1,0 +1,205 @@
+package admit
+
+import (
+	"context"
+
+	"github.com/meshgate/meshgate/controlplane/fault"
+	"github.com/meshgate/meshgate/controlplane/model"
+	"github.com/meshgate/meshgate/controlplane/store"
+)
+
+// Hook is what accompanies the documents of a kind: resources that come and go
+// with them, and rules that need more than a read. Its transactional methods may
+// run more than once, like the transaction. An Invalid fault from any method
+// refuses the write.
+type Hook interface {
+	// Prepare does slow work, such as making keys, ahead of the transaction; what
+	// r shows may be outdated when that runs. Its result is handed to Stored.
+	Prepare(ctx context.Context, r store.Reader, name string, spec any) (any, error)
+	// Stored runs after the document was written; old is nil at a creation.
+	Stored(tx store.Tx, old, stored *model.Resource, prepared any) error
+	// Deleting runs before the document is deleted.
+	Deleting(tx store.Tx, r *model.Resource) error
+}
+
+// Hook adds a hook for the documents of a kind. It must be called before the
+// gate is used.
+func (g *Gate) Hook(k *model.Kind, h Hook) {
+	if g.hooks == nil {
+		g.hooks = map[*model.Kind][]Hook{}
+	}
+	g.hooks[k] = append(g.hooks[k], h)
+}
+
+// CheckDocument completes a spec, which it may change, and returns every
+// violation of it by itself as one Invalid fault. Completing twice does nothing.
+func (g *Gate) CheckDocument(k *model.Kind, spec any) error {
+	if k.Document == nil {
+		return fault.New(fault.Internal, "%s is not written as documents", k.Name)
+	}
+	if k.Document.Default != nil {
+		k.Document.Default(spec)
+	}
+	if k.Document.Validate == nil {
+		return nil
+	}
+	return fault.Violated(k.Document.Validate(spec))
+}
+
+// PutDocument checks a document and stores it under its name, whether it exists
+// or not, with what accompanies it, in one transaction. In it the mesh of a
+// mesh-scoped document is read, so that nothing is stored in a mesh that is being
+// deleted: NotFound then, with [Missing] of the mesh as subject.
+func (g *Gate) PutDocument(ctx context.Context, k *model.Kind, scope, name string, spec any) (out Outcome, created bool, err error) {
+	return g.putDocument(ctx, document{kind: k, scope: scope, name: name, spec: spec})
+}
+
+// EnsureDocument creates a document unless there is one of its name, and reports
+// whether it did. What exists is left as it is.
+func (g *Gate) EnsureDocument(ctx context.Context, k *model.Kind, scope, name string, spec any) (created bool, err error) {
+	err = g.store.View(ctx, func(r store.Reader) error {
+		_, err := r.Get(k, scope, name)
+		return err
+	})
+	if !fault.Is(err, fault.NotFound) {
+		return false, err
+	}
+	_, created, err = g.putDocument(ctx, document{kind: k, scope: scope, name: name, spec: spec, keep: true})
+	return created, err
+}
+
+// document is one write.
+type document struct {
+	kind        *model.Kind
+	scope, name string
+	spec        any
+	// keep leaves an existing document as it is.
+	keep bool
+}
+
+func (g *Gate) putDocument(ctx context.Context, d document) (out Outcome, created bool, err error) {
+	if err := g.CheckDocument(d.kind, d.spec); err != nil {
+		return Outcome{}, false, err
+	}
+	if err := fault.Violated(model.ValidateLabels(model.LabelsOf(d.spec), d.scope)); err != nil {
+		return Outcome{}, false, err
+	}
+	prepared, err := g.prepareHooks(ctx, d)
+	if err != nil {
+		return Outcome{}, false, err
+	}
+	out.Commit, err = g.Write(ctx, d.kind.Class, func(tx store.Tx) error {
+		out.Resource, created, err = g.storeDocument(tx, d, prepared)
+		return err
+	})
+	if out, err = out.settled(err); out.Resource == nil {
+		created = false
+	}
+	return out, created, err
+}
+
+func (g *Gate) prepareHooks(ctx context.Context, d document) ([]any, error) {
+	hooks := g.hooks[d.kind]
+	if len(hooks) == 0 {
+		return nil, nil
+	}
+	prepared := make([]any, len(hooks))
+	err := g.store.View(ctx, func(r store.Reader) (err error) {
+		for i, h := range hooks {
+			if prepared[i], err = h.Prepare(ctx, r, d.name, d.spec); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return prepared, err
+}
+
+// storeDocument is the transaction of putDocument.
+func (g *Gate) storeDocument(tx store.Tx, d document, prepared []any) (stored *model.Resource, created bool, err error) {
+	if err := g.inMesh(tx, d.kind, d.scope); err != nil {
+		return nil, false, err
+	}
+	old, err := tx.Get(d.kind, d.scope, d.name)
+	switch {
+	case fault.Is(err, fault.NotFound):
+		old, created = nil, true
+	case err != nil:
+		return nil, false, err
+	case d.keep:
+		return old, false, nil
+	}
+	if err := fault.Violated(model.ValidateName(d.name, created)); err != nil {
+		return nil, false, err
+	}
+	r := &model.Resource{Kind: d.kind, Scope: d.scope, Name: d.name, Spec: d.spec}
+	if complete := d.kind.Document.Complete; complete != nil {
+		r.Spec = complete(old, r.Spec)
+	}
+	if cross := d.kind.Document.Cross; cross != nil {
+		violations, err := cross(tx, old, r)
+		if err != nil {
+			return nil, false, err
+		}
+		if err := fault.Violated(violations); err != nil {
+			return nil, false, err
+		}
+	}
+	if created {
+		r.Created = g.now()
+		stored, err = tx.Create(r)
+	} else {
+		stored, err = tx.Update(r, old.Version)
+	}
+	if err != nil {
+		return nil, false, err
+	}
+	for i, h := range g.hooks[d.kind] {
+		if err := h.Stored(tx, old, stored, prepared[i]); err != nil {
+			return nil, false, err
+		}
+	}
+	return stored, created, nil
+}
+
+// inMesh demands that the mesh of a mesh-scoped document exists.
+func (g *Gate) inMesh(r store.Reader, k *model.Kind, scope string) error {
+	if k.Scoping != model.Mesh {
+		return nil
+	}
+	meshes := g.kinds[model.MeshKind]
+	if meshes == nil {
+		return fault.New(fault.Internal, "the gate knows no meshes")
+	}
+	_, err := existing(r, meshes, "", scope)
+	return err
+}
+
+// existing returns a document; NotFound has [Missing] as subject.
+func existing(r store.Reader, k *model.Kind, scope, name string) (*model.Resource, error) {
+	res, err := r.Get(k, scope, name)
+	if fault.Is(err, fault.NotFound) {
+		return nil, missing(k, "name", name)
+	}
+	return res, err
+}
+
+// DeleteDocument deletes a document and what its hooks take along. NotFound has
+// [Missing] of the mesh or of the document as subject.
+func (g *Gate) DeleteDocument(ctx context.Context, k *model.Kind, scope, name string) (store.Commit, error) {
+	return g.Write(ctx, model.Config, func(tx store.Tx) error {
+		if err := g.inMesh(tx, k, scope); err != nil {
+			return err
+		}
+		r, err := existing(tx, k, scope, name)
+		if err != nil {
+			return err
+		}
+		for _, h := range g.hooks[k] {
+			if err := h.Deleting(tx, r); err != nil {
+				return err
+			}
+		}
+		return tx.Delete(k, scope, name, 0)
+	})
+}

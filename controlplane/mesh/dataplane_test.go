@@ -1,0 +1,197 @@
+package mesh_test
+
+import (
+	"encoding/json"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/meshgate/meshgate/controlplane/fault"
+	"github.com/meshgate/meshgate/controlplane/mesh"
+	"github.com/meshgate/meshgate/controlplane/model"
+)
+
+// check decodes, completes and validates a document as writers do.
+func check(t *testing.T, k *model.Kind, body string) (any, []string) {
+	t.Helper()
+	_, spec, err := model.DecodeDocument(k, []byte(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if k.Document.Default != nil {
+		k.Document.Default(spec)
+	}
+	return spec, lines(k.Document.Validate(spec))
+}
+
+type documentCase struct {
+	name, body string
+	want       []string
+}
+
+func runDocuments(t *testing.T, k *model.Kind, cases []documentCase) {
+	t.Helper()
+	for _, tc := range cases {
+		t.Run(tc.name, func(t *testing.T) {
+			_, got := check(t, k, tc.body)
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("violations (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func inbound(fields string) string {
+	return `{"networking":{"address":"192.168.0.1","inbound":[{"tags":{"mesh.io/service":"web"},` + fields + `}]}}`
+}
+
+func outbound(fields string) string {
+	return `{"networking":{"address":"192.168.0.1","inbound":[{"port":80,"servicePort":8080,"tags":{"mesh.io/service":"web"}}],"outbound":[{` + fields + `}]}}`
+}
+
+func gateway(kind, fields string) string {
+	return `{"networking":{"address":"192.168.0.1","gateway":{` + kind + `"tags":{"mesh.io/service":"edge"}}` + fields + `}`
+}
+
+func TestDataplaneValidation(t *testing.T) {
+	const (
+		port    = "port must be in the range [1, 65535]"
+		differ  = "networking.inbound[0].serviceAddress: serviceAddress and servicePort has to differ from address and port"
+		address = "networking.address: address has to be valid IP address or domain name"
+		in      = `"inbound":[{"port":80,"tags":{"mesh.io/service":"web"}}]`
+	)
+	runDocuments(t, mesh.Dataplanes, []documentCase{
+		{"accepted", `{"networking":{"address":"192.168.0.1","advertisedAddress":"web.example.com","inbound":[{"port":11011,"servicePort":11012,
+			"tags":{"mesh.io/service":"backend","mesh.io/protocol":"http"}}],"outbound":[{"port":33033,"tags":{"mesh.io/service":"database"}},
+			{"port":44044,"service":"redis"},{"port":1,"backendRef":{"kind":"MeshService","name":"x","port":80}}],"admin":{"port":9901}},
+			"metrics":{"type":"prometheus"},"probes":{"port":9000,"endpoints":[{"inboundPort":8080,"inboundPath":"/x","path":"/8080/x"}]}}`, nil},
+		{"nothing", `{}`, []string{"networking: must be defined"}},
+		{"neither inbound nor gateway", `{"networking":{"address":"1.1.1.1"}}`, []string{"networking: has to contain at least one inbound interface or gateway"}},
+		{"no address", `{"networking":{` + in + `}}`, []string{"networking.address: address can't be empty"}},
+		{"unspecified", `{"networking":{"address":"0.0.0.0",` + in + `}}`, []string{"networking.address: must not be 0.0.0.0 or ::"}},
+		{"unspecified 6", `{"networking":{"address":"::",` + in + `}}`, []string{"networking.address: must not be 0.0.0.0 or ::"}},
+		{"no address at all", `{"networking":{"address":"..>_<..",` + in + `}}`, []string{address}},
+		{"mistyped address", `{"networking":{"address":"192.168.0.256",` + in + `}}`, []string{address}},
+		{"inbound port", inbound(`"port":0`), []string{"networking.inbound[0].port: " + port}},
+		{"high ports", inbound(`"port":65536,"servicePort":65536`), []string{"networking.inbound[0].port: " + port, "networking.inbound[0].servicePort: " + port}},
+		{"inbound addresses", inbound(`"port":1,"address":"x","serviceAddress":"y"`), []string{
+			"networking.inbound[0].serviceAddress: serviceAddress has to be valid IP address", "networking.inbound[0].address: address has to be valid IP address",
+		}},
+		{"service at the proxy", inbound(`"port":1,"serviceAddress":"192.168.0.1"`), []string{differ}},
+		{"service at the inbound", inbound(`"port":1,"servicePort":1,"address":"10.0.0.1","serviceAddress":"10.0.0.1"`), []string{differ}},
+		{"service beside the inbound", inbound(`"port":1,"servicePort":2,"address":"10.0.0.1","serviceAddress":"10.0.0.1"`), nil},
+		{"no service tag", inbound(`"port":1,"tags":{"version":"1"}`), []string{`networking.inbound[0].tags["mesh.io/service"]: tag has to exist`}},
+		{"protocol", inbound(`"port":1,"tags":{"mesh.io/service":"a","mesh.io/protocol":"xx"}`), []string{
+			`networking.inbound[0].tags["mesh.io/protocol"]: tag "mesh.io/protocol" has an invalid value "xx". Allowed values: grpc, http, http2, kafka, tcp`,
+		}},
+		{"exact tags only", inbound(`"port":1,"tags":{"mesh.io/service":"*","version":""}`), []string{
+			`networking.inbound[0].tags["mesh.io/service"]: tag value must consist of alphanumeric characters, dots, dashes and underscores`,
+			`networking.inbound[0].tags["version"]: tag value must be non-empty`,
+		}},
+		{"probe", inbound(`"port":1,"serviceProbe":{"interval":"0s","timeout":"-1s","unhealthyThreshold":0,"healthyThreshold":0,"tcp":{}}`), []string{
+			"networking.inbound[0].serviceProbe.interval: must have a positive value", "networking.inbound[0].serviceProbe.timeout: must have a positive value",
+			"networking.inbound[0].serviceProbe.unhealthyThreshold: must have a positive value", "networking.inbound[0].serviceProbe.healthyThreshold: must have a positive value",
+		}},
+		{"outbound", outbound(`"port":0,"address":"x"`), []string{
+			"networking.outbound[0].port: " + port, "networking.outbound[0].address: address has to be valid IP address",
+			`networking.outbound[0].tags: mandatory tag "mesh.io/service" is missing`,
+		}},
+		{"outbound tags", outbound(`"port":1,"tags":{"version":"*"}`), []string{
+			`networking.outbound[0].tags: mandatory tag "mesh.io/service" is missing`,
+			`networking.outbound[0].tags["version"]: tag value must consist of alphanumeric characters, dots, dashes and underscores`,
+		}},
+		{"delegated gateway", gateway("", `,"outbound":[{"port":1,"service":"a"}]},"probes":{"port":1}`), nil},
+		{"delegated gateway with inbound", gateway(`"type":"DELEGATED",`, `,`+in+`}`), []string{"networking.inbound: inbound cannot be defined for delegated gateways"}},
+		{"builtin gateway", gateway(`"type":"BUILTIN",`, `,"outbound":[{"port":1,"service":"a"}],`+in+`},"probes":{}`), []string{
+			"networking.inbound: inbound cannot be defined for builtin gateways", "networking.outbound: outbound cannot be defined for builtin gateways",
+			"networking.probes: probes cannot be defined for builtin gateways",
+		}},
+		{"gateway tags", `{"networking":{"address":"1.1.1.1","gateway":{"tags":{"mesh.io/protocol":"http"}}}}`, []string{
+			`networking.gateway.tags: mandatory tag "mesh.io/service" is missing`,
+			`networking.gateway.tags["mesh.io/protocol"]: other values than tcp are not allowed, provided value "http"`,
+		}},
+		{"admin at the workload", `{"networking":{"address":"1.1.1.1","admin":{"port":80},` + in + `}}`, []string{"networking.admin.port: must differ from inbound"}},
+		{"admin at the inbound", `{"networking":{"address":"127.0.0.1","admin":{"port":80},"inbound":[{"port":80,"servicePort":81,"tags":{"mesh.io/service":"a"}}]}}`, []string{
+			"networking.admin.port: must differ from inbound",
+		}},
+		{"admin beside the inbound", `{"networking":{"address":"1.1.1.1","admin":{"port":80},"inbound":[{"port":80,"servicePort":81,"tags":{"mesh.io/service":"a"}}]}}`, nil},
+		{"admin at an outbound", `{"networking":{"address":"1.1.1.1","admin":{"port":90},"outbound":[{"port":90,"service":"a"}],` + in + `}}`, []string{
+			"networking.admin.port: must differ from outbound",
+		}},
+		{"probes", `{"networking":{"address":"1.1.1.1",` + in + `},"probes":{"endpoints":[{"inboundPath":"x","path":""}]}}`, []string{
+			"probes.port: " + port, "probes.endpoints[0].inboundPort: " + port,
+			"probes.endpoints[0].inboundPath: should be a valid URL Path", "probes.endpoints[0].path: should be a valid URL Path",
+		}},
+		{"metrics", `{"networking":{"address":"1.1.1.1",` + in + `},"metrics":{"type":"x"}}`, []string{`metrics.type: unknown backend type. Available backends: "prometheus"`}},
+	})
+}
+
+func TestServiceOfOutboundIsKept(t *testing.T) {
+	spec, _ := check(t, mesh.Dataplanes, outbound(`"port":1,"service":"redis"`))
+	out := spec.(*mesh.Dataplane).Networking.Outbound[0]
+	if diff := cmp.Diff(mesh.Outbound{Port: 1, Service: "redis"}, out); diff != "" {
+		t.Error(diff)
+	}
+	if got := out.EffectiveTags().Service(); got != "redis" {
+		t.Errorf("service %q", got)
+	}
+}
+
+// TestProbedInboundsBeginNotReady: at a creation only, and without a change of
+// the spec that was passed in.
+func TestProbedInboundsBeginNotReady(t *testing.T) {
+	spec, _ := check(t, mesh.Dataplanes, inbound(`"port":1,"serviceProbe":{"tcp":{}},"health":{"ready":true}`))
+	before, err := json.Marshal(spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	complete := mesh.Dataplanes.Document.Complete
+	got := complete(nil, spec).(*mesh.Dataplane).Networking.Inbound[0]
+	if got.State != mesh.StateNotReady || got.Health == nil || got.Health.Ready {
+		t.Errorf("created %+v", got)
+	}
+	if after, _ := json.Marshal(spec); string(after) != string(before) {
+		t.Errorf("the given spec became %s", after)
+	}
+	if complete(&model.Resource{}, spec) != spec {
+		t.Error("an update changes the state")
+	}
+}
+
+// resources is a model.Getter.
+type resources map[model.Key]any
+
+func (r resources) Get(k *model.Kind, scope, name string) (*model.Resource, error) {
+	spec, ok := r[model.Key{Kind: k.Name, Scope: scope, Name: name}]
+	if !ok {
+		return nil, fault.New(fault.NotFound, "%s not found", k.Name)
+	}
+	return &model.Resource{Kind: k, Scope: scope, Name: name, Spec: spec}, nil
+}
+
+func TestMembership(t *testing.T) {
+	m, violations := check(t, mesh.Meshes, `{"constraints":{"dataplaneProxy":{"requirements":[{"tags":{"team":"*"}},{"tags":{"mesh.io/service":"edge"}}],"restrictions":[{"tags":{"team":"red"}}]}}}`)
+	if violations != nil {
+		t.Fatal(violations)
+	}
+	g := resources{{Kind: "mesh", Name: "m"}: m}
+	for body, want := range map[string][]string{
+		inbound(`"port":1,"tags":{"mesh.io/service":"a","team":"blue"}`): nil,
+		gateway("", "}"): nil,
+		inbound(`"port":1`): {
+			`networking: dataplane cannot be a member of mesh "m" because its tags "mesh.io/service=web" does not fulfill any requirements defined on the Mesh`,
+		},
+		inbound(`"port":1,"tags":{"mesh.io/service":"a","team":"red"}`): {
+			`networking: dataplane cannot be a member of mesh "m" because its tags "mesh.io/service=a,team=red" matches restricted tags`,
+		},
+	} {
+		spec, _ := check(t, mesh.Dataplanes, body)
+		got, err := mesh.Dataplanes.Document.Cross(g, nil, &model.Resource{Kind: mesh.Dataplanes, Scope: "m", Name: "d", Spec: spec})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, lines(got)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", body, diff)
+		}
+	}
+}

@@ -1,0 +1,55 @@
+package mesh_test
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/meshgate/meshgate/controlplane/fault"
+	"github.com/meshgate/meshgate/controlplane/mesh"
+	"github.com/meshgate/meshgate/controlplane/model"
+)
+
+// FuzzDocuments: whatever a document says, checking it does not panic, completing
+// it twice is completing it once, and it survives being written and read.
+func FuzzDocuments(f *testing.F) {
+	f.Add([]byte(`{"mtls":{"enabledBackend":"a","backends":[{"name":"a","type":"builtin","mode":1,"conf":{"ca_cert":{"RSAbits":"2048"}}}]},"metrics":{"backends":[{"type":"prometheus","conf":{"skipMTLS":true,"aggregate":[1]}}]}}`))
+	f.Add([]byte(`{"networking":{"address":"::","gateway":{"type":"BUILTIN"},"inbound":[{"port":1,"tags":{"":""},"serviceProbe":{"interval":"1s","tcp":{}}}],"outbound":[{"service":"a"}],"admin":{"port":1}},"probes":{"endpoints":[{}]}}`))
+	f.Add([]byte(`{"tracing":{"backends":[{"type":"datadog","conf":{"port":1e300}},{"type":"zipkin","conf":{"url":"http://[::1"}}]},"logging":{"backends":[{"type":"tcp","conf":{"address":"::"}}]},"data":"AA=="}`))
+	kinds := []*model.Kind{mesh.Meshes, mesh.Dataplanes, mesh.Secrets}
+	f.Fuzz(func(t *testing.T, body []byte) {
+		for _, k := range kinds {
+			_, spec, err := model.DecodeDocument(k, body)
+			if err != nil {
+				if !fault.Is(err, fault.Invalid) {
+					t.Fatal(err)
+				}
+				continue
+			}
+			written := func() string {
+				if k.Document.Default != nil {
+					k.Document.Default(spec)
+				}
+				b, err := model.EncodeDocument(&model.Resource{Kind: k, Spec: spec})
+				if err != nil {
+					t.Fatal(err)
+				}
+				return string(b)
+			}
+			first := written()
+			if second := written(); first != second {
+				t.Errorf("completing twice: %s", cmp.Diff(first, second))
+			}
+			if k.Document.Validate != nil && len(k.Document.Validate(spec)) == 0 && k.Document.Complete != nil {
+				k.Document.Complete(nil, spec)
+			}
+			_, again, err := model.DecodeDocument(k, []byte(first))
+			if err != nil {
+				t.Fatalf("%s: %v", first, err)
+			}
+			if diff := cmp.Diff(spec, again); diff != "" {
+				t.Errorf("not stable: %s", diff)
+			}
+		}
+	})
+}

@@ -1,0 +1,87 @@
+package draft
+
+import (
+	"slices"
+	"testing"
+
+	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+	httprbacv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/rbac/v3"
+	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
+	netrbacv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/rbac/v3"
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/meshgate/meshgate/controlplane/mesh"
+)
+
+// TestSlots: filters run in the order of their slots, not of their arrival, and
+// none is there twice.
+func TestSlots(t *testing.T) {
+	var s Slots
+	for _, put := range []struct {
+		slot Slot
+		name string
+	}{{SlotRouter, "router"}, {SlotAccess, "access"}, {SlotFault, "delay"}, {SlotFault, "abort"}} {
+		if err := s.Put(put.slot, &hcmv3.HttpFilter{Name: put.name}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.Put(SlotFault, &hcmv3.HttpFilter{Name: "delay"}); err == nil {
+		t.Error("a second filter of one name was taken")
+	}
+	var got []string
+	for _, f := range s.Filters() {
+		got = append(got, f.GetName())
+	}
+	if diff := cmp.Diff([]string{"access", "delay", "abort", "router"}, got); diff != "" {
+		t.Errorf("filters (-want +got):\n%s", diff)
+	}
+}
+
+// TestActions yields what leads to clusters and nothing else.
+func TestActions(t *testing.T) {
+	a, b := &routev3.RouteAction{}, &routev3.RouteAction{}
+	r := &Routes{Host: &routev3.VirtualHost{Routes: []*routev3.Route{
+		{Action: &routev3.Route_Route{Route: a}},
+		{Action: &routev3.Route_DirectResponse{DirectResponse: &routev3.DirectResponseAction{Status: 404}}},
+		{Action: &routev3.Route_Route{Route: b}},
+	}}}
+	if got := slices.Collect(r.Actions()); len(got) != 2 || got[0] != a || got[1] != b {
+		t.Errorf("actions are %v", got)
+	}
+	for range r.Actions() {
+		break
+	}
+}
+
+// TestFilters: a filter carries its configuration, and one that breaks the rules
+// of its proto is an error.
+func TestFilters(t *testing.T) {
+	f, err := HTTPFilter("access", &httprbacv3.RBAC{})
+	if err != nil || f.GetName() != "access" || f.GetTypedConfig() == nil {
+		t.Errorf("filter is %v, %v", f, err)
+	}
+	n, err := NetworkFilter("access", &netrbacv3.RBAC{StatPrefix: "x"})
+	if err != nil || n.GetName() != "access" || n.GetTypedConfig() == nil {
+		t.Errorf("filter is %v, %v", n, err)
+	}
+	if _, err := NetworkFilter("access", &netrbacv3.RBAC{}); err == nil {
+		t.Error("a filter without its mandatory prefix was taken")
+	}
+	r := &Routes{Host: &routev3.VirtualHost{}}
+	if err := r.Configure("access", &httprbacv3.RBACPerRoute{}); err != nil || r.Host.GetTypedPerFilterConfig()["access"] == nil {
+		t.Errorf("table is %v, %v", r.Host, err)
+	}
+}
+
+// TestTargets lists the targets of rules before the others.
+func TestTargets(t *testing.T) {
+	target := func(v string) []Target { return []Target{{Tags: mesh.Tags{"v": v}, Weight: 1}} }
+	s := &Split{Rules: []Rule{{To: target("a")}, {To: target("b")}}, Otherwise: target("c")}
+	var got []string
+	for _, x := range s.Targets() {
+		got = append(got, x.Tags["v"])
+	}
+	if diff := cmp.Diff([]string{"a", "b", "c"}, got); diff != "" {
+		t.Errorf("targets (-want +got):\n%s", diff)
+	}
+}

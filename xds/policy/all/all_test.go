@@ -1,0 +1,234 @@
+package all
+
+import (
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"github.com/meshgate/meshgate/controlplane/model"
+	"github.com/meshgate/meshgate/xds/policy"
+	"github.com/meshgate/meshgate/xds/policy/policytest"
+	"github.com/meshgate/meshgate/xds/resource"
+)
+
+// helpers are the folders beside the policies that are none.
+var helpers = []string{"all", "policytest"}
+
+func folder(p *policy.Policy) string {
+	return filepath.Join("..", strings.ToLower(p.Kind.Document.Type))
+}
+
+// TestEveryFolderIsListed: a policy is a folder and a line.
+func TestEveryFolderIsListed(t *testing.T) {
+	entries, err := os.ReadDir("..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var folders, listed []string
+	for _, e := range entries {
+		if e.IsDir() && !slices.Contains(helpers, e.Name()) {
+			folders = append(folders, e.Name())
+		}
+	}
+	for _, p := range Policies() {
+		listed = append(listed, filepath.Base(folder(p)))
+	}
+	if diff := cmp.Diff(folders, listed); diff != "" {
+		t.Errorf("folders (-there +listed):\n%s", diff)
+	}
+}
+
+// TestEveryFolderIsComplete demands of each policy what readers and the program
+// rely on.
+func TestEveryFolderIsComplete(t *testing.T) {
+	for _, p := range Policies() {
+		d := p.Kind.Document
+		t.Run(d.Type, func(t *testing.T) {
+			dir := folder(p)
+			for _, name := range []string{"spec.go", "apply.go", "explain.go", filepath.Base(dir) + "_test.go", "README.md"} {
+				if _, err := os.Stat(filepath.Join(dir, name)); err != nil {
+					t.Error(err)
+				}
+			}
+			if d.Singular == "" || d.Plural == "" || !d.Policy || d.Inbound == d.Outbound || d.Default == nil || d.Validate == nil {
+				t.Errorf("document is incomplete: %+v", d)
+			}
+			if p.Kind.Path == "" || p.Kind.Scoping != model.Mesh || p.Kind.Class != model.Config {
+				t.Errorf("kind is incomplete: %+v", p.Kind)
+			}
+			if _, ok := p.Kind.New().(model.Selecting); !ok {
+				t.Error("specs do not say what they select")
+			}
+			if p.Explain == nil || reflect.ValueOf(p.Edits).IsZero() {
+				t.Error("the policy does nothing, or does not explain it")
+			}
+			for _, in := range inputs(t, p) {
+				if _, err := os.Stat(strings.Replace(in, ".in.yaml", ".golden.yaml", 1)); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+}
+
+// TestReadmes: what a README shows as an example is valid.
+func TestReadmes(t *testing.T) {
+	for _, p := range Policies() {
+		for _, text := range policytest.Examples(t, filepath.Join(folder(p), "README.md")) {
+			policytest.Resource(t, p.Kind, text)
+		}
+	}
+}
+
+// TestKindsAreDistinct: names are storage keys, paths are routes.
+func TestKindsAreDistinct(t *testing.T) {
+	seen := map[string]bool{}
+	for _, k := range Kinds() {
+		for _, key := range []string{"name " + k.Name, "path " + k.Path, "type " + k.Document.Type} {
+			if seen[key] {
+				t.Errorf("%s twice", key)
+			}
+			seen[key] = true
+		}
+	}
+}
+
+// TestDefaults: the policies of a new mesh are valid, of different specs at each
+// call, and for each kind there is one.
+func TestDefaults(t *testing.T) {
+	var names []string
+	for _, d := range Defaults() {
+		names = append(names, d.Prefix)
+		spec := d.Spec()
+		if reflect.TypeOf(spec) != reflect.TypeOf(d.Kind.New()) || spec == d.Spec() {
+			t.Errorf("%s: spec is %T, or shared", d.Prefix, spec)
+		}
+		before := d.Spec()
+		d.Kind.Document.Default(spec)
+		if diff := cmp.Diff(before, spec); diff != "" {
+			t.Errorf("%s is not complete:\n%s", d.Prefix, diff)
+		}
+		if vs := d.Kind.Document.Validate(spec); len(vs) > 0 {
+			t.Errorf("%s: %v", d.Prefix, vs)
+		}
+	}
+	want := []string{"allow-all-", "route-all-", "timeout-all-", "circuit-breaker-all-", "retry-all-"}
+	if diff := cmp.Diff(want, names); diff != "" {
+		t.Errorf("defaults (-want +got):\n%s", diff)
+	}
+}
+
+func inputs(t *testing.T, p *policy.Policy) []string {
+	t.Helper()
+	found, err := filepath.Glob(filepath.Join(folder(p), "testdata", "*.in.yaml"))
+	if err != nil || len(found) == 0 {
+		t.Fatalf("%s has no golden files: %v", p.Kind.Document.Type, err)
+	}
+	return found
+}
+
+// selections are what the golden inputs of a policy choose.
+func selections(t *testing.T, p *policy.Policy) []*policy.Selection {
+	t.Helper()
+	var out []*policy.Selection
+	for _, in := range inputs(t, p) {
+		text, err := os.ReadFile(in)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out = append(out, policytest.Select(t, p, text))
+	}
+	return out
+}
+
+// chosen is a policy with what was chosen for it.
+type chosen struct {
+	policy    *policy.Policy
+	selection *policy.Selection
+}
+
+// build applies policies to fresh drafts, phase by phase, and freezes them.
+func build(protocol string, cs []chosen) (map[string]string, error) {
+	d := policytest.NewDrafts(protocol, true)
+	for _, phase := range []policy.Phase{policy.Routes, policy.Settings, policy.Raw} {
+		for _, c := range cs {
+			if c.policy.Phase != phase {
+				continue
+			}
+			if err := d.Apply(c.policy, c.selection); err != nil {
+				return nil, err
+			}
+		}
+	}
+	rs, err := d.Freeze()
+	return bodies(rs), err
+}
+
+func bodies(rs []*resource.Resource) map[string]string {
+	out := map[string]string{}
+	for _, r := range rs {
+		out[string(r.Type)+" "+r.Name] = string(r.Body)
+	}
+	return out
+}
+
+// TestEditsArePure: the same selection makes the same bytes again, and leaves
+// the selection as it was.
+func TestEditsArePure(t *testing.T) {
+	for _, p := range Policies() {
+		for i, s := range selections(t, p) {
+			fresh := selections(t, p)[i]
+			for _, protocol := range policytest.Protocols {
+				first, err := build(protocol, []chosen{{p, s}})
+				if err != nil {
+					t.Fatal(err)
+				}
+				second, err := build(protocol, []chosen{{p, s}})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if diff := cmp.Diff(first, second); diff != "" {
+					t.Errorf("%s, %s: second time differs:\n%s", p.Kind.Name, protocol, diff)
+				}
+			}
+			p.Explain(s)
+			if diff := cmp.Diff(fresh.Policies[0].Spec, s.Policies[0].Spec); diff != "" {
+				t.Errorf("%s: the spec was changed:\n%s", p.Kind.Name, diff)
+			}
+		}
+	}
+}
+
+// TestOrderOfPoliciesMakesNoDifference shuffles the policies of all phases and
+// demands equal bytes, which also pass the rules of every proto.
+func TestOrderOfPoliciesMakesNoDifference(t *testing.T) {
+	policies := Policies()
+	inputs := make([][]*policy.Selection, len(policies))
+	for i, p := range policies {
+		inputs[i] = selections(t, p)
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		var cs []chosen
+		for i, p := range policies {
+			cs = append(cs, chosen{p, rapid.SampledFrom(inputs[i]).Draw(t, p.Kind.Name)})
+		}
+		protocol := rapid.SampledFrom(policytest.Protocols).Draw(t, "protocol")
+		want, err := build(protocol, cs)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := build(protocol, rapid.Permutation(cs).Draw(t, "order"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Fatalf("the order makes a difference:\n%s", diff)
+		}
+	})
+}
