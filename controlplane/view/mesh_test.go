@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -232,10 +233,22 @@ func TestEndpointKinds(t *testing.T) {
 	}
 }
 
+// reads counts the views of a store.
+type reads struct {
+	store.Store
+	n atomic.Int64
+}
+
+func (r *reads) View(ctx context.Context, fn func(store.Reader) error) error {
+	r.n.Add(1)
+	return r.Store.View(ctx, fn)
+}
+
 // TestMeshFilter: what is not in the view of a mesh moves its revision only,
 // even if it is written beside a control plane of the mesh's name.
 func TestMeshFilter(t *testing.T) {
-	f := openMesh(t, memstore.New())
+	counted := &reads{Store: memstore.New()}
+	f := openMesh(t, counted)
 	defer f.close()
 	before := f.commit(t, func(tx store.Tx) error {
 		for i, fn := range []func(store.Tx) error{
@@ -259,7 +272,11 @@ func TestMeshFilter(t *testing.T) {
 		"trust elsewhere":       set(mesh.Trusts, "other", "other", &mesh.Trust{}),
 		"trust of another name": set(mesh.Trusts, mesh.Default, "other", &mesh.Trust{}),
 	} {
+		reads := counted.n.Load()
 		c := f.commit(t, fn)
+		if n := counted.n.Load() - reads; n > 0 {
+			t.Errorf("%s: the store was read %d times", name, n)
+		}
 		if len(c.Keys) > 0 || c.All {
 			t.Errorf("%s: told of %v", name, c.Keys)
 		}

@@ -1,0 +1,110 @@
+package insight
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Issued records an identity that was made for a proxy. backend is the authority
+// backend that signed it, at the moment of signing.
+func (s *Insights) Issued(mesh, dataplane, backend string, expires, at time.Time) {
+	supported := []string{backend}
+	if s.Backends != nil {
+		supported = s.Backends(mesh)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return
+	}
+	p := s.proxy(id{mesh, dataplane})
+	n := uint32(1)
+	if p.mtls != nil {
+		n += p.mtls.CertificateRegenerations
+	}
+	// A new value: readers may hold the old one.
+	p.mtls = &MTLS{
+		CertificateExpirationTime: expires.UTC(), LastCertificateRegeneration: at.UTC(),
+		CertificateRegenerations: n, IssuedBackend: backend, SupportedBackends: slices.Clone(supported),
+	}
+	s.changed(id{mesh, dataplane}, p, false)
+}
+
+// Described records what a proxy says of itself in the metadata of its node. It
+// belongs to the subscription that is open, and to those that follow. The caller
+// has authenticated the node.
+func (s *Insights) Described(node string, v Versions) {
+	at, ok := parse(node)
+	if !ok {
+		return
+	}
+	v = v.bounded()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return
+	}
+	p := s.proxy(at)
+	p.versions = &v
+	if n := len(p.subscriptions); n > 0 && p.subscriptions[n-1].DisconnectTime == nil {
+		p.subscriptions[n-1].Version = &v
+		s.changed(at, p, false)
+	}
+}
+
+// Forget deletes the insight of a dataplane that was deleted. One whose proxy is
+// still connected goes when the stream ends.
+func (s *Insights) Forget(mesh, dataplane string) {
+	at := id{mesh, dataplane}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p := s.proxies[at]
+	if p == nil || s.closed {
+		return
+	}
+	s.changed(at, p, true)
+	if p.streams > 0 {
+		p.forgotten = true
+		return
+	}
+	delete(s.proxies, at)
+}
+
+// Prune forgets the dataplanes that do not exist. It is called once the meshes
+// are known, for those that were deleted while nobody watched.
+func (s *Insights) Prune(exists func(mesh, dataplane string) bool) {
+	s.mu.Lock()
+	all := slices.Collect(maps.Keys(s.proxies))
+	s.mu.Unlock()
+	for _, at := range all {
+		if !exists(at.mesh, at.name) {
+			s.Forget(at.mesh, at.name)
+		}
+	}
+}
+
+func (v Versions) bounded() Versions {
+	v.MeshDP.Version, v.MeshDP.GitTag = cut(v.MeshDP.Version, maxVersion), cut(v.MeshDP.GitTag, maxVersion)
+	v.MeshDP.GitCommit, v.MeshDP.BuildDate = cut(v.MeshDP.GitCommit, maxVersion), cut(v.MeshDP.BuildDate, maxVersion)
+	v.Proxy.Version, v.Proxy.Build = cut(v.Proxy.Version, maxVersion), cut(v.Proxy.Build, maxVersion)
+	given := v.Dependencies
+	v.Dependencies = nil
+	for _, name := range slices.Sorted(maps.Keys(given)) {
+		if len(v.Dependencies) == maxDependencies {
+			break
+		}
+		if v.Dependencies == nil {
+			v.Dependencies = map[string]string{}
+		}
+		v.Dependencies[cut(name, maxVersion)] = cut(given[name], maxVersion)
+	}
+	return v
+}
+
+// cut shortens a text of unknown origin to n bytes of valid UTF-8 that share no
+// memory with what it was part of.
+func cut(s string, n int) string {
+	return strings.ToValidUTF8(strings.Clone(s[:min(len(s), n)]), "")
+}

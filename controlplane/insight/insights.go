@@ -1,0 +1,174 @@
+package insight
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/meshgate/meshgate/controlplane/model"
+	"github.com/meshgate/meshgate/controlplane/store"
+)
+
+// kind is that of the stored rows; their scope is the mesh, their name the proxy.
+const kind = "dataplane_insight"
+
+// Changes wait for others, so that all are written together: an Interval those
+// that only count, a moment those that end a stream.
+const (
+	Interval = 10 * time.Second
+	moment   = 20 * time.Millisecond
+)
+
+// Options of insights.
+type Options struct {
+	// Store keeps what was observed; required. It outlives the insights.
+	Store store.Status
+	// Instance identifies this process in subscriptions.
+	Instance string
+	// Backends names the authority backends of a mesh, for what an identity says
+	// of it; nil = the issuing one only. It must not block.
+	Backends func(mesh string) []string
+	// Log takes what no caller hears of; required.
+	Log *slog.Logger
+	// Now is the clock; nil = time.Now.
+	Now func() time.Time
+}
+
+// Insights holds what is known about all proxies. Its methods are safe for
+// concurrent use, and those that record something never wait for the store.
+type Insights struct {
+	Options
+	// soon and later have room for one signal each: something is to be written in
+	// a moment, or within an Interval.
+	soon, later chan struct{}
+	// stop ends the writing goroutine, done is closed when it has ended.
+	stop context.CancelFunc
+	done chan struct{}
+
+	mu      sync.Mutex
+	proxies map[id]*proxy
+	streams map[stream]*subscription
+	// unwritten are the proxies of which the store has something else; true is urgent.
+	unwritten map[id]bool
+	closed    bool
+}
+
+// id names a proxy.
+type id struct{ mesh, name string }
+
+func (i id) key() model.Key { return model.Key{Kind: kind, Scope: i.mesh, Name: i.name} }
+
+// stream names a stream of a proxy; numbers are unique in the process.
+type stream struct {
+	of     id
+	number uint64
+}
+
+// proxy is one record. Its subscriptions are the newest ones, oldest first.
+type proxy struct {
+	subscriptions []*subscription
+	mtls          *MTLS
+	// versions are what the proxy said last, for its next subscription.
+	versions *Versions
+	// streams counts the open ones, those that a newer one closed included.
+	streams int
+	// forgotten: its dataplane was deleted while a stream was open. It is not
+	// written any more and goes with the stream, unless the proxy connects again.
+	forgotten bool
+}
+
+type subscription struct {
+	Subscription
+	of *proxy
+	// live: its stream has not ended, whatever DisconnectTime says.
+	live bool
+}
+
+// Open reads what is stored. Subscriptions that are open there are closed: no
+// stream survives the process that served it. The caller closes the insights
+// before the store.
+func Open(ctx context.Context, o Options) (*Insights, error) {
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	s := &Insights{
+		Options: o, soon: make(chan struct{}, 1), later: make(chan struct{}, 1),
+		done:    make(chan struct{}),
+		proxies: map[id]*proxy{}, streams: map[stream]*subscription{}, unwritten: map[id]bool{},
+	}
+	rows, err := o.Store.List(ctx, kind, store.AnyScope)
+	if err != nil {
+		return nil, fmt.Errorf("read insights: %w", err)
+	}
+	for _, r := range rows {
+		var in DataplaneInsight
+		if err := json.Unmarshal(r.Value, &in); err != nil {
+			o.Log.Warn("a stored insight cannot be read and is left out", "mesh", r.Key.Scope, "dataplane", r.Key.Name, "error", err)
+			continue
+		}
+		s.restore(id{r.Key.Scope, r.Key.Name}, &in)
+	}
+	// The goroutine outlives the call and ends with Close.
+	ctx, s.stop = context.WithCancel(context.WithoutCancel(ctx))
+	go s.write(ctx)
+	return s, nil
+}
+
+func (s *Insights) restore(at id, in *DataplaneInsight) {
+	p := &proxy{mtls: in.MTLS}
+	for _, sub := range in.Subscriptions {
+		if sub.DisconnectTime == nil {
+			sub.DisconnectTime = s.now()
+			s.changed(at, p, false)
+		}
+		p.add(&subscription{Subscription: sub, of: p})
+	}
+	s.proxies[at] = p
+}
+
+// Close writes everything that is not written yet and ends the insights. What is
+// observed afterwards is lost.
+func (s *Insights) Close(ctx context.Context) error {
+	s.mu.Lock()
+	s.closed = true
+	s.mu.Unlock()
+	s.stop()
+	<-s.done
+	if err := s.flush(ctx, false); err != nil {
+		return fmt.Errorf("write insights: %w", err)
+	}
+	return nil
+}
+
+// parse splits the id of a node of a mesh (see mesh.NodeID). Gateways of a
+// control plane have ids with slashes and no insights.
+func parse(node string) (id, bool) {
+	m, name, ok := strings.Cut(node, ".")
+	return id{m, name}, ok && m != "" && name != "" && !strings.Contains(m, "/")
+}
+
+// now is the clock as the API shows it.
+func (s *Insights) now() *time.Time {
+	t := s.Now().UTC()
+	return &t
+}
+
+// changed notes that a proxy is to be written. s.mu is held.
+func (s *Insights) changed(at id, p *proxy, urgent bool) {
+	if p.forgotten {
+		return
+	}
+	s.unwritten[at] = s.unwritten[at] || urgent
+	wake := s.later
+	if urgent {
+		wake = s.soon
+	}
+	select {
+	case wake <- struct{}{}:
+	default:
+	}
+}

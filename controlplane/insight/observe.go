@@ -1,0 +1,165 @@
+package insight
+
+import (
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/meshgate/meshgate/xds/resource"
+	"github.com/meshgate/meshgate/xds/server"
+)
+
+// Limits of what a proxy can make the control plane keep.
+const (
+	// maxSubscriptions is how many streams of a proxy are remembered.
+	maxSubscriptions = 2
+	// maxError bounds the text of a refusal, maxVersion each string that a proxy
+	// says of itself, maxDependencies how many it names; in bytes.
+	maxError        = 1024
+	maxVersion      = 128
+	maxDependencies = 16
+)
+
+var _ server.Observer = (*Insights)(nil)
+
+// Connected implements [server.Observer]. Open subscriptions of the proxy end: a
+// proxy has one stream, and the older one is half open at best.
+func (s *Insights) Connected(e server.Event) {
+	at, ok := parse(e.Node)
+	if !ok {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return
+	}
+	p := s.proxy(at)
+	p.forgotten = false
+	p.streams++
+	now := s.now()
+	for _, older := range p.subscriptions {
+		if older.DisconnectTime == nil {
+			older.DisconnectTime = now
+		}
+	}
+	sub := &subscription{of: p, live: true, Subscription: Subscription{
+		ID: uuid.NewString(), ControlPlaneInstanceID: s.Instance, ConnectTime: *now, Version: p.versions,
+	}}
+	p.add(sub)
+	s.streams[stream{at, e.Stream}] = sub
+	s.changed(at, p, false)
+}
+
+// Disconnected implements [server.Observer].
+func (s *Insights) Disconnected(e server.Event) {
+	s.observe(e, func(at id, sub *subscription, now *time.Time) {
+		p := sub.of
+		delete(s.streams, stream{at, e.Stream})
+		p.streams--
+		if p.forgotten && p.streams == 0 {
+			delete(s.proxies, at)
+			return
+		}
+		sub.live = false
+		if sub.DisconnectTime == nil {
+			sub.DisconnectTime = now
+			p.reopen()
+			s.changed(at, p, true)
+		}
+	})
+}
+
+// reopen corrects what Connected assumed: the newer stream has ended first, and
+// the older one is still there.
+func (p *proxy) reopen() {
+	for _, other := range slices.Backward(p.subscriptions) {
+		if other.live {
+			other.DisconnectTime = nil
+			return
+		}
+	}
+}
+
+// Sent implements [server.Observer].
+func (s *Insights) Sent(e server.Event) { s.count(e, func(c *Counters) { c.Sent++ }) }
+
+// Acknowledged implements [server.Observer].
+func (s *Insights) Acknowledged(e server.Event) { s.count(e, func(c *Counters) { c.Acknowledged++ }) }
+
+// Rejected implements [server.Observer].
+func (s *Insights) Rejected(e server.Event) {
+	s.observe(e, func(at id, sub *subscription, now *time.Time) {
+		sub.count(e.Type, now, func(c *Counters) { c.Rejected++ })
+		if name, _ := sub.counters(e.Type); name != "" {
+			if sub.Rejected == nil {
+				sub.Rejected = map[string]Nack{}
+			}
+			sub.Rejected[name] = Nack{Time: *now, Error: cut(e.Error, maxError)}
+		}
+		s.changed(at, sub.of, false)
+	})
+}
+
+func (s *Insights) count(e server.Event, add func(*Counters)) {
+	s.observe(e, func(at id, sub *subscription, now *time.Time) {
+		sub.count(e.Type, now, add)
+		s.changed(at, sub.of, false)
+	})
+}
+
+// observe runs fn for the subscription of an event, if it has one.
+func (s *Insights) observe(e server.Event, fn func(at id, sub *subscription, now *time.Time)) {
+	at, ok := parse(e.Node)
+	if !ok {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if sub := s.streams[stream{at, e.Stream}]; sub != nil && !s.closed {
+		fn(at, sub, s.now())
+	}
+}
+
+// proxy returns a record, a new one if need be. s.mu is held.
+func (s *Insights) proxy(at id) *proxy {
+	p := s.proxies[at]
+	if p == nil {
+		p = &proxy{}
+		s.proxies[at] = p
+	}
+	return p
+}
+
+func (p *proxy) add(sub *subscription) {
+	p.subscriptions = append(p.subscriptions, sub)
+	if n := len(p.subscriptions) - maxSubscriptions; n > 0 {
+		p.subscriptions = slices.Delete(p.subscriptions, 0, n)
+	}
+}
+
+func (sub *subscription) count(t resource.TypeURL, now *time.Time, add func(*Counters)) {
+	add(&sub.Status.Total)
+	if _, c := sub.counters(t); c != nil {
+		add(c)
+	}
+	sub.Status.LastUpdateTime = now
+}
+
+// counters returns the name of a type and its counters, which secrets lack.
+func (sub *subscription) counters(t resource.TypeURL) (string, *Counters) {
+	switch t {
+	case resource.Cluster:
+		return "cds", &sub.Status.CDS
+	case resource.Endpoint:
+		return "eds", &sub.Status.EDS
+	case resource.Listener:
+		return "lds", &sub.Status.LDS
+	case resource.Route:
+		return "rds", &sub.Status.RDS
+	case resource.Secret:
+		return "sds", nil
+	}
+	return "", nil
+}
