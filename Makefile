@@ -8,10 +8,10 @@ GO_FILES := $(shell find . -name '*.go' -not -path './.tools/*') go.mod go.sum
 C_FILES := $(wildcard filter/dynamicmodule/*.[ch])
 TEST_FLAGS ?=
 
-.PHONY: help run build test check lint bench fuzz clean tools
+.PHONY: help run build test check lint bench bench-fleet fuzz clean tools
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 run: build ## build everything and run the demo
 	./bin/meshgate demo --state-dir .state
@@ -50,6 +50,9 @@ lint: ## golangci-lint and govulncheck
 bench: build ## figures for docs/performance.md
 	@go test -run '^$$' -bench . -benchmem ./filter/... ./controlplane/... ./xds/...
 	@e2e/bench/run
+
+bench-fleet: build ## the control plane under N proxies (N, SERVICES, OUTBOUNDS, FLEET_FLAGS)
+	@go run ./e2e/bench/fleet -n $(or $(N),1000) -services $(or $(SERVICES),50) -outbounds $(or $(OUTBOUNDS),10) $(FLEET_FLAGS)
 
 fuzz: ## every fuzz target for FUZZTIME (default 20s)
 	@.ci/fuzz $(or $(FUZZTIME),20s)

@@ -146,7 +146,6 @@ func (g *Gate) storeDocument(tx store.Tx, d document, prepared []any) (stored *m
 		}
 	}
 	if created {
-		r.Created = g.now()
 		stored, err = tx.Create(r)
 	} else {
 		stored, err = tx.Update(r, old.Version)

@@ -58,6 +58,48 @@ func (a *Admin) Do(ctx context.Context, method, path string) (string, error) {
 	return string(body), nil
 }
 
+// fetchTimeout bounds a whole answer, which may be large.
+const fetchTimeout = 10 * time.Second
+
+// Fetch asks for a path and returns the body of a 200 unread. The caller closes
+// it.
+func (a *Admin) Fetch(ctx context.Context, path string) (io.ReadCloser, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://envoy"+path, nil)
+	if err != nil {
+		return nil, err
+	}
+	client := &http.Client{Transport: a.http.Transport, Timeout: fetchTimeout}
+	resp, err := client.Do(req)
+	if err != nil {
+		return nil, fmt.Errorf("envoy admin: %w", err)
+	}
+	if resp.StatusCode != http.StatusOK {
+		_ = resp.Body.Close()
+		return nil, fmt.Errorf("envoy admin: GET %s answered %d", path, resp.StatusCode)
+	}
+	return resp.Body, nil
+}
+
+// readyTick is how often a starting Envoy is asked whether it is live. It has no
+// event for that either.
+const readyTick = 50 * time.Millisecond
+
+// WaitReady returns nil once Envoy serves, or the error of ctx.
+func (a *Admin) WaitReady(ctx context.Context) error {
+	tick := time.NewTicker(readyTick)
+	defer tick.Stop()
+	for {
+		if _, err := a.Do(ctx, http.MethodGet, "/ready"); err == nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-tick.C:
+		}
+	}
+}
+
 // drainTick is how often a draining Envoy is asked whether requests are left.
 // It has no event for that.
 const drainTick = 50 * time.Millisecond

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net/http"
 	"net/url"
 	"os"
 	"strings"
@@ -17,7 +16,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
 
-	"github.com/meshgate/meshgate/controlplane/enrol"
+	"github.com/meshgate/meshgate/controlplane/adminlink"
 	"github.com/meshgate/meshgate/controlplane/gateway"
 	"github.com/meshgate/meshgate/filter/contract"
 	"github.com/meshgate/meshgate/xds/relay"
@@ -29,6 +28,9 @@ type Options struct {
 	StateDir string
 	// ControlPlane and Name say which gateway instance this is.
 	ControlPlane, Name string
+	// Sidecar makes it the proxy of a Dataplane called Name; nil means an
+	// oauth-gateway.
+	Sidecar *Sidecar
 	// Address is the https:// base URL of the data-plane server.
 	Address string
 	// CAFile is the PEM bundle its certificate is pinned to.
@@ -51,18 +53,13 @@ type Options struct {
 	Log   *slog.Logger
 }
 
-// Back-off of enrolments while the control plane cannot be reached.
-const (
-	enrolFirst = 100 * time.Millisecond
-	enrolMax   = 2 * time.Second
-)
-
 // Agent runs one Envoy.
 type Agent struct {
 	Options
 	dir   *runDir
 	tls   *tls.Config
 	host  string
+	ready chan struct{}
 	Envoy *Process
 }
 
@@ -84,7 +81,13 @@ func New(o Options) (*Agent, error) {
 	if _, err := os.ReadFile(o.TokenFile); err != nil {
 		return nil, fmt.Errorf("the node token: %w", err)
 	}
-	dir, err := runDirOf(o.StateDir, o.Name)
+	if o.Sidecar != nil {
+		if err := CheckSidecar(o.Sidecar.Mesh, o.Name); err != nil {
+			return nil, err
+		}
+	}
+	a := &Agent{Options: o, host: u.Host, ready: make(chan struct{}), tls: &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12, ServerName: u.Hostname()}}
+	dir, err := runDirOf(o.StateDir, a.proxy().dir())
 	if err != nil {
 		return nil, err
 	}
@@ -94,10 +97,10 @@ func New(o Options) (*Agent, error) {
 	if err := dir.noteAdmin(o.AdminPort); err != nil {
 		return nil, err
 	}
-	a := &Agent{Options: o, dir: dir, host: u.Host, tls: &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12, ServerName: u.Hostname()}}
+	a.dir = dir
 	a.Envoy = &Process{
 		Path: o.EnvoyPath, Bootstrap: dir.bootstrap, ModuleDir: o.ModuleDir, Settings: dir.settings, PIDFile: dir.pid,
-		Concurrency: o.Concurrency, LogLevel: o.LogLevel, DrainTimeout: o.DrainTimeout, Abort: o.Abort, Admin: dir.adminClient(), Log: o.Log,
+		Concurrency: o.Concurrency, LogLevel: o.LogLevel, DrainTimeout: o.DrainTimeout, DrainTime: a.proxy().drainTime(), Abort: o.Abort, Admin: dir.adminClient(), Log: o.Log,
 	}
 	return a, nil
 }
@@ -110,10 +113,14 @@ func (a *Agent) token() (string, error) {
 	return strings.TrimSpace(string(b)), nil
 }
 
+// Ready is closed once Envoy serves for the first time.
+func (a *Agent) Ready() <-chan struct{} { return a.ready }
+
 // Run enrols, then runs relay and Envoy until ctx ends. A control plane that is
 // away does not hinder the start of a node that has run before.
 func (a *Agent) Run(ctx context.Context) error {
-	if err := a.enrolFirst(ctx); err != nil {
+	enrolled, err := a.enrolFirst(ctx)
+	if err != nil {
 		return err
 	}
 	// Envoy drains after ctx has ended and still needs the relay for that.
@@ -123,7 +130,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	var g errgroup.Group
+	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error {
 		if err := stream.Run(relayCtx); err != nil && relayCtx.Err() == nil {
 			return fmt.Errorf("relay: %w", err)
@@ -132,79 +139,53 @@ func (a *Agent) Run(ctx context.Context) error {
 	})
 	g.Go(func() error {
 		defer stopRelay()
-		// An Envoy that starts before there is something to serve would open no
-		// port for the whole of its fetch timeout.
-		select {
-		case <-stream.Ready():
-			return a.Envoy.Run(ctx)
-		case <-ctx.Done():
-			return nil
-		}
+		return a.runEnvoy(ctx, relayCtx, stream)
 	})
-	return g.Wait()
+	if !enrolled {
+		g.Go(func() error { a.enrolLater(ctx); return nil })
+	}
+	err = g.Wait()
+	a.leave()
+	return err
+}
+
+// runEnvoy runs Envoy and what depends on it.
+func (a *Agent) runEnvoy(ctx, relayCtx context.Context, stream *relay.Relay) error {
+	// An Envoy that starts before there is something to serve would open no port
+	// for the whole of its fetch timeout.
+	select {
+	case <-stream.Ready():
+	case <-ctx.Done():
+		return nil
+	}
+	watching, stop := context.WithCancel(relayCtx)
+	var g errgroup.Group
+	g.Go(func() error {
+		if a.Envoy.Admin.WaitReady(watching) == nil {
+			a.Log.Info("proxy is ready", "node", a.NodeID())
+			close(a.ready)
+		}
+		return nil
+	})
+	link := &adminlink.Client{
+		Address: a.host, TLS: a.tls, Node: a.NodeID(), Token: a.token, Fetch: a.Envoy.Admin.Fetch, Log: a.Log,
+	}
+	g.Go(func() error { link.Run(watching); return nil })
+	err := a.Envoy.Run(ctx)
+	stop()
+	return errors.Join(err, g.Wait())
 }
 
 // newRelay makes the relay between Envoy and the control plane.
 func (a *Agent) newRelay() (*relay.Relay, error) {
 	return relay.New(relay.Config{
-		Node: gatewayNode(a.ControlPlane, a.Name), Socket: a.dir.relay, Cache: a.dir.cache,
+		Node: a.NodeID(), Socket: a.dir.relay, Cache: a.dir.cache,
 		Dial: func(context.Context) (*grpc.ClientConn, error) {
 			o := append(relay.DialOptions(), grpc.WithTransportCredentials(credentials.NewTLS(a.tls.Clone())))
 			return grpc.NewClient("passthrough:///"+a.host, o...)
 		},
 		Token: a.token, Log: a.Log,
 	})
-}
-
-// gatewayNode is the node id of a gateway instance.
-func gatewayNode(controlPlane, name string) string { return "cp/" + controlPlane + "/" + name }
-
-// enrolFirst enrols before the first start. A node that has settings from an
-// earlier run starts with those when the control plane is away.
-func (a *Agent) enrolFirst(ctx context.Context) error {
-	pause := enrolFirst
-	for told := false; ; told = true {
-		answer, err := a.enrol(ctx)
-		if err == nil {
-			return a.dir.write(a, answer)
-		}
-		if _, refused := errors.AsType[*enrol.Refused](err); refused {
-			return err
-		}
-		if a.dir.enrolled() {
-			a.Log.Warn("the control plane cannot be reached; starting with what it said last", "error", err)
-			return nil
-		}
-		if !told {
-			a.Log.Warn("waiting for the control plane", "address", a.Address, "error", err)
-		}
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(pause):
-		}
-		pause = min(pause*2, enrolMax)
-	}
-}
-
-// enrol asks the control plane once.
-func (a *Agent) enrol(ctx context.Context) (*enrol.Answer, error) {
-	token, err := a.token()
-	if err != nil {
-		return nil, err
-	}
-	transport := &http.Transport{TLSClientConfig: a.tls.Clone(), DisableKeepAlives: true}
-	client := &http.Client{Timeout: 10 * time.Second, Transport: transport}
-	self := a.Instance
-	self.ControlPlane, self.RootsFile = a.host, systemRoots()
-	answer, err := enrol.Enrol(ctx, client, a.Address, token, self)
-	if err != nil {
-		return nil, err
-	}
-	if want := gatewayNode(a.ControlPlane, a.Name); answer.Node != want {
-		return nil, &enrol.Refused{Status: http.StatusForbidden, Text: fmt.Sprintf("the node token is for %s, not for %s", answer.Node, want)}
-	}
-	return answer, nil
 }
 
 // systemRoots finds this machine's bundle of public authorities, against which
@@ -219,4 +200,4 @@ func systemRoots() string {
 }
 
 // NodeID is the node id of the agent's Envoy.
-func (a *Agent) NodeID() string { return gatewayNode(a.ControlPlane, a.Name) }
+func (a *Agent) NodeID() string { return a.proxy().node() }

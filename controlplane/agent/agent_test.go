@@ -129,7 +129,7 @@ func TestEnrolment(t *testing.T) {
 	cp.refuse.Store(&fail)
 	o, r := cp.options(t, "gw")
 	a := newAgent(t, o)
-	if err := a.enrolFirst(t.Context()); err != nil {
+	if _, err := a.enrolFirst(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if got := r.all(); failures != 2 || len(got) != 1 || !strings.HasPrefix(got[0], "WARN waiting for the control plane") {
@@ -151,7 +151,10 @@ func TestEnrolmentAway(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	ended := make(chan error, 1)
-	go func() { ended <- a.enrolFirst(ctx) }()
+	go func() {
+		_, err := a.enrolFirst(ctx)
+		ended <- err
+	}()
 	r.wait(t, "waiting for the control plane")
 	cancel()
 	if err := <-ended; !errors.Is(err, context.Canceled) {
@@ -163,7 +166,7 @@ func TestEnrolmentAway(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := a.enrolFirst(t.Context()); err != nil {
+	if _, err := a.enrolFirst(t.Context()); err != nil {
 		t.Errorf("with earlier settings: %v", err)
 	}
 	r.wait(t, "starting with what it said last")
@@ -213,7 +216,7 @@ func TestEnrolmentFinal(t *testing.T) {
 				}
 			}
 			test.change(t, a)
-			err := a.enrolFirst(t.Context())
+			_, err := a.enrolFirst(t.Context())
 			_, refused := errors.AsType[*enrol.Refused](err)
 			if err == nil || !strings.HasPrefix(err.Error(), test.want) || refused != test.refused {
 				t.Errorf("%v (refused %t), want %s", err, refused, test.want)
@@ -234,7 +237,10 @@ func TestPinned(t *testing.T) {
 	a := newAgent(t, o)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
-	go func() { ended <- a.enrolFirst(ctx) }()
+	go func() {
+		_, err := a.enrolFirst(ctx)
+		ended <- err
+	}()
 	if l := r.wait(t, "waiting for the control plane"); !strings.Contains(l, "certificate") {
 		t.Errorf("logged %q", l)
 	}

@@ -40,6 +40,9 @@ type Process struct {
 	LogLevel string
 	// DrainTimeout bounds how long requests may finish at a stop.
 	DrainTimeout time.Duration
+	// DrainTime is how long connections of a replaced listener may live; 0 means
+	// as long as at a stop.
+	DrainTime time.Duration
 	// Abort, when closed, ends a drain and kills Envoy at once; may be nil.
 	Abort <-chan struct{}
 	// Admin talks to Envoy's admin interface.
@@ -89,10 +92,14 @@ func (p *Process) Run(ctx context.Context) error {
 // args are Envoy's arguments. Hot restart is off, because two Envoys on one
 // machine would fight over its shared memory.
 func (p *Process) args() []string {
+	drain := p.DrainTime
+	if drain == 0 {
+		drain = p.DrainTimeout
+	}
 	a := []string{
 		"-c", p.Bootstrap, "--disable-hot-restart", "-l", p.LogLevel,
 		"--log-format", logFormat, "--drain-strategy", "immediate",
-		"--drain-time-s", strconv.Itoa(max(1, int(p.DrainTimeout.Seconds()))),
+		"--drain-time-s", strconv.Itoa(max(1, int(drain.Seconds()))),
 	}
 	if p.Concurrency > 0 {
 		a = append(a, "--concurrency", strconv.Itoa(p.Concurrency))

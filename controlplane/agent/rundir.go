@@ -11,7 +11,6 @@ import (
 
 	"github.com/meshgate/meshgate/controlplane/enrol"
 	"github.com/meshgate/meshgate/filter/contract"
-	"github.com/meshgate/meshgate/xds/bootstrap"
 )
 
 // runDir holds the files of one node. Only its owner may look inside: they
@@ -20,7 +19,7 @@ type runDir struct {
 	path, bootstrap, settings, pid, relay, admin, adminPort, cache, redisCA string
 }
 
-// runDirOf names the files of an instance.
+// runDirOf names the files of a node.
 func runDirOf(stateDir, name string) (*runDir, error) {
 	root, err := filepath.Abs(filepath.Join(stateDir, "run", name))
 	if err != nil {
@@ -99,11 +98,7 @@ func (d *runDir) write(a *Agent, answer *enrol.Answer) error {
 	if err := replace(d.settings, data); err != nil {
 		return err
 	}
-	boot := bootstrap.Config{
-		NodeID: answer.Node, Cluster: "oauth-gateway", Relay: d.relay, AdminSocket: d.admin,
-		AdminPort: uint32(a.AdminPort), //nolint:gosec // checked by Render
-	}
-	text, err := bootstrap.Render(boot)
+	text, err := a.proxy().bootstrap(answer)
 	if err != nil {
 		return err
 	}

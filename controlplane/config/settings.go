@@ -17,6 +17,12 @@ type Config struct {
 	Gateway     Gateway     `koanf:"gateway"`
 	Envoy       Envoy       `koanf:"envoy"`
 	Cache       FilterCache `koanf:"cache"`
+	Debug       Debug       `koanf:"debug"`
+}
+
+// Debug has checks that are too dear for every day.
+type Debug struct {
+	CheckPlans bool `koanf:"checkPlans"`
 }
 
 // Log says what is logged and how.
@@ -142,4 +148,5 @@ var Table = []Key{
 	{"cache.maxBytes", 256 << 20, "memory for the token cache inside each gateway", false},
 	{"cache.negativeTTL", "2s", "how long an unknown token is remembered as unknown", false},
 	{"cache.grace", "0s", "how long cached tokens may be used while neither control plane nor Redis answers; weakens revocation by as much", false},
+	{"debug.checkPlans", false, "hold every change of a mesh's configuration against one made from nothing, and log what differs", false},
 }

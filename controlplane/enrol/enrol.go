@@ -1,5 +1,9 @@
 // Package enrol is how a node joins: with its token it tells the control plane
-// what it listens on, and is told what its filter needs beyond xDS.
+// what it is, and is told how to start and what its filter needs beyond xDS.
+//
+// There are two forms. A gateway instance says what it listens on. A proxy of a
+// mesh says which Dataplane it is, or brings that along; then it owns the
+// Dataplane and takes it away when it leaves.
 package enrol
 
 import (
@@ -7,7 +11,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -25,7 +28,9 @@ import (
 // Path of the endpoint on the data-plane server.
 const Path = "/bootstrap"
 
-const maxBody = 64 << 10
+// maxBody bounds a request and an answer in bytes. A Dataplane has some hundred
+// bytes for each of its outbounds.
+const maxBody = 1 << 20
 
 // Answer is what a node is told. Its secrets belong into files of mode 0600.
 type Answer struct {
@@ -36,6 +41,8 @@ type Answer struct {
 	RedisURL string `json:"redis_url,omitempty"`
 	// RedisCA is the PEM bundle that signs it, for rediss://.
 	RedisCA string `json:"redis_ca,omitempty"`
+	// Bootstrap is what the Envoy of a mesh proxy starts with, as YAML.
+	Bootstrap []byte `json:"bootstrap,omitempty"`
 }
 
 // Server answers enrolments.
@@ -44,19 +51,43 @@ type Server struct {
 	Tokens *identity.Tokens
 	// Settings returns the Redis part of the answer.
 	Settings func() (url, ca string)
+	// Mesh is what proxies of meshes need; nil if there are none.
+	Mesh *Mesh
 }
 
-// ServeHTTP handles POST /bootstrap.
+// ServeHTTP handles POST /bootstrap, and DELETE for proxies of meshes.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	answer, err := s.enrol(w, r)
-	code, doc := http.StatusOK, any(answer)
+	if r.Method != http.MethodPost && (r.Method != http.MethodDelete || s.Mesh == nil) {
+		s.fail(w, r, fault.New(fault.Unsupported, "only POST is supported"))
+		return
+	}
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
 	if err != nil {
-		entry := httpkit.EntryOf(r.Context())
-		entry.Code, entry.Cause = string(fault.CodeOf(err)), err
-		code, doc = http.StatusInternalServerError, map[string]string{"message": httpkit.TextInternal}
-		if e, ok := errors.AsType[*fault.Error](err); ok && statuses[e.Code] != 0 {
-			code, doc = statuses[e.Code], map[string]string{"message": e.Error()}
+		if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
+			err = fault.New(fault.TooLarge, "the enrolment is too large")
 		}
+		s.fail(w, r, err)
+		return
+	}
+	if s.Mesh != nil && (r.Method == http.MethodDelete || isProxy(body)) {
+		s.serveProxy(w, r, body)
+		return
+	}
+	answer, err := s.enrol(r, body)
+	if err != nil {
+		s.fail(w, r, err)
+		return
+	}
+	_ = httpkit.WriteJSON(w, http.StatusOK, answer) // a node that is gone asks again
+}
+
+// fail answers a gateway.
+func (s *Server) fail(w http.ResponseWriter, r *http.Request, err error) {
+	entry := httpkit.EntryOf(r.Context())
+	entry.Code, entry.Cause = string(fault.CodeOf(err)), err
+	code, doc := http.StatusInternalServerError, map[string]string{"message": httpkit.TextInternal}
+	if e, ok := errors.AsType[*fault.Error](err); ok && statuses[e.Code] != 0 {
+		code, doc = statuses[e.Code], map[string]string{"message": e.Error()}
 	}
 	_ = httpkit.WriteJSON(w, code, doc) // a node that is gone asks again
 }
@@ -69,21 +100,15 @@ var statuses = map[fault.Code]int{
 	fault.TooLarge: http.StatusRequestEntityTooLarge,
 }
 
-func (s *Server) enrol(w http.ResponseWriter, r *http.Request) (*Answer, error) {
-	if r.Method != http.MethodPost {
-		return nil, fault.New(fault.Unsupported, "only POST is supported")
-	}
-	claims, err := s.Tokens.Check(strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer "))
+func (s *Server) enrol(r *http.Request, body []byte) (*Answer, error) {
+	claims, err := s.Tokens.Check(bearer(r))
 	if err != nil {
 		return nil, fault.New(fault.Denied, "the node token is not valid")
 	}
 	var in gateway.Instance
-	d := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxBody))
+	d := json.NewDecoder(bytes.NewReader(body))
 	d.DisallowUnknownFields()
 	if err := d.Decode(&in); err != nil {
-		if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
-			return nil, fault.New(fault.TooLarge, "the enrolment is too large")
-		}
 		return nil, fault.Wrap(fault.Invalid, err, "the enrolment is not valid JSON")
 	}
 	if err := check(&in); err != nil {
@@ -95,6 +120,10 @@ func (s *Server) enrol(w http.ResponseWriter, r *http.Request) (*Answer, error) 
 	a := &Answer{Node: claims.NodeID()}
 	a.RedisURL, a.RedisCA = s.Settings()
 	return a, nil
+}
+
+func bearer(r *http.Request) string {
+	return strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ")
 }
 
 func check(in *gateway.Instance) error {
@@ -132,51 +161,4 @@ func (s *Server) remember(ctx context.Context, c *identity.Claims, in *gateway.I
 		return err
 	})
 	return err
-}
-
-// Enrol calls the data-plane server at an https:// base URL. It returns a
-// [*Refused] if asking again would not help; any other error may pass.
-func Enrol(ctx context.Context, client *http.Client, base, token string, in gateway.Instance) (*Answer, error) {
-	body, err := json.Marshal(in)
-	if err != nil {
-		return nil, err
-	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, base+Path, bytes.NewReader(body))
-	if err != nil {
-		return nil, err
-	}
-	req.Header.Set("Authorization", "Bearer "+token)
-	req.Header.Set("Content-Type", "application/json")
-	resp, err := client.Do(req)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = resp.Body.Close() }()
-	text, err := io.ReadAll(io.LimitReader(resp.Body, maxBody))
-	if err != nil {
-		return nil, err
-	}
-	if resp.StatusCode >= http.StatusInternalServerError {
-		return nil, fmt.Errorf("the control plane cannot enrol nodes now: it answered %d", resp.StatusCode)
-	}
-	if resp.StatusCode != http.StatusOK {
-		return nil, &Refused{Status: resp.StatusCode, Text: strings.TrimSpace(string(text))}
-	}
-	var a Answer
-	if err := json.Unmarshal(text, &a); err != nil {
-		return nil, fmt.Errorf("the control plane's answer cannot be read: %w", err)
-	}
-	return &a, nil
-}
-
-// Refused is the error of an enrolment that the control plane understood and
-// turned down, with its HTTP status and its reason.
-type Refused struct {
-	Status int
-	Text   string
-}
-
-// Error implements error.
-func (e *Refused) Error() string {
-	return fmt.Sprintf("the control plane refused the enrolment with %d: %s", e.Status, e.Text)
 }

@@ -6,6 +6,7 @@ import (
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
+	"crypto/sha256"
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
@@ -19,6 +20,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/google/uuid"
 
 	"github.com/meshgate/meshgate/controlplane/store"
 )
@@ -66,6 +69,16 @@ func OpenAuthority(ctx context.Context, s store.Store, now func() time.Time) (*A
 
 // PEM is the authority's certificate.
 func (a *Authority) PEM() []byte { return a.pem }
+
+// ID is the same for all processes that share the authority.
+func (a *Authority) ID() string {
+	sum := sha256.Sum256(a.cert.Raw)
+	id, err := uuid.FromBytes(sum[:16])
+	if err != nil { // 16 bytes are always one
+		panic(err)
+	}
+	return id.String()
+}
 
 // Pool holds the authority's certificate.
 func (a *Authority) Pool() *x509.CertPool {

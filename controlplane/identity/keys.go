@@ -24,7 +24,7 @@ var Keys = &model.Kind{
 }
 
 // Kinds lists the kinds of this package.
-func Kinds() []*model.Kind { return []*model.Kind{Keys} }
+func Kinds() []*model.Kind { return []*model.Kind{Keys, MeshAuthorities} }
 
 // Names of the stored keys.
 const (

@@ -72,6 +72,8 @@ type Loop struct {
 	mu     sync.Mutex
 	planes map[string]plane
 	nodes  map[string]*node
+	// away are the last sets of nodes that have left.
+	away map[string]*resource.Set
 	// published is the revision that everything connected shows.
 	published uint64
 	// moved is closed and replaced when published moves.
@@ -108,7 +110,7 @@ type node struct {
 func New(o Options) *Loop {
 	return &Loop{
 		Options: o, wake: make(chan struct{}, 1), moved: make(chan struct{}),
-		planes: map[string]plane{}, nodes: map[string]*node{},
+		planes: map[string]plane{}, nodes: map[string]*node{}, away: map[string]*resource.Set{},
 	}
 }
 

@@ -171,6 +171,19 @@ func (m *machine) connect(name string) {
 	c.Client, err = xdstest.Dial(context.Background(), m.conn, opt)
 	m.must(err)
 	m.clients[name] = c
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	for { // what follows may delete the dataplane
+		moved := m.snaps.Moved()
+		if m.snaps.Get(mesh.NodeID(meshName, name)) != nil {
+			return
+		}
+		select {
+		case <-moved:
+		case <-ctx.Done():
+			m.t.Fatalf("proxy %s was not admitted", name)
+		}
+	}
 }
 
 // settle waits until every proxy has answered everything and then holds what is
@@ -187,12 +200,30 @@ func (m *machine) settle() {
 		if c.refuses.Load() {
 			continue
 		}
-		c.WaitFor(fatal{rt: m.t}, "proxy "+name+" holding what is published", func(v xdstest.View) bool {
-			return m.holds(v, m.snaps.Get(mesh.NodeID(meshName, name)))
-		})
+		m.await(ctx, name, c)
 	}
 	if n := m.loop.Differences(); n > 0 {
 		m.t.Fatalf("%d batches were not what a plan from nothing makes", n)
+	}
+}
+
+// await waits until a proxy holds what is published for it, whichever of the two
+// moves last.
+func (m *machine) await(ctx context.Context, name string, c *proxyClient) {
+	m.t.Helper()
+	for {
+		changed, moved, same := c.Changed(), m.snaps.Moved(), false
+		set := m.snaps.Get(mesh.NodeID(meshName, name))
+		c.See(func(v xdstest.View) { same = m.holds(v, set) })
+		if same {
+			return
+		}
+		select {
+		case <-changed:
+		case <-moved:
+		case <-ctx.Done():
+			m.t.Fatalf("proxy %s does not hold what is published:\n%s", name, m.difference(c, set))
+		}
 	}
 }
 
@@ -211,15 +242,27 @@ func (m *machine) holds(v xdstest.View, set *resource.Set) bool {
 	return slices.Equal(v.Names(resource.Secret), set.Secrets())
 }
 
-// fatal lets a test of rapid stand where a testing.TB is wanted; nothing else of
-// a TB is used.
-type fatal struct {
-	testing.TB
-	rt *rapid.T
+// difference tells what a proxy has and should have.
+func (m *machine) difference(c *proxyClient, set *resource.Set) string {
+	out := ""
+	c.See(func(v xdstest.View) {
+		for _, t := range resource.Types {
+			out += fmt.Sprintf("%s: has %v\n", t, v.Names(t))
+			for _, name := range v.Names(t) {
+				if set.Get(t, name) == nil && t != resource.Secret {
+					out += fmt.Sprintf("  %s is not published\n", name)
+				}
+			}
+			for r := range set.Each(t) {
+				if v.Version(t, r.Name) != r.Version {
+					out += fmt.Sprintf("  %s is %s, published %s\n", r.Name, v.Version(t, r.Name), r.Version)
+				}
+			}
+		}
+		out += fmt.Sprintf("secrets %v", set.Secrets())
+	})
+	return out
 }
-
-func (f fatal) Helper()                           { f.rt.Helper() }
-func (f fatal) Fatalf(format string, args ...any) { f.rt.Fatalf(format, args...) }
 
 // TestMachine drives random writes, deletions, connections, refusals and restarts
 // of the control plane through the whole machine.

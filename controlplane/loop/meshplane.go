@@ -178,10 +178,24 @@ func (p *meshPlane) failures() []Failure {
 	return out
 }
 
-// confirmations collects what proxies have confirmed, for the next round.
+// confirmations collects what proxies have confirmed: for the next round whether
+// they take mutual TLS, and the last set of each.
 type confirmations struct {
 	mu      sync.Mutex
 	secured map[string]map[string]bool
+	sets    map[string]*resource.Set
+}
+
+func (c *confirmations) last(node string) *resource.Set {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.sets[node]
+}
+
+func (c *confirmations) forget(node string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.sets, node)
 }
 
 func (c *confirmations) take() map[string]map[string]bool {
@@ -203,6 +217,10 @@ func (l *Loop) Confirmed(node string, st snapshot.State) {
 	if l.confirmed.secured == nil {
 		l.confirmed.secured = map[string]map[string]bool{}
 	}
+	if l.confirmed.sets == nil {
+		l.confirmed.sets = map[string]*resource.Set{}
+	}
+	l.confirmed.sets[node] = st.Set
 	if l.confirmed.secured[meshName] == nil {
 		l.confirmed.secured[meshName] = map[string]bool{}
 	}

@@ -101,6 +101,7 @@ func (l *Loop) connected(id string, p plane, batch map[string]*resource.Set) fun
 		l.nodes[id] = n
 	}
 	n.streams++
+	delete(l.away, id)
 	l.publish(batch)
 	return l.release(id)
 }
@@ -119,9 +120,31 @@ func (l *Loop) disconnect(id string) {
 	if n.streams--; n.streams > 0 {
 		return
 	}
+	l.away[id] = n.plane.set(id)
 	n.plane.leave(id)
 	delete(l.nodes, id)
 	l.Publisher.Drop(id)
+}
+
+// Last returns what a node was sent last, be it connected or not, and whether it
+// has confirmed all of it. It is nil for a node that was not seen by this process.
+func (l *Loop) Last(id string) (set *resource.Set, acknowledged bool) {
+	l.mu.Lock()
+	if n := l.nodes[id]; n != nil {
+		set = n.plane.set(id)
+	} else {
+		set = l.away[id]
+	}
+	l.mu.Unlock()
+	return set, set != nil && set.Equal(l.confirmed.last(id))
+}
+
+// Forget drops what is remembered of a node that is gone for good.
+func (l *Loop) Forget(id string) {
+	l.mu.Lock()
+	delete(l.away, id)
+	l.mu.Unlock()
+	l.confirmed.forget(id)
 }
 
 // HasPlugin reports whether the proxies of a control plane hold a plugin

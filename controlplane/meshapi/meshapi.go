@@ -1,93 +1,142 @@
-// Package meshapi is the mesh API. Of it exists what gateways need: tokens for
-// their instances, and how far a revision has come.
 package meshapi
 
 import (
-	"encoding/json"
-	"errors"
+	"context"
 	"net/http"
-	"time"
+	"strconv"
 
-	"github.com/meshgate/meshgate/controlplane/fault"
+	"github.com/meshgate/meshgate/controlplane/admit"
 	"github.com/meshgate/meshgate/controlplane/httpkit"
 	"github.com/meshgate/meshgate/controlplane/identity"
 	"github.com/meshgate/meshgate/controlplane/model"
+	"github.com/meshgate/meshgate/controlplane/store"
 )
 
-const (
-	maxBody = 64 << 10
-	// DefaultTokenLife is the validity of a node token unless asked otherwise.
-	DefaultTokenLife = 10 * 365 * 24 * time.Hour
-)
+// HeaderRevision carries the store revision of a write; see GET /revisions.
+const HeaderRevision = "X-Mesh-Revision"
 
-// Options of the API.
+// MaxBody bounds the body of a request, in bytes.
+const MaxBody = 1 << 20
+
+// Writer writes documents; [admit.Gate] is one.
+type Writer interface {
+	// CheckDocument returns an Invalid fault with every violation of a spec by
+	// itself.
+	CheckDocument(k *model.Kind, spec any) error
+	// PutDocument creates or replaces a document and reports whether it was
+	// created. An Invalid fault is about other resources. NotFound has
+	// [admit.Missing] as subject. A commit with changes beside an error stands:
+	// only its publication failed.
+	PutDocument(ctx context.Context, k *model.Kind, scope, name string, spec any) (admit.Outcome, bool, error)
+	// DeleteDocument deletes a document.
+	DeleteDocument(ctx context.Context, k *model.Kind, scope, name string) (store.Commit, error)
+}
+
+// Insights knows what proxies report.
+type Insights interface {
+	// Read returns the insight of a dataplane as a JSON document, and whether
+	// there is one.
+	Read(ctx context.Context, mesh, name string) (document any, ok bool, err error)
+}
+
+// Problems knows why proxies do not have the configuration they should have.
+type Problems interface {
+	// Of returns one sentence for each problem of a dataplane: its configuration
+	// could not be made, or the proxy refused it.
+	Of(mesh, dataplane string) []string
+}
+
+// Dumps shows the configuration that proxies hold.
+type Dumps interface {
+	// XDS returns the dump of a dataplane as a JSON object with the key configs.
+	XDS(ctx context.Context, mesh, dataplane string) ([]byte, error)
+}
+
+// DataplaneTokens issues the tokens that dataplanes prove themselves by. Faults:
+// Invalid with violations of the request, NotFound with the signing key that is
+// missing.
+type DataplaneTokens interface {
+	Issue(ctx context.Context, r identity.DataplaneTokenRequest) (string, error)
+}
+
+// About is what GET / says of this control plane.
+type About struct {
+	// ClusterID is the same for all instances of one control plane.
+	ClusterID string
+	// GUI is the path of the console; empty where there is none.
+	GUI string
+	// Hostname and InstanceID name this instance.
+	Hostname, InstanceID string
+}
+
+// Options of the API. Endpoints whose part is nil are not offered.
 type Options struct {
+	// Kinds are the kinds that are offered, those without a Document excepted.
+	Kinds []*model.Kind
+	// Store and Writer are needed if there are Kinds.
+	Store  store.Store
+	Writer Writer
+
+	Insights        Insights
+	Problems        Problems
+	Dumps           Dumps
+	DataplaneTokens DataplaneTokens
+	// Tokens are those of gateways.
 	Tokens *identity.Tokens
-	// Version is shown at /.
-	Version string
 	// Revisions serves GET /revisions/{revision}.
 	Revisions http.HandlerFunc
+
+	About About
+	// Version is that of this program.
+	Version string
+	// ProxyVersions maps versions of the dataplane, or constraints on them, to
+	// the proxy that comes with them.
+	ProxyVersions map[string]string
+	// Zone is the name of the local zone; empty where there is none.
+	Zone string
+	// ReadOnly refuses every PUT and DELETE of documents; tokens are issued.
+	ReadOnly bool
+
 	// Guard protects a loopback listener without authentication.
 	Guard httpkit.BrowserGuard
+	// Identify says who calls. nil means that whoever passes the guard is an
+	// administrator. Its error is a Denied fault.
+	Identify func(*http.Request) (User, error)
 }
 
-// Handler returns the handler of every endpoint.
+// API serves the mesh API.
+type API struct{ Options }
+
+// Handler returns the handler of every endpoint. It panics on kinds that
+// contradict each other, which is a mistake in the program.
 func Handler(o Options) http.Handler {
-	endpoints := []httpkit.Endpoint{
-		{Method: http.MethodGet, Pattern: "/", Auth: httpkit.Administrator, Summary: "What this is", Handler: func(w http.ResponseWriter, _ *http.Request) {
-			_ = httpkit.WriteJSON(w, http.StatusOK, map[string]string{"product": "meshgate", "version": o.Version})
-		}},
-		{Method: http.MethodPost, Pattern: "/tokens/gateway", Auth: httpkit.Administrator, Summary: "Issue the node token of an oauth-gateway", Handler: o.gatewayToken},
-		{Method: http.MethodGet, Pattern: "/revisions/{revision}", Auth: httpkit.Administrator, Summary: "How far proxies are with a revision", Handler: o.Revisions},
+	a := &API{o}
+	if a.Identify == nil {
+		a.Identify = func(*http.Request) (User, error) { return Administrator(), nil }
 	}
-	return o.Guard.Wrap(httpkit.NewRouter(endpoints, func(_ httpkit.Authorisation, h http.Handler) http.Handler { return h }))
+	return a.Guard.Wrap(a.authenticate(newRouter(a.Endpoints())))
 }
 
-type gatewayTokenRequest struct {
-	// Name of the instance.
-	Name string `json:"name"`
-	// ControlPlane is "default" if empty.
-	ControlPlane string `json:"controlPlane"`
-	// ValidFor is a duration such as 720h.
-	ValidFor string `json:"validFor"`
-}
-
-// gatewayToken answers the bare token as text.
-func (o *Options) gatewayToken(w http.ResponseWriter, r *http.Request) {
-	token, err := o.issue(w, r)
-	if err != nil {
-		httpkit.EntryOf(r.Context()).Cause = err
-		status, text := http.StatusInternalServerError, httpkit.TextInternal
-		if e, ok := errors.AsType[*fault.Error](err); ok && e.Code == fault.Invalid {
-			status, text = http.StatusBadRequest, e.Error()
-		}
-		httpkit.WriteMessage(w, status, text)
-		return
-	}
-	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-	w.Header().Set("Cache-Control", "no-store")
-	_, _ = w.Write([]byte(token))
-}
-
-func (o *Options) issue(w http.ResponseWriter, r *http.Request) (string, error) {
-	var in gatewayTokenRequest
-	d := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxBody))
-	d.DisallowUnknownFields()
-	if err := d.Decode(&in); err != nil {
-		return "", fault.Wrap(fault.Invalid, err, "the request is not valid JSON")
-	}
-	life := DefaultTokenLife
-	if in.ValidFor != "" {
-		var err error
-		if life, err = time.ParseDuration(in.ValidFor); err != nil {
-			return "", fault.Violated([]fault.Violation{{Path: "validFor", Message: "must be a duration such as 720h"}})
+// Endpoints lists every endpoint.
+func (a *API) Endpoints() []httpkit.Endpoint {
+	list := a.information()
+	for _, k := range a.Kinds {
+		if k.Document != nil {
+			list = append(list, collection{a, k}.endpoints()...)
 		}
 	}
-	if in.ControlPlane == "" {
-		in.ControlPlane = model.DefaultControlPlane
-	}
-	if in.ControlPlane != model.DefaultControlPlane {
-		return "", fault.Violated([]fault.Violation{{Path: "controlPlane", Message: "does not exist"}})
-	}
-	return o.Tokens.Gateway(in.ControlPlane, in.Name, life)
+	list = append(list, a.overviews()...)
+	list = append(list, a.dumps()...)
+	return append(list, a.tokens()...)
+}
+
+// endpoint is one that reads and writes JSON, or writes produces.
+func endpoint(method, pattern string, auth httpkit.Authorisation, summary, produces string, h http.HandlerFunc) httpkit.Endpoint {
+	return httpkit.Endpoint{Method: method, Pattern: pattern, Auth: auth, Summary: summary, Handler: negotiate(produces, h)}
+}
+
+// announce tells client and log where a write stands.
+func announce(w http.ResponseWriter, r *http.Request, c store.Commit) {
+	httpkit.EntryOf(r.Context()).Revision = c.Revision
+	w.Header().Set(HeaderRevision, strconv.FormatUint(c.Revision, 10))
 }

@@ -8,11 +8,13 @@ import (
 	"sync"
 	"time"
 
+	"github.com/onsi/ginkgo/v2"
 	"github.com/onsi/gomega"
 )
 
 // Load is steady traffic of which every request should be answered with 200.
 type Load struct {
+	once sync.Once
 	stop chan struct{}
 	done sync.WaitGroup
 
@@ -29,15 +31,27 @@ func StartLoad(_ *Fixture, httpPort int, token string, workers int) *Load {
 // StartTraffic sends requests from several workers, each on connections that stay
 // open, until Stop.
 func StartTraffic(url string, header http.Header, workers int) *Load {
+	return StartConnections(url, header, workers, 0)
+}
+
+// StartConnections is [StartTraffic] with a new connection for every few requests
+// of a worker; 0 means never.
+func StartConnections(url string, header http.Header, workers, perConnection int) *Load {
 	l := &Load{stop: make(chan struct{}), results: map[string]int{}}
-	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: workers}, Timeout: 10 * time.Second}
+	ginkgo.DeferCleanup(l.halt)
 	for range workers {
 		l.done.Go(func() {
-			for {
+			transport := &http.Transport{}
+			defer transport.CloseIdleConnections()
+			client := &http.Client{Transport: transport, Timeout: 10 * time.Second}
+			for n := 1; ; n++ {
 				select {
 				case <-l.stop:
 					return
 				default:
+				}
+				if perConnection > 0 && n%perConnection == 0 {
+					transport.CloseIdleConnections()
 				}
 				r, err := Do(client, http.MethodGet, url, header.Clone(), "")
 				outcome := ""
@@ -71,12 +85,23 @@ func (l *Load) Served(n int) {
 	}, 60*time.Second, 10*time.Millisecond).Should(gomega.BeNumerically(">=", goal))
 }
 
+// Total is how many requests have been answered.
+func (l *Load) Total() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.total
+}
+
 // Stop ends the traffic and returns every outcome that was not a 200.
 func (l *Load) Stop() (total int, failures []string) {
-	close(l.stop)
-	l.done.Wait()
+	l.halt()
 	for _, k := range slices.Sorted(maps.Keys(l.results)) {
 		failures = append(failures, fmt.Sprintf("%d times %s", l.results[k], k))
 	}
 	return l.total, failures
+}
+
+func (l *Load) halt() {
+	l.once.Do(func() { close(l.stop) })
+	l.done.Wait()
 }

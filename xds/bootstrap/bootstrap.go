@@ -1,7 +1,8 @@
 // Package bootstrap writes the configuration that one Envoy starts with: who it
-// is, where its admin interface listens, how it reaches the relay that serves its
-// configuration, and the limits that protect it from overload. Everything else
-// comes over the relay.
+// is, where its admin interface listens, how it reaches what serves its
+// configuration (the agent's relay, or the control plane itself where there is no
+// agent), and the limits that protect it from overload. Everything else comes over
+// that stream.
 package bootstrap
 
 import (
@@ -14,11 +15,9 @@ import (
 	bootstrapv3 "github.com/envoyproxy/go-control-plane/envoy/config/bootstrap/v3"
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
-	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
 	overloadv3 "github.com/envoyproxy/go-control-plane/envoy/config/overload/v3"
 	connectionsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/resource_monitors/downstream_connections/v3"
 	heapv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/resource_monitors/fixed_heap/v3"
-	httpv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/upstreams/http/v3"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
@@ -27,7 +26,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// ADSCluster is the static cluster that leads to the relay.
+// ADSCluster is the static cluster that leads to the relay or the control plane.
 const ADSCluster = "ads_cluster"
 
 // Defaults of [Config].
@@ -48,10 +47,13 @@ type Config struct {
 	NodeID string
 	// Cluster is the node's service or kind.
 	Cluster string
-	// Metadata is told to the control plane.
-	Metadata map[string]string
+	// Metadata is told to the control plane; values are those of JSON.
+	Metadata map[string]any
 	// Relay is the path of the Unix socket that serves delta ADS.
 	Relay string
+	// Direct is how an Envoy without an agent reaches the control plane; set
+	// instead of Relay.
+	Direct *Direct
 	// AdminSocket is the path of a Unix socket for the admin interface, made with
 	// mode 0600; used unless AdminPort is set.
 	AdminSocket string
@@ -89,14 +91,16 @@ func (c Config) check() error {
 	switch {
 	case c.NodeID == "":
 		return errors.New("the node id is missing")
-	case c.Relay == "":
-		return errors.New("the path of the relay's socket is missing")
+	case (c.Relay == "") == (c.Direct == nil):
+		return errors.New("one of the relay's socket and the control plane's address is needed")
 	case len(c.Relay) > maxSocketPath || len(c.AdminSocket) > maxSocketPath:
 		return fmt.Errorf("the path of a socket is longer than %d bytes", maxSocketPath)
 	case c.AdminSocket == "" && c.AdminPort == 0:
 		return errors.New("the admin interface has neither socket nor port")
 	case c.AdminPort > math.MaxUint16:
 		return fmt.Errorf("admin port %d is none", c.AdminPort)
+	case c.Direct != nil:
+		return c.Direct.check()
 	}
 	return nil
 }
@@ -105,15 +109,11 @@ func build(c Config) (*bootstrapv3.Bootstrap, error) {
 	if err := c.check(); err != nil {
 		return nil, err
 	}
-	metadata := map[string]any{}
-	for k, v := range c.Metadata {
-		metadata[k] = v
-	}
-	meta, err := structpb.NewStruct(metadata)
+	meta, err := structpb.NewStruct(c.Metadata)
 	if err != nil {
 		return nil, fmt.Errorf("encode metadata: %w", err)
 	}
-	relay, err := relayCluster(c.Relay)
+	ads, err := c.adsCluster()
 	if err != nil {
 		return nil, err
 	}
@@ -128,8 +128,8 @@ func build(c Config) (*bootstrapv3.Bootstrap, error) {
 	return &bootstrapv3.Bootstrap{
 		Node:             &corev3.Node{Id: c.NodeID, Cluster: c.Cluster, Metadata: meta},
 		Admin:            admin(c),
-		DynamicResources: dynamic(),
-		StaticResources:  &bootstrapv3.Bootstrap_StaticResources{Clusters: []*clusterv3.Cluster{relay}},
+		DynamicResources: dynamic(c.Direct),
+		StaticResources:  &bootstrapv3.Bootstrap_StaticResources{Clusters: []*clusterv3.Cluster{ads}},
 		OverloadManager:  overload,
 		LayeredRuntime:   runtime,
 	}, nil
@@ -148,9 +148,9 @@ func pipe(path string, mode uint32) *corev3.Address {
 	return &corev3.Address{Address: &corev3.Address_Pipe{Pipe: &corev3.Pipe{Path: path, Mode: mode}}}
 }
 
-// dynamic asks the relay for everything, in one delta ADS stream. A lost stream
-// is tried again within two seconds: the relay is on this machine.
-func dynamic() *bootstrapv3.Bootstrap_DynamicResources {
+// dynamic asks for everything in one delta ADS stream. A lost stream is tried
+// again within two seconds, with jitter: Envoy's default grows to half a minute.
+func dynamic(direct *Direct) *bootstrapv3.Bootstrap_DynamicResources {
 	source := func() *corev3.ConfigSource {
 		return &corev3.ConfigSource{
 			ConfigSourceSpecifier: &corev3.ConfigSource_Ads{Ads: &corev3.AggregatedConfigSource{}},
@@ -163,7 +163,7 @@ func dynamic() *bootstrapv3.Bootstrap_DynamicResources {
 		AdsConfig: &corev3.ApiConfigSource{
 			ApiType: corev3.ApiConfigSource_DELTA_GRPC, TransportApiVersion: corev3.ApiVersion_V3,
 			SetNodeOnFirstMessageOnly: true,
-			GrpcServices: []*corev3.GrpcService{{TargetSpecifier: &corev3.GrpcService_EnvoyGrpc_{
+			GrpcServices: []*corev3.GrpcService{{InitialMetadata: direct.metadata(), TargetSpecifier: &corev3.GrpcService_EnvoyGrpc_{
 				EnvoyGrpc: &corev3.GrpcService_EnvoyGrpc{
 					ClusterName: ADSCluster,
 					RetryPolicy: &corev3.RetryPolicy{RetryBackOff: &corev3.BackoffStrategy{
@@ -173,39 +173,6 @@ func dynamic() *bootstrapv3.Bootstrap_DynamicResources {
 			}}},
 		},
 	}
-}
-
-// relayCluster is HTTP/2 over the relay's socket. Keep-alives find a relay that
-// hangs; xDS messages may be large, so the circuit breaker is no limit here.
-func relayCluster(path string) (*clusterv3.Cluster, error) {
-	options, err := pack(&httpv3.HttpProtocolOptions{
-		UpstreamProtocolOptions: &httpv3.HttpProtocolOptions_ExplicitHttpConfig_{
-			ExplicitHttpConfig: &httpv3.HttpProtocolOptions_ExplicitHttpConfig{
-				ProtocolConfig: &httpv3.HttpProtocolOptions_ExplicitHttpConfig_Http2ProtocolOptions{
-					Http2ProtocolOptions: &corev3.Http2ProtocolOptions{ConnectionKeepalive: &corev3.KeepaliveSettings{
-						Interval: durationpb.New(5 * time.Second), Timeout: durationpb.New(2 * time.Second),
-					}},
-				},
-			},
-		},
-	})
-	if err != nil {
-		return nil, err
-	}
-	return &clusterv3.Cluster{
-		Name:                 ADSCluster,
-		ClusterDiscoveryType: &clusterv3.Cluster_Type{Type: clusterv3.Cluster_STATIC},
-		ConnectTimeout:       durationpb.New(time.Second),
-		TypedExtensionProtocolOptions: map[string]*anypb.Any{
-			"envoy.extensions.upstreams.http.v3.HttpProtocolOptions": options,
-		},
-		LoadAssignment: &endpointv3.ClusterLoadAssignment{
-			ClusterName: ADSCluster,
-			Endpoints: []*endpointv3.LocalityLbEndpoints{{LbEndpoints: []*endpointv3.LbEndpoint{{
-				HostIdentifier: &endpointv3.LbEndpoint_Endpoint{Endpoint: &endpointv3.Endpoint{Address: pipe(path, 0)}},
-			}}}},
-		},
-	}, nil
 }
 
 // overloadManager gives memory back at 95 % of the heap, refuses requests at

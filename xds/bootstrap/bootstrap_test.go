@@ -17,15 +17,49 @@ import (
 
 var update = flag.Bool("update", false, "write golden files")
 
-var golden = map[string]bootstrap.Config{
-	"socket.yaml": {
-		NodeID: "cp/default/one", Cluster: "oauth-gateway", Relay: "/run/meshgate/ads.sock",
-		AdminSocket: "/run/meshgate/admin.sock", Metadata: map[string]string{"version": "1", "kind": "oauth-gateway"},
-	},
-	"port.yaml": {
+var golden = goldens()
+
+func goldens() map[string]bootstrap.Config {
+	golden := map[string]bootstrap.Config{
+		"socket.yaml": {
+			NodeID: "cp/default/one", Cluster: "oauth-gateway", Relay: "/run/meshgate/ads.sock",
+			AdminSocket: "/run/meshgate/admin.sock", Metadata: map[string]any{"version": "1", "kind": "oauth-gateway"},
+		},
+		"port.yaml": {
+			NodeID: "default.web-1", Cluster: "web", Relay: "/run/meshgate/ads.sock",
+			AdminPort: 9901, MaxHeap: 1 << 30, MaxConnections: 100,
+		},
+	}
+	golden["relay-sidecar.yaml"] = bootstrap.Config{
 		NodeID: "default.web-1", Cluster: "web", Relay: "/run/meshgate/ads.sock",
-		AdminPort: 9901, MaxHeap: 1 << 30, MaxConnections: 100,
-	},
+		AdminSocket: "/run/meshgate/admin.sock", Metadata: sidecar,
+	}
+	for file, host := range map[string]string{"direct-name.yaml": "cp.example.com", "direct-ip.yaml": "10.0.0.1", "direct-ip6.yaml": "::1"} {
+		golden[file] = bootstrap.Config{
+			NodeID: "default.web-1", Cluster: "web", AdminPort: 9901, Metadata: sidecar,
+			Direct: &bootstrap.Direct{Host: host, Port: 5678, CA: []byte(authority), Token: "token"},
+		}
+	}
+	return golden
+}
+
+// authority is a certificate that Envoy can read; nothing is signed with it.
+const authority = `-----BEGIN CERTIFICATE-----
+MIIBgDCCASWgAwIBAgIUZx8w01/vajfVhcdWmFq8ysAtWQAwCgYIKoZIzj0EAwIw
+FDESMBAGA1UEAwwJYXV0aG9yaXR5MCAXDTI2MTEyMTExMzkxNFoYDzIxMjYxMDI4
+MTEzOTE0WjAUMRIwEAYDVQQDDAlhdXRob3JpdHkwWTATBgcqhkjOPQIBBggqhkjO
+PQMBBwNCAAS96IGZ6hV1CN0pcPDvqm+iqKm2reK1aaJ1erK8oyI8RAbRePfqb5Mt
+bKBt+bq+fPVTbbj6GMn0iX4anJRTLCLxo1MwUTAdBgNVHQ4EFgQU1u4or4q5P9la
+Ottdiu1rmQZRQjswHwYDVR0jBBgwFoAU1u4or4q5P9laOttdiu1rmQZRQjswDwYD
+VR0TAQH/BAUwAwEB/zAKBggqhkjOPQQDAgNJADBGAiEAmVV70tVhe2Acoo+l77ZJ
+HAeD7JazLDKlLo2G6O0LMa8CIQDLYeYFgI9V0e4hjm/C4MuJczGqz02nh4rIFaG/
+M51/iQ==
+-----END CERTIFICATE-----
+`
+
+var sidecar = map[string]any{
+	"dataplane.proxyType": "dataplane", "dataplane.admin.port": "9901",
+	"version": map[string]any{"meshDp": map[string]any{"version": "1.0.0"}},
 }
 
 func TestRenderGolden(t *testing.T) {
@@ -74,12 +108,23 @@ func TestRenderIsDeterministic(t *testing.T) {
 func TestRenderRefuses(t *testing.T) {
 	ok := golden["socket.yaml"]
 	for name, breakIt := range map[string]func(*bootstrap.Config){
-		"no node id":     func(c *bootstrap.Config) { c.NodeID = "" },
-		"no relay":       func(c *bootstrap.Config) { c.Relay = "" },
-		"no admin":       func(c *bootstrap.Config) { c.AdminSocket = "" },
-		"long socket":    func(c *bootstrap.Config) { c.Relay = "/" + strings.Repeat("x", 107) },
-		"no port":        func(c *bootstrap.Config) { c.AdminPort = 65536 },
-		"bad metadata":   func(c *bootstrap.Config) { c.Metadata = map[string]string{"a": "\xff"} },
+		"no node id":  func(c *bootstrap.Config) { c.NodeID = "" },
+		"no relay":    func(c *bootstrap.Config) { c.Relay = "" },
+		"no admin":    func(c *bootstrap.Config) { c.AdminSocket = "" },
+		"long socket": func(c *bootstrap.Config) { c.Relay = "/" + strings.Repeat("x", 107) },
+		"no port":     func(c *bootstrap.Config) { c.AdminPort = 65536 },
+		"two ways":    func(c *bootstrap.Config) { c.Direct = golden["direct-name.yaml"].Direct },
+		"no host": func(c *bootstrap.Config) {
+			c.Relay, c.Direct = "", &bootstrap.Direct{Port: 1, CA: []byte("x"), Token: "t"}
+		},
+		"no CP port": func(c *bootstrap.Config) {
+			c.Relay, c.Direct = "", &bootstrap.Direct{Host: "cp", CA: []byte("x"), Token: "t"}
+		},
+		"no CA": func(c *bootstrap.Config) { c.Relay, c.Direct = "", &bootstrap.Direct{Host: "cp", Port: 1, Token: "t"} },
+		"no token": func(c *bootstrap.Config) {
+			c.Relay, c.Direct = "", &bootstrap.Direct{Host: "cp", Port: 1, CA: []byte("x")}
+		},
+		"bad metadata":   func(c *bootstrap.Config) { c.Metadata = map[string]any{"a": "\xff"} },
 		"bad admin path": func(c *bootstrap.Config) { c.AdminSocket = "/" + strings.Repeat("y", 107) },
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -101,7 +146,9 @@ func TestEnvoyAccepts(t *testing.T) {
 	}
 	for name, config := range golden {
 		t.Run(name, func(t *testing.T) {
-			config.Relay = filepath.Join(t.TempDir(), "ads.sock")
+			if config.Direct == nil {
+				config.Relay = filepath.Join(t.TempDir(), "ads.sock")
+			}
 			text, err := bootstrap.Render(config)
 			if err != nil {
 				t.Fatal(err)

@@ -14,8 +14,8 @@ import (
 // maxNodeID bounds a node id in bytes.
 const maxNodeID = 512
 
-// admit proves who the proxy is and prepares its set. It runs once per stream:
-// the token is not looked at again while the stream is open.
+// admit proves who the proxy is and prepares its set. What the stream came with
+// is noted before it is checked, so that a Recheck meanwhile does not miss it.
 func (st *stream) admit(first request) (func(), error) {
 	if first.node == "" || len(first.node) > maxNodeID {
 		return nil, status.Error(codes.InvalidArgument, "the first request must name the node")
@@ -26,7 +26,15 @@ func (st *stream) admit(first request) (func(), error) {
 		if err != nil {
 			return nil, err
 		}
-		if err := cfg.Auth.Authenticate(st.ctx, first.node, token); err != nil {
+		st.srv.mu.Lock()
+		st.claim, st.token = first.node, token
+		st.srv.mu.Unlock()
+		until, err := cfg.Auth.Authenticate(st.ctx, first.node, token)
+		if err == nil && !until.IsZero() && !until.After(time.Now()) {
+			return nil, errExpired
+		}
+		st.until = until
+		if err != nil {
 			st.log.Warn("stream_refused", "node", first.node, "error", err)
 			return nil, refused(err, codes.Unauthenticated, "authentication failed")
 		}
@@ -39,6 +47,7 @@ func (st *stream) admit(first request) (func(), error) {
 	// The id is read under the same lock by PushSecret.
 	st.srv.mu.Lock()
 	st.node = first.node
+	st.srv.enlist(st)
 	st.srv.mu.Unlock()
 	if release == nil {
 		release = func() {}

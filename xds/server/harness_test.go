@@ -44,14 +44,16 @@ func (n nodes) Connect(_ context.Context, id string) (func(), error) {
 
 type auth struct{}
 
-func (auth) Authenticate(_ context.Context, node, token string) error {
+func (auth) Authenticate(_ context.Context, node, token string) (time.Time, error) {
 	switch token {
 	case "good":
-		return nil
+		return time.Time{}, nil
+	case "expired":
+		return time.Now().Add(-time.Second), nil
 	case "other":
-		return server.ErrForbidden
+		return time.Time{}, server.ErrForbidden
 	}
-	return errors.New("internal detail")
+	return time.Time{}, errors.New("internal detail")
 }
 
 func setup(t *testing.T, change func(*server.Config)) *rig {

@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/meshgate/meshgate/xds/resource"
 )
@@ -16,10 +17,12 @@ var (
 	ErrUnknownNode     = errors.New("no such proxy")
 )
 
-// Authenticator proves who a stream belongs to, once, at its first request.
+// Authenticator proves who a stream belongs to, at its first request and at
+// each [Server.Recheck].
 type Authenticator interface {
-	// Authenticate checks the bearer token of a node; "" if it sent none.
-	Authenticate(ctx context.Context, nodeID, token string) error
+	// Authenticate checks the bearer token of a node. The stream ends at until,
+	// zero for never.
+	Authenticate(ctx context.Context, nodeID, token string) (until time.Time, err error)
 }
 
 // Nodes prepares what a proxy should hold.
@@ -46,6 +49,9 @@ type Event struct {
 	Revision uint64
 	// Resources is how many resources and removals the response carried.
 	Resources int
+	// Metadata is what the node says of its versions, in Connected only: keys
+	// version.*, at most 64 entries and 4 KiB. It is the proxy's word.
+	Metadata map[string]string
 	// Error is the proxy's reason in Rejected, bounded, a constant for secrets.
 	Error string
 }

@@ -22,6 +22,7 @@ const secretError = "the proxy refused a secret; its log says why"
 
 // request is one message of a proxy, of either variant.
 type request struct {
+	metadata  map[string]string
 	node      string // "" after the first message, normally
 	url       resource.TypeURL
 	subscribe []string
@@ -53,6 +54,9 @@ func (s *session) receive(r request) (*answer, error) {
 	var a *answer
 	if r.nonce != "" {
 		a = s.settle(t, r)
+	}
+	if first || s.sotw || r.refused || len(r.subscribe)+len(r.unsubscribe) > 0 {
+		t.idle, s.quiet = false, quiet{}
 	}
 	t.asked = true
 	if s.sotw {
@@ -211,6 +215,7 @@ func (s *session) retry(t *typed) {
 		if !changed {
 			return false
 		}
+		t.idle, s.quiet = false, quiet{}
 		for name, version := range f.versions {
 			switch {
 			case version == "":

@@ -23,8 +23,10 @@ const maxSecretRetry = 30 * time.Second
 type made struct {
 	name     string
 	resource *resource.Resource
-	pushed   bool
-	err      error
+	// generation is that of the set when the secret was asked for or pushed.
+	generation string
+	pushed     bool
+	err        error
 }
 
 // secretary makes secrets beside the stream, since signing may take a while or
@@ -93,16 +95,19 @@ func (st *stream) request(names []string) {
 	}
 	ctx, cancel := context.WithCancel(st.ctx)
 	s.busy, s.cancel = true, cancel
+	asked := make([]made, 0, len(names)+1)
+	for _, name := range names {
+		generation, _ := st.session.state.Set.Generation(name)
+		asked = append(asked, made{name: name, generation: generation})
+	}
 	s.work.Add(1)
 	go func() {
 		defer s.work.Done()
 		defer cancel()
-		out := make([]made, 0, len(names)+1)
-		for _, name := range names {
-			r, err := st.make(ctx, name)
-			out = append(out, made{name: name, resource: r, err: err})
+		for i := range asked {
+			asked[i].resource, asked[i].err = st.make(ctx, asked[i].name)
 		}
-		s.put(append(out, made{})...)
+		s.put(append(asked, made{})...)
 	}()
 }
 

@@ -24,7 +24,7 @@ func (s *session) next() *response {
 	held := false
 	for _, url := range resource.Types {
 		t := s.types[url]
-		if !t.asked || (held && (url == resource.Listener || url == resource.Route)) {
+		if !t.asked || s.still(t) && !t.full || (held && (url == resource.Listener || url == resource.Route)) {
 			continue
 		}
 		adds := s.pending(t)
@@ -47,11 +47,12 @@ func (s *session) nextRemoval() *response {
 	held := false
 	for _, url := range removals {
 		t := s.types[url]
-		if !t.asked {
+		if !t.asked || s.still(t) {
 			continue
 		}
 		gone := s.gone(t)
 		if len(gone) == 0 {
+			s.rest(t) // nothing was to be added either, else this is not reached
 			continue
 		}
 		if len(t.out) >= s.window(url) {
@@ -147,6 +148,7 @@ func (s *session) accompany(clusters []*resource.Resource) {
 	if !t.asked || t.wildcard {
 		return
 	}
+	t.idle = false
 	for _, c := range clusters {
 		t.due[c.Name] = struct{}{}
 	}
@@ -189,6 +191,7 @@ func (s *session) disown(clusters []string) {
 	if t.wildcard {
 		return
 	}
+	t.idle = false
 	for _, name := range clusters {
 		delete(t.due, name)
 		if _, ok := t.known[name]; ok && s.state.Set.Get(resource.Endpoint, name) == nil {
@@ -219,6 +222,10 @@ func (s *session) awaited() bool {
 	if !listeners.asked || len(listeners.refused) > 0 || routes.wildcard {
 		return false
 	}
+	now := quiet{true, s.state.Set.Table(resource.Listener), s.state.Set.Table(resource.Route)}
+	if s.quiet == now {
+		return false
+	}
 	for r := range s.state.Set.Each(resource.Route) {
 		if _, named := routes.names[r.Name]; named {
 			continue
@@ -230,6 +237,7 @@ func (s *session) awaited() bool {
 			}
 		}
 	}
+	s.quiet = now
 	return false
 }
 

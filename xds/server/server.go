@@ -27,6 +27,9 @@ import (
 type Limits struct {
 	// Streams is how many streams are served at once. Default 20000.
 	Streams int
+	// NodeStreams is how many streams of one node are served at once; a further
+	// one ends the oldest. Default 16.
+	NodeStreams int
 	// Names is how many names one stream may subscribe to or hold. Default 100000.
 	Names int
 	// MessageBytes is where a delta response is cut. Default 1 MiB. One larger
@@ -55,6 +58,7 @@ func (l Limits) withDefaults() Limits {
 		}
 	}
 	set(&l.Streams, 20000)
+	set(&l.NodeStreams, 16)
 	set(&l.Names, 100000)
 	set(&l.MessageBytes, 1<<20)
 	set(&l.Window, 4)
@@ -80,8 +84,11 @@ type Config struct {
 	// Secrets is nil where secrets are part of no set.
 	Secrets  Secrets
 	Observer Observer
-	Limits   Limits
-	Log      *slog.Logger
+	// Confirmed is told when a stream's proxy has confirmed a further reading,
+	// on the stream's goroutine: it must not block. May be nil.
+	Confirmed func(node string, st snapshot.State)
+	Limits    Limits
+	Log       *slog.Logger
 }
 
 // Server serves the aggregated discovery service.
@@ -91,6 +98,7 @@ type Server struct {
 
 	mu      sync.Mutex
 	streams map[*stream]struct{}
+	byNode  map[string][]*stream // admitted ones, oldest first
 	last    uint64
 	closed  bool
 
@@ -107,7 +115,7 @@ func New(cfg Config) (*Server, error) {
 		cfg.Observer = Nobody{}
 	}
 	cfg.Limits = cfg.Limits.withDefaults()
-	return &Server{cfg: cfg, streams: map[*stream]struct{}{}, closing: make(chan struct{})}, nil
+	return &Server{cfg: cfg, streams: map[*stream]struct{}{}, byNode: map[string][]*stream{}, closing: make(chan struct{})}, nil
 }
 
 // Register adds the service to a gRPC server, which should have Options.
@@ -132,10 +140,9 @@ func Options() []grpc.ServerOption {
 func (s *Server) PushSecret(node string, r *resource.Resource) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for st := range s.streams {
-		if st.node == node {
-			st.deliver(made{name: r.Name, resource: r, pushed: true})
-		}
+	generation, _ := s.cfg.Snapshots.Get(node).Generation(r.Name)
+	for _, st := range s.byNode[node] {
+		st.deliver(made{name: r.Name, resource: r, generation: generation, pushed: true})
 	}
 }
 

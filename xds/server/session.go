@@ -19,11 +19,25 @@ type session struct {
 
 	state   snapshot.State
 	types   map[resource.TypeURL]*typed
-	secrets map[string]*resource.Resource // made for this stream, by name
-	seq     uint64                        // of the last response
+	secrets map[string]issued // made for this stream, by name
+	// quiet are the tables for which no listener was found to await routes.
+	quiet quiet
+	seq   uint64 // of the last response
 	// flushed are readings of which everything was sent, each with the sequence
 	// number of its last response, until they are confirmed.
 	flushed []flush
+}
+
+// issued is a secret in force on a stream and the generation it was made for.
+type issued struct {
+	resource   *resource.Resource
+	generation string
+}
+
+// quiet remembers a reading of two tables that awaited found nothing in.
+type quiet struct {
+	valid             bool
+	listeners, routes *resource.Table
 }
 
 type flush struct {
@@ -47,6 +61,10 @@ type typed struct {
 	// sent again before the content of one of their names changes.
 	refused []*refusal
 	out     []*response
+	// idle is set while nothing is to be sent or removed under this table; all
+	// that changes the subscription or what the proxy has clears it.
+	idle  bool
+	table *resource.Table
 	// full is set when a state-of-the-world proxy needs the whole vector.
 	full bool
 	// accepted is the version a state-of-the-world proxy brought along.
@@ -83,7 +101,7 @@ func newSession(node string, sotw bool, limits Limits) *session {
 	s := &session{
 		node: node, sotw: sotw, limits: limits,
 		types:   map[resource.TypeURL]*typed{},
-		secrets: map[string]*resource.Resource{},
+		secrets: map[string]issued{},
 	}
 	for _, t := range resource.Types {
 		s.types[t] = &typed{
@@ -102,7 +120,7 @@ func (s *session) want(t *typed, name string) *resource.Resource {
 		return r
 	}
 	if t.url == resource.Secret && s.state.Set.AllowsSecret(name) {
-		return s.secrets[name]
+		return s.secrets[name].resource
 	}
 	if _, named := t.names[name]; named && t.url == resource.Endpoint {
 		return resource.Empty(name)
@@ -125,27 +143,47 @@ func (s *session) wanted(t *typed) []*resource.Resource {
 	if t.url != resource.Secret {
 		return out
 	}
-	for name, r := range s.secrets {
+	for name, have := range s.secrets {
 		if s.state.Set.Get(t.url, name) == nil {
-			out = append(out, r)
+			out = append(out, have.resource)
 		}
 	}
 	return out
 }
 
-// missing lists secrets that the proxy waits for and that are not made yet.
+// missing lists secrets that the proxy waits for and that are not made yet, or
+// only for another generation; such a one stays in force meanwhile.
 func (s *session) missing() []string {
 	t := s.types[resource.Secret]
 	names := s.state.Set.Secrets()
 	return slices.DeleteFunc(names, func(n string) bool {
 		_, named := t.names[n]
-		return s.secrets[n] != nil || s.state.Set.Get(t.url, n) != nil || (!named && !t.wildcard)
+		return s.current(n) || s.state.Set.Get(t.url, n) != nil || (!named && !t.wildcard)
 	})
+}
+
+// current reports whether a secret was made for the generation of the set.
+func (s *session) current(name string) bool {
+	have, made := s.secrets[name]
+	generation, _ := s.state.Set.Generation(name)
+	return made && have.generation == generation
+}
+
+// still reports whether a type has nothing to do, without a walk.
+func (s *session) still(t *typed) bool {
+	return t.idle && t.table == s.state.Set.Table(t.url)
+}
+
+// rest notes that a type has nothing to do until its table changes. Secrets are
+// few, and change apart from their table.
+func (s *session) rest(t *typed) {
+	t.idle, t.table = t.url != resource.Secret, s.state.Set.Table(t.url)
 }
 
 // emit numbers a response and takes it as sent.
 func (s *session) emit(t *typed, r *response) *response {
 	s.seq++
+	t.idle = false
 	r.typ, r.seq, r.state = t.url, s.seq, s.state
 	r.nonce = strconv.FormatUint(s.seq, 10)
 	for _, a := range r.add {
@@ -167,4 +205,20 @@ func (t *typed) forgive(name string) {
 		delete(f.versions, name)
 		return len(f.versions) == 0
 	})
+}
+
+// accept takes over a secret that was made or pushed. What was made for another
+// generation than the set's is of no use: it is asked for again. A push renews
+// what is in force and keeps its generation, since a push does not tell for
+// which one it was made; one that was pushed while another was made is newer.
+func (s *session) accept(m made) {
+	generation, allowed := s.state.Set.Generation(m.name)
+	have, made := s.secrets[m.name]
+	switch {
+	case !allowed:
+	case m.pushed && made:
+		s.secrets[m.name] = issued{m.resource, have.generation}
+	case m.generation == generation && (!made || have.generation != generation):
+		s.secrets[m.name] = issued{m.resource, generation}
+	}
 }

@@ -6,6 +6,7 @@ import (
 	"io"
 	"log/slog"
 	"runtime/debug"
+	"slices"
 	"time"
 
 	"github.com/meshgate/meshgate/xds/resource"
@@ -21,11 +22,17 @@ type stream struct {
 	ctx     context.Context
 	wire    wire
 	id      uint64
-	node    string
+	node    string // guarded by Server.mu until it is admitted
 	session *session
 	sub     *snapshot.Subscription
 	log     *slog.Logger
 	bucket  bucket
+
+	// claim and token are what the stream came with; guarded by Server.mu.
+	claim, token string
+	until        time.Time   // when the token expires, zero for never
+	expiry       *time.Timer // nil without until
+	verdicts     chan verdict
 
 	requests chan request
 	ended    chan error // the reader's last word
@@ -65,7 +72,7 @@ func (s *Server) open(ctx context.Context, w wire) (*stream, error) {
 	s.last++
 	st := &stream{
 		srv: s, ctx: ctx, wire: w, id: s.last, log: s.cfg.Log,
-		requests: make(chan request), ended: make(chan error, 1), done: make(chan struct{}),
+		requests: make(chan request), verdicts: make(chan verdict, 1), ended: make(chan error, 1), done: make(chan struct{}),
 		bucket: bucket{tokens: float64(s.cfg.Limits.Burst)},
 	}
 	st.secrets.init()
@@ -80,6 +87,12 @@ func (s *Server) open(ctx context.Context, w wire) (*stream, error) {
 func (s *Server) leave(st *stream) {
 	s.mu.Lock()
 	delete(s.streams, st)
+	if i := slices.Index(s.byNode[st.node], st); i >= 0 {
+		s.byNode[st.node] = slices.Delete(s.byNode[st.node], i, i+1)
+		if len(s.byNode[st.node]) == 0 {
+			delete(s.byNode, st.node)
+		}
+	}
 	s.mu.Unlock()
 	s.work.Done()
 }
@@ -111,13 +124,17 @@ func (st *stream) run(vectors bool) error {
 		return err
 	}
 	defer release()
+	st.expire(st.until)
+	defer st.expire(time.Time{})
 	st.sub = st.srv.cfg.Snapshots.Subscribe(st.node)
 	defer st.sub.Close()
 	st.session = newSession(st.node, vectors, st.srv.cfg.Limits)
 	st.session.renew(st.sub.State())
 	defer st.secrets.wait()
 	defer st.secrets.stop()
-	st.srv.cfg.Observer.Connected(st.event(nil))
+	connected := st.event(nil)
+	connected.Metadata = first.metadata
+	st.srv.cfg.Observer.Connected(connected)
 	defer func() { st.srv.cfg.Observer.Disconnected(st.event(nil)) }()
 	if err := st.take(first); err != nil {
 		return err
@@ -152,6 +169,11 @@ func (st *stream) wait() error {
 	case <-st.secrets.retry():
 		st.secrets.due()
 		return nil
+	case v := <-st.verdicts:
+		st.expire(v.until)
+		return v.err
+	case <-st.expired():
+		return errExpired
 	case <-st.srv.closing:
 		return status.Error(codes.Unavailable, "the control plane is shutting down")
 	case <-st.ctx.Done():
@@ -239,7 +261,9 @@ func (st *stream) pump() error {
 		st.report()
 	}
 	if state, ok := st.session.confirmed(); ok {
-		st.sub.Confirm(state)
+		if st.sub.Confirm(state) && st.srv.cfg.Confirmed != nil {
+			st.srv.cfg.Confirmed(st.node, state)
+		}
 	}
 	return nil
 }
@@ -269,10 +293,8 @@ func (st *stream) collect() {
 		case m.err != nil:
 			failed = failed || !m.pushed
 			st.log.Warn("secret_not_made", "node", st.node, "secret", m.name, "error", m.err)
-		case !st.session.state.Set.AllowsSecret(m.name):
-		case m.pushed || st.session.secrets[m.name] == nil:
-			// One that was pushed while another was made is the newer one.
-			st.session.secrets[m.name] = m.resource
+		default:
+			st.session.accept(m)
 		}
 	}
 	if ended {

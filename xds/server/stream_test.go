@@ -35,6 +35,7 @@ func TestAdmission(t *testing.T) {
 		{"no token", nodeID, nil, codes.Unauthenticated},
 		{"two tokens", nodeID, []string{"good", "good"}, codes.Unauthenticated},
 		{"empty bearer", nodeID, []string{"Bearer "}, codes.Unauthenticated},
+		{"expired token", nodeID, []string{"expired"}, codes.Unauthenticated},
 		{"bad token", nodeID, []string{"bad"}, codes.Unauthenticated},
 		{"token of another proxy", nodeID, []string{"other"}, codes.PermissionDenied},
 		{"unknown proxy", "ghost", []string{"good"}, codes.NotFound},

@@ -43,35 +43,6 @@ func (p Progress) Done() bool { return p.Published >= p.Revision && len(p.Waitin
 
 // Progress returns the account of a revision.
 func (s *Store) Progress(revision uint64) Progress {
-	p, _ := s.progress(revision)
-	return p
-}
-
-// Wait returns the account once the revision is published and no node waits, or
-// when the context ends, whichever is first. It is woken by events.
-func (s *Store) Wait(ctx context.Context, revision uint64) Progress {
-	for {
-		p, moved := s.progress(revision)
-		if p.Done() {
-			return p
-		}
-		select {
-		case <-moved:
-		case <-ctx.Done():
-			return s.Progress(revision)
-		}
-	}
-}
-
-// Moved returns a channel that is closed at the next event that may change any
-// progress. Take it before reading Progress.
-func (s *Store) Moved() <-chan struct{} {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.moved
-}
-
-func (s *Store) progress(revision uint64) (Progress, <-chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	p := Progress{Revision: revision, Published: s.published}
@@ -80,7 +51,7 @@ func (s *Store) progress(revision uint64) (Progress, <-chan struct{}) {
 			continue
 		}
 		sub, rejects := n.newest(), false
-		waiting := sub.fresh || n.behind(sub.acked, revision)
+		waiting := n.waiting(revision)
 		for _, r := range sub.rejected {
 			if r.Revision <= revision {
 				rejects = true
@@ -99,5 +70,33 @@ func (s *Store) progress(revision uint64) (Progress, <-chan struct{}) {
 	slices.SortFunc(p.Rejected, func(a, b Rejection) int {
 		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Type, b.Type), cmp.Compare(a.Error, b.Error))
 	})
-	return p, s.moved
+	return p
+}
+
+// Wait returns the account once the revision is published and no node waits, or
+// when the context ends, whichever is first. It is woken by events.
+func (s *Store) Wait(ctx context.Context, revision uint64) Progress {
+	w := s.await(revision)
+	defer func() { s.forget(w) }()
+	for {
+		select {
+		case <-w.over:
+		case <-ctx.Done():
+			return s.Progress(revision)
+		}
+		// A node may have come between the end of the wait and this account.
+		if p := s.Progress(revision); p.Done() {
+			return p
+		}
+		s.forget(w)
+		w = s.await(revision)
+	}
+}
+
+// Moved returns a channel that is closed at the next event that may change any
+// progress. Take it before reading Progress.
+func (s *Store) Moved() <-chan struct{} {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.moved
 }

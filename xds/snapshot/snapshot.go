@@ -26,6 +26,8 @@ type Store struct {
 	opened    uint64 // streams so far; numbers them
 	// moved is closed and replaced whenever progress may have changed.
 	moved chan struct{}
+	// waiters are those in Wait.
+	waiters map[*waiter]struct{}
 }
 
 // node is guarded by Store.mu.
@@ -42,7 +44,7 @@ type node struct {
 
 // New returns an empty table.
 func New() *Store {
-	return &Store{nodes: map[string]*node{}, moved: make(chan struct{})}
+	return &Store{nodes: map[string]*node{}, moved: make(chan struct{}), waiters: map[*waiter]struct{}{}}
 }
 
 // Publish replaces the sets of the nodes in the batch; other nodes keep theirs.
@@ -54,13 +56,16 @@ func (s *Store) Publish(batch map[string]*resource.Set, revision uint64) {
 	defer s.mu.Unlock()
 	s.published = max(s.published, revision)
 	var wake []*Subscription
+	var changed []string
+	var compare resource.Comparer
 	for id, set := range batch {
 		n := s.node(id)
-		if n.held && n.set.Equal(set) {
+		if n.held && compare.Equal(n.set, set) {
 			continue
 		}
 		n.set, n.held = set, true
 		n.changed(s.published)
+		changed = append(changed, id)
 		for sub := range n.subs {
 			wake = append(wake, sub)
 		}
@@ -68,7 +73,7 @@ func (s *Store) Publish(batch map[string]*resource.Set, revision uint64) {
 	for _, sub := range wake {
 		sub.signal()
 	}
-	s.move()
+	s.move(changed...)
 }
 
 // Drop forgets what a node should have. Its streams stay open and keep serving
@@ -84,7 +89,7 @@ func (s *Store) Drop(id string) {
 	if len(n.subs) == 0 {
 		delete(s.nodes, id)
 	}
-	s.move()
+	s.move(id)
 }
 
 // Get returns the set of a node, nil if there is none.
@@ -127,8 +132,12 @@ func (s *Store) node(id string) *node {
 	return n
 }
 
-// move wakes everybody who waits for progress. The caller holds mu.
-func (s *Store) move() {
+// move wakes those who watch progress, and judges the nodes that may have moved
+// for those who wait. The caller holds mu.
+func (s *Store) move(ids ...string) {
+	for w := range s.waiters {
+		w.judge(s, ids...)
+	}
 	close(s.moved)
 	s.moved = make(chan struct{})
 }

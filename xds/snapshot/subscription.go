@@ -40,7 +40,7 @@ func (s *Store) Subscribe(id string) *Subscription {
 	sub := &Subscription{store: s, id: id, node: n, number: s.opened, wake: make(chan struct{}, 1), fresh: true}
 	n.subs[sub] = struct{}{}
 	sub.signal()
-	s.move()
+	s.move(id)
 	return sub
 }
 
@@ -61,12 +61,12 @@ func (s *Subscription) State() State {
 
 // Confirm records that everything of the given reading was sent and answered.
 // What was refused is told by Reject. A reading that is no longer of the current
-// set confirms only its own changes.
-func (s *Subscription) Confirm(st State) {
+// set confirms only its own changes. It reports whether that was news.
+func (s *Subscription) Confirm(st State) (moved bool) {
 	s.store.mu.Lock()
 	defer s.store.mu.Unlock()
 	if s.closed {
-		return
+		return false
 	}
 	upTo := st.Version
 	if st.Set != s.node.set && !st.Set.Equal(s.node.set) {
@@ -76,10 +76,11 @@ func (s *Subscription) Confirm(st State) {
 		}
 	}
 	if !s.fresh && s.acked >= upTo {
-		return
+		return false
 	}
 	s.acked, s.fresh = max(s.acked, upTo), false
-	s.store.move()
+	s.store.move(s.id)
+	return true
 }
 
 // Reject replaces what this stream's proxy currently refuses; nil clears it.
@@ -93,7 +94,7 @@ func (s *Subscription) Reject(rs []Rejection) {
 		rs[i].Name = s.id
 	}
 	s.rejected = rs
-	s.store.move()
+	s.store.move(s.id)
 }
 
 // Close ends the subscription; it may be called more than once.
@@ -108,7 +109,7 @@ func (s *Subscription) Close() {
 	if len(s.node.subs) == 0 && !s.node.held {
 		delete(s.store.nodes, s.id)
 	}
-	s.store.move()
+	s.store.move(s.id)
 }
 
 func (s *Subscription) signal() {

@@ -89,6 +89,10 @@ func Dial(ctx context.Context, conn grpc.ClientConnInterface, opt Options) (*Cli
 	}
 	for _, t := range resource.Types {
 		c.types[t] = &holding{names: map[string]struct{}{}, has: map[string]*resource.Resource{}}
+		for name, version := range opt.Versions[t] {
+			// Of what it had before, a returning proxy of a test knows the version only.
+			c.types[t].has[name] = &resource.Resource{Type: t, Name: name, Version: version}
+		}
 	}
 	c.mu.Lock()
 	c.begin()

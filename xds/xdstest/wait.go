@@ -50,6 +50,14 @@ func (v View) Answers() (acked, nacked int) { return v.c.acked, v.c.nacked }
 // Err is why the stream ended, nil while it is open.
 func (v View) Err() error { return v.c.err }
 
+// Changed returns a channel that is closed at the next event of the stream. Take
+// it before looking.
+func (c *Client) Changed() <-chan struct{} {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.changed
+}
+
 // See reads the state once.
 func (c *Client) See(f func(View)) {
 	c.mu.Lock()

@@ -9,14 +9,17 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/google/uuid"
 	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc"
 
 	"github.com/meshgate/meshgate/controlplane/adminapi"
+	"github.com/meshgate/meshgate/controlplane/adminlink"
 	"github.com/meshgate/meshgate/controlplane/admit"
 	"github.com/meshgate/meshgate/controlplane/config"
 	"github.com/meshgate/meshgate/controlplane/enrol"
@@ -24,12 +27,14 @@ import (
 	"github.com/meshgate/meshgate/controlplane/httpkit"
 	"github.com/meshgate/meshgate/controlplane/identity"
 	"github.com/meshgate/meshgate/controlplane/loop"
+	"github.com/meshgate/meshgate/controlplane/mesh"
 	"github.com/meshgate/meshgate/controlplane/meshapi"
 	"github.com/meshgate/meshgate/controlplane/oauth"
 	"github.com/meshgate/meshgate/controlplane/revoke"
 	"github.com/meshgate/meshgate/controlplane/store"
 	"github.com/meshgate/meshgate/controlplane/view"
 	"github.com/meshgate/meshgate/filter/contract"
+	"github.com/meshgate/meshgate/xds/policy/all"
 	xds "github.com/meshgate/meshgate/xds/server"
 	"github.com/meshgate/meshgate/xds/snapshot"
 )
@@ -55,15 +60,20 @@ type controlPlane struct {
 	loop      *loop.Loop
 	snapshots *snapshot.Store
 	xds       *xds.Server
-	ready     readiness
-	closers   closers
+	mesh      meshParts
+	// instance tells this process apart from others.
+	instance string
+	ready    readiness
+	closers  closers
 }
 
 // openControlPlane opens everything that can fail; run then serves. Whatever
 // goes wrong here leaves nothing behind.
 func openControlPlane(ctx context.Context, c *config.Config, log *slog.Logger) (*controlPlane, error) {
-	cp := &controlPlane{cfg: c, log: log}
-	steps := []func(context.Context) error{cp.openPorts, cp.openStore, cp.openIdentities, cp.openRevocation, cp.openXDS}
+	cp := &controlPlane{cfg: c, log: log, instance: instanceID()}
+	steps := []func(context.Context) error{
+		cp.openPorts, cp.openStore, cp.openIdentities, cp.openMesh, cp.openRevocation, cp.openXDS, cp.openLifecycle,
+	}
 	for _, step := range steps {
 		if err := step(ctx); err != nil {
 			cp.close(ctx)
@@ -108,17 +118,23 @@ func (cp *controlPlane) openRevocation(ctx context.Context) (err error) {
 		return err
 	}
 	cp.closers.add(func(context.Context) { cp.redis.close() })
-	cp.views = view.New(cp.store, nil, cp.log)
+	cp.views = view.New(cp.store, all.Kinds(), cp.log)
 	cp.closers.add(func(context.Context) { cp.views.Close() })
 	cp.snapshots = snapshot.New()
 	cp.loop = loop.New(loop.Options{
-		Views: cp.views, Publisher: cp.snapshots, Parameters: parameters{cp.store}, Identities: identities{cp}, Log: cp.log,
+		Views: cp.views, Publisher: cp.snapshots, Parameters: parameters{cp.store}, Identities: identities{cp},
+		Policies: all.Policies(), Latest: cp.store.Revision, Issued: cp.mesh.insights.IssuedBackends, Check: cp.cfg.Debug.CheckPlans, Log: cp.log,
 	})
 	cp.revoker, err = revoke.New(ctx, revoke.Options{
-		Store: cp.store, Subjects: revocationSubjects(), Auth: linkAuthenticator{cp.tokens},
-		Source:  &oauth.Source{Store: cp.store, Now: time.Now},
-		Allowed: func(n revoke.Node, plugin string) bool { return cp.loop.HasPlugin(n.ControlPlane, plugin) },
-		Redis:   cp.redis.client, Tracker: cp.redis.tracker(), Log: cp.log, Now: time.Now,
+		Store: cp.store, Subjects: revocationSubjects(), Auth: linkAuthenticator{cp},
+		Source: &oauth.Source{Store: cp.store, Now: time.Now},
+		Allowed: func(n revoke.Node, plugin string) bool {
+			if strings.HasPrefix(n.ID, "cp/") {
+				return cp.loop.HasPlugin(n.ControlPlane, plugin)
+			}
+			return cp.holdsPlugin(n.ID, plugin)
+		},
+		Redis: cp.redis.client, Tracker: cp.redis.tracker(), Log: cp.log, Now: time.Now,
 	})
 	if err != nil {
 		return err
@@ -139,8 +155,8 @@ func (cp *controlPlane) openRevocation(ctx context.Context) (err error) {
 
 func (cp *controlPlane) openXDS(context.Context) (err error) {
 	cp.xds, err = xds.New(xds.Config{
-		Snapshots: cp.snapshots, Nodes: nodes{cp.loop}, Auth: adsAuthenticator{cp.tokens}, Secrets: cp.loop,
-		Observer: xds.Nobody{}, Log: cp.log,
+		Snapshots: cp.snapshots, Nodes: nodes{cp.loop}, Auth: adsAuthenticator{cp}, Secrets: cp.loop,
+		Observer: observer{cp.mesh.insights}, Confirmed: cp.loop.Confirmed, Log: cp.log,
 	})
 	return err
 }
@@ -151,6 +167,9 @@ func (cp *controlPlane) run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return ended(ctx, "configuration loop", cp.loop.Run(ctx)) })
 	g.Go(func() error { return cp.renewCertificates(ctx) })
+	g.Go(func() error { return ended(ctx, "events", cp.follow(ctx)) })
+	g.Go(func() error { return ended(ctx, "rotation of authorities", cp.mesh.rotations.Run(ctx)) })
+	g.Go(func() error { return ended(ctx, "renewal of certificates", cp.mesh.renewals.Run(ctx)) })
 	grpcLn, httpLn := httpkit.Split(cp.ports.data, cp.authority.ServerConfig(cp.names()))
 	g.Go(func() error { return cp.serveADS(ctx, grpcLn) })
 	serve := func(name string, h http.Handler, ln net.Listener) {
@@ -165,7 +184,7 @@ func (cp *controlPlane) run(ctx context.Context) error {
 	})
 	serve("admin", admin.Handler(), cp.ports.admin)
 	serve("admin_tls", admin.Handler(), tlsListener(cp.ports.adminTLS, cp.authority.ServerConfig(cp.names())))
-	serve("mesh", meshapi.Handler(meshapi.Options{Tokens: cp.tokens, Version: version, Revisions: admin.Revisions}), cp.ports.mesh)
+	serve("mesh", cp.meshAPI(admin.Revisions), cp.ports.mesh)
 	cp.ready.serving.Store(true)
 	cp.log.Info("control plane is up", "data_plane", port(cp.ports.data), "admin", port(cp.ports.admin),
 		"mesh", port(cp.ports.mesh), "diagnostics", port(cp.ports.diagnostics), "state_dir", cp.cfg.StateDir)
@@ -177,17 +196,36 @@ func (cp *controlPlane) renewCertificates(ctx context.Context) error {
 	tick := time.NewTicker(renewEvery)
 	defer tick.Stop()
 	r := &renewer{
-		nodes: cp.snapshots.Nodes, secret: cp.loop.Secret, push: cp.xds.PushSecret, log: cp.log,
+		nodes: cp.gateways, secret: cp.loop.Secret, push: cp.xds.PushSecret, log: cp.log,
 		secrets: func(node string) []string { return cp.snapshots.Get(node).Secrets() },
 	}
 	return r.run(ctx, tick.C)
+}
+
+// gateways are the connected nodes that are no proxies of a mesh: the identities
+// of those are renewed each in its own time.
+func (cp *controlPlane) gateways() []string {
+	return slices.DeleteFunc(cp.snapshots.Nodes(), func(n string) bool { return !strings.HasPrefix(n, "cp/") })
+}
+
+// meshAPI serves the mesh API.
+func (cp *controlPlane) meshAPI(revisions http.HandlerFunc) http.Handler {
+	host, _ := os.Hostname() // empty where the system does not say
+	return meshapi.Handler(meshapi.Options{
+		Kinds: slices.Concat(mesh.Kinds(), all.Kinds()), Store: cp.store, Writer: cp.gate,
+		Insights: insights{cp.mesh.insights}, Problems: problems{cp}, Dumps: dumps{cp}, DataplaneTokens: cp.mesh.tokens,
+		Tokens: cp.tokens, Revisions: revisions, Version: version,
+		About:         meshapi.About{ClusterID: cp.authority.ID(), Hostname: host, InstanceID: cp.instance},
+		ProxyVersions: map[string]string{version: envoyVersion},
+	})
 }
 
 // dataPlane serves the HTTP half of the data-plane server.
 func (cp *controlPlane) dataPlane() http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle(contract.LinkPath, cp.revoker)
-	mux.Handle(enrol.Path, &enrol.Server{Store: cp.store, Tokens: cp.tokens, Settings: cp.redis.forNodes})
+	mux.Handle(adminlink.Path, cp.mesh.admin)
+	mux.Handle(enrol.Path, &enrol.Server{Store: cp.store, Tokens: cp.tokens, Settings: cp.redis.forNodes, Mesh: cp.proxies()})
 	mux.Handle("/", cp.oauth)
 	return mux
 }
@@ -208,6 +246,12 @@ func (cp *controlPlane) serveADS(ctx context.Context, ln net.Listener) error {
 	err := cp.xds.Close(closing)
 	s.Stop()
 	return errors.Join(err, <-failed)
+}
+
+// instanceID tells this process apart from others, of this host and before.
+func instanceID() string {
+	host, _ := os.Hostname() // empty where the system does not say
+	return host + "-" + uuid.NewString()[:4]
 }
 
 // close ends what open has opened, in reverse order. It is safe to call twice.

@@ -5,20 +5,33 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
+	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/meshgate/meshgate/controlplane/agent"
 	"github.com/meshgate/meshgate/controlplane/config"
 	"github.com/meshgate/meshgate/controlplane/identity"
+	"github.com/meshgate/meshgate/controlplane/mesh"
 	"github.com/meshgate/meshgate/controlplane/model"
 )
 
 // dataplaneFlags are what only this command has.
 type dataplaneFlags struct {
-	proxyType, cpAddress, caFile, controlPlane, name, tokenFile string
-	adminPort                                                   int
+	proxyType, cpAddress, caFile, controlPlane, mesh, name, tokenFile, dataplaneFile string
+	variables                                                                        []string
+	adminPort                                                                        int
 }
+
+const (
+	proxyGateway   = "oauth-gateway"
+	proxySidecar   = "sidecar"
+	proxyDataplane = "dataplane" // another name of sidecar
+)
+
+// maxDataplaneFile bounds the file in bytes.
+const maxDataplaneFile = 512 << 10
 
 func dataplaneCommand() *cobra.Command {
 	var f dataplaneFlags
@@ -34,28 +47,26 @@ func dataplaneCommand() *cobra.Command {
 			return a.Run(ctx)
 		}),
 	}
-	addFlags(c)
-	c.Flags().StringVar(&f.proxyType, "proxy-type", "", "what the Envoy is: oauth-gateway")
+	c.Flags().StringVar(&f.proxyType, "proxy-type", "", "what the Envoy is: sidecar or oauth-gateway")
 	c.Flags().StringVar(&f.cpAddress, "cp-address", "https://127.0.0.1:5678", "the control plane's data-plane server")
 	c.Flags().StringVar(&f.caFile, "ca-cert-file", "", "PEM bundle that the control plane's certificate is pinned to")
 	c.Flags().StringVar(&f.controlPlane, "control-plane", model.DefaultControlPlane, "the control plane that an oauth-gateway belongs to")
-	c.Flags().StringVar(&f.name, "name", "", "instance name; the node token is for this name")
-	c.Flags().StringVar(&f.tokenFile, "dataplane-token-file", "", "file with the node token")
-	c.Flags().IntVar(&f.adminPort, "admin-interface-port", 0, "loopback port of Envoy's admin interface; 0: a Unix socket in the run directory")
+	c.Flags().StringVar(&f.mesh, "mesh", mesh.Default, "the mesh that a sidecar belongs to")
+	c.Flags().StringVar(&f.name, "name", "", "instance or Dataplane; the node token is for this name")
+	c.Flags().StringVar(&f.tokenFile, "dataplane-token-file", "", "file with the node token; it is read again for every connection")
+	c.Flags().StringVar(&f.dataplaneFile, "dataplane-file", "", "the sidecar's Dataplane (YAML or JSON): it is registered while the sidecar runs; empty: it exists")
+	c.Flags().StringArrayVar(&f.variables, "dataplane-var", nil, "key=value: replaces {{ key }} in the Dataplane file; may be repeated")
+	c.Flags().IntVar(&f.adminPort, "admin-port", 0, "loopback port of Envoy's admin interface; 0: a Unix socket in the run directory")
+	c.Flags().IntVar(&f.adminPort, "admin-interface-port", 0, "the same as --admin-port")
+	addFlags(c)
 	return c
 }
 
 func openDataplane(ctx context.Context, cfg *config.Config, f *dataplaneFlags) (*agent.Agent, error) {
-	if f.proxyType != "oauth-gateway" {
-		return nil, notBegun(fmt.Errorf("--proxy-type %q is none that exists; use oauth-gateway", f.proxyType))
+	if err := f.check(); err != nil {
+		return nil, notBegun(err)
 	}
-	if f.caFile == "" || f.tokenFile == "" {
-		return nil, notBegun(errors.New("--ca-cert-file and --dataplane-token-file are needed"))
-	}
-	if err := identity.CheckInstance(f.name); err != nil {
-		return nil, notBegun(fmt.Errorf("--name %q: %w", f.name, err))
-	}
-	envoy, _, err := findEnvoy(cfg.Envoy.Path)
+	envoy, line, err := findEnvoy(cfg.Envoy.Path)
 	if err != nil {
 		return nil, err
 	}
@@ -63,15 +74,81 @@ func openDataplane(ctx context.Context, cfg *config.Config, f *dataplaneFlags) (
 	if err != nil {
 		return nil, err
 	}
-	log := newLogger(cfg.Log)
-	if err := freeGatewayPorts(ctx, cfg, f.name, log); err != nil {
-		return nil, err
-	}
-	a, err := agent.New(agent.Options{
+	o := agent.Options{
 		StateDir: cfg.StateDir, ControlPlane: f.controlPlane, Name: f.name, Address: f.cpAddress, CAFile: f.caFile, TokenFile: f.tokenFile,
 		Instance: instance(cfg), EnvoyPath: envoy, ModuleDir: module, AdminPort: f.adminPort,
 		Concurrency: cfg.Envoy.Concurrency, LogLevel: cfg.Envoy.LogLevel, DrainTimeout: cfg.Envoy.DrainTimeout,
-		Abort: aborted(ctx), Cache: cacheSettings(cfg), Log: log,
-	})
+		Abort: aborted(ctx), Cache: cacheSettings(cfg), Log: newLogger(cfg.Log),
+	}
+	if f.proxyType == proxyGateway {
+		err = freeGatewayPorts(ctx, cfg, f.name, o.Log)
+	} else if o.Sidecar, err = f.sidecar(line); err == nil {
+		// Which ports the sidecar opens is known to its Dataplane alone.
+		err = agent.EndPredecessor(ctx, cfg.StateDir, f.mesh+"."+f.name, cfg.Envoy.DrainTimeout, o.Log)
+	}
+	if err != nil {
+		return nil, notBegun(err)
+	}
+	a, err := agent.New(o)
 	return a, notBegun(err)
+}
+
+func (f *dataplaneFlags) check() error {
+	switch {
+	case f.proxyType != proxyGateway && f.proxyType != proxySidecar && f.proxyType != proxyDataplane:
+		return fmt.Errorf("--proxy-type %q is none that exists; use oauth-gateway or sidecar", f.proxyType)
+	case f.caFile == "" || f.tokenFile == "":
+		return errors.New("--ca-cert-file and --dataplane-token-file are needed")
+	case f.adminPort < 0 || f.adminPort > 65535:
+		return fmt.Errorf("--admin-port %d is no port", f.adminPort)
+	case f.proxyType == proxyGateway && (f.dataplaneFile != "" || len(f.variables) > 0):
+		return errors.New("--dataplane-file and --dataplane-var are for sidecars")
+	case f.proxyType != proxyGateway:
+		return agent.CheckSidecar(f.mesh, f.name)
+	}
+	if err := identity.CheckInstance(f.name); err != nil {
+		return fmt.Errorf("--name %q: %w", f.name, err)
+	}
+	return nil
+}
+
+// sidecar reads the Dataplane file, if there is one.
+func (f *dataplaneFlags) sidecar(envoyLine string) (*agent.Sidecar, error) {
+	// The line is "envoy version: <commit>/<version>/<state>/<type>/<TLS library>".
+	s := &agent.Sidecar{Mesh: f.mesh, Version: version}
+	if parts := strings.Split(envoyLine, "/"); len(parts) > 1 {
+		s.EnvoyVersion = parts[1]
+	}
+	if f.dataplaneFile == "" {
+		if len(f.variables) > 0 {
+			return nil, errors.New("--dataplane-var needs --dataplane-file")
+		}
+		return s, nil
+	}
+	variables := map[string]string{}
+	for _, v := range f.variables {
+		key, value, ok := strings.Cut(v, "=")
+		if key = strings.TrimSpace(key); !ok || key == "" {
+			return nil, fmt.Errorf("--dataplane-var %q is not key=value", v)
+		}
+		variables[key] = value
+	}
+	file, err := os.Open(f.dataplaneFile)
+	if err != nil {
+		return nil, fmt.Errorf("--dataplane-file: %w", err)
+	}
+	defer func() { _ = file.Close() }()
+	text, err := io.ReadAll(io.LimitReader(file, maxDataplaneFile+1))
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("--dataplane-file: %w", err)
+	case len(text) > maxDataplaneFile:
+		return nil, fmt.Errorf("--dataplane-file %s is larger than %d bytes", f.dataplaneFile, maxDataplaneFile)
+	case len(strings.TrimSpace(string(text))) == 0:
+		return nil, fmt.Errorf("--dataplane-file %s is empty", f.dataplaneFile)
+	}
+	if s.Dataplane, err = agent.Substitute(string(text), variables); err != nil {
+		return nil, fmt.Errorf("--dataplane-file %s: %w", f.dataplaneFile, err)
+	}
+	return s, nil
 }

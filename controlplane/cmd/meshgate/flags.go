@@ -19,11 +19,20 @@ func flagName(key string) string {
 	return strings.ToLower(strings.ReplaceAll(env, "_", "-"))
 }
 
-// addFlags gives a command a flag for each setting.
+// setting marks flags that [addFlags] made.
+const setting = "setting"
+
+// addFlags gives a command a flag for each setting, unless the command has given
+// the name another meaning before.
 func addFlags(c *cobra.Command) {
 	c.Flags().String("config", "", "configuration file (YAML); else $"+config.EnvFile)
 	for _, k := range config.Table {
-		c.Flags().String(flagName(k.Name), "", fmt.Sprintf("%s (default %q)", k.Help, fmt.Sprint(k.Default)))
+		name := flagName(k.Name)
+		if c.Flags().Lookup(name) != nil {
+			continue
+		}
+		c.Flags().String(name, "", fmt.Sprintf("%s (default %q)", k.Help, fmt.Sprint(k.Default)))
+		c.Flags().Lookup(name).Annotations = map[string][]string{setting: nil}
 	}
 }
 
@@ -32,7 +41,11 @@ func load(c *cobra.Command) (*config.Loaded, error) {
 	src := config.Sources{Env: os.Environ(), Flags: map[string]string{}}
 	src.File, _ = c.Flags().GetString("config")
 	for _, k := range config.Table {
-		if f := c.Flags().Lookup(flagName(k.Name)); f != nil && f.Changed {
+		f := c.Flags().Lookup(flagName(k.Name))
+		if f == nil || !f.Changed {
+			continue
+		}
+		if _, ok := f.Annotations[setting]; ok {
 			src.Flags[k.Name] = f.Value.String()
 		}
 	}

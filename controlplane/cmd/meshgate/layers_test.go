@@ -22,7 +22,7 @@ var layers = map[string]string{
 	"filter/filtertest":    "filter/contract filter/engine",
 	"filter/dynamicmodule": "filter/contract filter/engine filter/tokencache",
 
-	// Everything in xds but plan/gateway could serve any resources.
+	// Everything in xds but plan, chain, draft and policy could serve any resources.
 	"xds/resource":     "",
 	"xds/snapshot":     "xds/resource",
 	"xds/server":       "xds/resource xds/snapshot",
@@ -30,7 +30,25 @@ var layers = map[string]string{
 	"xds/xdstest":      "xds/resource",
 	"xds/bootstrap":    "",
 	"xds/plan":         "xds/resource",
-	"xds/plan/gateway": "controlplane/gateway controlplane/view filter/contract xds/plan xds/resource",
+	"xds/chain":        "controlplane/gateway controlplane/view filter/contract xds/plan",
+	"xds/plan/gateway": "controlplane/gateway controlplane/view filter/contract xds/chain xds/plan xds/resource",
+	"xds/plan/sidecar": "controlplane/mesh controlplane/model controlplane/view xds/draft xds/plan xds/policy xds/resource",
+	"xds/draft":        "controlplane/mesh xds/plan",
+
+	// A policy sees drafts and its own kind of resources, never another policy.
+	"xds/policy":                   "controlplane/fault controlplane/mesh controlplane/model controlplane/view xds/draft",
+	"xds/policy/circuitbreaker":    policyRow,
+	"xds/policy/retry":             policyRow,
+	"xds/policy/timeout":           policyRow,
+	"xds/policy/trafficpermission": policyRow,
+	"xds/policy/trafficroute":      policyRow,
+	"xds/policy/meshtokenauth":     policyRow + " controlplane/gateway filter/contract xds/chain",
+	"xds/policy/all": policyRow + " xds/policy/circuitbreaker xds/policy/meshtokenauth xds/policy/retry xds/policy/timeout " +
+		"xds/policy/trafficpermission xds/policy/trafficroute",
+	"xds/policy/policytest": policyRow + " xds/plan xds/resource",
+
+	// Read-only answers.
+	"inspect": "xds/resource xds/snapshot",
 
 	// What everything stands on.
 	"controlplane/fault":   "",
@@ -38,6 +56,7 @@ var layers = map[string]string{
 	"controlplane/model":   "controlplane/fault",
 	"controlplane/httpkit": "controlplane/fault",
 	"controlplane/gateway": "controlplane/fault controlplane/model",
+	"controlplane/mesh":    "controlplane/fault controlplane/model",
 
 	// Only the backends see inside the store.
 	"controlplane/store":                 "controlplane/fault controlplane/model",
@@ -49,22 +68,25 @@ var layers = map[string]string{
 	"controlplane/store/storetest":       "controlplane/fault controlplane/gateway controlplane/model controlplane/store",
 
 	// What reads and writes through the store.
-	"controlplane/view":            "controlplane/fault controlplane/gateway controlplane/model controlplane/store",
+	"controlplane/view":            "controlplane/fault controlplane/gateway controlplane/mesh controlplane/model controlplane/store",
+	"controlplane/lifecycle":       "controlplane/admit controlplane/fault controlplane/mesh controlplane/model controlplane/store",
+	"controlplane/insight":         "controlplane/mesh controlplane/model controlplane/store xds/resource xds/server",
 	"controlplane/admit":           "controlplane/fault controlplane/model controlplane/store",
-	"controlplane/identity":        "controlplane/fault controlplane/model controlplane/store",
+	"controlplane/identity":        "controlplane/fault controlplane/mesh controlplane/model controlplane/store",
 	"controlplane/revoke":          "controlplane/fault controlplane/model controlplane/store filter/contract",
 	"controlplane/revoke/embedded": "",
-	"controlplane/loop":            "controlplane/fault controlplane/gateway controlplane/identity controlplane/model controlplane/store controlplane/view xds/plan xds/plan/gateway xds/resource xds/snapshot",
+	"controlplane/loop":            "controlplane/fault controlplane/mesh controlplane/model controlplane/view xds/plan xds/plan/gateway xds/plan/sidecar xds/policy xds/resource xds/snapshot",
 
 	// What answers requests.
-	"controlplane/oauth":    "controlplane/admit controlplane/fault controlplane/gateway controlplane/model controlplane/revoke controlplane/store filter/contract",
-	"controlplane/enrol":    "controlplane/fault controlplane/gateway controlplane/httpkit controlplane/identity controlplane/model controlplane/store",
-	"controlplane/adminapi": "controlplane/admit controlplane/fault controlplane/gateway controlplane/httpkit controlplane/model controlplane/oauth controlplane/revoke controlplane/store",
-	"controlplane/meshapi":  "controlplane/admit controlplane/fault controlplane/httpkit controlplane/identity controlplane/model controlplane/store",
+	"controlplane/oauth":     "controlplane/admit controlplane/fault controlplane/gateway controlplane/model controlplane/revoke controlplane/store filter/contract",
+	"controlplane/enrol":     "controlplane/admit controlplane/fault controlplane/gateway controlplane/httpkit controlplane/identity controlplane/mesh controlplane/model controlplane/store xds/bootstrap",
+	"controlplane/adminlink": "controlplane/fault",
+	"controlplane/adminapi":  "controlplane/admit controlplane/fault controlplane/gateway controlplane/httpkit controlplane/model controlplane/oauth controlplane/revoke controlplane/store",
+	"controlplane/meshapi":   "controlplane/admit controlplane/fault controlplane/httpkit controlplane/identity controlplane/mesh controlplane/model controlplane/store",
 
 	// The agent is a client of the control plane: of enrol and gateway it needs
 	// the messages of an enrolment only.
-	"controlplane/agent": "controlplane/enrol controlplane/fault controlplane/gateway filter/contract xds/bootstrap xds/relay xds/resource",
+	"controlplane/agent": "controlplane/adminlink controlplane/enrol controlplane/mesh controlplane/fault controlplane/gateway filter/contract xds/bootstrap xds/relay xds/resource",
 
 	"controlplane/cmd/meshgate": "*",
 
@@ -73,10 +95,15 @@ var layers = map[string]string{
 	"e2e/gateway":     "e2e/framework",
 	"e2e/faults":      "e2e/framework",
 	"e2e/edge":        "e2e/framework",
+	"e2e/mesh":        "e2e/framework",
+	"e2e/bench/fleet": "e2e/framework",
 	"e2e/bench/authz": "",
 	// The module's suite plays the control plane, in the filter's own messages.
 	"e2e/module": "filter/contract filter/filtertest",
 }
+
+// policyRow is what every policy may import.
+const policyRow = "controlplane/fault controlplane/mesh controlplane/model controlplane/view xds/draft xds/policy"
 
 // TestLayers holds the imports of every package against its row. Test files are
 // free to use the test packages of others, but in e2e there is nothing else.

@@ -7,6 +7,7 @@ import (
 	"net"
 	"strconv"
 	"strings"
+	"time"
 
 	"google.golang.org/grpc/credentials"
 
@@ -14,12 +15,14 @@ import (
 	"github.com/meshgate/meshgate/controlplane/gateway"
 	"github.com/meshgate/meshgate/controlplane/identity"
 	"github.com/meshgate/meshgate/controlplane/loop"
+	"github.com/meshgate/meshgate/controlplane/mesh"
 	"github.com/meshgate/meshgate/controlplane/model"
 	"github.com/meshgate/meshgate/controlplane/oauth"
 	"github.com/meshgate/meshgate/controlplane/revoke"
 	"github.com/meshgate/meshgate/controlplane/store"
 	"github.com/meshgate/meshgate/filter/contract"
 	plan "github.com/meshgate/meshgate/xds/plan/gateway"
+	"github.com/meshgate/meshgate/xds/policy/all"
 	xds "github.com/meshgate/meshgate/xds/server"
 	"github.com/meshgate/meshgate/xds/snapshot"
 )
@@ -29,6 +32,8 @@ func allKinds() []*model.Kind {
 	var kinds []*model.Kind
 	kinds = append(kinds, gateway.Kinds()...)
 	kinds = append(kinds, identity.Kinds()...)
+	kinds = append(kinds, mesh.Kinds()...)
+	kinds = append(kinds, all.Kinds()...)
 	return append(kinds, revoke.Kinds()...)
 }
 
@@ -91,6 +96,17 @@ func (i identities) Node(_ context.Context, node string) (loop.Pair, error) {
 	return asPair(i.cp.authority.Node(node))
 }
 
+// Workload implements loop.Identities.
+func (i identities) Workload(ctx context.Context, meshName, dataplane string) (loop.Pair, error) {
+	leaf, err := i.cp.mesh.workloads.Issue(ctx, meshName, dataplane)
+	if err != nil {
+		return loop.Pair{}, err
+	}
+	i.cp.mesh.insights.Issued(meshName, dataplane, leaf.Backend, leaf.NotAfter, leaf.Issued)
+	i.cp.mesh.renewals.Note(meshName, dataplane, leaf.Issued, leaf.NotAfter)
+	return loop.Pair{Certificate: leaf.Certificate, Key: leaf.Key}, nil
+}
+
 // Roots implements loop.Identities.
 func (i identities) Roots(context.Context) ([]byte, error) { return i.cp.authority.PEM(), nil }
 
@@ -113,31 +129,62 @@ func (n nodes) Connect(ctx context.Context, id string) (func(), error) {
 	return release, err
 }
 
-// adsAuthenticator checks the tokens of ADS streams.
-type adsAuthenticator struct{ tokens *identity.Tokens }
+// adsAuthenticator checks the tokens of ADS streams and of links to the
+// administration interfaces of proxies.
+type adsAuthenticator struct{ cp *controlPlane }
 
 // Authenticate implements the ADS server's Authenticator.
-func (a adsAuthenticator) Authenticate(ctx context.Context, nodeID, token string) error {
-	err := a.tokens.Authenticate(ctx, nodeID, token)
-	switch {
-	case fault.Is(err, fault.Forbidden):
-		return errors.Join(xds.ErrForbidden, err)
-	case err != nil:
-		return errors.Join(xds.ErrUnauthenticated, err)
+func (a adsAuthenticator) Authenticate(ctx context.Context, nodeID, token string) (until time.Time, err error) {
+	if until, err = a.cp.authenticate(ctx, nodeID, token); err == nil {
+		return until, nil
 	}
-	return nil
+	switch fault.CodeOf(err) {
+	case fault.Forbidden:
+		return until, errors.Join(xds.ErrForbidden, err)
+	case fault.NotFound:
+		return until, errors.Join(xds.ErrUnknownNode, err)
+	case fault.Denied:
+		return until, errors.Join(xds.ErrUnauthenticated, err)
+	}
+	return until, err
+}
+
+// authenticate checks the token of a node of either kind; until is its end.
+func (cp *controlPlane) authenticate(ctx context.Context, nodeID, token string) (until time.Time, err error) {
+	if !strings.HasPrefix(nodeID, "cp/") {
+		return cp.mesh.tokens.Authenticate(ctx, nodeID, token)
+	}
+	c, err := cp.tokens.Check(strings.TrimPrefix(token, "Bearer "))
+	switch {
+	case err != nil:
+		return until, err
+	case c.NodeID() != nodeID:
+		return until, fault.New(fault.Forbidden, "the node token is for another node than %s", nodeID)
+	}
+	return c.ExpiresAt.Time, nil
 }
 
 // linkAuthenticator checks the tokens of freshness links.
-type linkAuthenticator struct{ tokens *identity.Tokens }
+type linkAuthenticator struct{ cp *controlPlane }
 
-// Authenticate implements revoke.Authenticator.
-func (a linkAuthenticator) Authenticate(_ context.Context, token string) (revoke.Node, error) {
-	c, err := a.tokens.Check(strings.TrimPrefix(token, "Bearer "))
-	if err != nil {
+// Authenticate implements revoke.Authenticator. Proxies of meshes check the tokens
+// of the default control plane.
+func (a linkAuthenticator) Authenticate(ctx context.Context, node, token string) (revoke.Node, error) {
+	if node == "" {
+		c, err := a.cp.tokens.Check(strings.TrimPrefix(token, "Bearer "))
+		if err != nil {
+			return revoke.Node{}, err
+		}
+		node = c.NodeID()
+	}
+	if _, err := a.cp.authenticate(ctx, node, token); err != nil {
 		return revoke.Node{}, err
 	}
-	return revoke.Node{ID: c.NodeID(), ControlPlane: c.ControlPlane}, nil
+	controlPlane, _, err := loop.ParseNode(node)
+	if err != nil {
+		controlPlane = model.DefaultControlPlane
+	}
+	return revoke.Node{ID: node, ControlPlane: controlPlane}, nil
 }
 
 // progress is the document of GET /revisions/{rev}.

@@ -5,13 +5,14 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/meshgate/meshgate/xds/plan"
 	"github.com/meshgate/meshgate/xds/resource"
 )
 
 // Check holds the sets that Plan has made against a plan from nothing, byte for
 // byte. It costs a whole plan and is for tests and for operators who suspect a
-// mistake. Proxies of which something failed are passed over: they may rightly
-// hold an older version.
+// mistake. Proxies that hold an older version of something that failed are passed
+// over.
 func (p *Planner) Check() error {
 	fresh := New(p.policies, p.outside, p.state)
 	maps.Copy(fresh.secured, p.secured)
@@ -20,7 +21,7 @@ func (p *Planner) Check() error {
 	}
 	fresh.Plan()
 	for _, name := range slices.Sorted(maps.Keys(p.proxies)) {
-		if len(p.Failures(name)) > 0 {
+		if slices.ContainsFunc(p.Failures(name), func(f plan.Failure) bool { return f.Kept }) {
 			continue
 		}
 		have, want := p.Set(name), fresh.Set(name)

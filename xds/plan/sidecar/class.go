@@ -2,6 +2,8 @@ package sidecar
 
 import (
 	"fmt"
+	"math"
+	"net/netip"
 	"slices"
 
 	"github.com/meshgate/meshgate/controlplane/mesh"
@@ -28,6 +30,8 @@ type class struct {
 	staleOut map[*outbound]struct{}
 	staleIn  bool
 	relist   bool
+	// refused are the outbounds that no proxy could have.
+	refused []plan.Failure
 
 	// tables are what the members share.
 	clusters, endpoints, listeners, routes *resource.Table
@@ -119,13 +123,15 @@ func (p *Planner) list(c *class) {
 		before[o.id()] = o
 	}
 	c.outbounds = c.outbounds[:0]
-	shapes := p.outboundsOf(c)
+	shapes, refused := usable(p.outboundsOf(c))
+	c.refused = refused
 	shared := map[string]int{}
 	for i := range shapes {
 		shared[shapes[i].Tags.Service()]++
 	}
 	for i := range shapes {
-		o := &outbound{class: c, shape: shapes[i], tags: shapes[i].Tags.String(), shared: shared[shapes[i].Tags.Service()] > 1}
+		at, _ := addressOf(shapes[i].Address, shapes[i].Port) // usable
+		o := &outbound{class: c, shape: shapes[i], at: at, tags: shapes[i].Tags.String(), shared: shared[shapes[i].Tags.Service()] > 1}
 		if old := before[o.id()]; old != nil {
 			delete(before, o.id())
 			o = old
@@ -145,6 +151,7 @@ func (p *Planner) list(c *class) {
 // which no bytes differ stays the same pointer.
 func (p *Planner) gather(c *class) {
 	all := p.redirected(c)
+	all.failures = append(all.failures, c.refused...)
 	for _, o := range c.outbounds {
 		all.add(&o.part)
 	}
@@ -172,7 +179,7 @@ func (p *Planner) assemble(x *proxy) *resource.Set {
 	c := x.class
 	tables := map[resource.TypeURL]*resource.Table{
 		resource.Cluster: c.clusters.With(x.own.clusters, nil), resource.Endpoint: c.endpoints,
-		resource.Listener: c.listeners.With(x.own.listeners, nil), resource.Route: c.routes,
+		resource.Listener: c.listeners.With(x.own.listeners, x.hidden), resource.Route: c.routes,
 	}
 	// A proxy of which nothing differs keeps its tables, so that comparing costs nothing.
 	for _, t := range []resource.TypeURL{resource.Cluster, resource.Listener} {
@@ -196,32 +203,84 @@ func (p *Planner) assemble(x *proxy) *resource.Set {
 // proxy, and for transparent proxies the clusters of the workload.
 func (p *Planner) buildOwn(x *proxy) {
 	c, old := x.class, x.own
-	x.own = part{}
+	x.own, x.hidden = part{}, nil
+	taken := map[netip.AddrPort]bool{}
 	for i, in := range c.inbounds {
 		if in.chains == nil || i >= len(x.listening) {
 			continue
 		}
+		at, err := addressOf(x.listening[i], in.shape.Port)
+		if err == nil && taken[at] {
+			err = fmt.Errorf("another inbound listens on %s", at)
+		}
+		if err != nil {
+			x.own.failures = append(x.own.failures, plan.Failure{Cell: inboundName(x.listening[i], in.shape.Port), Err: err})
+			continue
+		}
+		taken[at] = true
 		k := listenerKey{chains: in.chains, address: x.listening[i], port: in.shape.Port, transparent: c.shape.Transparent}
 		l, err := of(p.cells.listeners, p.round, k, inboundListener)
 		x.own.keep(&x.own.listeners, old.listeners, inboundName(k.address, k.port), l, err)
 		if in.shape.WorkloadAddress != "" {
 			continue
 		}
-		lk := localKey{address: x.address, port: in.shape.WorkloadPort, protocol: in.shape.Tags.Protocol(), transparent: true}
+		lk := localKey{name: in.shape.Cluster, address: x.address, port: in.shape.WorkloadPort, protocol: in.shape.Tags.Protocol(), transparent: true}
 		cl, err := of(p.cells.locals, p.round, lk, local)
-		x.own.keep(&x.own.clusters, old.clusters, localCluster(lk.port), cl, err)
+		x.own.keep(&x.own.clusters, old.clusters, lk.name, cl, err)
+	}
+	x.hide(taken)
+}
+
+// hide takes away the outbounds that would listen where an inbound does. It is
+// the inbound that stays: who calls it must not be led elsewhere.
+func (x *proxy) hide(taken map[netip.AddrPort]bool) {
+	for _, o := range x.class.outbounds {
+		if len(taken) > 0 && taken[o.at] {
+			name := outboundName(o.shape.Address, o.shape.Port)
+			x.hidden = append(x.hidden, name)
+			x.own.failures = append(x.own.failures, plan.Failure{Cell: name, Err: fmt.Errorf("an inbound listens on %s", o.at)})
+		}
 	}
 }
 
-// keep adds a resource, or the one of before if it could not be made.
-func (a *part) keep(into *[]*resource.Resource, before []*resource.Resource, name string, r *resource.Resource, err error) {
+// usable drops the outbounds that Envoy would refuse, and says why.
+func usable(shapes []outboundShape) (out []outboundShape, refused []plan.Failure) {
+	taken := map[netip.AddrPort]bool{}
+	for _, s := range shapes {
+		at, err := addressOf(s.Address, s.Port)
+		if err == nil && taken[at] {
+			err = fmt.Errorf("another outbound listens on %s", at)
+		}
+		if err != nil {
+			refused = append(refused, plan.Failure{Cell: outboundName(s.Address, s.Port), Err: err})
+			continue
+		}
+		taken[at] = true
+		out = append(out, s)
+	}
+	return out, refused
+}
+
+// addressOf reads where to listen.
+func addressOf(address string, port uint32) (netip.AddrPort, error) {
+	a, err := netip.ParseAddr(address)
+	if err != nil || port == 0 || port > math.MaxUint16 {
+		return netip.AddrPort{}, fmt.Errorf("cannot listen on %s", hostPort(address, port))
+	}
+	return netip.AddrPortFrom(a.Unmap(), uint16(port)), nil
+}
+
+// keep adds a resource, or the one of before if it could not be made, and reports
+// whether there is any.
+func (a *part) keep(into *[]*resource.Resource, before []*resource.Resource, name string, r *resource.Resource, err error) bool {
 	if err != nil {
 		i := slices.IndexFunc(before, func(b *resource.Resource) bool { return b.Name == name })
 		a.failures = append(a.failures, plan.Failure{Cell: name, Err: fmt.Errorf("build %s: %w", name, err), Kept: i >= 0})
 		if i < 0 {
-			return
+			return false
 		}
 		r = before[i]
 	}
 	*into = append(*into, r)
+	return true
 }

@@ -1,6 +1,8 @@
 package sidecar
 
 import (
+	"fmt"
+	"net/netip"
 	"time"
 
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
@@ -94,18 +96,24 @@ func http1() *upstreamsv3.HttpProtocolOptions {
 
 // localKey is everything that the cluster of a workload is made of.
 type localKey struct {
-	address, protocol string
-	port              uint32
+	name, address, protocol string
+	port                    uint32
 	// transparent proxies call their workload from an address that the operating
 	// system does not redirect.
 	transparent bool
 }
 
-// inboundSource is where a transparent proxy calls its workload from.
-const inboundSource = "127.0.0.6"
+// Where transparent proxies call their workloads from.
+const (
+	inboundSource  = "127.0.0.6"
+	inboundSource6 = "::6"
+)
 
 func local(k localKey) (*resource.Resource, error) {
-	name := localCluster(k.port)
+	if _, err := netip.ParseAddr(k.address); err != nil {
+		return nil, fmt.Errorf("the workload is at %q, which is no IP address", k.address)
+	}
+	name := k.name
 	c := &clusterv3.Cluster{
 		Name: name, AltStatName: statName(name),
 		ClusterDiscoveryType: &clusterv3.Cluster_Type{Type: clusterv3.Cluster_STATIC},
@@ -113,8 +121,12 @@ func local(k localKey) (*resource.Resource, error) {
 		LoadAssignment:       &endpointv3.ClusterLoadAssignment{ClusterName: name, Endpoints: []*endpointv3.LocalityLbEndpoints{{LbEndpoints: []*endpointv3.LbEndpoint{lbEndpoint(k.address, k.port)}}}},
 	}
 	if k.transparent {
+		source := inboundSource
+		if a, err := netip.ParseAddr(k.address); err == nil && a.Is6() {
+			source = inboundSource6
+		}
 		c.UpstreamBindConfig = &corev3.BindConfig{SourceAddress: &corev3.SocketAddress{
-			Address: inboundSource, PortSpecifier: &corev3.SocketAddress_PortValue{PortValue: 0},
+			Address: source, PortSpecifier: &corev3.SocketAddress_PortValue{PortValue: 0},
 		}}
 	}
 	var options *upstreamsv3.HttpProtocolOptions

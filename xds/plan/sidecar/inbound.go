@@ -3,7 +3,6 @@ package sidecar
 import (
 	"errors"
 	"fmt"
-	"strconv"
 
 	"github.com/meshgate/meshgate/controlplane/mesh"
 	"github.com/meshgate/meshgate/xds/plan"
@@ -25,32 +24,35 @@ func (p *Planner) buildInbound(c *class, in *inbound) {
 	old, s := c.formerly(in), in.shape
 	chosen := p.forInbound(s.Tags)
 	k := inboundKey{
-		mesh: p.facts.mesh, tags: s.Tags.String(), workloadPort: s.WorkloadPort, security: p.facts.security,
+		mesh: p.facts.mesh, tags: s.Tags.String(), cluster: s.Cluster, security: p.facts.security,
 		selections: p.only(chosen, func(pol *policy.Policy) bool { return pol.Inbound != nil }),
 	}
 	in.part = part{failures: p.problems(chosen, s)}
 	if mesh.IsHTTP(s.Tags.Protocol()) {
-		k.routes = c.inboundTable(s)
+		k.routes = s.Table
 		rk := inboundRoutesKey{
-			mesh: p.facts.mesh, name: k.routes, tags: k.tags, workloadPort: s.WorkloadPort, mutualTLS: p.facts.security != plain,
+			mesh: p.facts.mesh, name: k.routes, tags: k.tags, cluster: s.Cluster, mutualTLS: p.facts.security != plain,
 			selections: p.only(chosen, func(pol *policy.Policy) bool { return pol.InboundRoutes != nil }),
 		}
 		r, err := of(p.cells.inboundRoutes, p.round, rk, p.inboundRoutes)
 		in.part.keep(&in.part.routes, old.part.routes, rk.name, r, err)
+		if len(in.part.routes) == 0 {
+			return // a listener would wait for its routes, and all others with it
+		}
 	}
 	var err error
 	if in.chains, err = of(p.cells.chains, p.round, k, p.chains); err != nil {
 		in.chains = old.chains
 		in.part.failures = append(in.part.failures, plan.Failure{
-			Cell: "inbound " + localCluster(s.WorkloadPort), Err: fmt.Errorf("build the chains: %w", err), Kept: old.chains != nil,
+			Cell: "inbound " + s.Cluster, Err: fmt.Errorf("build the chains: %w", err), Kept: old.chains != nil,
 		})
 	}
 	if s.WorkloadAddress == "" {
 		return // a transparent proxy's workload is at the proxy's own address
 	}
-	lk := localKey{address: s.WorkloadAddress, port: s.WorkloadPort, protocol: s.Tags.Protocol()}
+	lk := localKey{name: s.Cluster, address: s.WorkloadAddress, port: s.WorkloadPort, protocol: s.Tags.Protocol()}
 	cl, err := of(p.cells.locals, p.round, lk, local)
-	in.part.keep(&in.part.clusters, old.part.clusters, localCluster(lk.port), cl, err)
+	in.part.keep(&in.part.clusters, old.part.clusters, lk.name, cl, err)
 }
 
 // problems lists what of the chosen policies cannot take effect on an inbound.
@@ -59,7 +61,7 @@ func (p *Planner) problems(chosen selections, s *inboundShape) (out []plan.Failu
 		if chosen[i] == nil {
 			continue
 		}
-		cell := pol.Kind.Document.Type + " " + chosen[i].Policies[0].Name + " on " + localCluster(s.WorkloadPort)
+		cell := pol.Kind.Document.Type + " " + chosen[i].Policies[0].Name + " on " + s.Cluster
 		if pol.HTTPOnly && !mesh.IsHTTP(s.Tags.Protocol()) {
 			out = append(out, plan.Failure{Cell: cell, Err: fmt.Errorf("not applied: the inbound speaks %s", s.Tags.Protocol())})
 		} else if f, ok := chosen[i].Facts.(policy.Problematic); ok && f.Problem() != "" {
@@ -75,20 +77,4 @@ func (c *class) formerly(in *inbound) inbound {
 		return *was
 	}
 	return inbound{}
-}
-
-// inboundTable names the route table of an inbound after its service; where a
-// class serves it on several ports, after the port too.
-func (c *class) inboundTable(s *inboundShape) string {
-	name := "inbound:" + s.Tags.Service()
-	n := 0
-	for i := range c.shape.Inbounds {
-		if c.shape.Inbounds[i].Tags.Service() == s.Tags.Service() {
-			n++
-		}
-	}
-	if n > 1 {
-		name += ":" + strconv.FormatUint(uint64(s.Port), 10)
-	}
-	return name
 }

@@ -23,9 +23,10 @@ const inspectTimeout = time.Second
 
 // inboundKey is everything that the filter chains of an inbound are made of.
 type inboundKey struct {
-	mesh, tags   string
-	workloadPort uint32
-	security     security
+	mesh, tags string
+	// cluster leads to the workload.
+	cluster  string
+	security security
 	// routes is the name of the route table of HTTP inbounds.
 	routes     string
 	selections selections
@@ -45,7 +46,7 @@ type chains struct {
 func (p *Planner) chains(k inboundKey) (*chains, error) {
 	tags := tagsOf(k.tags)
 	d := &draft.Inbound{Mesh: k.mesh, Service: tags.Service(), Protocol: tags.Protocol(), MutualTLS: k.security != plain}
-	stat := statName(localCluster(k.workloadPort))
+	stat := statName(k.cluster)
 	if mesh.IsHTTP(d.Protocol) {
 		d.HTTP = httpManager(stat, k.routes)
 		d.HTTP.ForwardClientCertDetails = hcmv3.HttpConnectionManager_SANITIZE_SET
@@ -53,7 +54,7 @@ func (p *Planner) chains(k inboundKey) (*chains, error) {
 		d.HTTP.CommonHttpProtocolOptions = &corev3.HttpProtocolOptions{IdleTimeout: durationpb.New(inboundIdle)}
 		d.HTTP.StreamIdleTimeout = durationpb.New(inboundStreamIdle)
 	} else {
-		d.TCP = tcpLocal(stat, k.workloadPort)
+		d.TCP = tcpLocal(stat, k.cluster)
 	}
 	if err := p.edit(k.selections, func(e *edits, s *selection) error { return e.inbound(d, s) }); err != nil {
 		return nil, err
@@ -81,11 +82,11 @@ func (p *Planner) chains(k inboundKey) (*chains, error) {
 	if k.security == strict {
 		return &chains{l}, nil
 	}
-	return &chains{l}, permit(l, proved, open, k.workloadPort, d.NoOpaque)
+	return &chains{l}, permit(l, proved, open, k.cluster, d.NoOpaque)
 }
 
 // permit adds the chains for peers that are not in the mesh yet.
-func permit(l *listenerv3.Listener, proved, open *listenerv3.FilterChain, workloadPort uint32, noOpaque bool) error {
+func permit(l *listenerv3.Listener, proved, open *listenerv3.FilterChain, cluster string, noOpaque bool) error {
 	inspector, err := plan.Pack(&inspectorv3.TlsInspector{})
 	if err != nil {
 		return err
@@ -101,7 +102,7 @@ func permit(l *listenerv3.Listener, proved, open *listenerv3.FilterChain, worklo
 	if noOpaque {
 		return nil
 	}
-	own, err := packFilter(tcpFilter, tcpLocal(statName(localCluster(workloadPort)), workloadPort))
+	own, err := packFilter(tcpFilter, tcpLocal(statName(cluster), cluster))
 	if err != nil {
 		return err
 	}
@@ -136,10 +137,10 @@ func chain(d *draft.Inbound, proved bool) (*listenerv3.FilterChain, error) {
 	return c, nil
 }
 
-func tcpLocal(stat string, port uint32) *tcpv3.TcpProxy {
+func tcpLocal(stat, cluster string) *tcpv3.TcpProxy {
 	return &tcpv3.TcpProxy{
 		StatPrefix: stat, IdleTimeout: durationpb.New(inboundIdle),
-		ClusterSpecifier: &tcpv3.TcpProxy_Cluster{Cluster: localCluster(port)},
+		ClusterSpecifier: &tcpv3.TcpProxy_Cluster{Cluster: cluster},
 	}
 }
 

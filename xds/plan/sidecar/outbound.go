@@ -2,6 +2,7 @@ package sidecar
 
 import (
 	"cmp"
+	"net/netip"
 	"slices"
 	"strconv"
 
@@ -9,16 +10,21 @@ import (
 	"github.com/meshgate/meshgate/xds/draft"
 	"github.com/meshgate/meshgate/xds/plan"
 	"github.com/meshgate/meshgate/xds/policy"
+	"github.com/meshgate/meshgate/xds/resource"
 )
 
 // outbound is one port of a class through which a service is reached.
 type outbound struct {
 	class *class
 	shape outboundShape
-	tags  string
+	// at is where it listens.
+	at   netip.AddrPort
+	tags string
 	// shared says that other outbounds of the class lead to the same service,
-	// perhaps by other tags, so that route tables are told apart by port.
+	// perhaps by other tags, so that route tables are told apart by address.
 	shared bool
+	// split is the last one that could be made.
+	split *draft.Split
 	// services are those whose endpoints fill the clusters.
 	services []string
 	part     part
@@ -32,7 +38,7 @@ func (o *outbound) id() string {
 func (o *outbound) routeTable() string {
 	name := "outbound:" + o.shape.Tags.Service()
 	if o.shared {
-		name += ":" + strconv.FormatUint(uint64(o.shape.Port), 10)
+		name += ":" + hostPort(o.shape.Address, o.shape.Port)
 	}
 	return name
 }
@@ -48,11 +54,11 @@ func (p *Planner) buildOutbound(o *outbound) {
 	p.forConnection(c, service, policy.ByOutbound, &chosen)
 	split, err := p.split(o, chosen)
 	if err != nil {
-		o.part = old
-		o.part.failures = []plan.Failure{{Cell: o.routeTable(), Err: err, Kept: true}}
-		p.link(o, []string{service})
-		return
+		// The endpoints of where requests went before must not grow old.
+		o.part.failures = append(o.part.failures, plan.Failure{Cell: o.routeTable(), Err: err, Kept: o.split != nil})
+		split = o.split
 	}
+	o.split = split
 	destinations, services := destinationsOf(split, service)
 	p.link(o, services)
 	protocol := p.protocol(o, destinations)
@@ -74,6 +80,9 @@ func (p *Planner) buildOutbound(o *outbound) {
 		}
 		r, err := of(p.cells.outboundRoutes, p.round, rk, p.outboundRoutes)
 		o.part.keep(&o.part.routes, old.routes, rk.name, r, err)
+		if len(o.part.routes) == 0 {
+			return // a listener would wait for its routes, and all others with it
+		}
 	}
 	l, err := of(p.cells.outbounds, p.round, k, p.outbound)
 	o.part.keep(&o.part.listeners, old.listeners, outboundName(k.address, k.port), l, err)
@@ -95,7 +104,9 @@ func (p *Planner) buildDestination(o *outbound, old *part, chosen selections, ta
 		ak.aware, ak.local = true, o.class.shape.zone()
 	}
 	a, err := of(p.cells.assignments, p.round, ak, assignment)
-	o.part.keep(&o.part.endpoints, old.endpoints, name, a, err)
+	if !o.part.keep(&o.part.endpoints, old.endpoints, name, a, err) {
+		o.part.endpoints = append(o.part.endpoints, resource.Empty(name))
+	}
 }
 
 // split asks the policy that decides where requests go. Without one nothing is

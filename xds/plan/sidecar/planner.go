@@ -29,7 +29,6 @@ type Planner struct {
 	secured map[string]bool
 
 	round uint64
-	swept uint64
 	cells cells
 	ca    *resource.Table
 
@@ -70,6 +69,8 @@ type proxy struct {
 	failures  []plan.Failure
 	// own is what it does not share with its class.
 	own part
+	// hidden are the listeners of the class that would be in its way.
+	hidden []string
 }
 
 // New returns a planner of a mesh in a state. outside answers what policies ask

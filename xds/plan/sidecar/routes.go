@@ -98,9 +98,10 @@ func towards(a *routev3.RouteAction, targets []draft.Target) *routev3.RouteActio
 // inboundRoutesKey is everything that the route table of an inbound is made of.
 type inboundRoutesKey struct {
 	mesh, name, tags string
-	workloadPort     uint32
-	mutualTLS        bool
-	selections       selections
+	// cluster leads to the workload.
+	cluster    string
+	mutualTLS  bool
+	selections selections
 }
 
 // inboundRoutes builds the route table of an HTTP inbound. Who may call is part
@@ -114,7 +115,7 @@ func (p *Planner) inboundRoutes(k inboundRoutesKey) (*resource.Resource, error) 
 	d.Host.Routes = []*routev3.Route{{
 		Match: everything(),
 		Action: &routev3.Route_Route{Route: &routev3.RouteAction{
-			ClusterSpecifier: &routev3.RouteAction_Cluster{Cluster: localCluster(k.workloadPort)}, Timeout: durationpb.New(0),
+			ClusterSpecifier: &routev3.RouteAction_Cluster{Cluster: k.cluster}, Timeout: durationpb.New(0),
 		}},
 	}}
 	if err := p.edit(k.selections, func(e *edits, s *selection) error { return e.inboundRoutes(d, s) }); err != nil {

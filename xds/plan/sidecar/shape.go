@@ -3,6 +3,7 @@ package sidecar
 import (
 	"encoding/json"
 	"slices"
+	"strconv"
 
 	"github.com/meshgate/meshgate/controlplane/mesh"
 	"github.com/meshgate/meshgate/controlplane/view"
@@ -28,6 +29,8 @@ type inboundShape struct {
 	Port, WorkloadPort uint32
 	WorkloadAddress    string
 	Tags               mesh.Tags
+	// Cluster leads to the workload, Table is the route table of HTTP inbounds.
+	Cluster, Table string
 }
 
 type outboundShape struct {
@@ -68,6 +71,7 @@ func shapeOf(d *view.Dataplane) shape {
 		}
 		s.Inbounds = append(s.Inbounds, is)
 	}
+	s.name()
 	for i := range n.Outbound {
 		out := &n.Outbound[i]
 		os := outboundShape{Address: out.Address, Port: out.Port, Tags: out.EffectiveTags()}
@@ -79,6 +83,35 @@ func shapeOf(d *view.Dataplane) shape {
 		}
 	}
 	return s
+}
+
+// name gives the inbounds the names of what only they use. Inbounds of one
+// workload share a cluster; what differs in more than the port is told apart.
+func (s *shape) name() {
+	served, clusters, tables := map[string]int{}, map[string]string{}, map[string]bool{}
+	taken := map[string]bool{}
+	for i := range s.Inbounds {
+		served[s.Inbounds[i].Tags.Service()]++
+	}
+	for i := range s.Inbounds {
+		in := &s.Inbounds[i]
+		suffix := ":" + strconv.Itoa(i)
+		workload := hostPort(in.WorkloadAddress, in.WorkloadPort) + " " + in.Tags.Protocol()
+		if in.Cluster = clusters[workload]; in.Cluster == "" {
+			if in.Cluster = localCluster(in.WorkloadPort); taken[in.Cluster] {
+				in.Cluster += suffix
+			}
+			clusters[workload], taken[in.Cluster] = in.Cluster, true
+		}
+		in.Table = "inbound:" + in.Tags.Service()
+		if served[in.Tags.Service()] > 1 {
+			in.Table += ":" + strconv.FormatUint(uint64(in.Port), 10)
+		}
+		if tables[in.Table] {
+			in.Table += suffix
+		}
+		tables[in.Table] = true
+	}
 }
 
 // key is equal for equal shapes.

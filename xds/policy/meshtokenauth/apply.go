@@ -66,7 +66,27 @@ func facts(o policy.Outside, chosen []*view.Policy) any {
 	if route, ok := g.Route(instance.Spec.Route); ok {
 		f.service = route.Spec.Service
 	}
+	f.problem = f.unusable(p.ID)
 	return f
+}
+
+// unusable says why a plugin instance cannot be enforced, empty if it can. It is
+// asked here and not when the routes are made, because routes that cannot be made
+// stay as they were: without a check.
+func (f found) unusable(id string) string {
+	encoded, err := f.encode("")
+	if err != nil {
+		return fmt.Sprintf("plugin %s cannot be told to the filter: every request is refused", id)
+	}
+	if c, err := contract.ParseChain(encoded); err != nil || (f.service == "" && !c.Plugins[0].OAuth2.Global) {
+		return fmt.Sprintf("plugin %s belongs to no service and accepts no global credentials: every request is refused", id)
+	}
+	return ""
+}
+
+// encode is the chain of one plugin instance.
+func (f found) encode(name string) ([]byte, error) {
+	return chain.Encode(name, f.service, [chain.MaxPlugins]chain.Attached{f.instance})
 }
 
 // inbound installs the filter. Connections that cannot be looked into carry no
@@ -109,7 +129,7 @@ func encode(s *policy.Selection) ([]byte, error) {
 		if f.problem != "" {
 			return nil, nil
 		}
-		return chain.Encode(name, f.service, [chain.MaxPlugins]chain.Attached{f.instance})
+		return f.encode(name)
 	}
 	c := policy.First[Resource](s).demanded().Config
 	single := contract.Chain{Route: name, Plugins: []contract.Plugin{{ID: InlineID(name), OAuth2: &contract.OAuth2{

@@ -19,16 +19,17 @@ const (
 	allowed = "allowed"
 )
 
-// inbound puts the filters there. That for HTTP has no rules of its own: they are
-// in the routes, because what comes with the routes is in force on connections
-// that are open already. It lets everything pass for the moment in which mutual
-// TLS has just been turned on and the routes are still those of before.
+// inbound puts the filters there. Who may pass by that for HTTP is in the routes,
+// because what comes with the routes is in force on connections that are open
+// already. Its own rules let nobody pass: routes without rules are a mistake, or
+// those of before mutual TLS was turned on. Clients are told to use it only after
+// the server has confirmed both, so none is refused by that.
 func inbound(d *draft.Inbound, s *policy.Selection) error {
 	switch {
 	case !d.MutualTLS:
 		return nil
 	case d.HTTP != nil:
-		f, err := draft.HTTPFilter(httpFilter, &httprbacv3.RBAC{})
+		f, err := draft.HTTPFilter(httpFilter, &httprbacv3.RBAC{Rules: &rbacv3.RBAC{Action: rbacv3.RBAC_ALLOW}})
 		if err != nil {
 			return err
 		}

@@ -8,46 +8,11 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/google/go-cmp/cmp"
-	"go.uber.org/goleak"
-
-	"github.com/meshgate/meshgate/controlplane/httpkit"
-	"github.com/meshgate/meshgate/controlplane/identity"
-	"github.com/meshgate/meshgate/controlplane/store/memstore"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
-
-var now = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
-
-func newAPI(t *testing.T) (http.Handler, *identity.Tokens) {
-	t.Helper()
-	s := memstore.New()
-	t.Cleanup(func() { _ = s.Close() })
-	tokens, err := identity.OpenTokens(t.Context(), s, func() time.Time { return now })
-	if err != nil {
-		t.Fatal(err)
-	}
-	revisions := func(w http.ResponseWriter, r *http.Request) {
-		httpkit.WriteMessage(w, http.StatusOK, "revision "+r.PathValue("revision"))
-	}
-	return Handler(Options{Tokens: tokens, Version: "1.2.3", Revisions: revisions}), tokens
-}
-
-func send(h http.Handler, method, path, body string, header ...string) *httptest.ResponseRecorder {
-	r := httptest.NewRequest(method, "http://127.0.0.1:5681"+path, strings.NewReader(body))
-	for i := 0; i < len(header); i += 2 {
-		r.Header.Set(header[i], header[i+1])
-	}
-	rec := httptest.NewRecorder()
-	h.ServeHTTP(rec, r)
-	return rec
-}
-
-// TestTranscript is the conversation, request by request.
-func TestTranscript(t *testing.T) {
-	h, _ := newAPI(t)
+// TestGatewayTokens is the conversation about node tokens, request by request.
+func TestGatewayTokens(t *testing.T) {
+	h := newAPI(t).handler
 	const token = "/tokens/gateway"
 	for _, test := range []struct {
 		name, method, path, body string
@@ -55,14 +20,11 @@ func TestTranscript(t *testing.T) {
 		status                   int
 		message                  string
 	}{
-		{"what this is", "GET", "/", "", nil, 200, ""},
 		{"a revision", "GET", "/revisions/7", "", nil, 200, "revision 7"},
-		{"no such path", "GET", "/nothing", "", nil, 404, "Not found"},
-		{"tokens cannot be read", "GET", token, "", nil, 405, "Method not allowed"},
 		{"no body", "POST", token, "", nil, 400, "the request is not valid JSON: EOF"},
 		{"not JSON", "POST", token, "name=gw", nil, 400, "the request is not valid JSON: invalid character 'a' in literal null (expecting 'u')"},
 		{"unknown field", "POST", token, `{"nane":"gw"}`, nil, 400, `the request is not valid JSON: json: unknown field "nane"`},
-		{"too large", "POST", token, `{"name":"` + strings.Repeat("a", maxBody) + `"}`, nil, 400, "the request is not valid JSON: http: request body too large"},
+		{"too large", "POST", token, `{"name":"` + strings.Repeat("a", maxTokenBody) + `"}`, nil, 400, "the request is not valid JSON: http: request body too large"},
 		{"no name", "POST", token, `{}`, nil, 400, badName},
 		{"upper case", "POST", token, `{"name":"GW"}`, nil, 400, badName},
 		{"a path", "POST", token, `{"name":"../gw"}`, nil, 400, badName},
@@ -85,7 +47,7 @@ func TestTranscript(t *testing.T) {
 				rec = httptest.NewRecorder()
 				h.ServeHTTP(rec, r)
 			} else {
-				rec = send(h, test.method, test.path, test.body, test.header...)
+				rec = request(h, test.method, test.path, test.body, test.header...)
 			}
 			var doc struct{ Message string }
 			if err := json.Unmarshal(rec.Body.Bytes(), &doc); err != nil {
@@ -100,17 +62,10 @@ func TestTranscript(t *testing.T) {
 
 const badName = "the input is not valid: name: must be 1 to 63 of a-z, 0-9, '-' and '.', and begin and end with a letter or digit"
 
-// TestRoot shows what a person sees first.
-func TestRoot(t *testing.T) {
-	h, _ := newAPI(t)
-	if diff := cmp.Diff(`{"product":"meshgate","version":"1.2.3"}`, send(h, "GET", "/", "").Body.String()); diff != "" {
-		t.Error(diff)
-	}
-}
-
 // TestTokenIssued takes tokens and checks them as the data-plane server does.
 func TestTokenIssued(t *testing.T) {
-	h, tokens := newAPI(t)
+	a := newAPI(t)
+	h, tokens := a.handler, a.tokens
 	for _, test := range []struct {
 		body string
 		node string
@@ -119,7 +74,7 @@ func TestTokenIssued(t *testing.T) {
 		{`{"name":"gw"}`, "cp/default/gw", DefaultTokenLife},
 		{`{"name":"gw-2","controlPlane":"default","validFor":"90m"}`, "cp/default/gw-2", 90 * time.Minute},
 	} {
-		rec := send(h, "POST", "/tokens/gateway", test.body, "Origin", "http://127.0.0.1:5681")
+		rec := request(h, "POST", "/tokens/gateway", test.body, "Origin", "http://127.0.0.1:5681")
 		if got := rec.Header().Get("Content-Type"); rec.Code != 200 || got != "text/plain; charset=utf-8" {
 			t.Fatalf("%s: %d %s %s", test.body, rec.Code, got, rec.Body)
 		}
@@ -130,15 +85,15 @@ func TestTokenIssued(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if c.NodeID() != test.node || !c.ExpiresAt.Equal(now.Add(test.life)) {
-			t.Errorf("%s until %s, want %s until %s", c.NodeID(), c.ExpiresAt, test.node, now.Add(test.life))
+		if c.NodeID() != test.node || !c.ExpiresAt.Equal(start.Add(test.life)) {
+			t.Errorf("%s until %s, want %s until %s", c.NodeID(), c.ExpiresAt, test.node, start.Add(test.life))
 		}
 	}
 }
 
 // TestBrokenBody issues nothing for a request that broke off.
 func TestBrokenBody(t *testing.T) {
-	h, _ := newAPI(t)
+	h := newAPI(t).handler
 	rec := httptest.NewRecorder()
 	h.ServeHTTP(rec, httptest.NewRequest(http.MethodPost, "http://localhost/tokens/gateway", failing{}))
 	if want := `{"message":"the request is not valid JSON: connection reset"}`; rec.Code != http.StatusBadRequest || rec.Body.String() != want {

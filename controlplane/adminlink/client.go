@@ -1,0 +1,189 @@
+package adminlink
+
+import (
+	"bufio"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"time"
+)
+
+// Client is the agent's half.
+type Client struct {
+	// Address is host:port of the data-plane server, TLS pins it.
+	Address string
+	TLS     *tls.Config
+	// Node is the node id; Token is read for every connection.
+	Node  string
+	Token func() (string, error)
+	// Fetch asks the local Envoy; ctx bounds reading of the body as well. It is
+	// called with allowed paths only.
+	Fetch func(ctx context.Context, path string) (io.ReadCloser, error)
+	Log   *slog.Logger
+}
+
+// Back-off between connections; a link that was up starts it over.
+const (
+	firstPause = 100 * time.Millisecond
+	maxPause   = 5 * time.Second
+	// maxUpgrade bounds the answer to the upgrade in bytes.
+	maxUpgrade  = 64 << 10
+	dialTimeout = 10 * time.Second
+)
+
+// Run keeps a link open until ctx ends. A control plane without links, or one
+// that is away, does no harm to the proxy: it is tried again.
+func (c *Client) Run(ctx context.Context) {
+	pause := firstPause
+	for {
+		up, err := c.once(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		if up {
+			pause = firstPause
+		}
+		c.Log.Debug("admin link is away", "error", err, "pause", pause)
+		wait := time.NewTimer(pause/2 + rand.N(pause)) //nolint:gosec // spreads agents, no secret
+		select {
+		case <-ctx.Done():
+			wait.Stop()
+			return
+		case <-wait.C:
+		}
+		pause = min(pause*2, maxPause)
+	}
+}
+
+// once holds one link; up reports whether it was accepted.
+func (c *Client) once(ctx context.Context) (up bool, err error) {
+	token, err := c.Token()
+	if err != nil {
+		return false, err
+	}
+	config := c.TLS.Clone()
+	config.NextProtos = []string{"http/1.1"} // HTTP/2 has no such upgrade
+	dialing, cancel := context.WithTimeout(ctx, dialTimeout)
+	defer cancel()
+	conn, err := (&tls.Dialer{Config: config}).DialContext(dialing, "tcp", c.Address)
+	if err != nil {
+		return false, err
+	}
+	defer func() { _ = conn.Close() }()
+	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
+	defer stop()
+	in, err := c.upgrade(conn, token)
+	if err != nil {
+		return false, err
+	}
+	return true, c.serve(ctx, conn, in)
+}
+
+func (c *Client) upgrade(conn net.Conn, token string) (io.Reader, error) {
+	if err := conn.SetDeadline(time.Now().Add(dialTimeout)); err != nil {
+		return nil, err
+	}
+	req, err := http.NewRequest(http.MethodGet, "https://"+c.Address+Path, http.NoBody)
+	if err != nil {
+		return nil, err
+	}
+	req.Header.Set("Connection", "Upgrade")
+	req.Header.Set("Upgrade", Protocol)
+	req.Header.Set("Authorization", "Bearer "+token)
+	req.Header.Set(NodeHeader, c.Node)
+	if err := req.Write(conn); err != nil {
+		return nil, fmt.Errorf("send upgrade: %w", err)
+	}
+	limited := &io.LimitedReader{R: conn, N: maxUpgrade}
+	in := bufio.NewReader(limited)
+	resp, err := http.ReadResponse(in, req)
+	if err != nil {
+		return nil, fmt.Errorf("read answer to upgrade: %w", err)
+	}
+	_ = resp.Body.Close() // a 101 has none, and any other answer is dropped with the connection
+	if resp.StatusCode != http.StatusSwitchingProtocols {
+		return nil, fmt.Errorf("the control plane answered %d to the upgrade", resp.StatusCode)
+	}
+	limited.N = 1 << 62 // frames have their own limit
+	return in, nil
+}
+
+// serve answers questions one after the other.
+func (c *Client) serve(ctx context.Context, conn net.Conn, in io.Reader) error {
+	for {
+		if err := conn.SetDeadline(time.Now().Add(idle)); err != nil {
+			return err
+		}
+		f, err := read(in)
+		if err != nil {
+			return err
+		}
+		switch f.kind {
+		case ping:
+			err = write(conn, frame{kind: pong})
+		case ask:
+			err = c.answer(ctx, conn, f)
+		default:
+			err = fmt.Errorf("frame of type %d from the control plane", f.kind)
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// refused is the error of a question without an answer; the link lives on.
+type refused struct{ error }
+
+func (c *Client) answer(ctx context.Context, conn net.Conn, f frame) error {
+	err := c.stream(ctx, conn, f)
+	if r, ok := errors.AsType[refused](err); ok {
+		reason := r.Error()
+		return write(conn, frame{fail, f.id, []byte(reason[:min(len(reason), maxReason)])})
+	}
+	if err != nil {
+		return err
+	}
+	return write(conn, frame{kind: end, id: f.id})
+}
+
+func (c *Client) stream(ctx context.Context, conn net.Conn, f frame) error {
+	q, err := parseQuestion(f.body)
+	if err != nil {
+		return refused{err}
+	}
+	if !Allowed(q.Path) {
+		return refused{fmt.Errorf("%q may not be asked for", q.Path)}
+	}
+	ctx, cancel := context.WithTimeout(ctx, AskTimeout)
+	defer cancel()
+	body, err := c.Fetch(ctx, q.Path)
+	if err != nil {
+		return refused{err}
+	}
+	defer func() { _ = body.Close() }()
+	chunk := make([]byte, maxChunk)
+	for left := q.Max; ; {
+		n, err := body.Read(chunk)
+		if left -= int64(n); left < 0 {
+			return refused{fmt.Errorf("the answer has more than %d bytes", q.Max)}
+		}
+		if n > 0 {
+			if err := write(conn, frame{data, f.id, chunk[:n]}); err != nil {
+				return err
+			}
+		}
+		switch {
+		case err == io.EOF: //nolint:errorlint // a wrapped one is an answer cut short
+			return nil
+		case err != nil:
+			return refused{err}
+		}
+	}
+}

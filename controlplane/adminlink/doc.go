@@ -1,0 +1,11 @@
+// Package adminlink lets the control plane read the administration interface of a
+// proxy's Envoy, which listens on a Unix socket that nobody else can reach.
+//
+// The agent of the proxy opens one connection to the data-plane server: an
+// HTTP/1.1 request "GET /admin-link" over TLS with "Upgrade: meshgate-admin", its
+// node id in "X-Meshgate-Node" and "Authorization: Bearer <node token>", answered
+// 101 (RFC 9110 section 7.8). Then the control plane asks and the agent answers,
+// in frames: uint32 big-endian length of what follows, one type byte, uint64
+// number of the question, body. A body comes in chunks. Both sides allow only a
+// list of paths that change nothing; one question is open at a time.
+package adminlink

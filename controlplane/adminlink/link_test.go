@@ -1,0 +1,338 @@
+package adminlink
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/meshgate/meshgate/controlplane/fault"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+type auth struct{ until time.Time }
+
+func (a auth) Authenticate(_ context.Context, node, token string) (time.Time, error) {
+	if token != "token of "+node {
+		return time.Time{}, fault.New(fault.Denied, "no")
+	}
+	return a.until, nil
+}
+
+// world is a server over TLS.
+type world struct {
+	*Server
+	http *httptest.Server
+}
+
+func newWorld(t *testing.T, o Options) *world {
+	t.Helper()
+	if o.Auth == nil {
+		o.Auth = auth{}
+	}
+	o.Log, o.Now = slog.New(slog.DiscardHandler), time.Now
+	w := &world{Server: NewServer(o)}
+	w.http = httptest.NewUnstartedServer(w.Server)
+	w.http.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)
+	w.http.StartTLS()
+	t.Cleanup(func() {
+		w.Close()
+		w.http.Close()
+	})
+	return w
+}
+
+func (w *world) client(node string, fetch func(context.Context, string) (io.ReadCloser, error)) *Client {
+	pool := x509.NewCertPool()
+	pool.AddCert(w.http.Certificate())
+	return &Client{
+		Address: w.http.Listener.Addr().String(), TLS: &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12, ServerName: "127.0.0.1"},
+		Node: node, Token: func() (string, error) { return "token of " + node, nil }, Fetch: fetch, Log: slog.New(slog.DiscardHandler),
+	}
+}
+
+// run runs a client for the length of the test.
+func run(t *testing.T, c *Client) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() { defer close(done); c.Run(ctx) }()
+	t.Cleanup(func() { cancel(); <-done })
+}
+
+// ask asks until the node is connected.
+func (w *world) ask(t *testing.T, node, path string) ([]byte, error) {
+	t.Helper()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	late := time.After(10 * time.Second)
+	for {
+		body, err := w.Ask(t.Context(), node, path)
+		if !errors.Is(err, ErrNotConnected) {
+			return body, err
+		}
+		select {
+		case <-tick.C:
+		case <-late:
+			t.Fatal("the node did not connect")
+		}
+	}
+}
+
+func text(s string) func(context.Context, string) (io.ReadCloser, error) {
+	return func(_ context.Context, path string) (io.ReadCloser, error) {
+		return io.NopCloser(strings.NewReader(path + " " + s)), nil
+	}
+}
+
+// TestAsk answers small and large questions, in many chunks.
+func TestAsk(t *testing.T) {
+	w := newWorld(t, Options{})
+	large := strings.Repeat("0123456789abcdef", 1<<16)
+	run(t, w.client("m.a", text(large)))
+	for range 3 {
+		got, err := w.ask(t, "m.a", "/config_dump")
+		if err != nil || !bytes.Equal(got, []byte("/config_dump "+large)) {
+			t.Fatalf("%d bytes, %v", len(got), err)
+		}
+	}
+	if _, err := w.Ask(t.Context(), "m.b", "/ready"); !fault.Is(err, fault.Unavailable) || !errors.Is(err, ErrNotConnected) {
+		t.Errorf("a node that is away: %v", err)
+	}
+}
+
+// TestAllowed refuses at both ends what could change the proxy.
+func TestAllowed(t *testing.T) {
+	w := newWorld(t, Options{})
+	run(t, w.client("m.a", func(_ context.Context, path string) (io.ReadCloser, error) {
+		if path != "/ready" {
+			t.Errorf("asked for %s", path)
+		}
+		return io.NopCloser(strings.NewReader("LIVE")), nil
+	}))
+	for _, p := range []string{"", "/quitquitquit", "/healthcheck/fail", "/ready?x", "/config_dump/../quitquitquit", "/logging?level=trace"} {
+		if _, err := w.Ask(t.Context(), "m.a", p); !fault.Is(err, fault.Forbidden) {
+			t.Errorf("%q: %v", p, err)
+		}
+	}
+	if _, err := w.ask(t, "m.a", "/ready"); err != nil {
+		t.Fatal(err)
+	}
+	w.mu.Lock()
+	l := w.links["m.a"]
+	w.mu.Unlock()
+	if _, err := l.ask(t.Context(), "/quitquitquit"); err == nil || !strings.Contains(err.Error(), `"/quitquitquit" may not be asked for`) {
+		t.Errorf("the agent let it pass: %v", err)
+	}
+}
+
+// TestFailure keeps the link when Envoy does not answer, or not to the end.
+func TestFailure(t *testing.T) {
+	w := newWorld(t, Options{})
+	run(t, w.client("m.a", func(_ context.Context, path string) (io.ReadCloser, error) {
+		switch path {
+		case "/stats":
+			return nil, errors.New("no socket")
+		case "/clusters":
+			return io.NopCloser(io.MultiReader(strings.NewReader("half"), failing{})), nil
+		}
+		return io.NopCloser(strings.NewReader("LIVE")), nil
+	}))
+	for path, want := range map[string]string{"/stats": "no socket", "/clusters": "unexpected EOF"} {
+		if body, err := w.ask(t, "m.a", path); body != nil || !fault.Is(err, fault.Unavailable) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %q %v", path, body, err)
+		}
+	}
+	if got, err := w.Ask(t.Context(), "m.a", "/ready"); err != nil || string(got) != "LIVE" {
+		t.Errorf("afterwards: %q %v", got, err)
+	}
+}
+
+type failing struct{}
+
+func (failing) Read([]byte) (int, error) { return 0, io.ErrUnexpectedEOF }
+
+// TestSlow gives up an agent that does not answer, and takes it back.
+func TestSlow(t *testing.T) {
+	w := newWorld(t, Options{})
+	run(t, w.client("m.a", func(ctx context.Context, path string) (io.ReadCloser, error) {
+		if path == "/stats" {
+			<-ctx.Done()
+			return nil, ctx.Err()
+		}
+		return io.NopCloser(strings.NewReader("LIVE")), nil
+	}))
+	if _, err := w.ask(t, "m.a", "/ready"); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if _, err := w.Ask(ctx, "m.a", "/stats"); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("%v", err)
+	}
+}
+
+// hostile opens a link by hand and plays an agent that keeps no rule.
+func (w *world) hostile(t *testing.T, node string, play func(io.ReadWriter)) {
+	t.Helper()
+	c := w.client(node, nil)
+	conn, err := tls.Dial("tcp", c.Address, c.TLS)
+	if err != nil {
+		t.Fatal(err)
+	}
+	in, err := c.upgrade(conn, "token of "+node)
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		play(struct {
+			io.Reader
+			io.Writer
+		}{in, conn})
+		_, _ = io.Copy(io.Discard, in)
+	}()
+	t.Cleanup(func() { _ = conn.Close(); <-done })
+}
+
+func TestHostile(t *testing.T) {
+	answer := func(frames func(id uint64) []frame) func(io.ReadWriter) {
+		return func(rw io.ReadWriter) {
+			f, err := read(rw)
+			if err != nil {
+				return
+			}
+			for _, g := range frames(f.id) {
+				if write(rw, g) != nil {
+					return
+				}
+			}
+		}
+	}
+	for name, play := range map[string]func(io.ReadWriter){
+		"another question": answer(func(id uint64) []frame { return []frame{{end, id + 1, nil}} }),
+		"a question":       answer(func(id uint64) []frame { return []frame{{ask, id, nil}} }),
+		"an unknown frame": answer(func(id uint64) []frame { return []frame{{99, id, nil}} }),
+		"too large a frame": func(rw io.ReadWriter) {
+			if _, err := read(rw); err == nil {
+				_, _ = rw.Write(bytes.Repeat([]byte{0xff}, 64))
+			}
+		},
+		"endless": func(rw io.ReadWriter) {
+			f, err := read(rw)
+			for err == nil {
+				err = write(rw, frame{data, f.id, make([]byte, maxChunk)})
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, Options{})
+			w.hostile(t, "m.a", play)
+			if body, err := w.ask(t, "m.a", "/ready"); body != nil || !fault.Is(err, fault.Unavailable) {
+				t.Errorf("%d bytes, %v", len(body), err)
+			}
+		})
+	}
+}
+
+// TestRefused is about who may open a link, and how many.
+func TestRefused(t *testing.T) {
+	w := newWorld(t, Options{MaxLinks: 1})
+	for _, test := range []struct {
+		node, auth, upgrade string
+		want                int
+	}{
+		{"m.a", "", Protocol, 401},
+		{"", "Bearer token of ", Protocol, 401},
+		{"m.a", "Bearer token of m.b", Protocol, 401},
+		{"m.a", "Bearer token of m.a", "websocket", 426},
+		{strings.Repeat("x", maxNode+1), "Bearer x", Protocol, 401},
+	} {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, w.http.URL+Path, http.NoBody)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set(NodeHeader, test.node)
+		req.Header.Set("Authorization", test.auth)
+		req.Header.Set("Upgrade", test.upgrade)
+		resp, err := w.http.Client().Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = resp.Body.Close()
+		if resp.StatusCode != test.want {
+			t.Errorf("%+v: %d", test, resp.StatusCode)
+		}
+	}
+	run(t, w.client("m.a", text("")))
+	if _, err := w.ask(t, "m.a", "/ready"); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.register("m.b", &link{}); !errors.Is(err, errTooMany) {
+		t.Errorf("a second link: %v", err)
+	}
+}
+
+// TestExpiry ends a link with the token that opened it.
+func TestExpiry(t *testing.T) {
+	w := newWorld(t, Options{Auth: auth{time.Now().Add(100 * time.Millisecond)}})
+	ended := make(chan struct{})
+	w.hostile(t, "m.a", func(rw io.ReadWriter) {
+		_, _ = read(rw)
+		close(ended)
+	})
+	select {
+	case <-ended:
+	case <-time.After(10 * time.Second):
+		t.Error("the link outlives its token")
+	}
+}
+
+// TestReplaced lets the newest link of a node answer.
+func TestReplaced(t *testing.T) {
+	w := newWorld(t, Options{})
+	ended := make(chan struct{})
+	w.hostile(t, "m.a", func(rw io.ReadWriter) {
+		_, _ = read(rw)
+		close(ended)
+	})
+	run(t, w.client("m.a", text("new")))
+	<-ended
+	if got, err := w.ask(t, "m.a", "/ready"); err != nil || string(got) != "/ready new" {
+		t.Errorf("%q %v", got, err)
+	}
+}
+
+func FuzzFrame(f *testing.F) {
+	var b bytes.Buffer
+	if err := write(&b, frame{data, 7, []byte("body")}); err != nil {
+		f.Fatal(err)
+	}
+	f.Add(b.Bytes())
+	f.Add([]byte{0, 0, 0, 8, 1})
+	f.Fuzz(func(t *testing.T, in []byte) {
+		got, err := read(bytes.NewReader(in))
+		if err != nil {
+			return
+		}
+		var out bytes.Buffer
+		if err := write(&out, got); err != nil {
+			t.Fatal(err)
+		}
+		if !bytes.HasPrefix(in, out.Bytes()) {
+			t.Errorf("%x was read as %x", in, out.Bytes())
+		}
+	})
+}

@@ -1,0 +1,328 @@
+package adminlink
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/meshgate/meshgate/controlplane/fault"
+)
+
+// Authenticator checks who opens a link.
+type Authenticator interface {
+	// Authenticate checks that a token was issued for a node; until is when it
+	// ends, zero if never.
+	Authenticate(ctx context.Context, nodeID, token string) (until time.Time, err error)
+}
+
+// Options of a server.
+type Options struct {
+	Auth Authenticator
+	// MaxLinks bounds open links; 0 means 10,000.
+	MaxLinks int
+	Log      *slog.Logger
+	Now      func() time.Time
+}
+
+const (
+	defaultMaxLinks = 10_000
+	writeTimeout    = 5 * time.Second
+	maxNode         = 512
+)
+
+// ErrNotConnected is in the chain of the Unavailable fault of a node without a
+// link.
+var ErrNotConnected = errors.New("the proxy has no link to this control plane")
+
+var (
+	errReplaced = errors.New("a newer link of the node took its place")
+	errTooMany  = errors.New("too many links")
+	errClosing  = errors.New("the control plane is stopping")
+	errUnasked  = errors.New("the agent sent what it was not asked for")
+	errSlow     = errors.New("the agent did not answer in time")
+	errExpired  = errors.New("the node token has expired")
+)
+
+// Server holds the links of all nodes.
+type Server struct {
+	o  Options
+	mu sync.Mutex
+	// links has the newest link of each node: two are normal while an old
+	// connection has not been noticed to be dead.
+	links   map[string]*link
+	closing bool
+	owned   sync.WaitGroup
+}
+
+// NewServer returns a server without links.
+func NewServer(o Options) *Server {
+	if o.MaxLinks == 0 {
+		o.MaxLinks = defaultMaxLinks
+	}
+	return &Server{o: o, links: map[string]*link{}}
+}
+
+// link is one connection.
+type link struct {
+	conn net.Conn
+	in   *bufio.Reader
+	turn chan struct{} // holds a token while a question is open
+	quit chan struct{} // closed when the link has ended
+	once sync.Once
+	err  error // why; set before quit is closed
+
+	write sync.Mutex // frames are written whole
+
+	mu     sync.Mutex
+	next   uint64
+	answer *answer // of the open question
+}
+
+// answer collects the chunks of one question.
+type answer struct {
+	id   uint64
+	max  int
+	body []byte
+	err  error
+	done chan struct{}
+}
+
+func (l *link) close(err error) {
+	l.once.Do(func() {
+		l.err = err
+		close(l.quit)
+		_ = l.conn.Close() // it is given up, whatever Close says
+	})
+}
+
+// ServeHTTP accepts one link and serves it until it ends.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	token, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+	node := r.Header.Get(NodeHeader)
+	if !ok || token == "" || node == "" || len(node) > maxNode {
+		http.Error(w, "a node id and its token are required", http.StatusUnauthorized)
+		return
+	}
+	if r.Method != http.MethodGet || !strings.EqualFold(r.Header.Get("Upgrade"), Protocol) {
+		w.Header().Set("Upgrade", Protocol)
+		http.Error(w, "this is not an upgrade to the link protocol", http.StatusUpgradeRequired)
+		return
+	}
+	until, err := s.o.Auth.Authenticate(r.Context(), node, token)
+	if err != nil {
+		http.Error(w, "the token is not valid for this node", http.StatusUnauthorized)
+		return
+	}
+	conn, rw, err := http.NewResponseController(w).Hijack()
+	if err != nil {
+		http.Error(w, "the connection cannot be upgraded", http.StatusHTTPVersionNotSupported)
+		return
+	}
+	defer func() { _ = conn.Close() }()
+	if err := conn.SetDeadline(time.Now().Add(writeTimeout)); err != nil {
+		return
+	}
+	const switching = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: " + Protocol + "\r\n\r\n"
+	if _, err := conn.Write([]byte(switching)); err != nil {
+		return
+	}
+	l := &link{conn: conn, in: rw.Reader, turn: make(chan struct{}, 1), quit: make(chan struct{})}
+	if err := s.serve(node, l, until); err != nil {
+		s.o.Log.Info("admin link ended", "node", node, "error", err)
+	}
+}
+
+func (s *Server) serve(node string, l *link, until time.Time) error {
+	if err := s.register(node, l); err != nil {
+		return err
+	}
+	defer s.owned.Done()
+	if !until.IsZero() {
+		expiry := time.AfterFunc(until.Sub(s.o.Now()), func() { l.close(errExpired) })
+		defer expiry.Stop()
+	}
+	var pinger sync.WaitGroup
+	pinger.Go(l.ping)
+	l.close(l.read())
+	s.unregister(node, l)
+	pinger.Wait()
+	return l.err
+}
+
+func (s *Server) register(node string, l *link) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	old := s.links[node]
+	switch {
+	case s.closing:
+		return errClosing
+	case old == nil && len(s.links) >= s.o.MaxLinks:
+		return errTooMany
+	case old != nil:
+		old.close(errReplaced)
+	}
+	s.links[node] = l
+	s.owned.Add(1)
+	return nil
+}
+
+func (s *Server) unregister(node string, l *link) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.links[node] == l {
+		delete(s.links, node)
+	}
+}
+
+// Close ends every link and waits for them.
+func (s *Server) Close() {
+	s.mu.Lock()
+	s.closing = true
+	for _, l := range s.links {
+		l.close(errClosing)
+	}
+	s.mu.Unlock()
+	s.owned.Wait()
+}
+
+// Ask returns what a node's Envoy answers at an allowed path. It returns a
+// Forbidden fault for another path, and Unavailable if the node is not connected,
+// is too slow, goes away or has more to say than [MaxBody]. Questions to one node
+// wait for each other until ctx ends.
+func (s *Server) Ask(ctx context.Context, node, path string) ([]byte, error) {
+	if !Allowed(path) {
+		return nil, fault.New(fault.Forbidden, "the administration interface is not asked for %q", path)
+	}
+	s.mu.Lock()
+	l := s.links[node]
+	s.mu.Unlock()
+	if l == nil {
+		return nil, fault.Wrap(fault.Unavailable, ErrNotConnected, "proxy %q is not connected", node)
+	}
+	select {
+	case l.turn <- struct{}{}:
+		defer func() { <-l.turn }()
+	case <-l.quit:
+		return nil, fault.Wrap(fault.Unavailable, l.err, "proxy %q has disconnected", node)
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, AskTimeout, errSlow)
+	defer cancel()
+	body, err := l.ask(ctx, path)
+	if err != nil && fault.CodeOf(err) == fault.Internal {
+		err = fault.Wrap(fault.Unavailable, err, "proxy %q did not answer", node)
+	}
+	return body, err
+}
+
+// ask asks; the caller has the turn. A question that is given up ends the link,
+// because its chunks are still on the way; the agent comes back at once.
+func (l *link) ask(ctx context.Context, path string) ([]byte, error) {
+	body, err := json.Marshal(question{Path: path, Max: MaxBody})
+	if err != nil {
+		return nil, err
+	}
+	l.mu.Lock()
+	l.next++
+	a := &answer{id: l.next, max: MaxBody, done: make(chan struct{})}
+	l.answer = a
+	l.mu.Unlock()
+	if err := l.send(frame{ask, a.id, body}); err != nil {
+		return nil, err
+	}
+	select {
+	case <-a.done:
+		return a.body, a.err
+	case <-l.quit:
+		return nil, l.err
+	case <-ctx.Done():
+		l.close(context.Cause(ctx))
+		return nil, context.Cause(ctx)
+	}
+}
+
+// send writes one frame. An agent that does not read loses its link.
+func (l *link) send(f frame) error {
+	l.write.Lock()
+	defer l.write.Unlock()
+	err := l.conn.SetWriteDeadline(time.Now().Add(writeTimeout))
+	if err == nil {
+		err = write(l.conn, f)
+	}
+	if err != nil {
+		l.close(fmt.Errorf("write: %w", err))
+	}
+	return err
+}
+
+func (l *link) ping() {
+	tick := time.NewTicker(pingEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-l.quit:
+			return
+		case <-tick.C:
+			if l.send(frame{kind: ping}) != nil {
+				return
+			}
+		}
+	}
+}
+
+// read takes what the agent sends until the link ends.
+func (l *link) read() error {
+	for {
+		if err := l.conn.SetReadDeadline(time.Now().Add(idle)); err != nil {
+			return err
+		}
+		f, err := read(l.in)
+		if err != nil {
+			return fmt.Errorf("read: %w", err)
+		}
+		if f.kind == pong {
+			continue
+		}
+		if err := l.take(f); err != nil {
+			return err
+		}
+	}
+}
+
+// take adds a frame to the open answer.
+func (l *link) take(f frame) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	a := l.answer
+	if a == nil || f.id != a.id {
+		return errUnasked
+	}
+	switch f.kind {
+	case data:
+		if len(a.body)+len(f.body) > a.max {
+			return fmt.Errorf("an answer of more than %d bytes", a.max)
+		}
+		a.body = append(a.body, f.body...)
+		return nil
+	case end:
+	case fail:
+		if len(f.body) > maxReason {
+			f.body = f.body[:maxReason]
+		}
+		a.body, a.err = nil, fault.New(fault.Unavailable, "the proxy cannot answer: %s", strings.ToValidUTF8(string(f.body), "?"))
+	default:
+		return errUnasked
+	}
+	l.answer = nil
+	close(a.done)
+	return nil
+}

@@ -1,0 +1,123 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/meshgate/meshgate/controlplane/enrol"
+)
+
+// Back-off of enrolments while the control plane cannot be reached.
+const (
+	enrolFirst = 100 * time.Millisecond
+	enrolMax   = 2 * time.Second
+	// leaveTimeout bounds the deregistration at a stop.
+	leaveTimeout = 5 * time.Second
+)
+
+// enrolFirst enrols before the first start. A node that has settings from an
+// earlier run starts with those when the control plane is away; enrolled is false
+// then.
+func (a *Agent) enrolFirst(ctx context.Context) (enrolled bool, err error) {
+	pause := enrolFirst
+	for told := false; ; told = true {
+		answer, err := a.enrol(ctx)
+		if err == nil {
+			return true, a.dir.write(a, answer)
+		}
+		if _, refused := errors.AsType[*enrol.Refused](err); refused {
+			return false, err
+		}
+		if a.dir.enrolled() {
+			a.Log.Warn("the control plane cannot be reached; starting with what it said last", "error", err)
+			return false, nil
+		}
+		if !told {
+			a.Log.Warn("waiting for the control plane", "address", a.Address, "error", err)
+		}
+		if err := rest(ctx, pause); err != nil {
+			return false, err
+		}
+		pause = min(pause*2, enrolMax)
+	}
+}
+
+// enrolLater makes up for an enrolment that was not possible at the start, so
+// that the control plane knows of this node. What it answers is for the next
+// start.
+func (a *Agent) enrolLater(ctx context.Context) {
+	pause := enrolFirst
+	for {
+		answer, err := a.enrol(ctx)
+		if err == nil {
+			err = a.dir.write(a, answer)
+			if err == nil {
+				a.Log.Info("the node is enrolled", "node", a.NodeID())
+				return
+			}
+		}
+		if _, refused := errors.AsType[*enrol.Refused](err); refused {
+			a.Log.Error("the control plane does not take the node", "error", err)
+			return
+		}
+		if rest(ctx, pause) != nil {
+			return
+		}
+		pause = min(pause*2, enrolMax)
+	}
+}
+
+// rest waits for a pause, or returns the error of ctx.
+func rest(ctx context.Context, pause time.Duration) error {
+	timer := time.NewTimer(pause)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-timer.C:
+		return nil
+	}
+}
+
+func (a *Agent) client() *http.Client {
+	transport := &http.Transport{TLSClientConfig: a.tls.Clone(), DisableKeepAlives: true}
+	return &http.Client{Timeout: 10 * time.Second, Transport: transport}
+}
+
+// enrol asks the control plane once.
+func (a *Agent) enrol(ctx context.Context) (*enrol.Answer, error) {
+	token, err := a.token()
+	if err != nil {
+		return nil, err
+	}
+	answer, err := a.proxy().enrol(ctx, a.client(), token)
+	if err != nil {
+		return nil, err
+	}
+	if want := a.NodeID(); answer.Node != want {
+		return nil, &enrol.Refused{Status: http.StatusForbidden, Text: fmt.Sprintf("the node token is for %s, not for %s", answer.Node, want)}
+	}
+	return answer, nil
+}
+
+// leave takes away what the proxy has registered, after Envoy has been drained. An
+// end that must come at once does not wait for it.
+func (a *Agent) leave() {
+	select {
+	case <-a.Abort:
+		return
+	default:
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), leaveTimeout)
+	defer cancel()
+	token, err := a.token()
+	if err == nil {
+		err = a.proxy().leave(ctx, a.client(), token)
+	}
+	if err != nil {
+		a.Log.Warn("the proxy could not deregister", "error", err)
+	}
+}

@@ -1,0 +1,122 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/meshgate/meshgate/controlplane/enrol"
+	"github.com/meshgate/meshgate/xds/bootstrap"
+)
+
+// proxy is what differs between the types of proxies. Run directory, relay,
+// filter settings and supervision are the same for all.
+type proxy interface {
+	// node is the node id.
+	node() string
+	// dir is the name of the run directory.
+	dir() string
+	// drainTime is for [Process.DrainTime].
+	drainTime() time.Duration
+	enrol(ctx context.Context, client *http.Client, token string) (*enrol.Answer, error)
+	// leave takes back what enrol has registered; nothing for most.
+	leave(ctx context.Context, client *http.Client, token string) error
+	// bootstrap is what Envoy starts with.
+	bootstrap(answer *enrol.Answer) ([]byte, error)
+}
+
+func (a *Agent) proxy() proxy {
+	if a.Sidecar != nil {
+		return sidecar{a}
+	}
+	return oauthGateway{a}
+}
+
+// oauthGateway says where it listens and needs nothing else.
+type oauthGateway struct{ *Agent }
+
+func (g oauthGateway) node() string             { return "cp/" + g.ControlPlane + "/" + g.Name }
+func (g oauthGateway) dir() string              { return g.Name }
+func (g oauthGateway) drainTime() time.Duration { return 0 }
+
+func (g oauthGateway) enrol(ctx context.Context, client *http.Client, token string) (*enrol.Answer, error) {
+	self := g.Instance
+	self.ControlPlane, self.RootsFile = g.host, systemRoots()
+	return enrol.Enrol(ctx, client, g.Address, token, self)
+}
+
+func (g oauthGateway) leave(context.Context, *http.Client, string) error { return nil }
+
+func (g oauthGateway) bootstrap(answer *enrol.Answer) ([]byte, error) {
+	return bootstrap.Render(bootstrap.Config{
+		NodeID: answer.Node, Cluster: "oauth-gateway", Relay: g.Agent.dir.relay, AdminSocket: g.Agent.dir.admin,
+		AdminPort: uint32(g.AdminPort), //nolint:gosec // checked by Render
+	})
+}
+
+// Sidecar says which proxy of a mesh an agent runs.
+type Sidecar struct {
+	Mesh string
+	// Dataplane is the document that the proxy registers at its start and takes
+	// away at its end; empty if the Dataplane exists without it.
+	Dataplane string
+	// Version of the agent and of Envoy, for the control plane's overview.
+	Version, EnvoyVersion string
+}
+
+// sidecarDrain is short, because connections that a permission no longer allows
+// live until their listener has drained.
+const sidecarDrain = 5 * time.Second
+
+var pathName = regexp.MustCompile(`^[a-z0-9]([a-z0-9._-]{0,251}[a-z0-9])?$`)
+
+// CheckSidecar makes sure that mesh and name can be a node id and a directory.
+func CheckSidecar(mesh, name string) error {
+	for _, n := range [][2]string{{"mesh", mesh}, {"name", name}} {
+		if !pathName.MatchString(n[1]) {
+			return fmt.Errorf("the %s %q must be 1 to 253 of a-z, 0-9, '-', '_' and '.', and begin and end with a letter or digit", n[0], n[1])
+		}
+	}
+	// Node ids are cut at their first dot.
+	if strings.Contains(mesh, ".") {
+		return fmt.Errorf("the mesh %q must have no '.'", mesh)
+	}
+	return nil
+}
+
+// sidecar is the proxy of a Dataplane.
+type sidecar struct{ *Agent }
+
+func (s sidecar) node() string             { return s.Sidecar.Mesh + "." + s.Name }
+func (s sidecar) dir() string              { return s.node() }
+func (s sidecar) drainTime() time.Duration { return sidecarDrain }
+
+func (s sidecar) enrol(ctx context.Context, client *http.Client, token string) (*enrol.Answer, error) {
+	version := func(v string) map[string]any { return map[string]any{"version": v} }
+	d := s.Agent.dir
+	return enrol.Join(ctx, client, s.Address, token, &enrol.Proxy{
+		Mesh: s.Sidecar.Mesh, Name: s.Name, ProxyType: "dataplane", Resource: s.Sidecar.Dataplane, WorkDir: d.path,
+		Version: map[string]any{"meshDp": version(s.Sidecar.Version), "proxy": version(s.Sidecar.EnvoyVersion)},
+		Relay: &enrol.Relay{
+			Socket: d.relay, AdminSocket: d.admin, AdminPort: uint32(s.AdminPort), //nolint:gosec // the control plane checks it
+		},
+	})
+}
+
+func (s sidecar) leave(ctx context.Context, client *http.Client, token string) error {
+	if s.Sidecar.Dataplane == "" {
+		return nil
+	}
+	return enrol.Leave(ctx, client, s.Address, token, s.Sidecar.Mesh, s.Name)
+}
+
+func (s sidecar) bootstrap(answer *enrol.Answer) ([]byte, error) {
+	if len(answer.Bootstrap) == 0 {
+		return nil, errors.New("the control plane's answer has no bootstrap")
+	}
+	return answer.Bootstrap, nil
+}

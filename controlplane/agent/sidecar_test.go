@@ -1,0 +1,252 @@
+package agent
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/json"
+	"encoding/pem"
+	"fmt"
+	"log/slog"
+	"math/big"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/meshgate/meshgate/controlplane/adminlink"
+	"github.com/meshgate/meshgate/controlplane/enrol"
+	"github.com/meshgate/meshgate/xds/bootstrap"
+	"google.golang.org/grpc"
+
+	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+)
+
+// joinPlane is a control plane that takes one sidecar with a token, and has no
+// configuration for it.
+type joinPlane struct {
+	links  *adminlink.Server
+	server *httptest.Server
+	log    chan string // method and form of each enrolment
+	extra  func(boot []byte) []byte
+}
+
+// Authenticate implements adminlink.Authenticator.
+func (*joinPlane) Authenticate(_ context.Context, node, token string) (time.Time, error) {
+	if node != "default.web-1" || token != "sidecar token" {
+		return time.Time{}, fmt.Errorf("no")
+	}
+	return time.Time{}, nil
+}
+
+type emptyADS struct {
+	discovery.UnimplementedAggregatedDiscoveryServiceServer
+}
+
+// DeltaAggregatedResources answers each type with nothing.
+func (emptyADS) DeltaAggregatedResources(stream discovery.AggregatedDiscoveryService_DeltaAggregatedResourcesServer) error {
+	for n := 1; ; n++ {
+		req, err := stream.Recv()
+		if err != nil {
+			return err
+		}
+		if req.GetResponseNonce() != "" {
+			continue
+		}
+		if err := stream.Send(&discovery.DeltaDiscoveryResponse{TypeUrl: req.GetTypeUrl(), Nonce: fmt.Sprint(n), SystemVersionInfo: "1"}); err != nil {
+			return err
+		}
+	}
+}
+
+func newJoinPlane(t *testing.T) *joinPlane {
+	t.Helper()
+	p := &joinPlane{log: make(chan string, 64)}
+	p.links = adminlink.NewServer(adminlink.Options{Auth: p, Log: slog.New(slog.DiscardHandler), Now: time.Now})
+	ads := grpc.NewServer()
+	discovery.RegisterAggregatedDiscoveryServiceServer(ads, emptyADS{})
+	p.server = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case r.ProtoMajor == 2 && strings.HasPrefix(r.Header.Get("Content-Type"), "application/grpc"):
+			ads.ServeHTTP(w, r)
+		case r.URL.Path == adminlink.Path:
+			p.links.ServeHTTP(w, r)
+		case r.URL.Path == enrol.Path:
+			p.enrol(w, r)
+		}
+	}))
+	p.server.EnableHTTP2 = true
+	p.server.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)
+	p.server.StartTLS()
+	t.Cleanup(func() { p.links.Close(); ads.Stop(); p.server.CloseClientConnections(); p.server.Close() })
+	return p
+}
+
+func (p *joinPlane) enrol(w http.ResponseWriter, r *http.Request) {
+	var in enrol.Proxy
+	if err := json.NewDecoder(r.Body).Decode(&in); err != nil || r.Header.Get("Authorization") != "Bearer sidecar token" {
+		w.WriteHeader(http.StatusUnauthorized)
+		return
+	}
+	p.log <- r.Method + " " + in.Mesh + "." + in.Name + " " + in.Resource
+	if r.Method == http.MethodDelete {
+		w.WriteHeader(http.StatusNoContent)
+		return
+	}
+	boot, err := bootstrap.Render(bootstrap.Config{NodeID: "default.web-1", Cluster: "web", Relay: in.Relay.Socket, AdminSocket: in.Relay.AdminSocket})
+	if err == nil && p.extra != nil {
+		boot = p.extra(boot)
+	}
+	if err == nil {
+		err = json.NewEncoder(w).Encode(enrol.Answer{Node: "default.web-1", Bootstrap: boot})
+	}
+	if err != nil {
+		w.WriteHeader(http.StatusInternalServerError)
+	}
+}
+
+func (p *joinPlane) options(t *testing.T) (Options, *recorder) {
+	t.Helper()
+	dir, r := shortDir(t), newRecorder()
+	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: p.server.Certificate().Raw})
+	for name, text := range map[string]string{"ca.pem": string(ca), "token": "sidecar token\n"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return Options{
+		StateDir: dir, Name: "web-1", Address: p.server.URL, Log: slog.New(r), LogLevel: "warning", Concurrency: 1,
+		CAFile: filepath.Join(dir, "ca.pem"), TokenFile: filepath.Join(dir, "token"), DrainTimeout: time.Second,
+		Sidecar: &Sidecar{Mesh: "default", Dataplane: "the dataplane"},
+	}, r
+}
+
+func envoyBinary(t *testing.T) string {
+	t.Helper()
+	for _, p := range []string{os.Getenv("ENVOY_PATH"), "../../.tools/envoy"} {
+		if info, err := os.Stat(p); err == nil && !info.IsDir() {
+			return p
+		}
+	}
+	t.Fatal("this test needs Envoy: run 'make build', or set ENVOY_PATH")
+	return ""
+}
+
+// withKey adds a cluster with a private key to a bootstrap; canary is a part of
+// the key.
+func withKey(t *testing.T, canary *string) func([]byte) []byte {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cert := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "x"}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour)}
+	certDER, err := x509.CreateCertificate(rand.Reader, cert, cert, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	keyDER, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	keyPEM := string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER}))
+	*canary = strings.Split(keyPEM, "\n")[1]
+	chain := string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: certDER}))
+	quoted := func(s string) string { b, _ := json.Marshal(s); return string(b) }
+	return func(boot []byte) []byte {
+		return []byte(strings.Replace(string(boot), "static_resources:\n", "static_resources:\n  secrets:\n  - name: canary\n    tls_certificate: {certificate_chain: {inline_string: "+quoted(chain)+"}, private_key: {inline_string: "+quoted(keyPEM)+"}}\n", 1))
+	}
+}
+
+// TestSidecar runs a real Envoy from its registration to its deregistration, and
+// reads its configuration over the admin link, where no key shows.
+func TestSidecar(t *testing.T) {
+	p := newJoinPlane(t)
+	var canary string
+	p.extra = withKey(t, &canary)
+	o, r := p.options(t)
+	o.EnvoyPath = envoyBinary(t)
+	a := newAgent(t, o)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	ended := make(chan error, 1)
+	go func() { ended <- a.Run(ctx) }()
+	select {
+	case <-a.Ready():
+	case err := <-ended:
+		t.Fatalf("ended: %v, log %q", err, r.all())
+	case <-time.After(30 * time.Second):
+		t.Fatalf("not ready; log %q", r.all())
+	}
+	if got := <-p.log; got != "POST default.web-1 the dataplane" {
+		t.Errorf("enrolled with %q", got)
+	}
+	dump := p.dump(t)
+	if !strings.Contains(dump, `"canary"`) || !strings.Contains(dump, "[redacted]") {
+		t.Errorf("the dump has no redacted secret:\n%s", dump)
+	}
+	if strings.Contains(dump, canary) {
+		t.Error("the dump shows a private key")
+	}
+	cancel()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	if got := <-p.log; got != "DELETE default.web-1 " {
+		t.Errorf("left with %q", got)
+	}
+}
+
+func (p *joinPlane) dump(t *testing.T) string {
+	t.Helper()
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	late := time.After(10 * time.Second)
+	for {
+		body, err := p.links.Ask(t.Context(), "default.web-1", "/config_dump")
+		if err == nil {
+			return string(body)
+		}
+		select {
+		case <-tick.C:
+		case <-late:
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestSidecarOptions checks names before they become paths.
+func TestSidecarOptions(t *testing.T) {
+	p := newJoinPlane(t)
+	for _, n := range []string{"", "..", "a/b", "A", "-a", "a\n"} {
+		o, _ := p.options(t)
+		o.Name = n
+		if _, err := New(o); err == nil || !strings.Contains(err.Error(), "must be 1 to 253") {
+			t.Errorf("%q: %v", n, err)
+		}
+	}
+	a := newAgent(t, func() Options { o, _ := p.options(t); return o }())
+	if got, want := filepath.Base(a.dir.path), a.NodeID(); got != want || a.Envoy.DrainTime != sidecarDrain {
+		t.Errorf("%s, drain %s", got, a.Envoy.DrainTime)
+	}
+}
+
+// TestSidecarLater enrols after a start without control plane.
+func TestSidecarLater(t *testing.T) {
+	p := newJoinPlane(t)
+	o, r := p.options(t)
+	a := newAgent(t, o)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	a.enrolLater(ctx)
+	r.wait(t, "the node is enrolled")
+	if got := <-p.log; !strings.HasPrefix(got, "POST") {
+		t.Error(got)
+	}
+}

@@ -1,0 +1,217 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/meshgate/meshgate/controlplane/adminlink"
+	"github.com/meshgate/meshgate/controlplane/enrol"
+	"github.com/meshgate/meshgate/controlplane/identity"
+	"github.com/meshgate/meshgate/controlplane/insight"
+	"github.com/meshgate/meshgate/controlplane/lifecycle"
+	"github.com/meshgate/meshgate/controlplane/mesh"
+	"github.com/meshgate/meshgate/controlplane/model"
+	"github.com/meshgate/meshgate/controlplane/store"
+	"github.com/meshgate/meshgate/controlplane/store/memstore"
+	"github.com/meshgate/meshgate/controlplane/store/sqlstore"
+	"github.com/meshgate/meshgate/xds/policy/all"
+	"github.com/meshgate/meshgate/xds/resource"
+	"github.com/meshgate/meshgate/xds/snapshot"
+)
+
+// meshParts is what only meshes need.
+type meshParts struct {
+	insights  *insight.Insights
+	tokens    *identity.DataplaneTokens
+	workloads *identity.Workloads
+	rotations *identity.Rotations
+	renewals  *identity.Renewals
+	admin     *adminlink.Server
+}
+
+// meshKinds lists the kinds whose resources belong to a mesh.
+func meshKinds() []*model.Kind {
+	kinds := slices.Concat(mesh.Kinds(), all.Kinds(), []*model.Kind{identity.MeshAuthorities})
+	return slices.DeleteFunc(kinds, func(k *model.Kind) bool { return k.Scoping != model.Mesh })
+}
+
+// openMesh opens what meshes need besides the store.
+func (cp *controlPlane) openMesh(ctx context.Context) error {
+	status := memstore.NewStatus()
+	if cp.cfg.Store.Type != "memory" {
+		path := filepath.Join(filepath.Dir(cp.cfg.Store.SQLite.Path), "status.db")
+		var err error
+		if status, err = sqlstore.OpenStatus(ctx, path); err != nil {
+			return fmt.Errorf("database %s: %w", path, err)
+		}
+	}
+	m := &cp.mesh
+	insights, err := insight.Open(ctx, insight.Options{Store: status, Instance: cp.instance, Backends: cp.backends, Log: cp.log})
+	if err != nil {
+		_ = status.Close() // the first error is the one that matters
+		return err
+	}
+	m.insights = insights
+	cp.closers.add(func(ctx context.Context) {
+		if err := insights.Close(ctx); err != nil {
+			cp.log.Warn("insights could not be written at the end", "error", err)
+		}
+		if err := status.Close(); err != nil {
+			cp.log.Error("the status database did not close", "error", err)
+		}
+	})
+	m.tokens = identity.NewDataplaneTokens(cp.store, time.Now)
+	m.workloads = identity.NewWorkloads(cp.store, time.Now)
+	m.renewals = identity.NewRenewals(cp.renewWorkload)
+	m.rotations = identity.NewRotations(identity.Options{
+		Store: cp.store, Progress: meshProgress{cp}, Now: time.Now, Log: cp.log, LeafLife: leafLife,
+	})
+	m.admin = adminlink.NewServer(adminlink.Options{Auth: adsAuthenticator{cp}, Log: cp.log, Now: time.Now})
+	cp.closers.add(func(context.Context) { m.admin.Close() })
+	return nil
+}
+
+// leafLife bounds how long certificates under a retired root may live.
+func leafLife(a *mesh.Authority) time.Duration {
+	life, err := identity.LeafLife(a)
+	if err != nil { // validated when it was written
+		return identity.WorkloadLife
+	}
+	return life
+}
+
+// backends lists the authorities of a mesh.
+func (cp *controlPlane) backends(name string) []string {
+	var out []string
+	_ = cp.store.View(context.Background(), func(r store.Reader) error { // of a mesh that is gone nothing is said
+		res, err := r.Get(mesh.Meshes, "", name)
+		if err != nil {
+			return err
+		}
+		if m := res.Spec.(*mesh.Mesh).MTLS; m != nil {
+			for i := range m.Backends {
+				out = append(out, m.Backends[i].Name)
+			}
+		}
+		return nil
+	})
+	return out
+}
+
+// openLifecycle lets meshes come with what belongs to them, and makes sure that
+// the default one exists.
+func (cp *controlPlane) openLifecycle(ctx context.Context) error {
+	o := lifecycle.Options{Kinds: meshKinds(), GenerateCA: identity.GenerateRoot, GenerateSigningKey: identity.GenerateSigningKey}
+	for _, d := range all.Defaults() {
+		o.Policies = append(o.Policies, lifecycle.DefaultPolicy{Kind: d.Kind, Prefix: d.Prefix, Spec: d.Spec()})
+	}
+	cp.gate.Hook(mesh.Meshes, lifecycle.New(o))
+	cp.gate.Hook(mesh.Secrets, lifecycle.Secrets())
+	return lifecycle.Ensure(ctx, cp.gate, mesh.Default)
+}
+
+// proxies is what the data-plane server needs to enrol proxies of meshes.
+func (cp *controlPlane) proxies() *enrol.Mesh {
+	return &enrol.Mesh{Tokens: cp.mesh.tokens, Documents: cp.gate, CA: cp.authority.PEM, Names: cp.names}
+}
+
+// renewWorkload replaces the certificate of a connected proxy.
+func (cp *controlPlane) renewWorkload(meshName, dataplane string) {
+	ctx, cancel := context.WithTimeout(context.Background(), stopTime)
+	defer cancel()
+	node := mesh.NodeID(meshName, dataplane)
+	if cp.snapshots.Get(node) == nil {
+		return // it asks when it returns
+	}
+	res, err := cp.loop.Secret(ctx, node, mesh.SecretIdentity(meshName))
+	if err != nil {
+		cp.log.Warn("the certificate of a proxy could not be renewed", "node", node, "error", err)
+		return
+	}
+	cp.xds.PushSecret(node, res)
+}
+
+// follow acts on changes of the store that are no configuration of proxies.
+func (cp *controlPlane) follow(ctx context.Context) error {
+	for events, err := range cp.store.Watch(ctx, cp.store.Revision()) {
+		if err != nil {
+			return err
+		}
+		for _, e := range events {
+			cp.happened(ctx, e)
+		}
+	}
+	return ctx.Err()
+}
+
+// happened acts on one event.
+func (cp *controlPlane) happened(ctx context.Context, e store.Event) {
+	switch e.Key.Kind {
+	case mesh.Secrets.Name:
+		cp.mesh.rotations.Changed(e.Key.Scope)
+		if strings.HasPrefix(e.Key.Name, mesh.TokenSigningKey) || strings.HasPrefix(e.Key.Name, mesh.TokenRevocations) {
+			cp.xds.Recheck(ctx)
+		}
+	case mesh.Meshes.Name:
+		cp.mesh.rotations.Changed(e.Key.Name)
+	case mesh.Dataplanes.Name:
+		node := mesh.NodeID(e.Key.Scope, e.Key.Name)
+		if e.Op == store.Deleted {
+			cp.mesh.insights.Forget(e.Key.Scope, e.Key.Name)
+			cp.loop.Forget(node)
+			cp.mesh.renewals.Forget(e.Key.Scope, e.Key.Name)
+		}
+		if e.Op != store.Created && cp.snapshots.Get(node) != nil {
+			cp.xds.Recheck(ctx, node) // its tags may not be those of its token
+		}
+	}
+}
+
+// meshProgress tells rotations what the proxies of a mesh hold.
+type meshProgress struct{ cp *controlPlane }
+
+// Confirmed implements identity.Progress.
+func (p meshProgress) Confirmed(ctx context.Context, meshName string, revision uint64) error {
+	of := func(node string) bool { return strings.HasPrefix(node, meshName+".") }
+	for {
+		moved := p.cp.snapshots.Moved()
+		got := p.cp.snapshots.Progress(revision)
+		refused := slices.ContainsFunc(got.Rejected, func(r snapshot.Rejection) bool { return of(r.Name) && r.Type == resource.Secret })
+		if got.Published >= revision && !refused && !slices.ContainsFunc(got.Waiting, of) {
+			return nil
+		}
+		select {
+		case <-moved:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// Connected implements identity.Progress.
+func (p meshProgress) Connected(meshName string) map[string]bool {
+	out := map[string]bool{}
+	for _, node := range p.cp.snapshots.Nodes() {
+		if dataplane, ok := strings.CutPrefix(node, meshName+"."); ok {
+			out[dataplane] = true
+		}
+	}
+	return out
+}
+
+// holdsPlugin reports whether the configuration of a proxy of a mesh names a
+// plugin instance.
+func (cp *controlPlane) holdsPlugin(node, plugin string) bool {
+	quoted := []byte(`"id":"` + plugin + `"`)
+	for r := range cp.snapshots.Get(node).Each(resource.Route) {
+		if bytes.Contains(r.Body, quoted) {
+			return true
+		}
+	}
+	return false
+}

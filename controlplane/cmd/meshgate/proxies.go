@@ -1,0 +1,93 @@
+package main
+
+import (
+	"context"
+	"errors"
+
+	"github.com/meshgate/meshgate/controlplane/adminlink"
+	"github.com/meshgate/meshgate/controlplane/insight"
+	"github.com/meshgate/meshgate/controlplane/mesh"
+	"github.com/meshgate/meshgate/controlplane/meshapi"
+	"github.com/meshgate/meshgate/inspect"
+	xds "github.com/meshgate/meshgate/xds/server"
+	"github.com/meshgate/meshgate/xds/snapshot"
+)
+
+// observer keeps insights of streams and of what proxies say of their versions.
+type observer struct{ *insight.Insights }
+
+// Connected implements the ADS server's Observer.
+func (o observer) Connected(e xds.Event) {
+	if len(e.Metadata) > 0 {
+		o.Described(e.Node, versionsOf(e.Metadata))
+	}
+	o.Insights.Connected(e)
+}
+
+// versionsOf reads what a node says of its versions.
+func versionsOf(m map[string]string) insight.Versions {
+	return insight.Versions{
+		MeshDP: insight.AgentVersion{
+			Version: m["version.meshDp.version"], GitTag: m["version.meshDp.gitTag"], GitCommit: m["version.meshDp.gitCommit"],
+			BuildDate: m["version.meshDp.buildDate"], MeshCPCompatible: true,
+		},
+		Proxy: insight.ProxyVersion{
+			Version: m["version.proxy.version"], Build: m["version.proxy.build"], MeshDPCompatible: true,
+		},
+	}
+}
+
+// insights shows the mesh API what is known about proxies.
+type insights struct{ *insight.Insights }
+
+// Read implements meshapi.Insights.
+func (i insights) Read(ctx context.Context, meshName, dataplane string) (document any, ok bool, err error) {
+	return i.Insights.Read(ctx, meshName, dataplane)
+}
+
+// problems says what is wrong with the configuration of proxies.
+type problems struct{ cp *controlPlane }
+
+// Of implements meshapi.Problems.
+func (p problems) Of(meshName, dataplane string) []string {
+	var out []string
+	for _, f := range p.cp.loop.FailuresOf(meshName, dataplane) {
+		text := f.Cell + ": " + f.Err.Error()
+		if f.Kept {
+			text += " (the last good version is kept)"
+		}
+		out = append(out, text)
+	}
+	for _, r := range p.cp.rejections(mesh.NodeID(meshName, dataplane)) {
+		out = append(out, "the proxy refused "+string(r.Type)+": "+r.Error)
+	}
+	return out
+}
+
+// rejections are what a node refuses at present.
+func (cp *controlPlane) rejections(node string) []snapshot.Rejection {
+	var out []snapshot.Rejection
+	for _, r := range cp.snapshots.Progress(cp.snapshots.Published()).Rejected {
+		if r.Name == node {
+			out = append(out, r)
+		}
+	}
+	return out
+}
+
+// dumps shows the configuration that proxies hold.
+type dumps struct{ cp *controlPlane }
+
+// XDS implements meshapi.Dumps: the proxy's own words or, when it is away, what
+// it was last sent.
+func (d dumps) XDS(ctx context.Context, meshName, dataplane string) ([]byte, error) {
+	node := mesh.NodeID(meshName, dataplane)
+	text, err := d.cp.mesh.admin.Ask(ctx, node, "/config_dump?include_eds")
+	if !errors.Is(err, adminlink.ErrNotConnected) {
+		return text, err
+	}
+	set, acknowledged := d.cp.loop.Last(node)
+	return inspect.Record(set, acknowledged, d.cp.rejections(node))
+}
+
+var _ meshapi.Insights = insights{}

@@ -1,0 +1,79 @@
+package enrol
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+
+	"github.com/meshgate/meshgate/controlplane/gateway"
+)
+
+// Enrol enrols a gateway at an https:// base URL. It returns a [*Refused] if
+// asking again would not help; any other error may pass.
+func Enrol(ctx context.Context, client *http.Client, base, token string, in gateway.Instance) (*Answer, error) {
+	return ask(ctx, client, http.MethodPost, base, token, in)
+}
+
+// Join enrols a proxy of a mesh; errors are those of [Enrol].
+func Join(ctx context.Context, client *http.Client, base, token string, in *Proxy) (*Answer, error) {
+	return ask(ctx, client, http.MethodPost, base, token, in)
+}
+
+// Leave deregisters a Dataplane that its proxy owns; errors are those of [Enrol].
+func Leave(ctx context.Context, client *http.Client, base, token, mesh, name string) error {
+	_, err := ask(ctx, client, http.MethodDelete, base, token, &Proxy{Mesh: mesh, Name: name})
+	return err
+}
+
+func ask(ctx context.Context, client *http.Client, method, base, token string, in any) (*Answer, error) {
+	body, err := json.Marshal(in)
+	if err != nil {
+		return nil, err
+	}
+	req, err := http.NewRequestWithContext(ctx, method, base+Path, bytes.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	req.Header.Set("Authorization", "Bearer "+token)
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("Accept", "application/json")
+	resp, err := client.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = resp.Body.Close() }()
+	text, err := io.ReadAll(io.LimitReader(resp.Body, maxBody))
+	if err != nil {
+		return nil, err
+	}
+	if resp.StatusCode >= http.StatusInternalServerError {
+		return nil, fmt.Errorf("the control plane cannot enrol nodes now: it answered %d", resp.StatusCode)
+	}
+	if method == http.MethodDelete && resp.StatusCode == http.StatusNoContent {
+		return nil, nil
+	}
+	if resp.StatusCode != http.StatusOK {
+		return nil, &Refused{Status: resp.StatusCode, Text: strings.TrimSpace(string(text))}
+	}
+	var a Answer
+	if err := json.Unmarshal(text, &a); err != nil {
+		return nil, fmt.Errorf("the control plane's answer cannot be read: %w", err)
+	}
+	return &a, nil
+}
+
+// Refused is the error of an enrolment that the control plane understood and
+// turned down, with its HTTP status and its reason.
+type Refused struct {
+	Status int
+	Text   string
+}
+
+// Error implements error.
+func (e *Refused) Error() string {
+	return fmt.Sprintf("the control plane refused the enrolment with %d: %s", e.Status, e.Text)
+}

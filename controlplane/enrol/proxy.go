@@ -1,0 +1,308 @@
+package enrol
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"maps"
+	"mime"
+	"net"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"sigs.k8s.io/yaml"
+
+	"github.com/meshgate/meshgate/controlplane/admit"
+	"github.com/meshgate/meshgate/controlplane/fault"
+	"github.com/meshgate/meshgate/controlplane/httpkit"
+	"github.com/meshgate/meshgate/controlplane/mesh"
+	"github.com/meshgate/meshgate/controlplane/model"
+	"github.com/meshgate/meshgate/controlplane/store"
+	"github.com/meshgate/meshgate/xds/bootstrap"
+)
+
+// LabelOwner marks a Dataplane that its proxy registered and takes away.
+const (
+	LabelOwner = "mesh.io/owned-by"
+	OwnerProxy = "proxy"
+)
+
+// ProxyTokens checks the tokens of proxies.
+type ProxyTokens interface {
+	// Authenticate checks that a token was issued for a node; until is when it
+	// ends.
+	Authenticate(ctx context.Context, nodeID, token string) (until time.Time, err error)
+	// CheckProxy checks that a token permits a proxy with the tags of d. It
+	// returns a Denied fault for a token that is not valid, and Forbidden if it is
+	// for another proxy. With a nil d the tags are not looked at.
+	CheckProxy(ctx context.Context, token, mesh, name string, d *mesh.Dataplane) error
+}
+
+// Documents is the writer of the documents of meshes.
+type Documents interface {
+	PutDocument(ctx context.Context, k *model.Kind, scope, name string, spec any) (admit.Outcome, bool, error)
+	DeleteDocument(ctx context.Context, k *model.Kind, scope, name string) (store.Commit, error)
+}
+
+// Mesh is what the enrolment of mesh proxies needs.
+type Mesh struct {
+	Tokens    ProxyTokens
+	Documents Documents
+	// CA returns the PEM bundle that proxies pin the data-plane server to.
+	CA func() []byte
+	// Names returns the names and addresses of its certificate.
+	Names func() []string
+}
+
+// directAdminPort is where a bare Envoy has its admin interface, unless its
+// Dataplane says otherwise.
+const directAdminPort = 9901
+
+var proxyStatuses = map[fault.Code]int{
+	fault.Denied: http.StatusUnauthorized, fault.Forbidden: http.StatusForbidden, fault.NotFound: http.StatusNotFound,
+	fault.Invalid: http.StatusUnprocessableEntity, fault.Conflict: http.StatusConflict,
+	fault.Unavailable: http.StatusServiceUnavailable,
+}
+
+type violation struct {
+	Field   string `json:"field,omitempty"`
+	Message string `json:"message"`
+}
+
+type refusal struct {
+	Message    string      `json:"message"`
+	Violations []violation `json:"violations,omitempty"`
+}
+
+func (s *Server) serveProxy(w http.ResponseWriter, r *http.Request, body []byte) {
+	answer, err := s.proxy(r, body)
+	switch {
+	case err != nil:
+		entry := httpkit.EntryOf(r.Context())
+		entry.Code, entry.Cause = string(fault.CodeOf(err)), err
+		code, doc := http.StatusInternalServerError, refusal{Message: httpkit.TextInternal}
+		if e, ok := errors.AsType[*fault.Error](err); ok && proxyStatuses[e.Code] != 0 {
+			code, doc.Message = proxyStatuses[e.Code], e.Detail
+			for _, v := range e.Violations {
+				doc.Violations = append(doc.Violations, violation{v.Path, v.Message})
+			}
+		}
+		_ = httpkit.WriteJSON(w, code, doc) // a node that is gone asks again
+	case answer == nil:
+		w.WriteHeader(http.StatusNoContent)
+	case acceptsJSON(r):
+		_ = httpkit.WriteJSON(w, http.StatusOK, answer)
+	default:
+		w.Header().Set("Content-Type", "text/x-yaml")
+		w.Header().Set("X-Content-Type-Options", "nosniff")
+		_, _ = w.Write(answer.Bootstrap)
+	}
+}
+
+func acceptsJSON(r *http.Request) bool {
+	for part := range strings.SplitSeq(strings.Join(r.Header.Values("Accept"), ","), ",") {
+		if t, _, err := mime.ParseMediaType(part); err == nil && t == "application/json" {
+			return true
+		}
+	}
+	return false
+}
+
+// proxy handles one request of a mesh proxy; a nil answer means it has left.
+func (s *Server) proxy(r *http.Request, body []byte) (*Answer, error) {
+	in, err := parseProxy(body)
+	if err != nil {
+		return nil, err
+	}
+	if in.Token = cmp.Or(in.Token, bearer(r)); in.Token == "" {
+		return nil, fault.New(fault.Denied, "a dataplane token is required")
+	}
+	ctx := r.Context()
+	// Before anything is read or told: whose token is it?
+	if err := s.Mesh.Tokens.CheckProxy(ctx, in.Token, in.Mesh, in.Name, nil); err != nil {
+		return nil, err
+	}
+	old, err := s.dataplane(ctx, in)
+	if err != nil {
+		return nil, err
+	}
+	if old != nil {
+		if err := s.Mesh.Tokens.CheckProxy(ctx, in.Token, in.Mesh, in.Name, old); err != nil {
+			return nil, err
+		}
+	}
+	if r.Method == http.MethodDelete {
+		return nil, s.leave(ctx, in, old)
+	}
+	config, err := s.bootstrap(r, in)
+	if err != nil {
+		return nil, err
+	}
+	d := old
+	if in.Resource != "" {
+		if d, err = s.register(ctx, in); err != nil {
+			return nil, err
+		}
+	}
+	if d == nil {
+		return nil, fault.New(fault.NotFound, "dataplane %q of mesh %q not found: create it first, or start the proxy with its dataplane file", in.Name, in.Mesh)
+	}
+	config.Cluster, config.Metadata = serviceOf(d), metadata(in, config)
+	if in.Relay == nil {
+		adminPort(config, d)
+	}
+	text, err := bootstrap.Render(*config)
+	if err != nil {
+		return nil, fault.New(fault.Invalid, "no bootstrap can be made: %s", err)
+	}
+	a := &Answer{Node: config.NodeID, Bootstrap: text}
+	if in.Relay != nil {
+		a.RedisURL, a.RedisCA = s.Settings()
+	}
+	return a, nil
+}
+
+// dataplane returns what is stored of a proxy; nil if there is nothing.
+func (s *Server) dataplane(ctx context.Context, in *Proxy) (d *mesh.Dataplane, err error) {
+	err = s.Store.View(ctx, func(r store.Reader) error {
+		if _, err := r.Get(mesh.Meshes, "", in.Mesh); err != nil {
+			if fault.Is(err, fault.NotFound) {
+				return fault.New(fault.NotFound, "mesh %q not found: create it first", in.Mesh)
+			}
+			return err
+		}
+		res, err := r.Get(mesh.Dataplanes, in.Mesh, in.Name)
+		switch {
+		case fault.Is(err, fault.NotFound):
+			return nil
+		case err == nil:
+			d = res.Spec.(*mesh.Dataplane)
+		}
+		return err
+	})
+	return d, err
+}
+
+// register stores the Dataplane that the proxy brought.
+func (s *Server) register(ctx context.Context, in *Proxy) (*mesh.Dataplane, error) {
+	raw, err := yaml.YAMLToJSON([]byte(in.Resource))
+	if err != nil {
+		return nil, fault.New(fault.Invalid, "the dataplane is neither JSON nor YAML: %s", err)
+	}
+	head, spec, err := model.DecodeDocument(mesh.Dataplanes, raw)
+	if err != nil {
+		return nil, err
+	}
+	var vs []fault.Violation
+	for _, f := range []struct{ path, got, want string }{
+		{"type", head.Type, mesh.Dataplanes.Document.Type}, {"mesh", head.Mesh, in.Mesh}, {"name", head.Name, in.Name},
+	} {
+		if f.got != f.want {
+			vs = append(vs, fault.Violation{Path: f.path, Message: "must be " + strconv.Quote(f.want)})
+		}
+	}
+	if err := fault.Violated(vs); err != nil {
+		return nil, err
+	}
+	d := spec.(*mesh.Dataplane)
+	labels := maps.Clone(d.Labels)
+	if labels == nil {
+		labels = map[string]string{}
+	}
+	labels[LabelOwner] = OwnerProxy
+	d.SetLabels(labels)
+	if err := s.Mesh.Tokens.CheckProxy(ctx, in.Token, in.Mesh, in.Name, d); err != nil {
+		return nil, err
+	}
+	_, _, err = s.Mesh.Documents.PutDocument(ctx, mesh.Dataplanes, in.Mesh, in.Name, d)
+	return d, err
+}
+
+// leave deletes the Dataplane of a proxy that owns it.
+func (s *Server) leave(ctx context.Context, in *Proxy, old *mesh.Dataplane) error {
+	if old == nil {
+		return nil
+	}
+	if old.Labels[LabelOwner] != OwnerProxy {
+		return fault.New(fault.Conflict, "dataplane %q of mesh %q is not owned by its proxy", in.Name, in.Mesh)
+	}
+	_, err := s.Mesh.Documents.DeleteDocument(ctx, mesh.Dataplanes, in.Mesh, in.Name)
+	if fault.Is(err, fault.NotFound) {
+		return nil
+	}
+	return err
+}
+
+// bootstrap says who the proxy is and how it reaches its configuration.
+func (s *Server) bootstrap(r *http.Request, in *Proxy) (*bootstrap.Config, error) {
+	c := &bootstrap.Config{NodeID: in.Mesh + "." + in.Name}
+	if in.Relay != nil {
+		c.Relay, c.AdminSocket, c.AdminPort = in.Relay.Socket, in.Relay.AdminSocket, in.Relay.AdminPort
+		return c, nil
+	}
+	host, text, err := net.SplitHostPort(r.Host)
+	if err != nil {
+		host, text = strings.Trim(r.Host, "[]"), "443"
+	}
+	port, err := strconv.ParseUint(text, 10, 16)
+	if err != nil || !slices.ContainsFunc(s.Mesh.Names(), func(n string) bool { return strings.EqualFold(n, host) }) {
+		return nil, fault.Violated([]fault.Violation{{Path: "host", Message: "the control plane's certificate is not for " + strconv.Quote(host)}})
+	}
+	c.Direct = &bootstrap.Direct{Host: host, Port: uint32(port), CA: s.Mesh.CA(), Token: in.Token}
+	c.AdminPort = directAdminPort
+	return c, nil
+}
+
+func adminPort(c *bootstrap.Config, d *mesh.Dataplane) {
+	if n := d.Networking; n != nil && n.Admin != nil && n.Admin.Port != 0 {
+		c.AdminPort = n.Admin.Port
+	}
+	c.Metadata["dataplane.admin.port"] = strconv.FormatUint(uint64(c.AdminPort), 10)
+}
+
+// metadata is what Envoy tells the control plane about the node.
+func metadata(in *Proxy, c *bootstrap.Config) map[string]any {
+	m := map[string]any{"dataplane.proxyType": typeDataplane}
+	if c.AdminPort != 0 {
+		m["dataplane.admin.port"] = strconv.FormatUint(uint64(c.AdminPort), 10)
+	}
+	if in.Version != nil {
+		m["version"] = in.Version
+	}
+	if in.WorkDir != "" {
+		m["workdir"] = in.WorkDir
+	}
+	if len(in.Features) > 0 {
+		features := make([]any, len(in.Features))
+		for i, f := range in.Features {
+			features[i] = f
+		}
+		m["features"] = features
+	}
+	if len(in.Dynamic) > 0 {
+		dynamic := map[string]any{}
+		for k, v := range in.Dynamic {
+			dynamic[k] = v
+		}
+		m["dynamicMetadata"] = dynamic
+	}
+	return m
+}
+
+// serviceOf names the cluster of a node: the service of its first inbound or of
+// its gateway.
+func serviceOf(d *mesh.Dataplane) string {
+	for _, tags := range d.TagSets() {
+		if s := tags.Service(); s != "" {
+			return s
+		}
+	}
+	return ""
+}
+
+func sortViolations(vs []fault.Violation) {
+	slices.SortFunc(vs, func(a, b fault.Violation) int { return strings.Compare(a.Path, b.Path) })
+}

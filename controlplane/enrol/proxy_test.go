@@ -1,0 +1,261 @@
+package enrol
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"flag"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/meshgate/meshgate/controlplane/admit"
+	"github.com/meshgate/meshgate/controlplane/fault"
+	"github.com/meshgate/meshgate/controlplane/mesh"
+	"github.com/meshgate/meshgate/controlplane/model"
+	"github.com/meshgate/meshgate/controlplane/store"
+	"github.com/meshgate/meshgate/controlplane/store/memstore"
+)
+
+var update = flag.Bool("update", false, "write golden files")
+
+// proxyTokens knows tokens of the form mesh/name/service.
+type proxyTokens struct{}
+
+func (proxyTokens) Authenticate(context.Context, string, string) (time.Time, error) {
+	return time.Time{}, nil
+}
+
+func (proxyTokens) CheckProxy(_ context.Context, token, m, name string, d *mesh.Dataplane) error {
+	p := strings.Split(token, "/")
+	if len(p) != 3 {
+		return fault.New(fault.Denied, "the dataplane token is not valid")
+	}
+	if p[0] != m || p[1] != name {
+		return fault.New(fault.Forbidden, "the dataplane token is for another proxy")
+	}
+	if d != nil {
+		for _, tags := range d.TagSets() {
+			if tags.Service() != p[2] {
+				return fault.New(fault.Forbidden, "the dataplane token is for another service")
+			}
+		}
+	}
+	return nil
+}
+
+// nobody holds what could be revoked.
+type nobody struct{}
+
+func (nobody) Stage(store.Tx) error                        { return nil }
+func (nobody) Publish(context.Context, store.Commit) error { return nil }
+
+func newMeshServer(t *testing.T) *Server {
+	t.Helper()
+	s := memstore.New()
+	t.Cleanup(func() { _ = s.Close() })
+	_, err := s.Update(t.Context(), model.Config, func(tx store.Tx) error {
+		_, err := tx.Create(&model.Resource{Kind: mesh.Meshes, Name: "default", Spec: &mesh.Mesh{}})
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := newWorld(t)
+	w.Store = s
+	w.Mesh = &Mesh{
+		Tokens: proxyTokens{}, Documents: admit.New(s, nobody{}, mesh.Kinds(), time.Now),
+		CA: func() []byte { return []byte("the CA") }, Names: func() []string { return []string{"localhost", "127.0.0.1", "::1"} },
+	}
+	return w.Server
+}
+
+const dataplaneYAML = "type: Dataplane\nmesh: default\nname: web-1\nnetworking:\n  address: 127.0.0.2\n  inbound:\n  - port: 8080\n    servicePort: 9080\n    tags: {mesh.io/service: web}\n"
+
+func encode(t *testing.T, v any) string {
+	t.Helper()
+	b, err := json.Marshal(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+func send(s *Server, method, accept, body string) *httptest.ResponseRecorder {
+	r := httptest.NewRequest(method, "https://localhost:5678"+Path, strings.NewReader(body))
+	r.Header.Set("Accept", accept)
+	rec := httptest.NewRecorder()
+	s.ServeHTTP(rec, r)
+	return rec
+}
+
+func (s *Server) put(t *testing.T, name, service string, labels map[string]string) {
+	t.Helper()
+	d := &mesh.Dataplane{Networking: &mesh.Networking{Address: "127.0.0.2", Inbound: []mesh.Inbound{{Port: 80, Tags: mesh.Tags{mesh.TagService: service}}}}}
+	d.SetLabels(labels)
+	if _, _, err := s.Mesh.Documents.PutDocument(t.Context(), mesh.Dataplanes, "default", name, d); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (s *Server) labels(t *testing.T, name string) map[string]string {
+	t.Helper()
+	d, err := s.dataplane(t.Context(), &Proxy{Mesh: "default", Name: name})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d == nil {
+		return nil
+	}
+	return d.LabelsOf()
+}
+
+// TestProxyBootstrap holds both forms of a bootstrap against golden files.
+func TestProxyBootstrap(t *testing.T) {
+	for name, test := range map[string]struct {
+		accept string
+		relay  *Relay
+	}{
+		"direct.yaml": {"", nil},
+		"relay.json":  {"text/html, application/json;q=0.9", &Relay{Socket: "/run/ads.sock", AdminSocket: "/run/admin.sock"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newMeshServer(t)
+			body := encode(t, map[string]any{
+				"mesh": "default", "name": "web-1", "proxyType": "dataplane", "dataplaneToken": "default/web-1/web",
+				"dataplaneResource": dataplaneYAML, "workdir": "/tmp/w", "features": []string{"a"}, "dynamicMetadata": map[string]string{"k": "v"},
+				"version": map[string]any{"meshDp": map[string]string{"version": "1.0.0"}}, "relay": test.relay, "dnsPort": 53, "unknown": true,
+			})
+			rec := send(s, http.MethodPost, test.accept, body)
+			if rec.Code != http.StatusOK {
+				t.Fatalf("%d %s", rec.Code, rec.Body)
+			}
+			got := rec.Body.Bytes()
+			if test.accept != "" {
+				var a Answer
+				if err := json.Unmarshal(got, &a); err != nil {
+					t.Fatal(err)
+				}
+				if a.Node != "default.web-1" || a.RedisURL == "" || a.RedisCA == "" {
+					t.Errorf("%+v", a)
+				}
+				got = a.Bootstrap
+			} else if ct := rec.Header().Get("Content-Type"); ct != "text/x-yaml" {
+				t.Errorf("content type %q", ct)
+			}
+			path := filepath.Join("testdata", strings.TrimSuffix(name, filepath.Ext(name))+".yaml")
+			if *update {
+				if err := os.MkdirAll("testdata", 0o750); err != nil {
+					t.Fatal(err)
+				}
+				if err := os.WriteFile(path, got, 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(string(want), string(got)); diff != "" {
+				t.Error(diff)
+			}
+			if diff := cmp.Diff(map[string]string{LabelOwner: OwnerProxy}, s.labels(t, "web-1")); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+func TestProxyRefusals(t *testing.T) {
+	token := "default/web-1/web"
+	post := func(change map[string]any) map[string]any {
+		m := map[string]any{"mesh": "default", "name": "web-1", "dataplaneToken": token, "relay": Relay{Socket: "/s", AdminSocket: "/a"}}
+		for k, v := range change {
+			m[k] = v
+		}
+		return m
+	}
+	for _, test := range []struct {
+		name   string
+		change map[string]any
+		status int
+		want   string
+	}{
+		{"no token", map[string]any{"dataplaneToken": ""}, 401, "a dataplane token is required"},
+		{"bad token", map[string]any{"dataplaneToken": "x"}, 401, "is not valid"},
+		{"another proxy", map[string]any{"name": "web-2"}, 403, "another proxy"},
+		{"unknown mesh", map[string]any{"mesh": "nope", "dataplaneToken": "nope/web-1/web"}, 404, `create it first`},
+		{"unknown dataplane", nil, 404, "create it first"},
+		{"every violation", map[string]any{"mesh": "", "name": "a/b", "proxyType": "ingress", "relay": Relay{}}, 422, `[{"field":"mesh","message":"cannot be empty"},{"field":"name","message":"must be a name"},{"field":"proxyType","message":"must be dataplane"},{"field":"relay.adminSocket","message":"cannot be empty without adminPort"},{"field":"relay.socket","message":"cannot be empty"}]`},
+		{"a mesh with a dot", map[string]any{"mesh": "a.b"}, 422, `"field":"mesh"`},
+		{"long socket", map[string]any{"relay": Relay{Socket: strings.Repeat("x", 108), AdminSocket: "/a"}}, 422, "relay.socket"},
+		{"not YAML", map[string]any{"dataplaneResource": "a: b: c"}, 422, "neither JSON nor YAML"},
+		{"another dataplane", map[string]any{"dataplaneResource": strings.Replace(dataplaneYAML, "web-1", "web-2", 1)}, 422, `"field":"name"`},
+		{"invalid dataplane", map[string]any{"dataplaneResource": strings.Replace(dataplaneYAML, "127.0.0.2", "0.0.0.0", 1)}, 422, "networking.address"},
+		{"another service", map[string]any{"dataplaneResource": strings.Replace(dataplaneYAML, "service: web", "service: bank", 1)}, 403, "another service"},
+		{"no such host", map[string]any{"relay": nil, "dataplaneResource": dataplaneYAML}, 422, "certificate is not for"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			s := newMeshServer(t)
+			if test.name == "no such host" {
+				s.Mesh.Names = func() []string { return []string{"other"} }
+			}
+			rec := send(s, http.MethodPost, "application/json", encode(t, post(test.change)))
+			if rec.Code != test.status || !strings.Contains(rec.Body.String(), test.want) {
+				t.Errorf("%d %s, want %d %s", rec.Code, rec.Body, test.status, test.want)
+			}
+			if l := s.labels(t, "web-1"); l != nil {
+				t.Error("a refused proxy has registered")
+			}
+		})
+	}
+}
+
+// TestOldObject does not let a token take over a Dataplane that it does not
+// permit.
+func TestOldObject(t *testing.T) {
+	s := newMeshServer(t)
+	s.put(t, "web-1", "bank", nil)
+	rec := send(s, http.MethodPost, "", encode(t, map[string]any{"mesh": "default", "name": "web-1", "dataplaneToken": "default/web-1/web", "dataplaneResource": dataplaneYAML}))
+	if rec.Code != http.StatusForbidden {
+		t.Errorf("%d %s", rec.Code, rec.Body)
+	}
+}
+
+// TestLeave deletes what the proxy owns, and only that.
+func TestLeave(t *testing.T) {
+	s := newMeshServer(t)
+	s.put(t, "web-1", "web", map[string]string{LabelOwner: OwnerProxy})
+	s.put(t, "web-2", "web", nil)
+	for _, test := range []struct {
+		name, token string
+		status      int
+	}{
+		{"web-1", "x", 401}, {"web-1", "default/web-2/web", 403}, {"web-1", "default/web-1/bank", 403},
+		{"web-1", "default/web-1/web", 204}, {"web-1", "default/web-1/web", 204}, {"web-2", "default/web-2/web", 409},
+	} {
+		rec := send(s, http.MethodDelete, "", encode(t, map[string]any{"mesh": "default", "name": test.name, "dataplaneToken": test.token}))
+		if rec.Code != test.status {
+			t.Errorf("%+v: %d %s", test, rec.Code, rec.Body)
+		}
+	}
+}
+
+// TestGatewayForm still takes gateways where proxies of meshes are known.
+func TestGatewayForm(t *testing.T) {
+	w := newWorld(t)
+	w.Mesh = newMeshServer(t).Mesh
+	r := httptest.NewRequest(http.MethodPost, Path, bytes.NewBufferString(good))
+	r.Header.Set("Authorization", "Bearer "+w.token)
+	rec := httptest.NewRecorder()
+	w.ServeHTTP(rec, r)
+	if rec.Code != http.StatusOK || !strings.Contains(rec.Body.String(), `"cp/default/gw"`) {
+		t.Errorf("%d %s", rec.Code, rec.Body)
+	}
+}

@@ -1,0 +1,96 @@
+package enrol
+
+import (
+	"encoding/json"
+	"strings"
+
+	"github.com/meshgate/meshgate/controlplane/fault"
+)
+
+// Types of proxies in an enrolment.
+const (
+	typeDataplane = "dataplane"
+	typeSidecar   = "sidecar" // what the command line calls it
+)
+
+// Proxy is what a proxy of a mesh says of itself. Fields that are not listed are
+// tolerated, because agents are older or newer than their control plane.
+type Proxy struct {
+	Mesh      string `json:"mesh"`
+	Name      string `json:"name"`
+	ProxyType string `json:"proxyType,omitempty"`
+	// Token is the dataplane token, unless it is in the Authorization header.
+	Token string `json:"dataplaneToken,omitempty"`
+	// Resource is the Dataplane as JSON or YAML text; the proxy then owns it.
+	Resource string `json:"dataplaneResource,omitempty"`
+	// Version, Features, WorkDir and Dynamic become metadata of the node.
+	Version  map[string]any    `json:"version,omitempty"`
+	Features []string          `json:"features,omitempty"`
+	WorkDir  string            `json:"workdir,omitempty"`
+	Dynamic  map[string]string `json:"dynamicMetadata,omitempty"`
+	// Relay is set by an agent. Without it the bootstrap serves a bare Envoy.
+	Relay *Relay `json:"relay,omitempty"`
+}
+
+// Relay says where an agent serves configuration and wants the admin interface.
+type Relay struct {
+	// Socket is the path of the Unix socket of the agent's ADS.
+	Socket string `json:"socket"`
+	// AdminSocket is the path of the admin interface, unless AdminPort is set.
+	AdminSocket string `json:"adminSocket,omitempty"`
+	// AdminPort is a port on 127.0.0.1 for it.
+	AdminPort uint32 `json:"adminPort,omitempty"`
+}
+
+// isProxy tells the two forms apart: no gateway instance has these fields.
+func isProxy(body []byte) bool {
+	var form struct {
+		Mesh, ProxyType, Name *string
+	}
+	return json.Unmarshal(body, &form) == nil && (form.Mesh != nil || form.ProxyType != nil || form.Name != nil)
+}
+
+// maxName keeps node ids within what certificates and paths can hold.
+const maxName = 253
+
+// maxSocketPath is the longest path of a Unix socket on Linux, without its zero.
+const maxSocketPath = 107
+
+func parseProxy(body []byte) (*Proxy, error) {
+	in := new(Proxy)
+	if err := json.Unmarshal(body, in); err != nil {
+		return nil, fault.New(fault.Invalid, "the enrolment is not valid JSON: %s", err)
+	}
+	var vs []fault.Violation
+	add := func(path, message string) { vs = append(vs, fault.Violation{Path: path, Message: message}) }
+	// Node ids are cut at their first dot, so a mesh has none.
+	for path, name := range map[string]string{"mesh": in.Mesh, "name": in.Name} {
+		switch {
+		case name == "":
+			add(path, "cannot be empty")
+		case len(name) > maxName || strings.ContainsAny(name, "/\x00") || path == "mesh" && strings.Contains(name, "."):
+			add(path, "must be a name")
+		}
+	}
+	if t := in.ProxyType; t != "" && t != typeDataplane && t != typeSidecar {
+		add("proxyType", "must be dataplane")
+	}
+	if r := in.Relay; r != nil {
+		if r.Socket == "" {
+			add("relay.socket", "cannot be empty")
+		}
+		for path, socket := range map[string]string{"relay.socket": r.Socket, "relay.adminSocket": r.AdminSocket} {
+			if len(socket) > maxSocketPath {
+				add(path, "is longer than a path of a Unix socket may be")
+			}
+		}
+		if r.AdminPort > 65535 {
+			add("relay.adminPort", "must be a port")
+		}
+		if r.AdminSocket == "" && r.AdminPort == 0 {
+			add("relay.adminSocket", "cannot be empty without adminPort")
+		}
+	}
+	sortViolations(vs)
+	return in, fault.Violated(vs)
+}

@@ -1,0 +1,353 @@
+package identity
+
+import (
+	"cmp"
+	"context"
+	"crypto/rsa"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/golang-jwt/jwt/v5"
+	"github.com/google/uuid"
+
+	"github.com/meshgate/meshgate/controlplane/fault"
+	"github.com/meshgate/meshgate/controlplane/mesh"
+	"github.com/meshgate/meshgate/controlplane/model"
+	"github.com/meshgate/meshgate/controlplane/store"
+)
+
+// DataplaneTokenLife is the validity of a dataplane token unless asked otherwise.
+const DataplaneTokenLife = 10 * 365 * 24 * time.Hour
+
+// Types of proxies that a dataplane token may be for.
+const (
+	ProxyDataplane = "dataplane"
+	ProxyIngress   = "ingress"
+	ProxyEgress    = "egress"
+)
+
+// DataplaneTokenRequest asks for the token of a proxy (requirement "Tokens").
+type DataplaneTokenRequest struct {
+	// Name binds the token to one dataplane; empty for any of the mesh.
+	Name string `json:"name"`
+	Mesh string `json:"mesh"`
+	// Tags bind the token to dataplanes of which every value of these tags is
+	// among those given.
+	Tags map[string][]string `json:"tags"`
+	// Type is dataplane if empty.
+	Type string `json:"type"`
+	// ValidFor is a duration such as 720h; ten years if empty.
+	ValidFor string `json:"validFor"`
+}
+
+// DataplaneClaims are what a dataplane token says.
+type DataplaneClaims struct {
+	jwt.RegisteredClaims
+	Name string              `json:"Name"`
+	Mesh string              `json:"Mesh"`
+	Tags map[string][]string `json:"Tags"`
+	Type string              `json:"Type"`
+}
+
+// SigningKeyMissing is the subject of the NotFound fault of a token that cannot
+// be issued or checked for want of its key.
+type SigningKeyMissing struct{ Mesh, Serial string }
+
+// DataplaneTokens issues and checks the tokens of proxies. Keys and revocations
+// are secrets of the mesh, so that both can be rotated through the API.
+type DataplaneTokens struct {
+	store store.Store
+	now   func() time.Time
+
+	mu sync.Mutex
+	// parsed holds keys by secret, each with the version it was parsed from.
+	parsed map[model.Key]parsedKey
+}
+
+type parsedKey struct {
+	version uint64
+	key     *rsa.PrivateKey
+}
+
+// NewDataplaneTokens returns the tokens of a store's meshes.
+func NewDataplaneTokens(s store.Store, now func() time.Time) *DataplaneTokens {
+	return &DataplaneTokens{store: s, now: now, parsed: map[model.Key]parsedKey{}}
+}
+
+func (r *DataplaneTokenRequest) check() (life time.Duration, err error) {
+	var vs []fault.Violation
+	if r.Mesh == "" {
+		vs = append(vs, fault.Violation{Path: "mesh", Message: "cannot be empty"})
+	}
+	if r.Type != "" && r.Type != ProxyDataplane && r.Type != ProxyIngress && r.Type != ProxyEgress {
+		vs = append(vs, fault.Violation{Path: "type", Message: r.Type + " is not a valid proxy type"})
+	}
+	life = DataplaneTokenLife
+	if r.ValidFor != "" {
+		var err error
+		switch life, err = time.ParseDuration(r.ValidFor); {
+		case err != nil:
+			vs = append(vs, fault.Violation{Path: "validFor", Message: "is invalid: " + err.Error()})
+		case life <= 0:
+			vs = append(vs, fault.Violation{Path: "validFor", Message: "is invalid: must be positive"})
+		}
+	}
+	return life, fault.Violated(vs)
+}
+
+// Issue returns a token signed with the newest key of the mesh.
+func (t *DataplaneTokens) Issue(ctx context.Context, r DataplaneTokenRequest) (string, error) {
+	life, err := r.check()
+	if err != nil {
+		return "", err
+	}
+	serial, key, err := t.newest(ctx, r.Mesh)
+	if err != nil {
+		return "", err
+	}
+	now := t.now()
+	c := DataplaneClaims{
+		RegisteredClaims: jwt.RegisteredClaims{
+			ID: uuid.NewString(), IssuedAt: jwt.NewNumericDate(now),
+			NotBefore: jwt.NewNumericDate(now.Add(-backdate)), ExpiresAt: jwt.NewNumericDate(now.Add(life)),
+		},
+		Name: r.Name, Mesh: r.Mesh, Tags: r.Tags, Type: r.Type,
+	}
+	if c.Tags == nil {
+		c.Tags = map[string][]string{}
+	}
+	j := jwt.NewWithClaims(jwt.SigningMethodRS256, c)
+	j.Header["kid"] = serial
+	return j.SignedString(key)
+}
+
+// newest finds the signing key with the highest serial.
+func (t *DataplaneTokens) newest(ctx context.Context, meshName string) (serial string, key *rsa.PrivateKey, err error) {
+	err = t.store.View(ctx, func(r store.Reader) error {
+		secrets, err := r.List(mesh.Secrets, store.Query{Scope: meshName})
+		if err != nil {
+			return err
+		}
+		prefix := mesh.TokenSigningKey + meshName + "-"
+		newest := 0
+		var at *model.Resource
+		for _, s := range secrets {
+			rest, ok := strings.CutPrefix(s.Name, prefix)
+			if n, err := strconv.Atoi(rest); ok && err == nil && n > newest {
+				newest, at = n, s
+			}
+		}
+		if at == nil {
+			return keyMissing(meshName, "1")
+		}
+		serial = strconv.Itoa(newest)
+		key, err = t.parse(at)
+		return err
+	})
+	return serial, key, err
+}
+
+func keyMissing(meshName, serial string) error {
+	name := mesh.TokenSigningKey + meshName + "-" + serial
+	return fault.New(fault.NotFound, "there is no signing key with KID %s. Secret of name %q in mesh %q is not found. If signing key was rotated, regenerate the token",
+		serial, name, meshName).With(SigningKeyMissing{meshName, serial})
+}
+
+// parse reads a key once for each version of its secret.
+func (t *DataplaneTokens) parse(res *model.Resource) (*rsa.PrivateKey, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if p := t.parsed[res.Key()]; p.version == res.Version && p.key != nil {
+		return p.key, nil
+	}
+	key, err := parseRSA(res.Spec.(*mesh.Secret).Data)
+	if err != nil {
+		return nil, fmt.Errorf("signing key %s of mesh %s: %w", res.Name, res.Scope, err)
+	}
+	t.parsed[res.Key()] = parsedKey{res.Version, key}
+	return key, nil
+}
+
+// parseRSA accepts PKCS #1 and PKCS #8, in PEM or DER.
+func parseRSA(data []byte) (*rsa.PrivateKey, error) {
+	if block, _ := pem.Decode(data); block != nil {
+		data = block.Bytes
+	}
+	if key, err := x509.ParsePKCS1PrivateKey(data); err == nil {
+		return key, nil
+	}
+	key, err := x509.ParsePKCS8PrivateKey(data)
+	if err != nil {
+		return nil, errors.New("is no RSA key") // the cause may quote the key
+	}
+	if k, ok := key.(*rsa.PrivateKey); ok {
+		return k, nil
+	}
+	return nil, errors.New("is no RSA key")
+}
+
+// Check returns the claims of a valid token, and otherwise a Denied fault. Only
+// RS256 is accepted, so that a public key can never serve as a shared secret.
+func (t *DataplaneTokens) Check(ctx context.Context, token string) (c *DataplaneClaims, err error) {
+	err = t.store.View(ctx, func(r store.Reader) error {
+		c, err = t.check(r, token)
+		return err
+	})
+	return c, err
+}
+
+func (t *DataplaneTokens) check(r store.Reader, token string) (*DataplaneClaims, error) {
+	token = strings.TrimPrefix(token, "Bearer ")
+	if len(token) > maxTokenLength {
+		return nil, fault.New(fault.Denied, "the dataplane token is too long")
+	}
+	var c DataplaneClaims
+	var unexpected error
+	_, err := jwt.ParseWithClaims(token, &c, func(j *jwt.Token) (any, error) {
+		key, err := t.keyOf(r, &c, j.Header["kid"])
+		if err != nil && fault.CodeOf(err) == fault.Internal {
+			unexpected = err
+		}
+		if err != nil {
+			return nil, err
+		}
+		return &key.PublicKey, nil
+	}, jwt.WithValidMethods([]string{jwt.SigningMethodRS256.Alg()}), jwt.WithExpirationRequired(), jwt.WithTimeFunc(t.now))
+	if unexpected != nil {
+		return nil, unexpected
+	}
+	if err != nil {
+		return nil, fault.Wrap(fault.Denied, err, "the dataplane token is not valid")
+	}
+	revoked, err := isRevoked(r, c.Mesh, c.ID)
+	switch {
+	case err != nil:
+		return nil, err
+	case revoked:
+		return nil, fault.New(fault.Denied, "the dataplane token is revoked")
+	}
+	return &c, nil
+}
+
+// keyOf finds the key that a token names; kid is whatever the header held.
+func (t *DataplaneTokens) keyOf(r store.Reader, c *DataplaneClaims, kid any) (*rsa.PrivateKey, error) {
+	serial, _ := kid.(string)
+	if n, err := strconv.Atoi(serial); err != nil || n < 1 || strconv.Itoa(n) != serial {
+		return nil, fault.New(fault.Denied, "the key id is not the serial of a signing key")
+	}
+	if model.ValidateName(c.Mesh, false) != nil {
+		return nil, fault.New(fault.Denied, "the token names no mesh")
+	}
+	res, err := r.Get(mesh.Secrets, c.Mesh, mesh.TokenSigningKey+c.Mesh+"-"+serial)
+	if fault.Is(err, fault.NotFound) {
+		return nil, keyMissing(c.Mesh, serial)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return t.parse(res)
+}
+
+// isRevoked looks a token id up in the list of the mesh: ids with commas between.
+func isRevoked(r store.Reader, meshName, id string) (bool, error) {
+	res, err := r.Get(mesh.Secrets, meshName, mesh.TokenRevocations+meshName)
+	if fault.Is(err, fault.NotFound) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	for listed := range strings.SplitSeq(string(res.Spec.(*mesh.Secret).Data), ",") {
+		if strings.TrimSpace(listed) == id {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// Authenticate checks that a token permits a proxy to be a node, whose dataplane
+// must exist, and returns when the token ends. Faults: Denied for a token that is
+// not valid, Forbidden for one of another proxy, NotFound for a dataplane that
+// does not exist.
+func (t *DataplaneTokens) Authenticate(ctx context.Context, nodeID, token string) (until time.Time, err error) {
+	meshName, name, ok := strings.Cut(nodeID, ".")
+	if !ok || meshName == "" || name == "" {
+		return until, fault.New(fault.Forbidden, "node id %q is not <mesh>.<dataplane>", nodeID)
+	}
+	err = t.store.View(ctx, func(r store.Reader) error {
+		c, err := t.check(r, token)
+		if err != nil {
+			return err
+		}
+		if err := c.permits(meshName, name, nil); err != nil {
+			return err
+		}
+		res, err := r.Get(mesh.Dataplanes, meshName, name)
+		if fault.Is(err, fault.NotFound) {
+			return fault.New(fault.NotFound, "dataplane %s of mesh %s does not exist; create it first", name, meshName)
+		}
+		if err != nil {
+			return err
+		}
+		until = c.ExpiresAt.Time
+		return c.permits(meshName, name, res.Spec.(*mesh.Dataplane))
+	})
+	return until, err
+}
+
+// CheckProxy checks that a token permits a proxy whose dataplane is not stored,
+// or not as given. With a nil dataplane tags are not looked at.
+func (t *DataplaneTokens) CheckProxy(ctx context.Context, token, meshName, name string, d *mesh.Dataplane) error {
+	c, err := t.Check(ctx, token)
+	if err != nil {
+		return err
+	}
+	return c.permits(meshName, name, d)
+}
+
+// permits holds a proxy against the claims: every tag of the token must exist on
+// the dataplane, and all that the dataplane has of it must be allowed, because the
+// certificate of the proxy will vouch for all of it.
+func (c *DataplaneClaims) permits(meshName, name string, d *mesh.Dataplane) error {
+	if cmp.Or(c.Type, ProxyDataplane) != ProxyDataplane {
+		return fault.New(fault.Forbidden, "the token is for an %s, not for a dataplane", c.Type)
+	}
+	if c.Mesh != meshName {
+		return fault.New(fault.Forbidden, "the proxy's mesh %s is not the token's %s", meshName, c.Mesh)
+	}
+	if c.Name != "" && c.Name != name {
+		return fault.New(fault.Forbidden, "proxy name %s is different than in token: %s", name, c.Name)
+	}
+	if d == nil {
+		return nil
+	}
+	for key, allowed := range c.Tags {
+		values := valuesOf(d, key)
+		if len(values) == 0 {
+			return fault.New(fault.Forbidden, "the dataplane has no tag %q, which the token demands", key)
+		}
+		for _, v := range values {
+			if !slices.Contains(allowed, v) {
+				return fault.New(fault.Forbidden, "the dataplane's tag %q has value %q, which the token does not allow", key, v)
+			}
+		}
+	}
+	return nil
+}
+
+func valuesOf(d *mesh.Dataplane, key string) []string {
+	var out []string
+	for _, tags := range d.TagSets() {
+		if v, ok := tags[key]; ok {
+			out = append(out, v)
+		}
+	}
+	return out
+}

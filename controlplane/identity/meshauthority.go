@@ -1,0 +1,311 @@
+package identity
+
+import (
+	"bytes"
+	"cmp"
+	"crypto/sha256"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/hex"
+	"encoding/pem"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/meshgate/meshgate/controlplane/fault"
+	"github.com/meshgate/meshgate/controlplane/mesh"
+	"github.com/meshgate/meshgate/controlplane/model"
+	"github.com/meshgate/meshgate/controlplane/store"
+)
+
+// MeshAuthorities is the kind of the authorities in force, one per mesh under the
+// mesh's name. It is the secret side of [mesh.Trusts]: both are written in one
+// transaction, so that they never differ.
+var MeshAuthorities = &model.Kind{
+	Name: "mesh_authority", Path: "mesh-authorities", Scoping: model.Mesh,
+	Class: model.Credential, Announce: model.AnnounceNone, ReadOnly: true, Sealed: true,
+	New: func() any { return new(MeshAuthority) },
+}
+
+// Phases of the rotation of an authority. The empty phase is none.
+const (
+	// PhaseTrusting means that proxies learn to trust the pending authority.
+	PhaseTrusting = "trusting"
+	// PhaseSigning means that the new authority signs and that proxies may still
+	// have certificates of previous ones.
+	PhaseSigning = "signing"
+)
+
+// MeshAuthority is who signs in a mesh, and how far its rotation is.
+type MeshAuthority struct {
+	// Backend is the name of the backend that Current came from.
+	Backend string `json:"backend"`
+	// Current signs.
+	Current KeyPair `json:"current"`
+	// LeafLife is the longest life of certificates that Current has signed.
+	LeafLife time.Duration `json:"leaf_life"`
+	// Phase is one of the phases above, or empty.
+	Phase string `json:"phase,omitempty"`
+	// Pending is trusted but does not sign yet; set in [PhaseTrusting] only.
+	Pending *KeyPair `json:"pending,omitempty"`
+	// PendingBackend is the backend that Pending came from.
+	PendingBackend string `json:"pending_backend,omitempty"`
+	// Previous are trusted and no longer sign, the longest retired first.
+	Previous []RetiredRoot `json:"previous,omitempty"`
+}
+
+// RetiredRoot is a root that is trusted only for the certificates still in use.
+type RetiredRoot struct {
+	// Certificate is PEM.
+	Certificate []byte `json:"certificate"`
+	// Until is when the last certificate under it has expired.
+	Until time.Time `json:"until"`
+}
+
+// Issuer identifies an authority: the SHA-256 of its first certificate in hex;
+// empty if there is none.
+func Issuer(certPEM []byte) string {
+	for rest := certPEM; ; {
+		var block *pem.Block
+		if block, rest = pem.Decode(rest); block == nil {
+			return ""
+		}
+		if block.Type == "CERTIFICATE" {
+			sum := sha256.Sum256(block.Bytes)
+			return hex.EncodeToString(sum[:])
+		}
+	}
+}
+
+// CheckAuthority returns what keeps a certificate and its key from being an
+// authority, with paths below the configuration of the backend. The certificates
+// of a chain must all be authorities (X509-SVID 4.1, 4.3 and appendix A).
+func CheckAuthority(certPEM, keyPEM []byte) []fault.Violation {
+	pair, err := tls.X509KeyPair(certPEM, keyPEM)
+	if err != nil {
+		return []fault.Violation{{Path: "cert", Message: "not a valid TLS key pair: " + err.Error()}}
+	}
+	var vs []fault.Violation
+	for i, der := range pair.Certificate {
+		path := fmt.Sprintf("cert[%d]", i)
+		add := func(text string) { vs = append(vs, fault.Violation{Path: path, Message: text}) }
+		c, err := x509.ParseCertificate(der)
+		if err != nil {
+			add("not a valid x509 certificate: " + err.Error())
+			continue
+		}
+		if !c.IsCA {
+			add("basic constraint 'CA' must be set to 'true' (see X509-SVID: 4.1. Basic Constraints)")
+		}
+		if c.KeyUsage&x509.KeyUsageCertSign == 0 {
+			add("key usage extension 'keyCertSign' must be set (see X509-SVID: 4.3. Key Usage)")
+		}
+		if c.KeyUsage&x509.KeyUsageKeyAgreement != 0 {
+			add("key usage extension 'keyAgreement' must NOT be set (see X509-SVID: Appendix A. X.509 Field Reference)")
+		}
+	}
+	return vs
+}
+
+// maxSource bounds the content of a data source, in bytes.
+const maxSource = 1 << 20
+
+// Source reads a data source of a mesh. Faults: Invalid if none is chosen,
+// NotFound for a secret or file that does not exist, TooLarge. Files are read
+// anew each time; nobody watches them.
+func Source(r store.Reader, meshName string, d *mesh.DataSource) ([]byte, error) {
+	switch {
+	case d == nil:
+		return nil, fault.New(fault.Invalid, "has to be defined")
+	case d.Secret != "":
+		res, err := r.Get(mesh.Secrets, meshName, d.Secret)
+		if fault.Is(err, fault.NotFound) {
+			return nil, fault.New(fault.NotFound, "could not load data: Resource not found: type=%q name=%q mesh=%q", "Secret", d.Secret, meshName)
+		}
+		if err != nil {
+			return nil, err
+		}
+		return res.Spec.(*mesh.Secret).Data, nil
+	case d.File != "":
+		return readFile(d.File)
+	case len(d.Inline) > 0:
+		return d.Inline, nil
+	case d.InlineString != nil:
+		return []byte(*d.InlineString), nil
+	}
+	return nil, fault.New(fault.Invalid, "data source has to be chosen. Available sources: secret, file, inline")
+}
+
+// readFile reads a regular file only, because opening others may block for ever.
+func readFile(path string) ([]byte, error) {
+	info, err := os.Stat(path)
+	if err != nil || !info.Mode().IsRegular() {
+		return nil, fault.Wrap(fault.NotFound, err, "could not load data: %s is no file that can be read", path)
+	}
+	f, err := os.Open(path) //nolint:gosec // the path is the administrator's
+	if err != nil {
+		return nil, fault.Wrap(fault.NotFound, err, "could not load data: %s is no file that can be read", path)
+	}
+	defer func() { _ = f.Close() }()
+	data, err := io.ReadAll(io.LimitReader(f, maxSource+1))
+	if err != nil {
+		return nil, fault.Wrap(fault.NotFound, err, "could not load data: %s is no file that can be read", path)
+	}
+	if len(data) > maxSource {
+		return nil, fault.New(fault.TooLarge, "could not load data: %s has more than %d bytes", path, maxSource)
+	}
+	return data, nil
+}
+
+// wanted returns the pair that the enabled backend of a mesh asks for; nil if
+// mutual TLS is off.
+func wanted(r store.Reader, meshName string, m *mesh.Mesh) (*KeyPair, error) {
+	backend := m.Authority()
+	if backend == nil {
+		return nil, nil
+	}
+	cert := &mesh.DataSource{Secret: mesh.BuiltinCert(meshName, backend.Name)}
+	key := &mesh.DataSource{Secret: mesh.BuiltinKey(meshName, backend.Name)}
+	switch backend.Type {
+	case mesh.AuthorityBuiltin:
+	case mesh.AuthorityProvided:
+		conf := cmp.Or(backend.Conf, &mesh.AuthorityConf{})
+		cert, key = conf.Cert, conf.Key
+	default:
+		return nil, fault.New(fault.Unsupported, "could not find installed plugin for this type")
+	}
+	certPEM, err := Source(r, meshName, cert)
+	if err != nil {
+		return nil, fmt.Errorf("certificate of backend %s: %w", backend.Name, err)
+	}
+	keyPEM, err := Source(r, meshName, key)
+	if err != nil {
+		return nil, fmt.Errorf("key of backend %s: %w", backend.Name, err)
+	}
+	return &KeyPair{Certificate: certificates(certPEM), Key: keyPEM}, nil
+}
+
+// certificates returns the certificates of a PEM text and nothing else of it: a
+// private key pasted beside them must not get into what proxies are sent.
+func certificates(text []byte) []byte {
+	var out []byte
+	for rest := text; ; {
+		var block *pem.Block
+		if block, rest = pem.Decode(rest); block == nil {
+			return out
+		}
+		if block.Type == "CERTIFICATE" {
+			out = append(out, pem.EncodeToMemory(&pem.Block{Type: block.Type, Bytes: block.Bytes})...)
+		}
+	}
+}
+
+// trust is what proxies are to believe in this state. The order of the roots
+// depends on nothing but the roots, so that a step which trusts the same ones
+// sends proxies nothing.
+func (a *MeshAuthority) trust() *mesh.Trust {
+	bundles := [][]byte{a.Current.Certificate}
+	if a.Pending != nil {
+		bundles = append(bundles, a.Pending.Certificate)
+	}
+	for _, p := range a.Previous {
+		bundles = append(bundles, p.Certificate)
+	}
+	var roots [][]byte
+	for _, bundle := range bundles {
+		for block, rest := pem.Decode(bundle); block != nil; block, rest = pem.Decode(rest) {
+			roots = append(roots, pem.EncodeToMemory(&pem.Block{Type: block.Type, Bytes: block.Bytes}))
+		}
+	}
+	slices.SortFunc(roots, bytes.Compare)
+	roots = slices.CompactFunc(roots, bytes.Equal)
+	return &mesh.Trust{Backend: a.Backend, Issuer: Issuer(a.Current.Certificate), Roots: bytes.Join(roots, nil)}
+}
+
+// aim returns the state in which the mesh is on its way to a pair; a itself if it
+// is already. A nil state is a mesh without an authority so far.
+func (a *MeshAuthority) aim(backend string, pair *KeyPair, life time.Duration) *MeshAuthority {
+	if a == nil {
+		return &MeshAuthority{Backend: backend, Current: *pair, LeafLife: life}
+	}
+	next := *a
+	next.LeafLife = max(a.LeafLife, life)
+	switch {
+	case sameAuthority(&a.Current, pair):
+		next.Backend, next.Pending, next.PendingBackend = backend, nil, ""
+		if a.Phase == PhaseTrusting {
+			next.Phase = next.settling()
+		}
+	case a.Pending != nil && sameAuthority(a.Pending, pair):
+		next.PendingBackend = backend
+	case a.Pending == nil && len(a.Previous) >= maxPrevious:
+	default:
+		next.Phase, next.Pending, next.PendingBackend = PhaseTrusting, pair, backend
+	}
+	if next.Phase == a.Phase && next.Backend == a.Backend && next.Pending == a.Pending &&
+		next.PendingBackend == a.PendingBackend && next.LeafLife == a.LeafLife {
+		return a
+	}
+	return &next
+}
+
+// sameAuthority compares certificates: of those that match, keys can only differ
+// in how they are written.
+func sameAuthority(a, b *KeyPair) bool { return bytes.Equal(a.Certificate, b.Certificate) }
+
+// heads reports whether a pair signs or is about to.
+func (a *MeshAuthority) heads(pair *KeyPair) bool {
+	return sameAuthority(&a.Current, pair) || a.Pending != nil && sameAuthority(a.Pending, pair)
+}
+
+// settling is the phase after the last step that changes who signs.
+func (a *MeshAuthority) settling() string {
+	if len(a.Previous) > 0 {
+		return PhaseSigning
+	}
+	return ""
+}
+
+// sign returns the state in which the pending authority signs. Certificates of
+// the one before are good for its LeafLife at most; backdate is for those being
+// signed at this moment.
+func (a *MeshAuthority) sign(now time.Time, life time.Duration) *MeshAuthority {
+	next := *a
+	retired := RetiredRoot{Certificate: a.Current.Certificate, Until: now.Add(max(a.LeafLife, life) + backdate)}
+	next.Previous = nil
+	for _, p := range a.Previous {
+		if !bytes.Equal(p.Certificate, retired.Certificate) {
+			next.Previous = append(next.Previous, p)
+		} else if p.Until.After(retired.Until) {
+			retired.Until = p.Until
+		}
+	}
+	next.Previous = append(next.Previous, retired)
+	next.Backend, next.Current, next.LeafLife = a.PendingBackend, *a.Pending, life
+	next.Phase, next.Pending, next.PendingBackend = PhaseSigning, nil, ""
+	return &next
+}
+
+// retire returns the state in which only the current authority is trusted.
+func (a *MeshAuthority) retire() *MeshAuthority {
+	next := *a
+	next.Phase, next.Previous = "", nil
+	return &next
+}
+
+// expire returns the state without the roots under which every certificate has
+// expired; a itself if there are none.
+func (a *MeshAuthority) expire(now time.Time) *MeshAuthority {
+	gone := func(p RetiredRoot) bool { return !p.Until.After(now) }
+	if a == nil || !slices.ContainsFunc(a.Previous, gone) {
+		return a
+	}
+	next := *a
+	next.Previous = slices.DeleteFunc(slices.Clone(a.Previous), gone)
+	if next.Phase == PhaseSigning {
+		next.Phase = next.settling()
+	}
+	return &next
+}

@@ -1,0 +1,205 @@
+package identity
+
+import (
+	"bytes"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/x509"
+	"encoding/hex"
+	"encoding/pem"
+	"fmt"
+	"math/big"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/meshgate/meshgate/controlplane/fault"
+	"github.com/meshgate/meshgate/controlplane/mesh"
+	"github.com/meshgate/meshgate/controlplane/model"
+	"github.com/meshgate/meshgate/controlplane/store"
+)
+
+func rotationPEM(kind string, der []byte) []byte {
+	return pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der})
+}
+
+// selfSigned makes a pair with the usage that a test wants.
+func selfSigned(t *testing.T, ca bool, usage x509.KeyUsage) (cert, key []byte) {
+	t.Helper()
+	k, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), NotBefore: time.Now(), NotAfter: time.Now().Add(time.Hour),
+		IsCA: ca, BasicConstraintsValid: true, KeyUsage: usage,
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, k.Public(), k)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pkcs8, err := x509.MarshalPKCS8PrivateKey(k)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return rotationPEM("CERTIFICATE", der), rotationPEM("PRIVATE KEY", pkcs8)
+}
+
+func TestCheckAuthority(t *testing.T) {
+	good, key := selfSigned(t, true, x509.KeyUsageCertSign)
+	leaf, leafKey := selfSigned(t, false, x509.KeyUsageDigitalSignature)
+	agreeing, agreeingKey := selfSigned(t, true, x509.KeyUsageCertSign|x509.KeyUsageKeyAgreement)
+	noCA := "basic constraint 'CA' must be set to 'true' (see X509-SVID: 4.1. Basic Constraints)"
+	noSign := "key usage extension 'keyCertSign' must be set (see X509-SVID: 4.3. Key Usage)"
+	for name, test := range map[string]struct {
+		cert, key []byte
+		want      []fault.Violation
+	}{
+		"good":  {good, key, nil},
+		"chain": {append(bytes.Clone(good), agreeing...), key, []fault.Violation{{Path: "cert[1]", Message: "key usage extension 'keyAgreement' must NOT be set (see X509-SVID: Appendix A. X.509 Field Reference)"}}},
+		"leaf":  {leaf, leafKey, []fault.Violation{{Path: "cert[0]", Message: noCA}, {Path: "cert[0]", Message: noSign}}},
+		"key agreement": {agreeing, agreeingKey, []fault.Violation{{
+			Path: "cert[0]", Message: "key usage extension 'keyAgreement' must NOT be set (see X509-SVID: Appendix A. X.509 Field Reference)",
+		}}},
+		"other key": {good, leafKey, []fault.Violation{{Path: "cert", Message: "not a valid TLS key pair: tls: private key does not match public key"}}},
+		"empty":     {nil, nil, []fault.Violation{{Path: "cert", Message: "not a valid TLS key pair: tls: failed to find any PEM data in certificate input"}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(test.want, CheckAuthority(test.cert, test.key)); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+func TestIssuer(t *testing.T) {
+	cert, key := selfSigned(t, true, x509.KeyUsageCertSign)
+	other, _ := selfSigned(t, true, x509.KeyUsageCertSign)
+	sum := sha256.Sum256(certificate(t, cert).Raw)
+	want := hex.EncodeToString(sum[:])
+	for name, test := range map[string]struct {
+		in   []byte
+		want string
+	}{
+		"one":       {cert, want},
+		"first":     {bytes.Join([][]byte{cert, other}, nil), want},
+		"after key": {bytes.Join([][]byte{key, cert}, nil), want},
+		"none":      {[]byte("nothing"), ""},
+		"key only":  {key, ""},
+	} {
+		if got := Issuer(test.in); got != test.want {
+			t.Errorf("%s: %q, not %q", name, got, test.want)
+		}
+	}
+}
+
+func TestWanted(t *testing.T) {
+	s := memory(t)
+	cert, key := selfSigned(t, true, x509.KeyUsageCertSign)
+	dir := t.TempDir()
+	file := filepath.Join(dir, "ca.pem")
+	// The key beside the certificate must not come along.
+	if err := os.WriteFile(file, append(append([]byte("text\n"), key...), cert...), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	large := filepath.Join(dir, "large")
+	if err := os.WriteFile(large, make([]byte, maxSource+1), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, err := s.Update(t.Context(), model.Config, func(tx store.Tx) error {
+		for name, data := range map[string][]byte{
+			"cert": cert, "key": key, mesh.BuiltinCert("m", "b"): cert, mesh.BuiltinKey("m", "b"): key,
+		} {
+			if _, err := tx.Create(&model.Resource{Kind: mesh.Secrets, Scope: "m", Name: name, Spec: &mesh.Secret{Data: data}}); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	pair := &KeyPair{Certificate: cert, Key: key}
+	text := string(key)
+	provided := func(c, k *mesh.DataSource) mesh.Authority {
+		return mesh.Authority{Name: "b", Type: mesh.AuthorityProvided, Conf: &mesh.AuthorityConf{Cert: c, Key: k}}
+	}
+	secret := &mesh.DataSource{Secret: "key"}
+	for name, test := range map[string]struct {
+		backend mesh.Authority
+		enabled string
+		want    *KeyPair
+		fails   string
+	}{
+		"off":     {backend: mesh.Authority{Name: "b", Type: mesh.AuthorityBuiltin}},
+		"builtin": {mesh.Authority{Name: "b", Type: mesh.AuthorityBuiltin}, "b", pair, ""},
+		"secrets": {provided(&mesh.DataSource{Secret: "cert"}, secret), "b", pair, ""},
+		"file":    {provided(&mesh.DataSource{File: file}, secret), "b", pair, ""},
+		"inline":  {provided(&mesh.DataSource{Inline: cert}, &mesh.DataSource{InlineString: &text}), "b", pair, ""},
+		"no secret": {
+			provided(&mesh.DataSource{Secret: "x"}, secret), "b", nil,
+			`certificate of backend b: could not load data: Resource not found: type="Secret" name="x" mesh="m"`,
+		},
+		"nothing chosen": {
+			provided(&mesh.DataSource{}, secret), "b", nil,
+			"certificate of backend b: data source has to be chosen. Available sources: secret, file, inline",
+		},
+		"no key":         {provided(&mesh.DataSource{Secret: "cert"}, nil), "b", nil, "key of backend b: has to be defined"},
+		"no conf":        {mesh.Authority{Name: "b", Type: mesh.AuthorityProvided}, "b", nil, "certificate of backend b: has to be defined"},
+		"another type":   {mesh.Authority{Name: "b", Type: "x"}, "b", nil, "could not find installed plugin for this type"},
+		"no file":        {provided(&mesh.DataSource{File: dir}, secret), "b", nil, "certificate of backend b: could not load data: " + dir + " is no file that can be read"},
+		"too large file": {provided(&mesh.DataSource{File: large}, secret), "b", nil, fmt.Sprintf("certificate of backend b: could not load data: %s has more than %d bytes", large, maxSource)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := &mesh.Mesh{MTLS: &mesh.MTLS{EnabledBackend: test.enabled, Backends: []mesh.Authority{test.backend}}}
+			err := s.View(t.Context(), func(r store.Reader) error {
+				got, err := wanted(r, "m", m)
+				if diff := cmp.Diff(test.want, got); diff != "" {
+					t.Error(diff)
+				}
+				return err
+			})
+			if got := fmt.Sprint(err); err != nil && got != test.fails || err == nil && test.fails != "" {
+				t.Errorf("error %v, not %q", err, test.fails)
+			}
+		})
+	}
+}
+
+// TestPreviousRootsAreBounded rotates without anybody confirming the signing.
+func TestPreviousRootsAreBounded(t *testing.T) {
+	cert := func(i int) *KeyPair { return &KeyPair{Certificate: rotationPEM("CERTIFICATE", fmt.Append(nil, i))} }
+	now := time.Now()
+	a := (*MeshAuthority)(nil).aim("b", cert(0), time.Hour)
+	for i := 1; i <= maxPrevious; i++ {
+		a = a.aim("b", cert(i), time.Hour).sign(now, time.Hour)
+	}
+	if len(a.Previous) != maxPrevious {
+		t.Fatalf("%d previous roots", len(a.Previous))
+	}
+	if b := a.aim("b", cert(99), time.Hour); b != a || b.heads(cert(99)) {
+		t.Error("a rotation starts though too many roots are left")
+	}
+	if b := a.expire(now.Add(time.Hour+backdate)).aim("b", cert(99), time.Hour); b.Phase != PhaseTrusting || len(b.Previous) != 0 {
+		t.Error("a rotation does not start though the old roots have expired")
+	}
+}
+
+// TestRetiredTwice keeps a root that came back for the longer of its two times.
+func TestRetiredTwice(t *testing.T) {
+	x, y := &KeyPair{Certificate: rotationPEM("CERTIFICATE", []byte("x"))}, &KeyPair{Certificate: rotationPEM("CERTIFICATE", []byte("y"))}
+	now := time.Now()
+	a := (*MeshAuthority)(nil).aim("b", x, 10*time.Hour)
+	for _, p := range []*KeyPair{y, x, y} {
+		a = a.aim("b", p, time.Hour).sign(now, time.Hour)
+	}
+	want := []RetiredRoot{{y.Certificate, now.Add(time.Hour + backdate)}, {x.Certificate, now.Add(10*time.Hour + backdate)}}
+	if diff := cmp.Diff(want, a.Previous); diff != "" {
+		t.Error(diff)
+	}
+}

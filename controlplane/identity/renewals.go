@@ -1,0 +1,149 @@
+package identity
+
+import (
+	"container/heap"
+	"context"
+	"math/rand/v2"
+	"sync"
+	"time"
+)
+
+// Renewals are due at a random moment of this part of a certificate's life, so
+// that certificates issued together are not renewed together.
+const (
+	renewalFrom = 0.70
+	renewalSpan = 0.10
+	// renewalPause is the least time from a Note to its renewal: near the end of
+	// its authority each certificate is shorter than the one before, without end.
+	renewalPause = 100 * time.Millisecond
+)
+
+// Renewals knows when the certificates of proxies are to be replaced. Nothing of
+// it is stored: what proxies hold is noted again when they connect.
+type Renewals struct {
+	due  func(mesh, dataplane string)
+	wake chan struct{}
+
+	mu    sync.Mutex
+	queue renewalQueue
+	by    map[proxyKey]*renewal
+}
+
+type proxyKey struct{ mesh, dataplane string }
+
+type renewal struct {
+	proxyKey
+	at time.Time
+	// index is its place in the queue.
+	index int
+}
+
+// NewRenewals returns renewals without entries. due is called by Run, one call at
+// a time, must not block, and may call Note and Forget. Nothing is due twice: if
+// the replacement fails, due's owner tries again or calls Note.
+func NewRenewals(due func(mesh, dataplane string)) *Renewals {
+	return &Renewals{due: due, wake: make(chan struct{}, 1), by: map[proxyKey]*renewal{}}
+}
+
+// Note says that a proxy got a certificate. It replaces what was noted before.
+func (r *Renewals) Note(meshName, dataplane string, issued, notAfter time.Time) {
+	part := renewalFrom + renewalSpan*rand.Float64() //nolint:gosec // spreads load, no secret
+	at := issued.Add(time.Duration(part * float64(notAfter.Sub(issued))))
+	if first := time.Now().Add(renewalPause); at.Before(first) {
+		at = first
+	}
+	key := proxyKey{meshName, dataplane}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if e := r.by[key]; e != nil {
+		e.at = at
+		heap.Fix(&r.queue, e.index)
+	} else {
+		e = &renewal{proxyKey: key, at: at}
+		r.by[key] = e
+		heap.Push(&r.queue, e)
+	}
+	if r.queue[0].proxyKey == key {
+		select {
+		case r.wake <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// Forget says that a proxy is gone. A renewal of it that is under way may still
+// be called.
+func (r *Renewals) Forget(meshName, dataplane string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if e := r.by[proxyKey{meshName, dataplane}]; e != nil {
+		heap.Remove(&r.queue, e.index)
+		delete(r.by, e.proxyKey)
+	}
+}
+
+// Run calls what is due until ctx ends, whose error it returns.
+func (r *Renewals) Run(ctx context.Context) error {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-r.wake:
+		case <-timer.C:
+		}
+		for ctx.Err() == nil {
+			key, wait, ok := r.next()
+			if ok {
+				r.due(key.mesh, key.dataplane)
+				continue
+			}
+			timer.Stop()
+			if wait > 0 {
+				timer.Reset(wait)
+			}
+			break
+		}
+	}
+}
+
+// next takes what is due from the queue. Otherwise it returns how long nothing
+// will be, zero if there is nothing to wait for.
+func (r *Renewals) next() (key proxyKey, wait time.Duration, ok bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.queue) == 0 {
+		return key, 0, false
+	}
+	if wait = time.Until(r.queue[0].at); wait > 0 {
+		return key, wait, false
+	}
+	e := heap.Pop(&r.queue).(*renewal)
+	delete(r.by, e.proxyKey)
+	return e.proxyKey, 0, true
+}
+
+// renewalQueue implements [heap.Interface]: the earliest first.
+type renewalQueue []*renewal
+
+func (q renewalQueue) Len() int           { return len(q) }
+func (q renewalQueue) Less(i, j int) bool { return q[i].at.Before(q[j].at) }
+func (q renewalQueue) Swap(i, j int) {
+	q[i], q[j] = q[j], q[i]
+	q[i].index, q[j].index = i, j
+}
+
+func (q *renewalQueue) Push(x any) {
+	e := x.(*renewal)
+	e.index = len(*q)
+	*q = append(*q, e)
+}
+
+func (q *renewalQueue) Pop() any {
+	old := *q
+	e := old[len(old)-1]
+	old[len(old)-1] = nil
+	*q = old[:len(old)-1]
+	return e
+}

@@ -1,0 +1,121 @@
+package identity
+
+import (
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"math"
+	"math/big"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/meshgate/meshgate/controlplane/fault"
+	"github.com/meshgate/meshgate/controlplane/mesh"
+)
+
+// signingKeyBits is the size of keys that sign dataplane tokens.
+const signingKeyBits = 2048
+
+// Sizes of RSA roots.
+const (
+	minRSABits = 2048
+	maxRSABits = 4096
+)
+
+// GenerateSigningKey makes a key for dataplane tokens: RSA, PKCS#1 PEM.
+func GenerateSigningKey() ([]byte, error) {
+	key, err := rsa.GenerateKey(rand.Reader, signingKeyBits)
+	if err != nil {
+		return nil, err
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(key)}), nil
+}
+
+// GenerateRoot makes the self-signed root of a builtin backend, valid from now:
+// P-256, or RSA of conf.caCert.RSAbits; for conf.caCert.expiration or 10 years.
+// A conf that is out of range is an Invalid error.
+func GenerateRoot(meshName, backend string, conf *mesh.AuthorityConf) (certPEM, keyPEM []byte, err error) {
+	life, bits := authorityLife, uint32(0)
+	if conf != nil && conf.CACert != nil {
+		if e := conf.CACert.Expiration; e != "" {
+			if life, err = lifetime(e); err != nil {
+				return nil, nil, err
+			}
+		}
+		if b := conf.CACert.RSABits; b != nil {
+			if bits = *b; bits < minRSABits || bits > maxRSABits {
+				return nil, nil, fault.New(fault.Invalid, "RSA keys of backend %q have %d to %d bits", backend, minRSABits, maxRSABits)
+			}
+		}
+	}
+	var key crypto.Signer
+	if bits != 0 {
+		key, err = rsa.GenerateKey(rand.Reader, int(bits))
+	} else {
+		key, err = ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	return selfSign(meshName, time.Now(), life, key)
+}
+
+// units of lifetimes, the longer name first where one ends another.
+var units = []struct {
+	name string
+	span time.Duration
+}{
+	{"ms", time.Millisecond},
+	{"s", time.Second},
+	{"m", time.Minute},
+	{"h", time.Hour},
+	{"d", 24 * time.Hour},
+	{"w", 7 * 24 * time.Hour},
+	{"y", 365 * 24 * time.Hour},
+}
+
+// lifetime reads a positive number with one of y w d h m s ms.
+func lifetime(text string) (time.Duration, error) {
+	for _, u := range units {
+		digits, ok := strings.CutSuffix(text, u.name)
+		if !ok {
+			continue
+		}
+		n, err := strconv.ParseUint(digits, 10, 63)
+		if err != nil || n == 0 || n > uint64(math.MaxInt64/u.span) {
+			break
+		}
+		return time.Duration(n) * u.span, nil
+	}
+	return 0, fault.New(fault.Invalid, "%q is no lifetime", text)
+}
+
+func selfSign(meshName string, now time.Time, life time.Duration, key crypto.Signer) (certPEM, keyPEM []byte, err error) {
+	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 127))
+	if err != nil {
+		return nil, nil, err
+	}
+	t := &x509.Certificate{
+		SerialNumber: serial, Subject: pkix.Name{CommonName: meshName},
+		URIs:      []*url.URL{{Scheme: "spiffe", Host: meshName}},
+		NotBefore: now.Add(-backdate), NotAfter: now.Add(life),
+		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageCRLSign,
+	}
+	der, err := x509.CreateCertificate(rand.Reader, t, t, key.Public(), key)
+	if err != nil {
+		return nil, nil, err
+	}
+	pkcs8, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		return nil, nil, err
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}),
+		pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: pkcs8}), nil
+}

@@ -1,0 +1,177 @@
+package meshapi
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+
+	"github.com/meshgate/meshgate/controlplane/fault"
+	"github.com/meshgate/meshgate/controlplane/httpkit"
+	"github.com/meshgate/meshgate/controlplane/mesh"
+	"github.com/meshgate/meshgate/controlplane/model"
+	"github.com/meshgate/meshgate/controlplane/store"
+)
+
+// Names of path values.
+const (
+	pathMesh = "mesh"
+	pathName = "name"
+)
+
+// Prefix of everything that belongs to a mesh, and of what all meshes have.
+const (
+	prefixMesh = "/meshes/{" + pathMesh + "}/"
+	prefixAll  = "/"
+)
+
+const textReadOnly = "On zone control plane you can only modify zone resources with 'meshgate apply' or via the HTTP API. " +
+	"You can still use 'meshgate' or the HTTP API to modify the rest of the resource on the global control plane.\n"
+
+// collection is one kind as this API offers it.
+type collection struct {
+	api  *API
+	kind *model.Kind
+}
+
+func (c collection) endpoints() []httpkit.Endpoint {
+	d, auth := c.kind.Document, httpkit.Open
+	if d.AdminOnly {
+		auth = httpkit.Administrator
+	}
+	route := func(method, pattern, summary string, h http.HandlerFunc) httpkit.Endpoint {
+		return endpoint(method, pattern, auth, summary, mediaJSON, h)
+	}
+	path := prefixAll + c.kind.Path
+	list := []httpkit.Endpoint{route(http.MethodGet, path, "List "+d.Plural, c.list(path))}
+	if c.kind.Scoping == model.Mesh {
+		path = prefixMesh + c.kind.Path
+		list = append(list, route(http.MethodGet, path, "List "+d.Plural+" of a mesh", c.list(path)))
+	}
+	item, put, remove := path+"/{"+pathName+"}", c.put, c.delete
+	if c.readOnly() {
+		put, remove = refuse, refuse
+	}
+	return append(list,
+		route(http.MethodGet, item, "Read a "+d.Singular, c.get),
+		route(http.MethodPut, item, "Create or replace a "+d.Singular, put),
+		route(http.MethodDelete, item, "Delete a "+d.Singular, remove),
+	)
+}
+
+func (c collection) readOnly() bool { return c.kind.ReadOnly || c.api.ReadOnly }
+
+// refuse answers writes of what cannot be written here.
+func refuse(w http.ResponseWriter, r *http.Request) {
+	fail(w, r, operation{}, fault.New(fault.Unsupported, textReadOnly))
+}
+
+// access refuses those who may not touch the kind.
+func (c collection) access(ctx context.Context) error {
+	if !c.kind.Document.AdminOnly {
+		return nil
+	}
+	return administrator(ctx, `the resource of type "`+c.kind.Document.Type+`"`)
+}
+
+// failure is an error together with what was being done.
+type failure struct {
+	op operation
+	error
+}
+
+// Unwrap returns the error.
+func (f *failure) Unwrap() error { return f.error }
+
+// failed attaches an operation to an error, if there is one.
+func failed(op operation, err error) error {
+	if err == nil {
+		return nil
+	}
+	return &failure{op, err}
+}
+
+// answer answers with an error of an operation, or of the one attached to it.
+func answer(w http.ResponseWriter, r *http.Request, op operation, err error) {
+	if f, ok := errors.AsType[*failure](err); ok {
+		op = f.op
+	}
+	fail(w, r, op, err)
+}
+
+// meshExists looks the mesh of a path up, if there is one.
+func meshExists(reader store.Reader, name string) error {
+	if name == "" {
+		return nil
+	}
+	_, err := reader.Get(mesh.Meshes, "", name)
+	return failed(opMesh, err)
+}
+
+// read returns the resource at the path of a request: first the mesh must exist,
+// then the caller have access.
+func (c collection) read(r *http.Request, access func(context.Context) error) (res *model.Resource, err error) {
+	err = c.api.Store.View(r.Context(), func(reader store.Reader) error {
+		if err := meshExists(reader, r.PathValue(pathMesh)); err != nil {
+			return err
+		}
+		if err := access(r.Context()); err != nil {
+			return err
+		}
+		res, err = reader.Get(c.kind, r.PathValue(pathMesh), r.PathValue(pathName))
+		return err
+	})
+	return res, err
+}
+
+func (c collection) get(w http.ResponseWriter, r *http.Request) {
+	show, err := format(r)
+	if err != nil {
+		fail(w, r, opFormat, err)
+		return
+	}
+	res, err := c.read(r, c.access)
+	if err != nil {
+		answer(w, r, opGet, err)
+		return
+	}
+	shown, err := show(res)
+	if err != nil {
+		fail(w, r, opGet, err)
+		return
+	}
+	reply(w, r, http.StatusOK, shown)
+}
+
+// delete looks for the resource before it looks at the access of the caller.
+func (c collection) delete(w http.ResponseWriter, r *http.Request) {
+	_, err := c.read(r, func(context.Context) error { return nil })
+	if err == nil {
+		err = c.access(r.Context())
+	}
+	if err != nil {
+		answer(w, r, opDelete, err)
+		return
+	}
+	commit, err := c.api.Writer.DeleteDocument(r.Context(), c.kind, r.PathValue(pathMesh), r.PathValue(pathName))
+	if err == nil || len(commit.Changes) > 0 {
+		announce(w, r, commit)
+	}
+	if err != nil {
+		c.failWrite(w, r, opDelete, err)
+		return
+	}
+	empty(w, http.StatusOK)
+}
+
+// body reads the body of a request within the limit.
+func body(w http.ResponseWriter, r *http.Request) ([]byte, error) {
+	raw, err := io.ReadAll(http.MaxBytesReader(w, r.Body, MaxBody))
+	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
+		return nil, fault.Wrap(fault.TooLarge, err, "the body is larger than %d bytes", MaxBody)
+	}
+	if err != nil {
+		return nil, fault.Wrap(fault.Invalid, err, "the body broke off")
+	}
+	return raw, nil
+}

@@ -1,0 +1,259 @@
+package meshapi
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"math"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/meshgate/meshgate/controlplane/admit"
+	"github.com/meshgate/meshgate/controlplane/fault"
+	"github.com/meshgate/meshgate/controlplane/httpkit"
+	"github.com/meshgate/meshgate/controlplane/identity"
+	"github.com/meshgate/meshgate/controlplane/mesh"
+	"github.com/meshgate/meshgate/controlplane/model"
+	"github.com/meshgate/meshgate/controlplane/store"
+	"github.com/meshgate/meshgate/controlplane/store/memstore"
+)
+
+var update = flag.Bool("update", false, "rewrite the transcripts in testdata")
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+var start = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+
+// ticket is a policy as this package sees policies: it has selectors, fields of
+// its own, and rules.
+type ticket struct {
+	model.Labelled
+	mesh.Connection
+	Conf *ticketConf `json:"conf,omitempty"`
+}
+
+type ticketConf struct {
+	Price   uint32         `json:"price,omitempty"`
+	Note    string         `json:"note,omitempty"`
+	Timeout *mesh.Duration `json:"timeout,omitempty"`
+}
+
+var tickets = &model.Kind{
+	Name: "ticket", Path: "tickets", Scoping: model.Mesh, New: func() any { return &ticket{} },
+	Document: &model.Document{
+		Type: "Ticket", Singular: "Ticket", Plural: "Tickets", Policy: true, Inbound: true,
+		Validate: func(spec any) (out []fault.Violation) {
+			if t := spec.(*ticket); len(t.Sources) == 0 {
+				out = append(out, fault.Violation{Path: "sources", Message: "must have at least one element"})
+			}
+			if t := spec.(*ticket); t.Conf == nil {
+				out = append(out, fault.Violation{Path: "conf", Message: "has to be defined"})
+			}
+			return out
+		},
+	},
+}
+
+// pass is a policy that chooses proxies by a reference.
+type pass struct {
+	model.Labelled
+	Spec *struct {
+		TargetRef mesh.BackendRef `json:"targetRef"`
+	} `json:"spec,omitempty"`
+}
+
+var passes = &model.Kind{
+	Name: "pass", Path: "passes", Scoping: model.Mesh, New: func() any { return &pass{} },
+	Document: &model.Document{Type: "Pass", Singular: "Pass", Plural: "Passes", Policy: true},
+}
+
+// census is a kind that this API shows only.
+var census = &model.Kind{
+	Name: "census", Path: "censuses", Scoping: model.Global, ReadOnly: true, New: func() any { return &ticket{} },
+	Document: &model.Document{Type: "Census", Singular: "Census", Plural: "Censuses", Policy: true, Outbound: true},
+}
+
+// writer fails when it is told to.
+type writer struct {
+	Writer
+	put, remove error
+	// beforePut runs before each write.
+	beforePut func()
+}
+
+func (w *writer) PutDocument(ctx context.Context, k *model.Kind, scope, name string, spec any) (admit.Outcome, bool, error) {
+	if w.beforePut != nil {
+		w.beforePut()
+	}
+	if w.put != nil {
+		return admit.Outcome{}, false, w.put
+	}
+	return w.Writer.PutDocument(ctx, k, scope, name, spec)
+}
+
+func (w *writer) DeleteDocument(ctx context.Context, k *model.Kind, scope, name string) (store.Commit, error) {
+	if w.remove != nil {
+		return store.Commit{}, w.remove
+	}
+	return w.Writer.DeleteDocument(ctx, k, scope, name)
+}
+
+// nobody has nothing to revoke.
+type nobody struct{}
+
+func (nobody) Stage(store.Tx) error                        { return nil }
+func (nobody) Publish(context.Context, store.Commit) error { return nil }
+
+// insights knows dataplanes of mesh m by name.
+type insights map[string]any
+
+func (i insights) Read(_ context.Context, mesh, name string) (any, bool, error) {
+	doc, ok := i[name]
+	if err, broken := doc.(error); broken {
+		return nil, false, err
+	}
+	return doc, ok && mesh == "m", nil
+}
+
+type problems map[string][]string
+
+func (p problems) Of(_, dataplane string) []string { return p[dataplane] }
+
+type dumps map[string]error
+
+func (d dumps) XDS(_ context.Context, mesh, dataplane string) ([]byte, error) {
+	if err := d[dataplane]; err != nil {
+		return nil, err
+	}
+	return []byte(`{"configs":[{"of":"` + mesh + "." + dataplane + `"}]}`), nil
+}
+
+// mint issues tokens that show what was asked for.
+type mint struct{ err error }
+
+func (m *mint) Issue(_ context.Context, r identity.DataplaneTokenRequest) (string, error) {
+	if m.err != nil {
+		return "", m.err
+	}
+	raw, err := json.Marshal(r)
+	return string(raw), err
+}
+
+// api is an API in front of a store in memory.
+type api struct {
+	handler http.Handler
+	store   store.Store
+	tokens  *identity.Tokens
+	writer  *writer
+	mint    *mint
+	options Options
+}
+
+// identify takes the caller from a header that only tests have.
+func identify(r *http.Request) (User, error) {
+	switch name := r.Header.Get("X-User"); name {
+	case "":
+		return Administrator(), nil
+	case "anonymous":
+		return Anonymous(), nil
+	case "forged":
+		return User{}, fault.New(fault.Denied, "the token is forged")
+	default:
+		return User{name, []string{groupAuthenticated}}, nil
+	}
+}
+
+var (
+	nodeTokens     *identity.Tokens
+	nodeTokensOnce sync.Once
+)
+
+// keys makes the signing key of gateways once: it takes a while.
+func keys(t testing.TB) *identity.Tokens {
+	nodeTokensOnce.Do(func() {
+		s := memstore.New()
+		defer s.Close()
+		var err error
+		if nodeTokens, err = identity.OpenTokens(context.Background(), s, func() time.Time { return start }); err != nil {
+			t.Error(err)
+		}
+	})
+	return nodeTokens
+}
+
+// clock goes on whenever the store looks at it.
+type clock struct {
+	mu  sync.Mutex
+	now time.Time
+}
+
+func (c *clock) tick() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.now = c.now.Add(1500 * time.Millisecond)
+	return c.now
+}
+
+func (c *clock) read() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.now
+}
+
+func newAPI(t testing.TB, change ...func(*Options)) *api {
+	t.Helper()
+	c := &clock{now: start}
+	s := memstore.Open(memstore.Options{Now: c.tick})
+	t.Cleanup(func() { _ = s.Close() })
+	kinds := append(mesh.Kinds(), tickets, passes, census)
+	a := &api{store: s, tokens: keys(t), writer: &writer{Writer: admit.New(s, nobody{}, kinds, c.read)}, mint: &mint{}}
+	a.options = Options{
+		Kinds: kinds, Store: s, Writer: a.writer, Tokens: a.tokens, Version: "1.2.3",
+		Insights: insights{
+			"web-1":  map[string]any{"subscriptions": []any{map[string]any{"id": "<1>"}}},
+			"broken": errors.New("the disk is gone"),
+			"nan":    math.NaN(),
+		},
+		Problems:        problems{"web-2": {"two listeners on 10.0.0.2:80"}},
+		Dumps:           dumps{"away": fault.New(fault.Unavailable, "the proxy is not connected"), "broken": errors.New("10.0.0.9: refused")},
+		DataplaneTokens: a.mint,
+		About:           About{ClusterID: "c-1", Hostname: "host", InstanceID: "host-ab12"},
+		ProxyVersions:   map[string]string{"1.2.3": "1.39.3", "~1.1.0": "~1.38.0"},
+		Zone:            "east",
+		Identify:        identify,
+		Revisions: func(w http.ResponseWriter, r *http.Request) {
+			httpkit.WriteMessage(w, http.StatusOK, "revision "+r.PathValue("revision"))
+		},
+	}
+	for _, f := range change {
+		f(&a.options)
+	}
+	a.handler = Handler(a.options)
+	return a
+}
+
+func request(h http.Handler, method, path, body string, header ...string) *httptest.ResponseRecorder {
+	r := httptest.NewRequest(method, "http://127.0.0.1:5681"+path, strings.NewReader(body))
+	for i := 0; i < len(header); i += 2 {
+		r.Header.Set(header[i], header[i+1])
+	}
+	rec := httptest.NewRecorder()
+	h.ServeHTTP(rec, r)
+	return rec
+}
+
+// put stores a document and demands that it works.
+func (a *api) put(t testing.TB, path, body string) {
+	t.Helper()
+	rec := request(a.handler, http.MethodPut, path, body, "Content-Type", mediaJSON)
+	if rec.Code != http.StatusCreated && rec.Code != http.StatusOK {
+		t.Fatalf("PUT %s: %d %s", path, rec.Code, rec.Body)
+	}
+}

@@ -1,0 +1,97 @@
+package meshapi
+
+import (
+	"net/http"
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/meshgate/meshgate/controlplane/httpkit"
+	"github.com/meshgate/meshgate/controlplane/model"
+)
+
+const product = "meshgate"
+
+// information are the endpoints that say what is here.
+func (a *API) information() []httpkit.Endpoint {
+	get := func(pattern, summary string, document any) httpkit.Endpoint {
+		return endpoint(http.MethodGet, pattern, httpkit.Open, summary, mediaJSON, func(w http.ResponseWriter, r *http.Request) {
+			reply(w, r, http.StatusOK, document)
+		})
+	}
+	list := []httpkit.Endpoint{
+		get("/", "What this is", a.index()),
+		get("/policies", "List kinds of policies", a.policies()),
+		get("/versions", "List versions of dataplanes and their proxies", a.versions()),
+		endpoint(http.MethodGet, "/who-am-i", httpkit.Open, "Who the caller is", mediaJSON, func(w http.ResponseWriter, r *http.Request) {
+			reply(w, r, http.StatusOK, userOf(r.Context()))
+		}),
+	}
+	if a.Revisions != nil {
+		list = append(list, httpkit.Endpoint{
+			Method: http.MethodGet, Pattern: "/revisions/{revision}", Auth: httpkit.Administrator,
+			Summary: "How far proxies are with a revision", Handler: guarded("revisions", a.Revisions),
+		})
+	}
+	return list
+}
+
+// index is what GET / answers. Older clients read the product from tagline.
+func (a *API) index() map[string]string {
+	return map[string]string{
+		"clusterId": a.About.ClusterID, "gui": a.About.GUI, "hostname": a.About.Hostname, "instanceId": a.About.InstanceID,
+		"product": product, "tagline": product, "version": a.Version,
+	}
+}
+
+// policy is one entry of GET /policies.
+type policy struct {
+	Name        string `json:"name"`
+	ReadOnly    bool   `json:"readOnly"`
+	Path        string `json:"path"`
+	DisplayName string `json:"displayName"`
+	Singular    string `json:"singularDisplayName"`
+	Plural      string `json:"pluralDisplayName"`
+	// Experimental is false: what is offered is supported.
+	Experimental bool `json:"isExperimental"`
+	TargetRef    bool `json:"isTargetRefBased"`
+	Inbound      bool `json:"isInbound"`
+	Outbound     bool `json:"isOutbound"`
+}
+
+// wrapped reports whether documents of a kind keep their spec below the key spec.
+// Policies that choose proxies by a reference instead of by selectors do so, and
+// no others.
+func wrapped(k *model.Kind) bool {
+	_, ok := reflect.TypeOf(k.New()).Elem().FieldByName("Spec")
+	return ok
+}
+
+// policies is what GET /policies answers, by name.
+func (a *API) policies() any {
+	list := []policy{}
+	for _, k := range a.Kinds {
+		d := k.Document
+		if d == nil || !d.Policy {
+			continue
+		}
+		list = append(list, policy{
+			Name: d.Type, ReadOnly: collection{a, k}.readOnly(), Path: k.Path, DisplayName: d.Plural, Singular: d.Singular, Plural: d.Plural,
+			TargetRef: wrapped(k), Inbound: d.Inbound, Outbound: d.Outbound,
+		})
+	}
+	slices.SortFunc(list, func(a, b policy) int { return strings.Compare(a.Name, b.Name) })
+	return map[string]any{"policies": list}
+}
+
+// versions is what GET /versions answers.
+func (a *API) versions() any {
+	type proxy struct {
+		Proxy string `json:"proxy"`
+	}
+	out := map[string]proxy{}
+	for v, p := range a.ProxyVersions {
+		out[v] = proxy{p}
+	}
+	return map[string]any{"meshDp": out}
+}

@@ -1,0 +1,217 @@
+package meshapi
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strconv"
+
+	"github.com/meshgate/meshgate/controlplane/fault"
+	"github.com/meshgate/meshgate/controlplane/httpkit"
+	"github.com/meshgate/meshgate/controlplane/mesh"
+	"github.com/meshgate/meshgate/controlplane/model"
+	"github.com/meshgate/meshgate/controlplane/store"
+)
+
+const (
+	defaultSize = 100
+	maxSize     = 1000
+	// maxListBytes ends a page early; the next one begins with what is left.
+	maxListBytes = 8 << 20
+	// batch is how many resources are read at once.
+	batch = 500
+)
+
+// listing is the body of a list.
+type listing struct {
+	Total int   `json:"total"`
+	Items []any `json:"items"`
+	// Next is the URL of the next page.
+	Next *string `json:"next"`
+}
+
+// list answers with a page of a mesh, or of all of them. pattern is that of the
+// endpoint.
+func (c collection) list(pattern string) http.HandlerFunc {
+	return c.listOf(pattern, func(_ *http.Request, res *model.Resource) (any, error) { return show(res) })
+}
+
+// listOf answers with a page of what the resources of the kind are shown as.
+func (c collection) listOf(pattern string, show func(*http.Request, *model.Resource) (any, error)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		query, err := httpkit.Query(r)
+		if err != nil {
+			fail(w, r, opDecode, fault.Wrap(fault.Invalid, err, "the query is malformed"))
+			return
+		}
+		found, window, err := c.find(r, query, pattern)
+		if err != nil {
+			answer(w, r, opList, err)
+			return
+		}
+		doc := listing{Total: found.total, Items: make([]any, 0, len(found.page))}
+		written := 0
+		for _, res := range found.page {
+			if written > maxListBytes {
+				break
+			}
+			item, err := show(r, res)
+			if err != nil {
+				fail(w, r, opList, err)
+				return
+			}
+			switch item := item.(type) {
+			case json.RawMessage:
+				written += len(item)
+			case dataplaneOverview:
+				written += len(item.Dataplane)
+			}
+			doc.Items = append(doc.Items, item)
+		}
+		if end := window.offset + len(doc.Items); len(doc.Items) > 0 && end < doc.Total {
+			next := nextPage(r, query, end)
+			doc.Next = &next
+		}
+		reply(w, r, http.StatusOK, doc)
+	}
+}
+
+// window is the part of a list that is asked for.
+type window struct{ size, offset int }
+
+// result is the part of a list that is answered, and the size of the whole.
+type result struct {
+	page  []*model.Resource
+	total int
+}
+
+// find looks at size, filters, mesh, access and offset, in this order, and reads
+// the page.
+func (c collection) find(r *http.Request, query url.Values, pattern string) (found result, win window, err error) {
+	if win.size, err = pageSize(query.Get("size")); err != nil {
+		return found, win, failed(opSize, err)
+	}
+	match, err := c.filter(query, pattern)
+	if err != nil {
+		return found, win, err
+	}
+	err = c.api.Store.View(r.Context(), func(reader store.Reader) error {
+		scopes, err := c.scopes(reader, r.PathValue(pathMesh))
+		if err != nil {
+			return err
+		}
+		if err := c.access(r.Context()); err != nil {
+			return err
+		}
+		if win.offset, err = pageOffset(query.Get("offset")); err != nil {
+			return failed(opOffset, err)
+		}
+		found, err = c.search(reader, scopes, match, win)
+		return err
+	})
+	return found, win, err
+}
+
+// scopes returns those that a list covers, in the order of the list.
+func (c collection) scopes(reader store.Reader, name string) ([]string, error) {
+	if c.kind.Scoping != model.Mesh {
+		return []string{""}, nil
+	}
+	if name != "" {
+		return []string{name}, meshExists(reader, name)
+	}
+	meshes, err := reader.List(mesh.Meshes, store.Query{})
+	scopes := make([]string, len(meshes))
+	for i, m := range meshes {
+		scopes[i] = m.Name
+	}
+	return scopes, err
+}
+
+// search reads a page of what matches; match is nil if everything does, and then
+// what does not belong to the page is only counted.
+func (c collection) search(reader store.Reader, scopes []string, match func(*model.Resource) bool, win window) (found result, err error) {
+	for _, scope := range scopes {
+		if match == nil {
+			n, err := reader.Count(c.kind, store.Query{Scope: scope})
+			if err != nil {
+				return found, err
+			}
+			if found.total+n <= win.offset || len(found.page) == win.size {
+				found.total += n
+				continue
+			}
+		}
+		if err := c.collect(reader, scope, match, win, &found); err != nil {
+			return found, err
+		}
+	}
+	return found, nil
+}
+
+// collect adds what one scope has.
+func (c collection) collect(reader store.Reader, scope string, match func(*model.Resource) bool, win window, found *result) error {
+	for after := ""; ; {
+		part, err := reader.List(c.kind, store.Query{Scope: scope, After: after, Limit: batch})
+		if err != nil {
+			return err
+		}
+		for _, res := range part {
+			if match != nil && !match(res) {
+				continue
+			}
+			if found.total++; found.total > win.offset && len(found.page) < win.size {
+				found.page = append(found.page, res)
+			}
+		}
+		if len(part) < batch {
+			return nil
+		}
+		after = part[len(part)-1].Name
+	}
+}
+
+// pageSize reads size; empty and 0 mean the default.
+func pageSize(text string) (int, error) {
+	if text == "" {
+		return defaultSize, nil
+	}
+	bad := func(format string, args ...any) (int, error) {
+		return 0, fault.Violated([]fault.Violation{{Path: "size", Message: fmt.Sprintf(format, args...)}})
+	}
+	size, err := strconv.Atoi(text)
+	switch {
+	case err != nil:
+		return bad("invalid format")
+	case size > maxSize:
+		return bad("invalid page size of %d. Maximum page size is %d", size, maxSize)
+	case size < 0:
+		return bad("invalid page size of %d. It must not be negative", size)
+	}
+	return cmp.Or(size, defaultSize), nil
+}
+
+// pageOffset reads offset, the index of the first item.
+func pageOffset(text string) (int, error) {
+	if text == "" {
+		return 0, nil
+	}
+	offset, err := strconv.Atoi(text)
+	if err != nil || offset < 0 {
+		return 0, fault.Violated([]fault.Violation{{Path: "offset", Message: "Invalid format"}})
+	}
+	return offset, nil
+}
+
+// nextPage is the URL of the request with another offset. Host is what the
+// client has sent, which the guard has looked at.
+func nextPage(r *http.Request, query url.Values, offset int) string {
+	query.Set("offset", strconv.Itoa(offset))
+	scheme := "http"
+	if r.TLS != nil {
+		scheme = "https"
+	}
+	return scheme + "://" + r.Host + r.URL.EscapedPath() + "?" + query.Encode()
+}

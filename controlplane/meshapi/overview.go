@@ -1,0 +1,94 @@
+package meshapi
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/meshgate/meshgate/controlplane/httpkit"
+	"github.com/meshgate/meshgate/controlplane/mesh"
+	"github.com/meshgate/meshgate/controlplane/model"
+)
+
+// overviews are dataplanes together with what they report. They have two paths:
+// the older one with a plus.
+func (a *API) overviews() []httpkit.Endpoint {
+	if a.Insights == nil || !slices.Contains(a.Kinds, mesh.Dataplanes) {
+		return nil
+	}
+	c := collection{a, mesh.Dataplanes}
+	path := mesh.Dataplanes.Path
+	get := func(pattern, summary string, h http.HandlerFunc) httpkit.Endpoint {
+		return endpoint(http.MethodGet, pattern, httpkit.Open, summary, mediaJSON, h)
+	}
+	var list []httpkit.Endpoint
+	for _, prefix := range []string{prefixAll, prefixMesh} {
+		for _, suffix := range []string{"+insights", "/_overview"} {
+			pattern := prefix + path + suffix
+			list = append(list, get(pattern, "List dataplanes with what they report", c.listOf(pattern, a.overviewItem)))
+		}
+	}
+	return append(list,
+		get(prefixMesh+path+"+insights/{"+pathName+"}", "Read a dataplane with what it reports", c.overview),
+		get(prefixMesh+path+"/{"+pathName+"}/_overview", "Read a dataplane with what it reports", c.overview),
+	)
+}
+
+// overview shows a dataplane; {} stands for a report that does not exist.
+func (c collection) overview(w http.ResponseWriter, r *http.Request) {
+	res, err := c.read(r, c.access)
+	if err != nil {
+		answer(w, r, opGet, err)
+		return
+	}
+	doc, err := c.api.overviewOf(r.Context(), res, struct{}{})
+	if err != nil {
+		fail(w, r, opGet, err)
+		return
+	}
+	reply(w, r, http.StatusOK, doc)
+}
+
+// overviewItem shows a dataplane in a list, where a report that does not exist
+// is left out.
+func (a *API) overviewItem(r *http.Request, res *model.Resource) (any, error) {
+	return a.overviewOf(r.Context(), res, nil)
+}
+
+// dataplaneOverview is a dataplane with what is known of its proxy.
+type dataplaneOverview struct {
+	Type             string            `json:"type"`
+	Mesh             string            `json:"mesh"`
+	Name             string            `json:"name"`
+	CreationTime     time.Time         `json:"creationTime"`
+	ModificationTime time.Time         `json:"modificationTime"`
+	Labels           map[string]string `json:"labels,omitempty"`
+	Dataplane        json.RawMessage   `json:"dataplane"`
+	Insight          any               `json:"dataplaneInsight,omitempty"`
+	// Errors say why the proxy does not have the configuration it should have.
+	Errors []string `json:"errors,omitempty"`
+}
+
+func (a *API) overviewOf(ctx context.Context, res *model.Resource, absent any) (any, error) {
+	spec, err := model.EncodeSpec(res.Spec)
+	if err != nil {
+		return nil, err
+	}
+	insight, ok, err := a.Insights.Read(ctx, res.Scope, res.Name)
+	if err != nil {
+		return nil, err
+	}
+	if !ok {
+		insight = absent
+	}
+	o := dataplaneOverview{
+		Type: "DataplaneOverview", Mesh: res.Scope, Name: res.Name, CreationTime: res.Created.UTC(), ModificationTime: res.Modified.UTC(),
+		Labels: model.LabelsOf(res.Spec), Dataplane: spec, Insight: insight,
+	}
+	if a.Problems != nil {
+		o.Errors = a.Problems.Of(res.Scope, res.Name)
+	}
+	return o, nil
+}

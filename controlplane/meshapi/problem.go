@@ -1,0 +1,162 @@
+package meshapi
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"strconv"
+
+	"github.com/meshgate/meshgate/controlplane/fault"
+	"github.com/meshgate/meshgate/controlplane/httpkit"
+)
+
+const (
+	textInvalid  = "Resource is not valid"
+	textInternal = "Internal Server Error"
+)
+
+// row is how one fault is answered. An empty title is that of the operation, an
+// empty detail that of the fault.
+type row struct {
+	status        int
+	title, detail string
+}
+
+// rows answers the faults that no operation answers in its own way.
+var rows = map[fault.Code]row{
+	fault.Invalid:     {status: http.StatusBadRequest},
+	fault.Dangling:    {status: http.StatusBadRequest},
+	fault.Referenced:  {status: http.StatusBadRequest},
+	fault.Unique:      {status: http.StatusBadRequest},
+	fault.Denied:      {http.StatusUnauthorized, "Invalid authentication data", "Unauthenticated"},
+	fault.Forbidden:   {status: http.StatusForbidden, title: "Access Denied"},
+	fault.NotFound:    {status: http.StatusNotFound, detail: "Not found"},
+	fault.Unsupported: {status: http.StatusMethodNotAllowed, title: "Method not allowed"},
+	fault.Conflict:    {status: http.StatusConflict, title: "Conflict"},
+	fault.Exists:      {status: http.StatusConflict, title: "Conflict"},
+	fault.TooLarge:    {status: http.StatusRequestEntityTooLarge},
+	fault.Internal:    {status: http.StatusInternalServerError, detail: textInternal},
+	fault.Unavailable: {status: http.StatusServiceUnavailable},
+}
+
+// operation is what was being done when something failed.
+type operation struct {
+	title string
+	// rows that differ from the common ones.
+	rows map[fault.Code]row
+}
+
+// The operations.
+var (
+	opAuthenticate = operation{title: "Invalid authentication data"}
+	opMesh         = operation{title: "Failed to retrieve Mesh"}
+	opGet          = operation{title: "Could not retrieve a resource"}
+	opList         = operation{title: "Could not retrieve resources"}
+	opSize         = operation{opList.title, map[fault.Code]row{fault.Invalid: {status: http.StatusBadRequest, detail: "Invalid page size"}}}
+	opOffset       = operation{opList.title, map[fault.Code]row{fault.Invalid: {status: http.StatusBadRequest, detail: "Invalid offset"}}}
+	opFormat       = operation{title: "invalid format"}
+	opDecode       = operation{title: "Bad Request"}
+	opProcess      = operation{title: "Could not process a resource"}
+	opCreate       = operation{title: "Could not create a resource"}
+	opUpdate       = operation{title: "Could not update a resource"}
+	opDelete       = operation{title: "Could not delete a resource"}
+	opDump         = operation{title: "Could not execute admin operation"}
+	opDumpTarget   = operation{title: "Could not get dataplane resource"}
+	opToken        = operation{"Could not issue a token", map[fault.Code]row{
+		fault.Invalid:  {status: http.StatusBadRequest, title: "Invalid request"},
+		fault.NotFound: {status: http.StatusNotFound, title: "Signing Key not found"},
+	}}
+)
+
+// document is the body of an error. It is spelled twice: older clients read
+// details and causes.
+type document struct {
+	Type       string      `json:"type"`
+	Status     int         `json:"status"`
+	Title      string      `json:"title"`
+	Detail     string      `json:"detail"`
+	Parameters []parameter `json:"invalid_parameters,omitempty"`
+	Details    string      `json:"details"`
+	Causes     []cause     `json:"causes,omitempty"`
+}
+
+type parameter struct {
+	Field  string `json:"field"`
+	Reason string `json:"reason"`
+}
+
+type cause struct {
+	Field   string `json:"field"`
+	Message string `json:"message"`
+}
+
+// describe returns the document of an error. The cause of an internal one is not
+// in it.
+func describe(op operation, err error) document {
+	e, ok := errors.AsType[*fault.Error](err)
+	if !ok {
+		e = fault.New(fault.Internal, textInternal)
+	}
+	found, ok := op.rows[e.Code]
+	if !ok {
+		if found, ok = rows[e.Code]; !ok {
+			found = rows[fault.Internal]
+		}
+	}
+	detail := e.Detail
+	if len(e.Violations) > 0 {
+		detail = textInvalid
+	}
+	detail = cmp.Or(found.detail, detail)
+	d := document{
+		Type: "/std-errors", Status: found.status, Title: cmp.Or(found.title, op.title), Detail: detail, Details: detail,
+	}
+	for _, v := range e.Violations {
+		d.Parameters = append(d.Parameters, parameter{v.Path, v.Message})
+		d.Causes = append(d.Causes, cause{v.Path, v.Message})
+	}
+	return d
+}
+
+// fail answers with an error.
+func fail(w http.ResponseWriter, r *http.Request, op operation, err error) {
+	entry, d := httpkit.EntryOf(r.Context()), describe(op, err)
+	entry.Code = string(fault.CodeOf(err))
+	if d.Status >= http.StatusInternalServerError {
+		entry.Cause = err
+	}
+	reply(w, r, d.Status, d)
+}
+
+// reply answers with a document in the form of this API: indented by one space,
+// without escapes for HTML, and with a newline at the end.
+func reply(w http.ResponseWriter, r *http.Request, status int, document any) {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	e.SetIndent("", " ")
+	if err := e.Encode(document); err != nil {
+		fail(w, r, operation{title: textInternal}, err)
+		return
+	}
+	write(w, status, mediaJSON, b.Bytes())
+}
+
+// write answers with a body of any type that is not to be kept by anybody.
+func write(w http.ResponseWriter, status int, mediaType string, body []byte) {
+	h := w.Header()
+	h.Set("Content-Type", mediaType)
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Cache-Control", "no-store") // documents hold secrets
+	h.Set("Content-Length", strconv.Itoa(len(body)))
+	w.WriteHeader(status)
+	_, _ = w.Write(body) // a client that is gone is nobody's concern
+}
+
+// empty answers a write that succeeded.
+func empty(w http.ResponseWriter, status int) {
+	w.Header().Set("Content-Length", "0")
+	w.WriteHeader(status)
+}

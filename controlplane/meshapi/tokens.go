@@ -1,0 +1,118 @@
+package meshapi
+
+import (
+	"encoding/json"
+	"errors"
+	"net/http"
+	"time"
+
+	"github.com/meshgate/meshgate/controlplane/fault"
+	"github.com/meshgate/meshgate/controlplane/httpkit"
+	"github.com/meshgate/meshgate/controlplane/identity"
+	"github.com/meshgate/meshgate/controlplane/model"
+)
+
+const (
+	maxTokenBody = 64 << 10
+	// DefaultTokenLife is the validity of a node token unless asked otherwise.
+	DefaultTokenLife = 10 * 365 * 24 * time.Hour
+)
+
+// tokens are the endpoints that issue tokens, for administrators only.
+func (a *API) tokens() []httpkit.Endpoint {
+	var list []httpkit.Endpoint
+	if a.DataplaneTokens != nil {
+		h := guarded("generate dataplane token", a.dataplaneToken)
+		for _, method := range []string{http.MethodPost, http.MethodPut} {
+			list = append(list, endpoint(method, "/tokens/dataplane", httpkit.Administrator, "Issue the token of dataplanes", mediaText, h))
+		}
+	}
+	if a.Tokens != nil {
+		// Clients of this endpoint need not say that they send JSON.
+		list = append(list, httpkit.Endpoint{
+			Method: http.MethodPost, Pattern: "/tokens/gateway", Auth: httpkit.Administrator,
+			Summary: "Issue the node token of an oauth-gateway", Handler: guarded("generate gateway token", a.gatewayToken),
+		})
+	}
+	return list
+}
+
+// writeToken answers the bare token as text.
+func writeToken(w http.ResponseWriter, mediaType, token string) {
+	write(w, http.StatusOK, mediaType, []byte(token))
+}
+
+// dataplaneTokenRequest is the body of /tokens/dataplane.
+type dataplaneTokenRequest struct {
+	Name     string              `json:"name"`
+	Mesh     string              `json:"mesh"`
+	Tags     map[string][]string `json:"tags"`
+	Type     string              `json:"type"`
+	ValidFor string              `json:"validFor"`
+}
+
+// dataplaneToken answers a body that cannot be read with an empty one.
+func (a *API) dataplaneToken(w http.ResponseWriter, r *http.Request) {
+	raw, err := body(w, r)
+	if fault.Is(err, fault.TooLarge) {
+		fail(w, r, opDecode, err)
+		return
+	}
+	var in dataplaneTokenRequest
+	if err != nil || json.Unmarshal(raw, &in) != nil {
+		empty(w, http.StatusBadRequest)
+		return
+	}
+	token, err := a.DataplaneTokens.Issue(r.Context(), identity.DataplaneTokenRequest(in))
+	if err != nil {
+		fail(w, r, opToken, err)
+		return
+	}
+	writeToken(w, mediaText, token)
+}
+
+type gatewayTokenRequest struct {
+	// Name of the instance.
+	Name string `json:"name"`
+	// ControlPlane is "default" if empty.
+	ControlPlane string `json:"controlPlane"`
+	// ValidFor is a duration such as 720h.
+	ValidFor string `json:"validFor"`
+}
+
+func (a *API) gatewayToken(w http.ResponseWriter, r *http.Request) {
+	token, err := a.issueGateway(w, r)
+	if err != nil {
+		httpkit.EntryOf(r.Context()).Cause = err
+		status, text := http.StatusInternalServerError, httpkit.TextInternal
+		if e, ok := errors.AsType[*fault.Error](err); ok && e.Code == fault.Invalid {
+			status, text = http.StatusBadRequest, e.Error()
+		}
+		httpkit.WriteMessage(w, status, text)
+		return
+	}
+	writeToken(w, "text/plain; charset=utf-8", token)
+}
+
+func (a *API) issueGateway(w http.ResponseWriter, r *http.Request) (string, error) {
+	var in gatewayTokenRequest
+	d := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxTokenBody))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&in); err != nil {
+		return "", fault.Wrap(fault.Invalid, err, "the request is not valid JSON")
+	}
+	life := DefaultTokenLife
+	if in.ValidFor != "" {
+		var err error
+		if life, err = time.ParseDuration(in.ValidFor); err != nil {
+			return "", fault.Violated([]fault.Violation{{Path: "validFor", Message: "must be a duration such as 720h"}})
+		}
+	}
+	if in.ControlPlane == "" {
+		in.ControlPlane = model.DefaultControlPlane
+	}
+	if in.ControlPlane != model.DefaultControlPlane {
+		return "", fault.Violated([]fault.Violation{{Path: "controlPlane", Message: "does not exist"}})
+	}
+	return a.Tokens.Gateway(in.ControlPlane, in.Name, life)
+}

@@ -1,0 +1,105 @@
+package meshapi
+
+import (
+	"fmt"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// TestTranscripts replays the conversations in testdata. Each is a file of
+// exchanges: a line "> METHOD target", headers of the request, an empty line and
+// a body if there is one; then "< status", headers and body of the response.
+// Lines with # are remarks. Headers that every response has are left out.
+func TestTranscripts(t *testing.T) {
+	files, err := filepath.Glob("testdata/*.txt")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no transcripts: %v", err)
+	}
+	for _, file := range files {
+		t.Run(filepath.Base(file), func(t *testing.T) {
+			raw, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := replay(t, newAPI(t).handler, string(raw))
+			if *update {
+				if err := os.WriteFile(file, []byte(got), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if diff := cmp.Diff(strings.Split(string(raw), "\n"), strings.Split(got, "\n")); diff != "" && !*update {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+// replay sends the requests of a transcript and returns it with the responses
+// that came.
+func replay(t *testing.T, h http.Handler, script string) string {
+	var out strings.Builder
+	var asked []string
+	inRequest := false
+	flush := func() {
+		if len(asked) > 0 {
+			text := strings.TrimSpace(strings.Join(asked, "\n"))
+			fmt.Fprintf(&out, "%s\n%s\n", text, exchange(t, h, strings.TrimPrefix(text, "> ")))
+		}
+		asked, inRequest = nil, false
+	}
+	for line := range strings.SplitSeq(script, "\n") {
+		switch {
+		case strings.HasPrefix(line, "#"):
+			flush()
+			out.WriteString(line + "\n")
+		case strings.HasPrefix(line, "> "):
+			flush()
+			asked, inRequest = append(asked, line), true
+		case strings.HasPrefix(line, "< "):
+			inRequest = false
+		case inRequest:
+			asked = append(asked, line)
+		}
+	}
+	flush()
+	return strings.TrimSpace(out.String()) + "\n"
+}
+
+// exchange sends one request and describes the response.
+func exchange(t *testing.T, h http.Handler, asked string) string {
+	head, body, _ := strings.Cut(asked, "\n\n")
+	lines := strings.Split(head, "\n")
+	method, target, _ := strings.Cut(lines[0], " ")
+	r := httptest.NewRequest(method, "/", strings.NewReader(body))
+	r.Host = "localhost:5681"
+	u, err := r.URL.Parse("http://localhost:5681" + target)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.URL = u
+	for _, line := range lines[1:] {
+		name, value, _ := strings.Cut(line, ":")
+		r.Header.Set(name, strings.TrimSpace(value))
+	}
+	rec := httptest.NewRecorder()
+	h.ServeHTTP(rec, r)
+	var b strings.Builder
+	fmt.Fprintf(&b, "< %d\n", rec.Code)
+	for _, name := range slices.Sorted(maps.Keys(rec.Header())) {
+		if !slices.Contains([]string{"Content-Length", "X-Content-Type-Options", "Cache-Control"}, name) {
+			fmt.Fprintf(&b, "%s: %s\n", name, rec.Header().Get(name))
+		}
+	}
+	if rec.Body.Len() > 0 {
+		fmt.Fprintf(&b, "\n%s\n", strings.TrimSpace(rec.Body.String()))
+	}
+	return b.String()
+}

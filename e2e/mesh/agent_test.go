@@ -1,0 +1,169 @@
+package mesh_test
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/meshgate/meshgate/e2e/framework"
+)
+
+var _ = Describe("meshgate dataplane", Ordered, func() {
+	var (
+		w   *world
+		web *member
+	)
+
+	BeforeAll(func() {
+		w = newWorld("STRICT")
+		web = w.start("web-1", tags{service: "web"}, "backend")
+		w.ready(web)
+	})
+
+	// fromFile starts a member of backend that registers itself.
+	fromFile := func(name string) *member {
+		m := w.describe(name, tags{service: "backend"})
+		file := filepath.Join(GinkgoT().TempDir(), "dataplane.yaml")
+		writeFile(file, []byte(`type: Dataplane
+mesh: {{ mesh }}
+name: {{name}}
+networking:
+  address: 127.0.0.1
+  inbound:
+  - port: {{ port }}
+    servicePort: {{ servicePort }}
+    tags:
+      mesh.io/service: backend
+      mesh.io/protocol: http
+`))
+		m.Sidecar = framework.NewSidecar(w.cp, shop, name, file, "--dataplane-var", "mesh="+shop, "--dataplane-var", "name="+name,
+			"--dataplane-var", fmt.Sprintf("port=%d", m.port), "--dataplane-var", fmt.Sprintf("servicePort=%d", m.work.Port)).Start()
+		return m
+	}
+	exists := func(name string) bool {
+		return w.Mesh(http.MethodGet, "/meshes/"+shop+"/dataplanes/"+name, nil).Status == http.StatusOK
+	}
+
+	It("registers the dataplane of its file; SIGTERM lets a request finish and deregisters", func() {
+		m := fromFile("backend-1")
+		m.WaitReady()
+		Expect(exists("backend-1")).To(BeTrue())
+		answers(web.to("backend"), 200)
+
+		answered := make(chan int, 1)
+		go func() { answered <- status(web.to("backend") + "/hold") }()
+		Eventually(m.work.Held, patience).Should(Receive())
+		m.Signal(term)
+		Eventually(m.Output, patience, 10*time.Millisecond).Should(ContainSubstring("envoy is draining"))
+		Consistently(answered, "300ms").ShouldNot(Receive(), "the request waits for its workload")
+		close(m.work.Release)
+		Eventually(answered, patience).Should(Receive(Equal(200)))
+		Expect(m.Exit(patience)).To(BeZero())
+		Expect(exists("backend-1")).To(BeFalse())
+	})
+
+	It("one of two instances stops under load and no request fails", func() {
+		stays, goes := fromFile("backend-2"), fromFile("backend-3")
+		w.ready(web, stays, goes)
+		load := framework.StartTraffic(web.to("backend"), http.Header{}, 1)
+		fresh := framework.StartConnections(web.to("backend"), http.Header{}, 1, 5)
+		load.Served(100)
+		goes.Signal(term)
+		Expect(goes.Exit(patience)).To(BeZero())
+		load.Served(100)
+		none(load)
+		none(fresh)
+		Expect(exists("backend-3")).To(BeFalse())
+		stays.Stop()
+		Eventually(func() bool { return exists("backend-2") }, patience).Should(BeFalse())
+	})
+
+	It("a token of another proxy is refused with a message that says so", func() {
+		m := w.describe("thief-1", tags{service: "backend"})
+		w.Put("dataplanes", m.doc)
+		m.Sidecar = framework.NewSidecar(w.cp, shop, "thief-1", "")
+		m.WriteToken(w.DataplaneToken(shop, "web-1", "1h"))
+		m.Start()
+		Expect(m.Exit(patience)).NotTo(BeZero())
+		Expect(m.Output()).To(ContainSubstring("proxy name thief-1 is different than in token: web-1"))
+		Expect(m.Output()).NotTo(ContainSubstring(m.Token()))
+	})
+
+	It("the admin interface is on a port if one is asked for", func() {
+		port := framework.FreePorts(1)[0]
+		m := w.describe("admin-1", tags{service: "backend"})
+		w.Put("dataplanes", m.doc)
+		m.Sidecar = framework.NewSidecar(w.cp, shop, "admin-1", "", "--admin-port", fmt.Sprint(port)).Start()
+		answers(fmt.Sprintf("http://127.0.0.1:%d/ready", port), 200)
+	})
+})
+
+var _ = Describe("dataplane tokens", Ordered, func() {
+	var (
+		w            *world
+		web, backend *member
+	)
+
+	BeforeAll(func() {
+		w = newWorld("STRICT")
+		backend = w.start("backend-1", tags{service: "backend"})
+		web = w.start("web-1", tags{service: "web"}, "backend")
+		w.ready(web, backend)
+		answers(web.to("backend"), 200)
+	})
+
+	online := func() bool { return w.overview("web-1").online() }
+
+	// renewed proves that a proxy whose stream was ended serves on, and is back with
+	// a new token without a restart.
+	renewed := func() {
+		Consistently(online, "1s", "100ms").Should(BeFalse(), "the old token opens no stream")
+		Expect(status(web.to("backend"))).To(Equal(200), "what it has stays in force")
+		since := time.Now()
+		pid := framework.RunningEnvoy(web.StateDir)
+		web.WriteToken(w.DataplaneToken(shop, "web-1", "1h"))
+		within(patience, "the renewed token file is used after", since, online)
+		Expect(framework.RunningEnvoy(web.StateDir)).To(Equal(pid))
+		w.route(map[string]any{"destination": tags{service: "backend"}})
+		w.Converged()
+	}
+
+	It("one that expires ends the stream; a renewed file is picked up", func() {
+		web.Stop()
+		Eventually(online, patience).Should(BeFalse())
+		const life = 6 * time.Second
+		issued := time.Now()
+		web.WriteToken(w.DataplaneToken(shop, "web-1", life.String()))
+		web.Start()
+		Eventually(online, patience, 10*time.Millisecond).Should(BeTrue())
+		Expect(time.Since(issued)).To(BeNumerically("<", life))
+		within(life+soon, "after the issue of a token of 6s the stream ended after", issued, func() bool { return !online() })
+		Expect(time.Since(issued)).To(BeNumerically(">", life-2*time.Second), "not before its time")
+		renewed()
+	})
+
+	It("one that is revoked ends the stream at once", func() {
+		Expect(online()).To(BeTrue())
+		payload, err := base64.RawURLEncoding.DecodeString(strings.Split(web.Token(), ".")[1])
+		Expect(err).NotTo(HaveOccurred())
+		var claims struct {
+			ID string `json:"jti"`
+		}
+		Expect(json.Unmarshal(payload, &claims)).To(Succeed())
+		since := time.Now()
+		w.Put("secrets", framework.Document{
+			"type": "Secret", "mesh": shop, "name": "dataplane-token-revocations-" + shop,
+			"data": base64.StdEncoding.EncodeToString([]byte("some-other-id," + claims.ID + "\n")),
+		})
+		within(soon, "the stream of a revoked token ended after", since, func() bool { return !online() })
+		Expect(w.overview("backend-1").online()).To(BeTrue(), "others stay")
+		renewed()
+	})
+})

@@ -1,0 +1,133 @@
+package mesh_test
+
+import (
+	"bufio"
+	"fmt"
+	"net"
+	"net/http"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/meshgate/meshgate/e2e/framework"
+)
+
+// soon is how fast a denial must be in force where it is said to be at once. The
+// claim is a second; the bound leaves room for a busy machine.
+const soon = 3 * time.Second
+
+var _ = Describe("permissions", Ordered, core, func() {
+	var (
+		w                    *world
+		web, backend, ledger *member
+	)
+
+	BeforeAll(func() {
+		w = newWorld("STRICT")
+		backend = w.start("backend-1", tags{service: "backend"})
+		ledger = w.join(w.around("ledger-1", nil, framework.StartEcho("ledger-1"), tags{service: "ledger", protocol: "tcp"}))
+		web = w.start("web-1", tags{service: "web"}, "backend", "ledger")
+		w.ready(web, backend, ledger)
+		answers(web.to("backend"), 200)
+	})
+
+	// allow makes a permission the only one.
+	allow := func(from, to string) {
+		w.Put("traffic-permissions", policy("TrafficPermission", "only", tags{service: from}, tags{service: to}, nil))
+		w.Converged()
+	}
+
+	It("a permission taken away is refused at once, also on connections that are open", func() {
+		open := keepAlive(web.port2("backend"))
+		Expect(open.get()).To(Equal(200))
+		since := time.Now()
+		w.Delete(shop, "traffic-permissions", allowAll)
+		within(soon, "refused on an open connection after", since, func() bool {
+			got := open.get()
+			Expect(got).To(BeElementOf(200, 403))
+			return got == 403
+		})
+		Expect(open.reconnected).To(BeFalse(), "the answer came on the connection of before")
+		Expect(status(web.to("backend"))).To(Equal(403))
+		Expect(backend.Stats()).To(HaveKeyWithValue(ContainSubstring(".rbac.denied"), BeNumerically(">", 0)))
+	})
+
+	It("who is permitted is told by the certificate", func() {
+		allow("web", "backend")
+		answers(web.to("backend"), 200)
+		allow("other", "backend")
+		Expect(status(web.to("backend"))).To(Equal(403))
+		allow("web", "ledger")
+		Expect(status(web.to("backend"))).To(Equal(403), "a permission for another destination")
+	})
+
+	It("a TCP service refuses new connections at once and open ones after a short drain", func() {
+		allow("web", "*")
+		conn, lines := dialEcho(web.port2("ledger"))
+		Expect(conn.say(lines, "one")).To(Equal("ledger-1 one"))
+		since := time.Now()
+		w.Delete(shop, "traffic-permissions", "only")
+		within(soon, "new TCP connections refused after", since, func() bool {
+			c, l := dialEcho(web.port2("ledger"))
+			defer func() { _ = c.Close() }()
+			return c.say(l, "new") == ""
+		})
+		within(15*time.Second, "open TCP connection ended after", since, func() bool { return conn.say(lines, "still") == "" })
+	})
+})
+
+// port2 is the address of the port that leads to a service.
+func (m *member) port2(name string) string { return fmt.Sprintf("127.0.0.1:%d", m.out[name]) }
+
+// kept is one HTTP connection that is never replaced unnoticed.
+type kept struct {
+	address     string
+	client      *http.Client
+	dialled     int
+	reconnected bool
+}
+
+func keepAlive(address string) *kept {
+	k := &kept{address: address}
+	transport := &http.Transport{MaxConnsPerHost: 1, Dial: func(network, address string) (net.Conn, error) {
+		k.dialled++
+		k.reconnected = k.dialled > 1
+		return net.Dial(network, address)
+	}}
+	DeferCleanup(transport.CloseIdleConnections)
+	k.client = &http.Client{Transport: transport, Timeout: 10 * time.Second}
+	return k
+}
+
+// get asks and returns the status; 0 without an answer.
+func (k *kept) get() int {
+	r, err := framework.Do(k.client, http.MethodGet, "http://"+k.address, http.Header{}, "")
+	if err != nil {
+		return 0
+	}
+	return r.Status
+}
+
+// echo is a connection to a server that answers line by line.
+type echo struct{ net.Conn }
+
+func dialEcho(address string) (echo, *bufio.Reader) {
+	conn, err := net.DialTimeout("tcp", address, 5*time.Second)
+	ExpectWithOffset(1, err).NotTo(HaveOccurred())
+	DeferCleanup(func() { _ = conn.Close() })
+	return echo{conn}, bufio.NewReader(conn)
+}
+
+// say sends a line and returns the answer, or nothing if the connection has ended.
+func (e echo) say(lines *bufio.Reader, text string) string {
+	_ = e.SetDeadline(time.Now().Add(5 * time.Second))
+	if _, err := fmt.Fprintln(e, text); err != nil {
+		return ""
+	}
+	answer, err := lines.ReadString('\n')
+	if err != nil {
+		return ""
+	}
+	return answer[:len(answer)-1]
+}

@@ -1,0 +1,65 @@
+package mesh_test
+
+import (
+	"crypto/x509"
+	"fmt"
+	"net/http"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/meshgate/meshgate/e2e/framework"
+)
+
+var _ = Describe("a new authority", Ordered, core, func() {
+	It("is taken into use three times under load without a failed request; afterwards only the last is trusted", func() {
+		w := newWorld("STRICT")
+		first := w.start("backend-1", tags{service: "backend"})
+		second := w.start("backend-2", tags{service: "backend"})
+		// Each connection of a client to a TCP service is a handshake of its own.
+		work := framework.StartWorkload("files-1")
+		files := w.join(w.around("files-1", work, work.Port, tags{service: "files", protocol: "tcp"}))
+		web := w.start("web-1", tags{service: "web"}, "backend", "files")
+		all := []*member{web, first, second, files}
+		w.ready(all...)
+		answers(web.to("backend"), 200)
+		answers(web.to("files"), 200)
+
+		load := framework.StartTraffic(web.to("backend"), http.Header{}, 1)
+		fresh := framework.StartConnections(web.to("files"), http.Header{}, 2, 10)
+		var last *root
+		for n := range 3 {
+			former := last
+			last = newRoot()
+			before := web.Stat("cluster.files.ssl.handshake")
+			since := time.Now()
+			w.rotate(last)
+			within(patience, fmt.Sprintf("rotation %d complete after", n+1), since, func() bool {
+				for _, m := range all {
+					identity, roots := m.trust()
+					if len(roots) != 1 || !roots[0].Equal(last.cert) || identity.CheckSignatureFrom(last.cert) != nil {
+						return false
+					}
+				}
+				return true
+			})
+			fresh.Served(100)
+			load.Served(100)
+			Expect(web.Stat("cluster.files.ssl.handshake")).To(BeNumerically(">", before))
+			Expect(handshake(first.inbound(), last.leaf("spiffe://"+shop+"/web"))).To(Succeed())
+			if former != nil {
+				Expect(handshake(first.inbound(), former.leaf("spiffe://"+shop+"/web"))).NotTo(Succeed(), "the former authority counts no more")
+			}
+		}
+		none(load)
+		none(fresh)
+		identity, _ := first.trust()
+		pool := x509.NewCertPool()
+		pool.AddCert(last.cert)
+		_, err := identity.Verify(x509.VerifyOptions{Roots: pool, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}})
+		Expect(err).NotTo(HaveOccurred())
+		Expect(identity.URIs[0].String() + " " + identity.URIs[len(identity.URIs)-1].String()).To(ContainSubstring("spiffe://" + shop + "/backend"))
+		Expect(w.overview("backend-1").Insight.MTLS.Regenerations).To(BeNumerically(">=", 4), "one at the start and one for each rotation")
+	})
+})

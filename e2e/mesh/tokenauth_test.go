@@ -1,0 +1,76 @@
+package mesh_test
+
+import (
+	"net/http"
+	"strings"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/meshgate/meshgate/e2e/framework"
+)
+
+var _ = Describe("tokens of the gateway on an inbound", Ordered, func() {
+	It("MeshTokenAuth: refused without, the consumer's identity with, and at once after its end", func() {
+		cp := framework.NewControlPlane("standalone")
+		if envoy := otherEnvoy(); envoy != "" {
+			cp.Args = append(cp.Args, "--envoy-path", envoy)
+		}
+		w := adopt(cp.Start(), "STRICT")
+		f := framework.NewFixture(cp)
+		backend := w.start("backend-1", tags{service: "backend"})
+		web := w.start("web-1", tags{service: "web"}, "backend")
+		w.ready(web, backend)
+		answers(web.to("backend"), 200)
+
+		w.Put("meshtokenauths", framework.Document{
+			"type": "MeshTokenAuth", "mesh": shop, "name": "tokens",
+			"spec": map[string]any{
+				"targetRef": map[string]any{"kind": "MeshService", "name": "backend"},
+				"from": []any{map[string]any{
+					"targetRef": map[string]any{"kind": "Mesh"},
+					"default":   map[string]any{"plugin": map[string]any{"controlPlane": "default", "id": f.Plugin}},
+				}},
+			},
+		})
+		w.Converged()
+		client := &http.Client{}
+		DeferCleanup(client.CloseIdleConnections)
+		call := func(token string) *framework.Response {
+			h := http.Header{"X-Consumer-Username": {"mallory"}, "X-Authenticated-Scope": {"everything"}}
+			if token != "" {
+				h.Set("Authorization", "Bearer "+token)
+			}
+			r, err := framework.Do(client, http.MethodGet, web.to("backend"), h, "")
+			Expect(err).NotTo(HaveOccurred())
+			return r
+		}
+
+		none := call("")
+		Expect(none.Status).To(Equal(401), none.Body)
+		Expect(none.Header.Get("WWW-Authenticate")).To(HavePrefix("Bearer"))
+		Expect(call("never-issued").Status).To(Equal(401))
+
+		token := f.MustMint(cp.HTTPS)
+		got := call(token).Received()
+		Expect(got.Headers.Values("X-Consumer-Username")).To(Equal([]string{"alice"}))
+		Expect(got.Headers.Get("X-Consumer-Custom-Id")).To(Equal("c-1"))
+		Expect(got.Headers.Values("X-Authenticated-Scope")).To(Equal([]string{"email"}))
+		Expect(got.Headers.Get("X-Forwarded-Client-Cert")).To(ContainSubstring("URI=spiffe://shop/web"))
+		Expect(f.Status(cp.HTTP, token)).To(Equal(200), "the same token on the gateway")
+
+		for range 10 {
+			token := f.MustMint(cp.HTTPS)
+			Expect(call(token).Status).To(Equal(200))
+			f.Must(204, http.MethodDelete, "/oauth2_tokens/"+token, nil)
+			Expect(call(token).Status).To(Equal(401), "DELETE answers when no proxy accepts the token any more")
+		}
+
+		since := time.Now()
+		f.Must(204, http.MethodDelete, "/plugins/"+f.Plugin, nil)
+		within(soon, "refused without the plugin after", since, func() bool { return call(token).Status == 503 })
+		Expect(strings.Join(w.overview("backend-1").Errors, "\n")).To(ContainSubstring(f.Plugin))
+		Expect(call("").Status).To(Equal(503), "nothing is let through")
+	})
+})

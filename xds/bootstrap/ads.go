@@ -1,0 +1,127 @@
+package bootstrap
+
+import (
+	"errors"
+	"net"
+	"net/netip"
+	"time"
+
+	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
+	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
+	httpv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/upstreams/http/v3"
+	matcherv3 "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
+	"google.golang.org/protobuf/types/known/anypb"
+	"google.golang.org/protobuf/types/known/durationpb"
+)
+
+// Direct says how an Envoy reaches the data-plane server by itself.
+type Direct struct {
+	// Host is a name or IP address among those of the server's certificate.
+	Host string
+	Port uint32
+	// CA is the PEM bundle that the server is pinned to.
+	CA []byte
+	// Token is the node token. It stands in the bootstrap in clear and is not
+	// renewed: only an agent reads a token again.
+	Token string
+}
+
+func (d *Direct) check() error {
+	switch {
+	case d.Host == "" || d.Port == 0 || d.Port > 65535:
+		return errors.New("the control plane's address is not host and port")
+	case len(d.CA) == 0:
+		return errors.New("the control plane's CA is missing")
+	case d.Token == "":
+		return errors.New("the node token is missing")
+	}
+	return nil
+}
+
+// metadata authenticates a stream; nothing does on the relay's socket but its
+// mode.
+func (d *Direct) metadata() []*corev3.HeaderValue {
+	if d == nil {
+		return nil
+	}
+	return []*corev3.HeaderValue{{Key: "authorization", Value: d.Token}}
+}
+
+// adsCluster is HTTP/2 to whoever serves configuration. Keep-alives find one that
+// hangs; xDS messages may be large, so the circuit breaker is no limit here.
+func (c Config) adsCluster() (*clusterv3.Cluster, error) {
+	options, err := pack(&httpv3.HttpProtocolOptions{
+		UpstreamProtocolOptions: &httpv3.HttpProtocolOptions_ExplicitHttpConfig_{
+			ExplicitHttpConfig: &httpv3.HttpProtocolOptions_ExplicitHttpConfig{
+				ProtocolConfig: &httpv3.HttpProtocolOptions_ExplicitHttpConfig_Http2ProtocolOptions{
+					Http2ProtocolOptions: &corev3.Http2ProtocolOptions{ConnectionKeepalive: &corev3.KeepaliveSettings{
+						Interval: durationpb.New(5 * time.Second), Timeout: durationpb.New(2 * time.Second),
+					}},
+				},
+			},
+		},
+	})
+	if err != nil {
+		return nil, err
+	}
+	cluster := &clusterv3.Cluster{
+		Name:                 ADSCluster,
+		ClusterDiscoveryType: &clusterv3.Cluster_Type{Type: clusterv3.Cluster_STATIC},
+		ConnectTimeout:       durationpb.New(time.Second),
+		TypedExtensionProtocolOptions: map[string]*anypb.Any{
+			"envoy.extensions.upstreams.http.v3.HttpProtocolOptions": options,
+		},
+	}
+	address := pipe(c.Relay, 0)
+	if c.Direct != nil {
+		if address, err = c.Direct.reach(cluster); err != nil {
+			return nil, err
+		}
+	}
+	cluster.LoadAssignment = &endpointv3.ClusterLoadAssignment{
+		ClusterName: ADSCluster,
+		Endpoints: []*endpointv3.LocalityLbEndpoints{{LbEndpoints: []*endpointv3.LbEndpoint{{
+			HostIdentifier: &endpointv3.LbEndpoint_Endpoint{Endpoint: &endpointv3.Endpoint{Address: address}},
+		}}}},
+	}
+	return cluster, nil
+}
+
+// reach gives the cluster TLS that accepts this one server, and returns where it
+// is.
+func (d *Direct) reach(cluster *clusterv3.Cluster) (*corev3.Address, error) {
+	cluster.ConnectTimeout = durationpb.New(5 * time.Second)
+	name, kind := d.Host, tlsv3.SubjectAltNameMatcher_DNS
+	if ip, err := netip.ParseAddr(d.Host); err == nil {
+		name, kind = ip.String(), tlsv3.SubjectAltNameMatcher_IP_ADDRESS
+	} else {
+		cluster.ClusterDiscoveryType = &clusterv3.Cluster_Type{Type: clusterv3.Cluster_STRICT_DNS}
+	}
+	tls := &tlsv3.UpstreamTlsContext{CommonTlsContext: &tlsv3.CommonTlsContext{
+		TlsParams:     &tlsv3.TlsParameters{TlsMinimumProtocolVersion: tlsv3.TlsParameters_TLSv1_2},
+		AlpnProtocols: []string{"h2"},
+		ValidationContextType: &tlsv3.CommonTlsContext_ValidationContext{ValidationContext: &tlsv3.CertificateValidationContext{
+			TrustedCa: &corev3.DataSource{Specifier: &corev3.DataSource_InlineBytes{InlineBytes: d.CA}},
+			MatchTypedSubjectAltNames: []*tlsv3.SubjectAltNameMatcher{{
+				SanType: kind,
+				Matcher: &matcherv3.StringMatcher{MatchPattern: &matcherv3.StringMatcher_Exact{Exact: name}},
+			}},
+		}},
+	}}
+	// RFC 6066 section 3 allows no addresses in SNI.
+	if net.ParseIP(d.Host) == nil {
+		tls.Sni = d.Host
+	}
+	config, err := pack(tls)
+	if err != nil {
+		return nil, err
+	}
+	cluster.TransportSocket = &corev3.TransportSocket{
+		Name: "envoy.transport_sockets.tls", ConfigType: &corev3.TransportSocket_TypedConfig{TypedConfig: config},
+	}
+	return &corev3.Address{Address: &corev3.Address_SocketAddress{SocketAddress: &corev3.SocketAddress{
+		Address: name, PortSpecifier: &corev3.SocketAddress_PortValue{PortValue: d.Port},
+	}}}, nil
+}

@@ -1,0 +1,158 @@
+package server_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/meshgate/meshgate/xds/resource"
+	"github.com/meshgate/meshgate/xds/server"
+	"github.com/meshgate/meshgate/xds/snapshot"
+	"github.com/meshgate/meshgate/xds/xdstest"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+// gated hands out one secret per permission.
+type gated struct {
+	asked chan struct{}
+	give  chan *resource.Resource
+}
+
+func (g gated) Secret(ctx context.Context, _, _ string) (*resource.Resource, error) {
+	g.asked <- struct{}{}
+	select {
+	case r := <-g.give:
+		return r, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+func TestSecretOfAnotherGenerationIsMadeAnew(t *testing.T) {
+	g := gated{make(chan struct{}, 16), make(chan *resource.Resource)}
+	r := setup(t, func(c *server.Config) { c.Secrets = g })
+	generation := func(name string, rev uint64) {
+		r.snaps.Publish(map[string]*resource.Set{nodeID: resource.NewSet(nil, map[string]string{"identity": name})}, rev)
+	}
+	first, stale, second := identity(t, 1), identity(t, 2), identity(t, 3)
+	generation("a", 1)
+	c := r.dial(t, xdstest.Options{Relay: true})
+	<-g.asked
+	g.give <- first
+	c.Request(resource.Secret).Equals(t, first)
+	r.settle(t, 1)
+
+	generation("b", 2)
+	<-g.asked
+	generation("c", 3) // while one is made for b
+	g.give <- stale
+	<-g.asked // the result for b is not taken
+	c.Request(resource.Secret).Equals(t, first)
+	if p := r.snaps.Progress(3); len(p.Waiting) != 1 {
+		t.Fatalf("confirmed without the new identity: %+v", p)
+	}
+	g.give <- second
+	r.settle(t, 3)
+	c.Request(resource.Secret).Equals(t, second)
+	for _, m := range []*resource.Resource{stale} {
+		c.See(func(v xdstest.View) {
+			if v.Version(resource.Secret, "identity") == m.Version {
+				t.Fatal("the secret of a past generation was sent")
+			}
+		})
+	}
+}
+
+// roll judges tokens by a verdict that the test changes.
+type roll struct {
+	mu    sync.Mutex
+	until time.Time
+	err   error
+}
+
+func (a *roll) Authenticate(context.Context, string, string) (time.Time, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.until, a.err
+}
+
+func (a *roll) set(until time.Time, err error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.until, a.err = until, err
+}
+
+func ends(t *testing.T, c *xdstest.Client, code codes.Code) {
+	t.Helper()
+	c.WaitFor(t, "the end", func(v xdstest.View) bool { return v.Err() != nil && status.Code(v.Err()) == code })
+}
+
+func TestRecheckEndsWhatIsRevoked(t *testing.T) {
+	for name, tc := range map[string]struct {
+		err  error
+		code codes.Code
+	}{
+		"revoked":   {server.ErrUnauthenticated, codes.Unauthenticated},
+		"forbidden": {server.ErrForbidden, codes.PermissionDenied},
+		"unknown":   {server.ErrUnknownNode, codes.NotFound},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a := &roll{}
+			r := setup(t, func(c *server.Config) { c.Auth = a })
+			c := started(t, r, xdstest.Options{Token: "x"})
+			a.set(time.Time{}, errors.New("the store is away"))
+			r.srv.Recheck(t.Context())
+			r.settle(t, r.publish(world()...)) // a transient failure ends nobody
+			a.set(time.Time{}, tc.err)
+			r.srv.Recheck(t.Context())
+			ends(t, c, tc.code)
+		})
+	}
+}
+
+func TestStreamEndsWhenItsTokenExpires(t *testing.T) {
+	a := &roll{}
+	r := setup(t, func(c *server.Config) { c.Auth = a })
+	c := started(t, r, xdstest.Options{Token: "x"})
+	a.set(time.Now().Add(20*time.Millisecond), nil)
+	r.srv.Recheck(t.Context())
+	ends(t, c, codes.Unauthenticated)
+}
+
+func TestTrapNodeWithTooManyStreamsLosesItsOldest(t *testing.T) {
+	r := setup(t, func(c *server.Config) { c.Limits.NodeStreams = 2 })
+	oldest := started(t, r, xdstest.Options{})
+	second := started(t, r, xdstest.Options{})
+	started(t, r, xdstest.Options{})
+	ends(t, oldest, codes.ResourceExhausted)
+	second.See(func(v xdstest.View) {
+		if v.Err() != nil {
+			t.Fatal(v.Err())
+		}
+	})
+}
+
+func TestConfirmedIsToldOncePerReading(t *testing.T) {
+	got := make(chan snapshot.State, 16)
+	r := setup(t, func(c *server.Config) {
+		c.Confirmed = func(_ string, st snapshot.State) { got <- st }
+	})
+	started(t, r, xdstest.Options{})
+	rev := r.publish(append(world(), xdstest.Cluster("late", 0))...)
+	r.settle(t, rev)
+	deadline := time.After(5 * time.Second)
+	for last := uint64(0); last < rev; {
+		select {
+		case st := <-got:
+			if st.Version <= last {
+				t.Fatalf("version %d came after %d", st.Version, last)
+			}
+			last = st.Version
+		case <-deadline:
+			t.Fatal("the confirmation was not told")
+		}
+	}
+}

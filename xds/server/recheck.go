@@ -1,0 +1,110 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+var (
+	errExpired  = status.Error(codes.Unauthenticated, "the token has expired")
+	errReplaced = status.Error(codes.ResourceExhausted, "the node has opened too many streams")
+)
+
+// verdict is news of a stream's right to be open: its end, or its new expiry.
+type verdict struct {
+	until time.Time
+	err   error
+}
+
+// Recheck authenticates open streams again with the tokens they came with and
+// ends those that fail: the streams of the named nodes, or of all if none is
+// named. Call it when what tokens are judged by has changed. A
+// failure that says nothing of the token ends nobody. It returns when every
+// stream was judged or the context has ended.
+func (s *Server) Recheck(ctx context.Context, nodes ...string) {
+	if s.cfg.Auth == nil {
+		return
+	}
+	for st, claim := range s.claims(nodes) {
+		until, err := s.cfg.Auth.Authenticate(ctx, claim.node, claim.token)
+		switch {
+		case ctx.Err() != nil:
+			return
+		case errors.Is(err, ErrUnauthenticated), errors.Is(err, ErrForbidden), errors.Is(err, ErrUnknownNode):
+			s.cfg.Log.Warn("stream_revoked", "node", claim.node, "error", err)
+			s.judge(st, verdict{err: refused(err, codes.Unauthenticated, "")})
+		case err != nil:
+			s.cfg.Log.Warn("stream_not_rechecked", "node", claim.node, "error", err)
+		default:
+			s.judge(st, verdict{until: until})
+		}
+	}
+}
+
+type claim struct{ node, token string }
+
+func (s *Server) claims(nodes []string) map[*stream]claim {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	out := make(map[*stream]claim, len(s.streams))
+	for st := range s.streams {
+		if st.claim != "" && (len(nodes) == 0 || slices.Contains(nodes, st.claim)) {
+			out[st] = claim{st.claim, st.token}
+		}
+	}
+	return out
+}
+
+func (s *Server) judge(st *stream, v verdict) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	st.judge(v)
+}
+
+// judge hands a verdict over without waiting; an end is never overtaken. The
+// caller holds Server.mu.
+func (st *stream) judge(v verdict) {
+	select {
+	case old := <-st.verdicts:
+		if old.err != nil {
+			v = old
+		}
+	default:
+	}
+	st.verdicts <- v
+}
+
+// enlist counts an admitted stream and ends the node's oldest beyond the limit.
+// Only proven nodes count, so nobody ends the streams of another. The caller
+// holds Server.mu.
+func (s *Server) enlist(st *stream) {
+	s.byNode[st.node] = append(s.byNode[st.node], st)
+	if all := s.byNode[st.node]; len(all) > s.cfg.Limits.NodeStreams {
+		for _, old := range all[:len(all)-s.cfg.Limits.NodeStreams] {
+			old.judge(verdict{until: old.until, err: errReplaced})
+		}
+	}
+}
+
+// expire sets the end of the stream's right; zero clears it.
+func (st *stream) expire(until time.Time) {
+	if st.expiry != nil {
+		st.expiry.Stop()
+		st.expiry = nil
+	}
+	if !until.IsZero() {
+		st.expiry = time.NewTimer(time.Until(until))
+	}
+}
+
+func (st *stream) expired() <-chan time.Time {
+	if st.expiry == nil {
+		return nil
+	}
+	return st.expiry.C
+}
