@@ -156,7 +156,7 @@ func (cp *controlPlane) openRevocation(ctx context.Context) (err error) {
 func (cp *controlPlane) openXDS(context.Context) (err error) {
 	cp.xds, err = xds.New(xds.Config{
 		Snapshots: cp.snapshots, Nodes: nodes{cp.loop}, Auth: adsAuthenticator{cp}, Secrets: cp.loop,
-		Observer: observer{cp.mesh.insights}, Confirmed: cp.loop.Confirmed, Log: cp.log,
+		Observer: observer{cp.mesh.insights, cp.mesh.rotations}, Confirmed: cp.loop.Confirmed, Log: cp.log,
 	})
 	return err
 }

@@ -165,6 +165,8 @@ func (cp *controlPlane) happened(ctx context.Context, e store.Event) {
 			cp.mesh.insights.Forget(e.Key.Scope, e.Key.Name)
 			cp.loop.Forget(node)
 			cp.mesh.renewals.Forget(e.Key.Scope, e.Key.Name)
+			cp.mesh.workloads.Forget(e.Key.Scope, e.Key.Name)
+			cp.mesh.rotations.ProxiesChanged(e.Key.Scope)
 		}
 		if e.Op != store.Created && cp.snapshots.Get(node) != nil {
 			cp.xds.Recheck(ctx, node) // its tags may not be those of its token
@@ -193,9 +195,26 @@ func (p meshProgress) Confirmed(ctx context.Context, meshName string, revision u
 	}
 }
 
-// Connected implements identity.Progress.
+// Connected implements identity.Progress. A dataplane that holds no certificate,
+// because it never ran or its last one has expired, counts as connected: it has
+// nothing that a rotation could invalidate.
 func (p meshProgress) Connected(meshName string) map[string]bool {
 	out := map[string]bool{}
+	held, err := p.cp.mesh.insights.IssuedBackends(context.Background(), meshName)
+	if err != nil {
+		return out
+	}
+	err = p.cp.store.View(context.Background(), func(r store.Reader) error {
+		dataplanes, err := r.List(mesh.Dataplanes, store.Query{Scope: meshName})
+		for _, d := range dataplanes {
+			out[d.Name] = held[d.Name] == ""
+		}
+		return err
+	})
+	if err != nil {
+		p.cp.log.Warn("dataplanes could not be listed; a rotation waits", "mesh", meshName, "error", err)
+		return map[string]bool{}
+	}
 	for _, node := range p.cp.snapshots.Nodes() {
 		if dataplane, ok := strings.CutPrefix(node, meshName+"."); ok {
 			out[dataplane] = true

@@ -5,7 +5,9 @@ import (
 	"errors"
 
 	"github.com/meshgate/meshgate/controlplane/adminlink"
+	"github.com/meshgate/meshgate/controlplane/identity"
 	"github.com/meshgate/meshgate/controlplane/insight"
+	"github.com/meshgate/meshgate/controlplane/loop"
 	"github.com/meshgate/meshgate/controlplane/mesh"
 	"github.com/meshgate/meshgate/controlplane/meshapi"
 	"github.com/meshgate/meshgate/inspect"
@@ -14,7 +16,10 @@ import (
 )
 
 // observer keeps insights of streams and of what proxies say of their versions.
-type observer struct{ *insight.Insights }
+type observer struct {
+	*insight.Insights
+	rotations *identity.Rotations
+}
 
 // Connected implements the ADS server's Observer.
 func (o observer) Connected(e xds.Event) {
@@ -22,6 +27,9 @@ func (o observer) Connected(e xds.Event) {
 		o.Described(e.Node, versionsOf(e.Metadata))
 	}
 	o.Insights.Connected(e)
+	if meshName, _, err := loop.ParseProxy(e.Node); err == nil {
+		o.rotations.ProxiesChanged(meshName)
+	}
 }
 
 // versionsOf reads what a node says of its versions.

@@ -100,8 +100,11 @@ func (w *world) settle() map[string]bool {
 	w.planner.Update(w.state(), w.keys, false)
 	w.keys = nil
 	changed := map[string]bool{}
-	for name := range w.planner.Plan() {
+	for name, set := range w.planner.Plan() {
 		changed[name] = true
+		if err := coherent(set); err != nil {
+			w.t.Fatalf("the set of %s: %v", name, err)
+		}
 	}
 	if err := w.planner.Check(); err != nil {
 		w.t.Fatalf("the incremental plan differs: %v", err)

@@ -1,0 +1,195 @@
+package sidecar_test
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/pem"
+	"math/big"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	bootstrapv3 "github.com/envoyproxy/go-control-plane/envoy/config/bootstrap/v3"
+	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
+	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
+	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
+	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/anypb"
+
+	"github.com/meshgate/meshgate/controlplane/mesh"
+	"github.com/meshgate/meshgate/filter/contract"
+	"github.com/meshgate/meshgate/xds/resource"
+)
+
+// envoyPath is the Envoy to ask, or empty.
+func envoyPath() string {
+	for _, p := range []string{os.Getenv("ENVOY_PATH"), "../../../.tools/envoy"} {
+		if info, err := os.Stat(p); err == nil && !info.IsDir() {
+			return p
+		}
+	}
+	return ""
+}
+
+// modulePath is the directory of the built filter, or empty.
+func modulePath() string {
+	dir, err := filepath.Abs("../../../bin")
+	if err != nil {
+		return ""
+	}
+	if _, err := os.Stat(filepath.Join(dir, "lib"+contract.FilterName+".so")); err != nil {
+		return ""
+	}
+	return dir
+}
+
+// validate asks Envoy whether it accepts a set.
+func validate(t *testing.T, set *resource.Set) {
+	t.Helper()
+	if envoyPath() == "" {
+		t.Log("no Envoy: its opinion was not asked")
+		return
+	}
+	dir := t.TempDir()
+	settings, config := filepath.Join(dir, "settings.json"), filepath.Join(dir, "envoy.json")
+	text, err := protojson.Marshal(static(t, set))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for file, body := range map[string]string{settings: `{"redis":{"url":"redis://127.0.0.1:1"},"cache":{}}`, config: string(text)} {
+		if err := os.WriteFile(file, []byte(body), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c := exec.CommandContext(context.Background(), envoyPath(), "--mode", "validate", "-c", config)
+	c.Env = append(os.Environ(), "ENVOY_DYNAMIC_MODULES_SEARCH_PATH="+modulePath(), contract.SettingsEnv+"="+settings)
+	out, err := c.CombinedOutput()
+	if err != nil {
+		t.Errorf("envoy refuses: %v\n%s", err, out)
+	}
+	if strings.Contains(string(out), "eprecated") {
+		t.Errorf("envoy warns:\n%s", out)
+	}
+}
+
+// static makes a bootstrap with a set as static resources: routes, assignments
+// and secrets inline. Without a built filter its slot is left out.
+func static(t *testing.T, set *resource.Set) *bootstrapv3.Bootstrap {
+	t.Helper()
+	b := &bootstrapv3.Bootstrap{
+		StaticResources: &bootstrapv3.Bootstrap_StaticResources{Secrets: secrets()},
+		Node:            &corev3.Node{Id: "test", Cluster: "test"},
+	}
+	for _, r := range set.All(resource.Listener) {
+		l := load(t, r, new(listenerv3.Listener))
+		for _, chain := range l.GetFilterChains() {
+			for _, f := range chain.GetFilters() {
+				edit(t, f.GetTypedConfig(), func(m *hcmv3.HttpConnectionManager) { inline(t, set, m) })
+			}
+			edit(t, chain.GetTransportSocket().GetTypedConfig(), func(d *tlsv3.DownstreamTlsContext) { local(d.GetCommonTlsContext()) })
+		}
+		b.StaticResources.Listeners = append(b.StaticResources.Listeners, l)
+	}
+	for _, r := range set.All(resource.Cluster) {
+		c := load(t, r, new(clusterv3.Cluster))
+		if c.GetType() == clusterv3.Cluster_EDS {
+			c.ClusterDiscoveryType, c.EdsClusterConfig = &clusterv3.Cluster_Type{Type: clusterv3.Cluster_STATIC}, nil
+			c.LoadAssignment = load(t, set.Get(resource.Endpoint, c.GetName()), new(endpointv3.ClusterLoadAssignment))
+		}
+		edit(t, c.GetTransportSocket().GetTypedConfig(), func(u *tlsv3.UpstreamTlsContext) { local(u.GetCommonTlsContext()) })
+		b.StaticResources.Clusters = append(b.StaticResources.Clusters, c)
+	}
+	return b
+}
+
+func inline(t *testing.T, set *resource.Set, m *hcmv3.HttpConnectionManager) {
+	t.Helper()
+	table := load(t, set.Get(resource.Route, m.GetRds().GetRouteConfigName()), new(routev3.RouteConfiguration))
+	if modulePath() == "" {
+		m.HttpFilters = without(m.GetHttpFilters())
+		for _, v := range table.GetVirtualHosts() {
+			delete(v.GetTypedPerFilterConfig(), contract.FilterName)
+		}
+	}
+	m.RouteSpecifier = &hcmv3.HttpConnectionManager_RouteConfig{RouteConfig: table}
+}
+
+func without(filters []*hcmv3.HttpFilter) (out []*hcmv3.HttpFilter) {
+	for _, f := range filters {
+		if f.GetName() != contract.FilterName {
+			out = append(out, f)
+		}
+	}
+	return out
+}
+
+// local takes secrets from the same file.
+func local(c *tlsv3.CommonTlsContext) {
+	for _, s := range c.GetTlsCertificateSdsSecretConfigs() {
+		s.SdsConfig = nil
+	}
+	c.GetCombinedValidationContext().GetValidationContextSdsSecretConfig().SdsConfig = nil
+}
+
+func load[M proto.Message](t testing.TB, r *resource.Resource, into M) M {
+	t.Helper()
+	if r == nil {
+		t.Fatalf("there is no %T", into)
+	}
+	if err := proto.Unmarshal(r.Body, into); err != nil {
+		t.Fatal(err)
+	}
+	return into
+}
+
+// edit changes a packed message if it is of a type.
+func edit[M proto.Message](t *testing.T, a *anypb.Any, fn func(M)) {
+	t.Helper()
+	if a == nil {
+		return
+	}
+	m, err := a.UnmarshalNew()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if typed, ok := m.(M); ok {
+		fn(typed)
+		if err := a.MarshalFrom(m); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// secrets are a pair that nobody issued.
+var secrets = sync.OnceValue(func() []*tlsv3.Secret {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		panic(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), NotBefore: time.Unix(0, 0), NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true,
+	}
+	der := must(x509.CreateCertificate(rand.Reader, template, template, key.Public(), key))
+	private := must(x509.MarshalPKCS8PrivateKey(key))
+	data := func(kind string, b []byte) *corev3.DataSource {
+		return &corev3.DataSource{Specifier: &corev3.DataSource_InlineBytes{InlineBytes: pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: b})}}
+	}
+	return []*tlsv3.Secret{
+		{Name: mesh.SecretIdentity(meshName), Type: &tlsv3.Secret_TlsCertificate{TlsCertificate: &tlsv3.TlsCertificate{
+			CertificateChain: data("CERTIFICATE", der), PrivateKey: data("PRIVATE KEY", private),
+		}}},
+		{Name: mesh.SecretCA(meshName), Type: &tlsv3.Secret_ValidationContext{ValidationContext: &tlsv3.CertificateValidationContext{TrustedCa: data("CERTIFICATE", der)}}},
+	}
+})

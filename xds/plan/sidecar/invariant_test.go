@@ -1,0 +1,205 @@
+package sidecar_test
+
+import (
+	"bytes"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+
+	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
+	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
+	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
+	tcpv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/tcp_proxy/v3"
+	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/types/known/anypb"
+
+	"github.com/meshgate/meshgate/xds/plan"
+	"github.com/meshgate/meshgate/xds/resource"
+)
+
+// messages are the types of a sidecar's set.
+var messages = map[resource.TypeURL]func() proto.Message{
+	resource.Cluster:  func() proto.Message { return new(clusterv3.Cluster) },
+	resource.Endpoint: func() proto.Message { return new(endpointv3.ClusterLoadAssignment) },
+	resource.Listener: func() proto.Message { return new(listenerv3.Listener) },
+	resource.Route:    func() proto.Message { return new(routev3.RouteConfiguration) },
+	resource.Secret:   func() proto.Message { return new(tlsv3.Secret) },
+}
+
+// mentions is what one resource says of others, and what is wrong with it alone.
+type mentions struct {
+	clusters, tables, secrets []string
+	// eds says that it is a cluster with an assignment.
+	eds     bool
+	address string
+	err     error
+}
+
+// read remembers what resources mention: most are seen again and again.
+var read sync.Map // version + type -> *mentions
+
+func mentionsOf(r *resource.Resource) *mentions {
+	key := string(r.Type) + r.Version
+	if m, ok := read.Load(key); ok {
+		return m.(*mentions)
+	}
+	m := &mentions{}
+	msg := messages[r.Type]()
+	if m.err = proto.Unmarshal(r.Body, msg); m.err == nil {
+		m.err = walk(msg.ProtoReflect(), m.note)
+	}
+	if own := nameOf(msg); m.err == nil && own != r.Name {
+		m.err = fmt.Errorf("its own name is %q", own)
+	}
+	read.Store(key, m)
+	return m
+}
+
+func nameOf(m proto.Message) string {
+	if a, ok := m.(*endpointv3.ClusterLoadAssignment); ok {
+		return a.GetClusterName()
+	}
+	return m.(interface{ GetName() string }).GetName()
+}
+
+// walk visits all messages, those in an Any too.
+func walk(m protoreflect.Message, visit func(proto.Message) error) (err error) {
+	if a, ok := m.Interface().(*anypb.Any); ok {
+		inner, err := a.UnmarshalNew()
+		if err != nil {
+			return err
+		}
+		return walk(inner.ProtoReflect(), visit)
+	}
+	if err := visit(m.Interface()); err != nil {
+		return err
+	}
+	m.Range(func(f protoreflect.FieldDescriptor, v protoreflect.Value) bool {
+		switch {
+		case f.IsMap():
+			if f.MapValue().Message() != nil {
+				v.Map().Range(func(_ protoreflect.MapKey, e protoreflect.Value) bool {
+					err = walk(e.Message(), visit)
+					return err == nil
+				})
+			}
+		case f.Message() == nil:
+		case f.IsList():
+			for i := 0; i < v.List().Len() && err == nil; i++ {
+				err = walk(v.List().Get(i).Message(), visit)
+			}
+		default:
+			err = walk(v.Message(), visit)
+		}
+		return err == nil
+	})
+	return err
+}
+
+// one is the bytes of the one source that everything is subscribed from.
+var one = must(proto.MarshalOptions{Deterministic: true}.Marshal(plan.ADS()))
+
+func must(b []byte, err error) []byte {
+	if err != nil {
+		panic(err)
+	}
+	return b
+}
+
+func (m *mentions) note(msg proto.Message) error {
+	switch x := msg.(type) {
+	case *corev3.ConfigSource:
+		b, err := proto.MarshalOptions{Deterministic: true}.Marshal(x)
+		if err != nil || !bytes.Equal(b, one) {
+			return fmt.Errorf("config source is %v", x)
+		}
+	case *listenerv3.Listener:
+		if len(x.GetFilterChains()) == 0 {
+			return fmt.Errorf("listener without filter chains")
+		}
+		m.address = x.GetAddress().String()
+	case *listenerv3.FilterChain:
+		if len(x.GetFilters()) == 0 {
+			return fmt.Errorf("filter chain without filters")
+		}
+	case *clusterv3.Cluster:
+		m.eds = x.GetType() == clusterv3.Cluster_EDS
+	case *hcmv3.HttpConnectionManager:
+		if x.GetRds() == nil {
+			return fmt.Errorf("routes are not subscribed to")
+		}
+		m.tables = append(m.tables, x.GetRds().GetRouteConfigName())
+	case *tlsv3.SdsSecretConfig:
+		m.secrets = append(m.secrets, x.GetName())
+	case *routev3.RouteAction:
+		if c := x.GetCluster(); c != "" {
+			m.clusters = append(m.clusters, c)
+		}
+	case *routev3.WeightedCluster_ClusterWeight:
+		m.clusters = append(m.clusters, x.GetName())
+	case *tcpv3.TcpProxy:
+		if c := x.GetCluster(); c != "" && c != "blackhole" {
+			m.clusters = append(m.clusters, c)
+		}
+	case *tcpv3.TcpProxy_WeightedCluster_ClusterWeight:
+		m.clusters = append(m.clusters, x.GetName())
+	}
+	return nil
+}
+
+// coherent holds a set against what an Envoy needs of it: everything that is
+// named is there, and everything that is there is named.
+func coherent(s *resource.Set) error {
+	tables, eds, addresses := map[string]bool{}, map[string]bool{}, map[string]string{}
+	for _, t := range resource.Types {
+		for _, r := range s.All(t) {
+			m := mentionsOf(r)
+			if m.err != nil {
+				return fmt.Errorf("%s %s: %w", t, r.Name, m.err)
+			}
+			for _, c := range m.clusters {
+				if s.Get(resource.Cluster, c) == nil {
+					return fmt.Errorf("%s leads to cluster %s, which is not there", r.Name, c)
+				}
+			}
+			for _, name := range m.secrets {
+				if !s.AllowsSecret(name) {
+					return fmt.Errorf("%s needs secret %s, which is not there", r.Name, name)
+				}
+			}
+			for _, table := range m.tables {
+				tables[table] = true
+			}
+			if m.eds {
+				eds[r.Name] = true
+			}
+			if t == resource.Listener {
+				if other := addresses[m.address]; other != "" {
+					return fmt.Errorf("%s and %s listen on %s", other, r.Name, m.address)
+				}
+				addresses[m.address] = r.Name
+			}
+		}
+	}
+	if err := equalNames(s, resource.Route, tables); err != nil {
+		return err
+	}
+	return equalNames(s, resource.Endpoint, eds)
+}
+
+func equalNames(s *resource.Set, t resource.TypeURL, want map[string]bool) error {
+	var have []string
+	for _, r := range s.All(t) {
+		have = append(have, r.Name)
+	}
+	if names := slices.Sorted(maps.Keys(want)); !slices.Equal(have, names) {
+		return fmt.Errorf("%s: there are %v, named are %v", t, have, names)
+	}
+	return nil
+}

@@ -1,0 +1,166 @@
+package sidecar_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/meshgate/meshgate/controlplane/mesh"
+	"github.com/meshgate/meshgate/xds/policy/all"
+	"github.com/meshgate/meshgate/xds/policy/trafficpermission"
+)
+
+var both = []string{"backend-1", "web-1"}
+
+// only permits one connection and nothing else.
+func (w *world) only(source, destination string) {
+	for _, d := range all.Defaults() {
+		if d.Kind == trafficpermission.Kind {
+			w.drop(d.Kind, d.Prefix+meshName)
+		}
+	}
+	w.put(trafficpermission.Kind, meshName, "only", permission(source, destination))
+}
+
+var scenarios = []scenario{
+	{"plain", both, pair("http")},
+	{"strict", both, func(w *world) { pair("http")(w); w.under(mesh.ModeStrict); w.only("web", "backend") }},
+	{"permissive", both, func(w *world) { pair("http")(w); w.under(mesh.ModePermissive) }},
+	{"secured", both, func(w *world) {
+		pair("http")(w)
+		w.under(mesh.ModePermissive)
+		w.planner.Secured("backend-1", true)
+	}},
+	{"tcp", both, func(w *world) { pair("tcp")(w); w.under(mesh.ModeStrict); w.only("web", "backend") }},
+	{"tcppermissive", both[:1], func(w *world) { pair("tcp")(w); w.under(mesh.ModePermissive) }},
+	{"grpc", both, func(w *world) { pair("grpc")(w); w.under(mesh.ModeStrict) }},
+	{"split", both[1:], func(w *world) {
+		pair("http")(w)
+		w.under(mesh.ModeStrict)
+		w.raw(`
+type: TrafficRoute
+mesh: demo
+name: split
+sources: [{match: {mesh.io/service: web}}]
+destinations: [{match: {mesh.io/service: backend}}]
+conf:
+  loadBalancer: {leastRequest: {choiceCount: 3}}
+  split:
+  - {weight: 90, destination: {mesh.io/service: backend, version: v1}}
+  - {weight: 10, destination: {mesh.io/service: backend, version: v2}}
+  http:
+  - match: {path: {prefix: /api}, method: {exact: GET}, headers: {x-a: {exact: "1"}}}
+    modify: {path: {rewritePrefix: /}}
+    destination: {mesh.io/service: backend, version: v2}
+`)
+	}},
+	{"tcpsplit", both[1:], func(w *world) {
+		pair("tcp")(w)
+		w.raw(`
+type: TrafficRoute
+mesh: demo
+name: split
+sources: [{match: {mesh.io/service: "*"}}]
+destinations: [{match: {mesh.io/service: backend}}]
+conf:
+  split:
+  - {weight: 90, destination: {mesh.io/service: backend, version: v1}}
+  - {weight: 10, destination: {mesh.io/service: backend, version: v2}}
+`)
+	}},
+	{"transparent", both, func(w *world) {
+		pair("http")(w)
+		w.under(mesh.ModeStrict)
+		for _, name := range both {
+			d, _ := w.state().Dataplane(name)
+			copied := *d.Spec.Networking
+			copied.Outbound = nil
+			copied.TransparentProxying = &mesh.TransparentProxying{RedirectPortInbound: 15006, RedirectPortOutbound: 15001, ReachableServices: []string{"backend"}}
+			w.put(mesh.Dataplanes, meshName, name, &mesh.Dataplane{Networking: &copied})
+		}
+	}},
+	{"locality", both[1:], func(w *world) {
+		pair("http")(w)
+		near := dataplane("127.0.0.4", "backend", "http")
+		near.Networking.Inbound[0].Tags[mesh.TagZone] = "west"
+		w.put(mesh.Dataplanes, meshName, "backend-2", near)
+		w.put(mesh.Meshes, "", meshName, &mesh.Mesh{Routing: &mesh.Routing{LocalityAwareLoadBalancing: true}})
+	}},
+	{"tokens", both[:1], func(w *world) {
+		pair("http")(w)
+		w.under(mesh.ModePermissive)
+		w.raw(`
+type: MeshTokenAuth
+mesh: demo
+name: tokens
+spec:
+  targetRef: {kind: MeshService, name: backend}
+  from: [{targetRef: {kind: Mesh}, default: {config: {global_credentials: true, realm: demo}}}]
+`)
+	}},
+	{"refused", both, func(w *world) {
+		pair("http")(w)
+		w.under(mesh.ModeStrict)
+		w.raw(`
+type: MeshTokenAuth
+mesh: demo
+name: tokens
+spec:
+  targetRef: {kind: MeshService, name: backend}
+  from: [{targetRef: {kind: Mesh}, default: {plugin: {id: 2c6ac1be-5e0e-4a5c-9f0b-0d7b0f6d7c11}}}]
+`)
+	}},
+	{"unready", both, func(w *world) {
+		pair("http")(w)
+		d := dataplane("127.0.0.2", "backend", "http")
+		d.Networking.Inbound[0].State = mesh.StateNotReady
+		w.put(mesh.Dataplanes, meshName, "backend-1", d)
+	}},
+	{"ipv6", both, func(w *world) {
+		w.under(mesh.ModeStrict)
+		backend := dataplane("fd00::2", "backend", "http")
+		backend.Networking.TransparentProxying = &mesh.TransparentProxying{RedirectPortInbound: 15006, RedirectPortOutbound: 15001, ReachableServices: []string{"nothing"}}
+		web := dataplane("fd00::3", "web", "http", "backend")
+		web.Networking.Outbound[0].Address = "::1"
+		w.put(mesh.Dataplanes, meshName, "backend-1", backend)
+		w.put(mesh.Dataplanes, meshName, "web-1", web)
+	}},
+	{"inbounds", []string{"backend-1"}, func(w *world) {
+		w.under(mesh.ModeStrict)
+		d := dataplane("127.0.0.2", "backend", "http")
+		in := d.Networking.Inbound[0]
+		for _, other := range []mesh.Inbound{
+			{Port: 8081, ServicePort: 9081, Tags: in.Tags},
+			// The port of before at another address, and the workload by another protocol.
+			{Address: "127.0.0.9", Port: 8080, ServicePort: 9080, Tags: mesh.Tags{mesh.TagService: "backend", mesh.TagProtocol: "grpc"}},
+			{Port: 8082, ServicePort: 9080, ServiceAddress: "127.0.0.8", Tags: in.Tags},
+			{Port: 8083, ServicePort: 9080, Tags: mesh.Tags{mesh.TagService: "other", mesh.TagProtocol: "http"}},
+		} {
+			d.Networking.Inbound = append(d.Networking.Inbound, other)
+		}
+		w.put(mesh.Dataplanes, meshName, "backend-1", d)
+	}},
+	{"outbounds", both[1:], func(w *world) {
+		pair("http")(w)
+		d := dataplane("127.0.0.3", "web", "http", "backend", "backend")
+		d.Networking.Outbound[1].Tags["version"] = "v1"
+		// The first port at another address.
+		d.Networking.Outbound = append(d.Networking.Outbound, mesh.Outbound{Address: "127.0.0.4", Port: 10001, Tags: mesh.Tags{mesh.TagService: "backend", "version": "v2"}})
+		w.put(mesh.Dataplanes, meshName, "web-1", d)
+	}},
+	{"clash", both[1:], func(w *world) {
+		pair("http")(w)
+		d := dataplane("127.0.0.3", "web", "http", "backend", "web", "backend")
+		d.Networking.Outbound[1].Port = 10001
+		d.Networking.Outbound[2].Address, d.Networking.Outbound[2].Port = "127.0.0.3", 8080
+		d.Networking.Inbound = append(d.Networking.Inbound, d.Networking.Inbound[0],
+			mesh.Inbound{Port: 8085, ServiceAddress: "localhost", Tags: mesh.Tags{mesh.TagService: "named"}},
+			mesh.Inbound{Port: 8086, Address: "localhost", Tags: mesh.Tags{mesh.TagService: "nowhere"}})
+		w.put(mesh.Dataplanes, meshName, "web-1", d)
+	}},
+}
+
+// raw stores a policy written as users write it.
+func (w *world) raw(text string) {
+	w.t.Helper()
+	w.apply(w.t.(*testing.T), strings.TrimSpace(text))
+}
