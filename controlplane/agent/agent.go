@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
+	"google.golang.org/protobuf/types/known/structpb"
 
 	"github.com/meshgate/meshgate/controlplane/adminlink"
 	"github.com/meshgate/meshgate/controlplane/gateway"
@@ -178,13 +179,17 @@ func (a *Agent) runEnvoy(ctx, relayCtx context.Context, stream *relay.Relay) err
 
 // newRelay makes the relay between Envoy and the control plane.
 func (a *Agent) newRelay() (*relay.Relay, error) {
+	about, err := structpb.NewStruct(a.proxy().metadata())
+	if err != nil {
+		return nil, fmt.Errorf("metadata of the node: %w", err)
+	}
 	return relay.New(relay.Config{
 		Node: a.NodeID(), Socket: a.dir.relay, Cache: a.dir.cache,
 		Dial: func(context.Context) (*grpc.ClientConn, error) {
 			o := append(relay.DialOptions(), grpc.WithTransportCredentials(credentials.NewTLS(a.tls.Clone())))
 			return grpc.NewClient("passthrough:///"+a.host, o...)
 		},
-		Token: a.token, Log: a.Log,
+		Token: a.token, Metadata: about, Log: a.Log,
 	})
 }
 

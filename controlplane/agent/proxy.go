@@ -25,6 +25,9 @@ type proxy interface {
 	enrol(ctx context.Context, client *http.Client, token string) (*enrol.Answer, error)
 	// leave takes back what enrol has registered; nothing for most.
 	leave(ctx context.Context, client *http.Client, token string) error
+	// metadata is what streams tell the control plane about the node; nil for
+	// nothing.
+	metadata() map[string]any
 	// bootstrap is what Envoy starts with.
 	bootstrap(answer *enrol.Answer) ([]byte, error)
 }
@@ -48,6 +51,8 @@ func (g oauthGateway) enrol(ctx context.Context, client *http.Client, token stri
 	self.ControlPlane, self.RootsFile = g.host, systemRoots()
 	return enrol.Enrol(ctx, client, g.Address, token, self)
 }
+
+func (g oauthGateway) metadata() map[string]any { return nil }
 
 func (g oauthGateway) leave(context.Context, *http.Client, string) error { return nil }
 
@@ -96,16 +101,24 @@ func (s sidecar) dir() string              { return s.node() }
 func (s sidecar) drainTime() time.Duration { return sidecarDrain }
 
 func (s sidecar) enrol(ctx context.Context, client *http.Client, token string) (*enrol.Answer, error) {
-	version := func(v string) map[string]any { return map[string]any{"version": v} }
 	d := s.Agent.dir
 	return enrol.Join(ctx, client, s.Address, token, &enrol.Proxy{
 		Mesh: s.Sidecar.Mesh, Name: s.Name, ProxyType: "dataplane", Resource: s.Sidecar.Dataplane, WorkDir: d.path,
-		Version: map[string]any{"meshDp": version(s.Sidecar.Version), "proxy": version(s.Sidecar.EnvoyVersion)},
+		Version: s.versions(),
 		Relay: &enrol.Relay{
 			Socket: d.relay, AdminSocket: d.admin, AdminPort: uint32(s.AdminPort), //nolint:gosec // the control plane checks it
 		},
 	})
 }
+
+// versions are the same in enrolments, from which they get into the bootstrap, and
+// in streams, which are the relay's and not Envoy's.
+func (s sidecar) versions() map[string]any {
+	version := func(v string) map[string]any { return map[string]any{"version": v} }
+	return map[string]any{"meshDp": version(s.Sidecar.Version), "proxy": version(s.Sidecar.EnvoyVersion)}
+}
+
+func (s sidecar) metadata() map[string]any { return map[string]any{"version": s.versions()} }
 
 func (s sidecar) leave(ctx context.Context, client *http.Client, token string) error {
 	if s.Sidecar.Dataplane == "" {

@@ -89,6 +89,22 @@ func TestRenewalsReplaceAndForget(t *testing.T) {
 	})
 }
 
+// TestRenewalsMove has the first become the last.
+func TestRenewalsMove(t *testing.T) {
+	renewalBubble(t, func(r *Renewals, fired map[string]time.Duration) {
+		now := time.Now()
+		for i := range 10 {
+			r.Note("m", fmt.Sprint(i), now, now.Add(time.Duration(10+2*i)*time.Second))
+		}
+		r.Note("m", "0", now, now.Add(1000*time.Second))
+		time.Sleep(23 * time.Second)
+		synctest.Wait()
+		if len(fired) != 9 || fired["m/1"] > 10*time.Second {
+			t.Errorf("due: %v", fired)
+		}
+	})
+}
+
 // TestRenewalsOverdue notes certificates that are past renewal, as after a restart,
 // and one whose life is empty.
 func TestRenewalsOverdue(t *testing.T) {
@@ -116,6 +132,7 @@ func TestRenewalsAgain(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error)
 		go func() { ended <- r.Run(ctx) }()
+		synctest.Wait()
 		r.Note("m", "d", time.Now(), time.Now().Add(10*time.Second))
 		time.Sleep(24*time.Second + 1)
 		synctest.Wait()

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"log/slog"
 	"math/big"
+	"path/filepath"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -22,6 +23,8 @@ import (
 	"github.com/meshgate/meshgate/controlplane/model"
 	"github.com/meshgate/meshgate/controlplane/store"
 	"github.com/meshgate/meshgate/controlplane/store/memstore"
+	"github.com/meshgate/meshgate/controlplane/store/seal"
+	"github.com/meshgate/meshgate/controlplane/store/sqlstore"
 )
 
 // fakeProgress is a fleet whose proxies confirm when the test says so.
@@ -133,10 +136,12 @@ type rotationTest struct {
 	leaves map[string]*x509.Certificate
 	// history are the distinct trusts of mesh m, as seen.
 	history []*mesh.Trust
+	// now is called for every reading of the clock.
+	now func() time.Time
 }
 
-func newRotationTest(t testing.TB) *rotationTest {
-	rt := &rotationTest{t: t, store: memstore.New(), progress: newFakeProgress(), log: &warnings{}, leaves: map[string]*x509.Certificate{}}
+func newRotationTest(t testing.TB, s store.Store) *rotationTest {
+	rt := &rotationTest{t: t, store: s, progress: newFakeProgress(), log: &warnings{}, leaves: map[string]*x509.Certificate{}, now: time.Now}
 	rt.start()
 	return rt
 }
@@ -144,7 +149,7 @@ func newRotationTest(t testing.TB) *rotationTest {
 // start is a new process over the same store.
 func (rt *rotationTest) start() {
 	rt.r = NewRotations(Options{
-		Store: rt.store, Progress: rt.progress, Now: time.Now, Log: slog.New(rt.log),
+		Store: rt.store, Progress: rt.progress, Now: func() time.Time { return rt.now() }, Log: slog.New(rt.log),
 		LeafLife: func(*mesh.Authority) time.Duration { return WorkloadLife },
 	})
 	ctx, cancel := context.WithCancel(context.Background())
@@ -307,7 +312,7 @@ func (rt *rotationTest) noGap() {
 func rotationBubble(t *testing.T, f func(rt *rotationTest)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		rt := newRotationTest(t)
+		rt := newRotationTest(t, memstore.New())
 		defer rt.close()
 		f(rt)
 	})
@@ -352,39 +357,106 @@ func TestRotationThreeTimes(t *testing.T) {
 	})
 }
 
-// TestRotationResumes ends the process in each state and starts another one.
+// TestRotationResumes ends the process in each state and starts another one, over
+// the file that the first has left.
 func TestRotationResumes(t *testing.T) {
 	for crash := range 4 {
-		rotationBubble(t, func(rt *rotationTest) {
-			old, next := rt.pair(), rt.pair()
-			step := 0
-			restart := func() {
-				if step++; step-1 == crash {
-					rt.stop()
-					rt.start()
-					synctest.Wait()
-					rt.look()
-				}
+		dir := t.TempDir()
+		keys, err := seal.Load(filepath.Join(dir, "encryption.key"), "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		open := func() store.Store {
+			s, err := sqlstore.Open(context.Background(), sqlstore.Options{
+				Path: filepath.Join(dir, "meshgate.db"), Kinds: append(Kinds(), mesh.Kinds()...), Sealer: keys, Log: slog.New(slog.DiscardHandler),
+			})
+			if err != nil {
+				t.Fatal(err)
 			}
-			rt.builtin("m", "a")
-			rt.ask("m", old)
-			restart()
-			rt.confirmAll("m", "a")
-			rt.ask("m", next)
-			restart()
-			rt.expect("m", old, old, next)
-			rt.confirmAll("m", "a")
-			restart()
-			rt.expect("m", next, old, next)
-			rt.confirmAll("m", "a")
-			restart()
-			rt.expect("m", next, next)
-			if len(rt.history) != 4 {
-				rt.t.Errorf("crash at %d: %d steps were seen, not 4", crash, len(rt.history))
-			}
-			rt.noGap()
+			return s
+		}
+		synctest.Test(t, func(t *testing.T) {
+			rt := newRotationTest(t, open())
+			defer func() { rt.close() }()
+			rt.resume(crash, func() {
+				rt.close()
+				rt.store = open()
+				rt.start()
+			})
 		})
 	}
+}
+
+// resume rotates once; in the state that crash counts to it calls restart.
+func (rt *rotationTest) resume(crash int, restart func()) {
+	old, next := rt.pair(), rt.pair()
+	step := 0
+	done := func() {
+		if step == crash {
+			restart()
+			synctest.Wait()
+			rt.look()
+		}
+		step++
+	}
+	rt.builtin("m", "a")
+	rt.ask("m", old)
+	done()
+	rt.confirmAll("m", "a")
+	rt.ask("m", next)
+	done()
+	rt.expect("m", old, old, next)
+	rt.confirmAll("m", "a")
+	done()
+	rt.expect("m", next, old, next)
+	rt.confirmAll("m", "a")
+	done()
+	rt.expect("m", next, next)
+	if len(rt.history) != 4 {
+		rt.t.Errorf("crash at %d: %d steps were seen, not 4", crash, len(rt.history))
+	}
+	rt.noGap()
+}
+
+// TestRotationByTwo has two processes look after one store: a step that the other
+// has taken is not taken again.
+func TestRotationByTwo(t *testing.T) {
+	rotationBubble(t, func(rt *rotationTest) {
+		old, next := rt.pair(), rt.pair()
+		rt.builtin("m", "a")
+		rt.ask("m", old)
+		rt.confirmAll("m", "a")
+		first := rt.stop
+		rt.ask("m", next)
+		rt.start()
+		synctest.Wait()
+		rt.expect("m", old, old, next)
+		rt.confirmAll("m", "a")
+		rt.expect("m", next, old, next)
+		rt.confirmAll("m", "a")
+		rt.expect("m", next, next)
+		first()
+	})
+}
+
+// TestRotationMissesNothing has the pair change while the mesh is being looked at.
+func TestRotationMissesNothing(t *testing.T) {
+	rotationBubble(t, func(rt *rotationTest) {
+		old, next := rt.pair(), rt.pair()
+		var once sync.Once
+		rt.now = func() time.Time {
+			once.Do(func() {
+				rt.set(mesh.Secrets, "m", mesh.BuiltinCert("m", "ca"), &mesh.Secret{Data: next.Certificate})
+				rt.set(mesh.Secrets, "m", mesh.BuiltinKey("m", "ca"), &mesh.Secret{Data: next.Key})
+				rt.r.Changed("m")
+			})
+			return time.Now()
+		}
+		rt.builtin("m", "a")
+		rt.progress.confirm("m", "a", 0)
+		rt.ask("m", old)
+		rt.expect("m", old, old, next)
+	})
 }
 
 // TestRotationWhileDown has the pair change, and the proxies confirm, while there
@@ -508,6 +580,9 @@ func TestRotationLatestWins(t *testing.T) {
 		rt.expect("m", c, a, b, c)
 		rt.confirmAll("m", "x")
 		rt.expect("m", b, a, b, c)
+		rt.ask("m", a)
+		rt.ask("m", b)
+		rt.expect("m", b, a, b, c)
 		rt.confirmAll("m", "x")
 		rt.expect("m", b, b)
 		rt.noGap()
@@ -601,6 +676,9 @@ func TestRotationWithoutAnswer(t *testing.T) {
 		time.Sleep(WorkloadLife + backdate)
 		synctest.Wait()
 		rt.expect("m", b, b)
+		if a := rt.state("m"); a.Phase != "" {
+			rt.t.Errorf("the rotation is still in phase %q", a.Phase)
+		}
 	})
 }
 

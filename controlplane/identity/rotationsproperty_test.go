@@ -8,6 +8,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/meshgate/meshgate/controlplane/mesh"
+	"github.com/meshgate/meshgate/controlplane/store/memstore"
 )
 
 // rotationAct is one thing that happens in a mesh under rotation.
@@ -34,7 +35,7 @@ type rotationModel struct {
 }
 
 func newRotationModel(t testing.TB, proxies int) *rotationModel {
-	m := &rotationModel{rotationTest: newRotationTest(t), known: map[string]bool{}}
+	m := &rotationModel{rotationTest: newRotationTest(t, memstore.New()), known: map[string]bool{}}
 	for range 4 {
 		m.pairs = append(m.pairs, m.pair())
 	}

@@ -107,51 +107,54 @@ networking:
 
 var _ = Describe("dataplane tokens", Ordered, func() {
 	var (
-		w            *world
-		web, backend *member
+		w                   *world
+		web, other, backend *member
 	)
 
 	BeforeAll(func() {
 		w = newWorld("STRICT")
 		backend = w.start("backend-1", tags{service: "backend"})
-		web = w.start("web-1", tags{service: "web"}, "backend")
-		w.ready(web, backend)
-		answers(web.to("backend"), 200)
+		web = w.describe("web-1", tags{service: "web"}, "backend")
+		w.Put("dataplanes", web.doc)
+		web.Sidecar = framework.NewSidecar(w.cp, shop, "web-1", "")
+		other = w.start("web-2", tags{service: "web"}, "backend")
+		w.ready(other, backend)
+		answers(other.to("backend"), 200)
 	})
-
-	online := func() bool { return w.overview("web-1").online() }
 
 	// renewed proves that a proxy whose stream was ended serves on, and is back with
 	// a new token without a restart.
-	renewed := func() {
+	renewed := func(m *member) {
+		online := func() bool { return w.overview(m.Name).online() }
 		Consistently(online, "1s", "100ms").Should(BeFalse(), "the old token opens no stream")
-		Expect(status(web.to("backend"))).To(Equal(200), "what it has stays in force")
+		Expect(status(m.to("backend"))).To(Equal(200), "what it has stays in force")
 		since := time.Now()
-		pid := framework.RunningEnvoy(web.StateDir)
-		web.WriteToken(w.DataplaneToken(shop, "web-1", "1h"))
+		pid := framework.RunningEnvoy(m.StateDir)
+		m.WriteToken(w.DataplaneToken(shop, m.Name, "1h"))
 		within(patience, "the renewed token file is used after", since, online)
-		Expect(framework.RunningEnvoy(web.StateDir)).To(Equal(pid))
+		Expect(framework.RunningEnvoy(m.StateDir)).To(Equal(pid))
 		w.route(map[string]any{"destination": tags{service: "backend"}})
 		w.Converged()
 	}
 
 	It("one that expires ends the stream; a renewed file is picked up", func() {
-		web.Stop()
-		Eventually(online, patience).Should(BeFalse())
+		online := func() bool { return w.overview("web-1").online() }
 		const life = 6 * time.Second
 		issued := time.Now()
 		web.WriteToken(w.DataplaneToken(shop, "web-1", life.String()))
 		web.Start()
 		Eventually(online, patience, 10*time.Millisecond).Should(BeTrue())
+		answers(web.to("backend"), 200)
 		Expect(time.Since(issued)).To(BeNumerically("<", life))
 		within(life+soon, "after the issue of a token of 6s the stream ended after", issued, func() bool { return !online() })
 		Expect(time.Since(issued)).To(BeNumerically(">", life-2*time.Second), "not before its time")
-		renewed()
+		renewed(web)
 	})
 
 	It("one that is revoked ends the stream at once", func() {
+		online := func() bool { return w.overview("web-2").online() }
 		Expect(online()).To(BeTrue())
-		payload, err := base64.RawURLEncoding.DecodeString(strings.Split(web.Token(), ".")[1])
+		payload, err := base64.RawURLEncoding.DecodeString(strings.Split(other.Token(), ".")[1])
 		Expect(err).NotTo(HaveOccurred())
 		var claims struct {
 			ID string `json:"jti"`
@@ -164,6 +167,6 @@ var _ = Describe("dataplane tokens", Ordered, func() {
 		})
 		within(soon, "the stream of a revoked token ended after", since, func() bool { return !online() })
 		Expect(w.overview("backend-1").online()).To(BeTrue(), "others stay")
-		renewed()
+		renewed(other)
 	})
 })

@@ -79,7 +79,7 @@ var _ = Describe("what a proxy holds", Ordered, func() {
 		web.Stop()
 		Eventually(func() bool { return w.overview(web.Name).online() }, patience, 20*time.Millisecond).Should(BeFalse())
 		record := dump(web.Name)
-		Expect(record).To(ContainSubstring("record"), "it says what it is")
+		Expect(record).To(ContainSubstring("the proxy is away"), "it says what it is")
 		for _, name := range []string{`"backend"`, `"outbound:127.0.0.1:`} {
 			Expect(held).To(ContainSubstring(name))
 			Expect(record).To(ContainSubstring(name))

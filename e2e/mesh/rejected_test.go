@@ -101,7 +101,7 @@ var _ = Describe("a dataplane that Envoy does not take", Ordered, func() {
 		} else {
 			Expect(r.Status).To(Equal(http.StatusCreated), r.Body)
 			odd.Sidecar = framework.NewSidecar(w.cp, shop, "odd-3", "").Start()
-			problem("odd-3", "duplicate")
+			problem("odd-3", "an inbound listens on")
 			odd.Stop()
 			w.Delete(shop, "dataplanes", "odd-3")
 		}

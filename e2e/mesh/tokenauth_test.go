@@ -34,6 +34,10 @@ var _ = Describe("tokens of the gateway on an inbound", Ordered, func() {
 				}},
 			},
 		})
+		// The filter comes with the listener: connections of before end with the next
+		// answer on them.
+		since := time.Now()
+		within(soon, "tokens demanded after", since, func() bool { return status(web.to("backend")) == 401 })
 		w.Converged()
 		client := &http.Client{}
 		DeferCleanup(client.CloseIdleConnections)
@@ -67,7 +71,7 @@ var _ = Describe("tokens of the gateway on an inbound", Ordered, func() {
 			Expect(call(token).Status).To(Equal(401), "DELETE answers when no proxy accepts the token any more")
 		}
 
-		since := time.Now()
+		since = time.Now()
 		f.Must(204, http.MethodDelete, "/plugins/"+f.Plugin, nil)
 		within(soon, "refused without the plugin after", since, func() bool { return call(token).Status == 503 })
 		Expect(strings.Join(w.overview("backend-1").Errors, "\n")).To(ContainSubstring(f.Plugin))

@@ -24,6 +24,7 @@ import (
 	"github.com/meshgate/meshgate/xds/snapshot"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/keepalive"
+	"google.golang.org/protobuf/types/known/structpb"
 )
 
 // maxResponseBytes is the largest message taken from the control plane; gRPC's
@@ -33,7 +34,8 @@ const maxResponseBytes = 64 << 20
 // closeWait is how long open local streams may take to end.
 const closeWait = 2 * time.Second
 
-// Config is what a relay is made of. Every field is required except Token.
+// Config is what a relay is made of. Every field is required except Token
+// and Metadata.
 type Config struct {
 	// Node is the node id, both towards Envoy and the control plane.
 	Node string
@@ -46,7 +48,9 @@ type Config struct {
 	Dial func(context.Context) (*grpc.ClientConn, error)
 	// Token is read at each attempt, so that a renewed token is used.
 	Token func() (string, error)
-	Log   *slog.Logger
+	// Metadata is what the node tells the control plane about itself; may be nil.
+	Metadata *structpb.Struct
+	Log      *slog.Logger
 }
 
 // Status is the state of the upstream half.

@@ -124,7 +124,7 @@ func (r *Relay) subscribe(ctx context.Context, conn *grpc.ClientConn) (upstreamC
 			TypeUrl: string(url), ResourceNamesSubscribe: []string{"*"}, InitialResourceVersions: r.current.versions(url),
 		}
 		if i == 0 {
-			m.Node = &corev3.Node{Id: r.cfg.Node, UserAgentName: "meshgate"}
+			m.Node = &corev3.Node{Id: r.cfg.Node, UserAgentName: "meshgate", Metadata: r.cfg.Metadata}
 		}
 		if err := stream.Send(m); err != nil {
 			// The reason is on the receiving side.

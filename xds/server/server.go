@@ -123,6 +123,9 @@ func (s *Server) Register(r grpc.ServiceRegistrar) {
 	discovery.RegisterAggregatedDiscoveryServiceServer(r, s)
 }
 
+// connectionBuffer is the size of the buffers of a connection, in bytes.
+const connectionBuffer = 4 << 10
+
 // Options are the settings of a gRPC server that proxies need: pings more often
 // than the default permits (an Envoy sends one each 5 s, also when idle), an end
 // to connections whose peer is gone, and requests that list thousands of names.
@@ -132,6 +135,9 @@ func Options() []grpc.ServerOption {
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 10 * time.Second, Timeout: 5 * time.Second}),
 		grpc.MaxRecvMsgSize(16 << 20),
 		grpc.MaxConcurrentStreams(128),
+		// A connection carries one stream that is silent most of the time: buffers
+		// of the default size would be most of what a proxy costs.
+		grpc.ReadBufferSize(connectionBuffer), grpc.WriteBufferSize(connectionBuffer), grpc.SharedWriteBuffer(true),
 	}
 }
 

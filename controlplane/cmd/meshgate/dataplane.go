@@ -114,10 +114,13 @@ func (f *dataplaneFlags) check() error {
 
 // sidecar reads the Dataplane file, if there is one.
 func (f *dataplaneFlags) sidecar(envoyLine string) (*agent.Sidecar, error) {
-	// The line is "envoy version: <commit>/<version>/<state>/<type>/<TLS library>".
 	s := &agent.Sidecar{Mesh: f.mesh, Version: version}
-	if parts := strings.Split(envoyLine, "/"); len(parts) > 1 {
-		s.EnvoyVersion = parts[1]
+	// The line is "<path> version: <commit>/<version>/<state>/<type>/<TLS library>",
+	// and the path has slashes too.
+	if at := strings.LastIndex(envoyLine, "version: "); at >= 0 {
+		if parts := strings.Split(envoyLine[at:], "/"); len(parts) > 1 {
+			s.EnvoyVersion = parts[1]
+		}
 	}
 	if f.dataplaneFile == "" {
 		if len(f.variables) > 0 {

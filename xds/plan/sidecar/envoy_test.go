@@ -8,6 +8,7 @@ import (
 	"crypto/x509"
 	"encoding/pem"
 	"math/big"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -180,6 +181,7 @@ var secrets = sync.OnceValue(func() []*tlsv3.Secret {
 	}
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(1), NotBefore: time.Unix(0, 0), NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true,
+		URIs: []*url.URL{{Scheme: "spiffe", Host: meshName, Path: "/web"}},
 	}
 	der := must(x509.CreateCertificate(rand.Reader, template, template, key.Public(), key))
 	private := must(x509.MarshalPKCS8PrivateKey(key))

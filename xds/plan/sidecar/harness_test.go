@@ -2,7 +2,9 @@ package sidecar_test
 
 import (
 	"fmt"
+	"log/slog"
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
 
@@ -27,8 +29,11 @@ type world struct {
 	t       fataler
 	db      store.Store
 	planner *sidecar.Planner
-	// keys changed since the planner was told.
-	keys []model.Key
+	scope   *view.Scope[*view.Mesh]
+	changes *view.Subscription[*view.Mesh]
+	wake    chan struct{}
+	// written is the revision of the last write.
+	written uint64
 }
 
 type fataler interface {
@@ -39,7 +44,14 @@ type fataler interface {
 func newWorld(t testing.TB) *world {
 	db := memstore.New()
 	t.Cleanup(func() { _ = db.Close() })
-	w := &world{t: t, db: db}
+	views := view.New(db, all.Kinds(), slog.New(slog.DiscardHandler))
+	t.Cleanup(views.Close)
+	w := &world{t: t, db: db, wake: make(chan struct{}, 1)}
+	var err error
+	if w.scope, err = views.Mesh(ctx, meshName); err != nil {
+		t.Fatal(err)
+	}
+	w.changes = w.scope.Subscribe(w.wake)
 	w.put(mesh.Meshes, "", meshName, &mesh.Mesh{})
 	for _, d := range all.Defaults() {
 		w.put(d.Kind, meshName, d.Prefix+meshName, d.Spec())
@@ -50,8 +62,24 @@ func newWorld(t testing.TB) *world {
 
 // restart makes a planner from nothing, as a restarted control plane does.
 func (w *world) restart() {
-	w.planner = sidecar.New(all.Policies(), nil, w.state())
-	w.keys = nil
+	w.planner = sidecar.New(all.Policies(), nil, w.take().State)
+}
+
+// take waits until the view shows the last write and takes what changed.
+func (w *world) take() view.Change[*view.Mesh] {
+	w.t.Helper()
+	late := time.After(20 * time.Second)
+	out := w.changes.Take()
+	for out.State.Revision() < w.written {
+		select {
+		case <-w.wake:
+		case <-late:
+			w.t.Fatalf("the view shows revision %d and not %d", out.State.Revision(), w.written)
+		}
+		more := w.changes.Take()
+		out.State, out.Keys, out.All = more.State, append(out.Keys, more.Keys...), out.All || more.All
+	}
+	return out
 }
 
 func (w *world) state() *view.Mesh {
@@ -69,7 +97,7 @@ func (w *world) state() *view.Mesh {
 
 func (w *world) put(k *model.Kind, scope, name string, spec any) {
 	w.t.Helper()
-	_, err := w.db.Update(ctx, model.Config, func(tx store.Tx) error {
+	commit, err := w.db.Update(ctx, model.Config, func(tx store.Tx) error {
 		r := &model.Resource{Kind: k, Scope: scope, Name: name, Spec: spec}
 		if _, err := tx.Get(k, scope, name); err == nil {
 			_, err = tx.Update(r, 0)
@@ -81,28 +109,28 @@ func (w *world) put(k *model.Kind, scope, name string, spec any) {
 	if err != nil {
 		w.t.Fatalf("put %s %s: %v", k.Name, name, err)
 	}
-	w.keys = append(w.keys, model.Key{Kind: k.Name, Scope: scope, Name: name})
+	w.written = commit.Revision
 }
 
 func (w *world) drop(k *model.Kind, name string) {
 	w.t.Helper()
-	_, err := w.db.Update(ctx, model.Config, func(tx store.Tx) error { return tx.Delete(k, meshName, name, 0) })
+	commit, err := w.db.Update(ctx, model.Config, func(tx store.Tx) error { return tx.Delete(k, meshName, name, 0) })
 	if err != nil {
 		w.t.Fatalf("delete %s %s: %v", k.Name, name, err)
 	}
-	w.keys = append(w.keys, model.Key{Kind: k.Name, Scope: meshName, Name: name})
+	w.written = commit.Revision
 }
 
 // settle tells the planner what changed, plans, and holds the outcome against a
 // plan from nothing. It returns the names of the proxies with new sets.
 func (w *world) settle() map[string]bool {
 	w.t.Helper()
-	w.planner.Update(w.state(), w.keys, false)
-	w.keys = nil
+	change := w.take()
+	w.planner.Update(change.State, change.Keys, change.All)
 	changed := map[string]bool{}
 	for name, set := range w.planner.Plan() {
 		changed[name] = true
-		if err := coherent(set); err != nil {
+		if err := coherent(set, len(w.planner.Failures(name)) > 0); err != nil {
 			w.t.Fatalf("the set of %s: %v", name, err)
 		}
 	}

@@ -28,6 +28,14 @@ func (p *Planner) buildInbound(c *class, in *inbound) {
 		selections: p.only(chosen, func(pol *policy.Policy) bool { return pol.Inbound != nil }),
 	}
 	in.part = part{failures: p.problems(chosen, s)}
+	// The workload of a transparent proxy is at the proxy's own address.
+	if s.WorkloadAddress != "" {
+		lk := localKey{name: s.Cluster, address: s.WorkloadAddress, port: s.WorkloadPort, protocol: s.Tags.Protocol()}
+		cl, err := of(p.cells.locals, p.round, lk, local)
+		if !in.part.keep(&in.part.clusters, old.part.clusters, lk.name, cl, err) {
+			return
+		}
+	}
 	if mesh.IsHTTP(s.Tags.Protocol()) {
 		k.routes = s.Table
 		rk := inboundRoutesKey{
@@ -47,12 +55,6 @@ func (p *Planner) buildInbound(c *class, in *inbound) {
 			Cell: "inbound " + s.Cluster, Err: fmt.Errorf("build the chains: %w", err), Kept: old.chains != nil,
 		})
 	}
-	if s.WorkloadAddress == "" {
-		return // a transparent proxy's workload is at the proxy's own address
-	}
-	lk := localKey{name: s.Cluster, address: s.WorkloadAddress, port: s.WorkloadPort, protocol: s.Tags.Protocol()}
-	cl, err := of(p.cells.locals, p.round, lk, local)
-	in.part.keep(&in.part.clusters, old.part.clusters, lk.name, cl, err)
 }
 
 // problems lists what of the chosen policies cannot take effect on an inbound.

@@ -154,8 +154,9 @@ func (m *mentions) note(msg proto.Message) error {
 }
 
 // coherent holds a set against what an Envoy needs of it: everything that is
-// named is there, and everything that is there is named.
-func coherent(s *resource.Set) error {
+// named is there, and everything that is there is named. Of a broken proxy, which
+// lacks listeners, there may be more than is named.
+func coherent(s *resource.Set, broken bool) error {
 	tables, eds, addresses := map[string]bool{}, map[string]bool{}, map[string]string{}
 	for _, t := range resource.Types {
 		for _, r := range s.All(t) {
@@ -187,16 +188,18 @@ func coherent(s *resource.Set) error {
 			}
 		}
 	}
-	if err := equalNames(s, resource.Route, tables); err != nil {
+	if err := equalNames(s, resource.Route, tables, broken); err != nil {
 		return err
 	}
-	return equalNames(s, resource.Endpoint, eds)
+	return equalNames(s, resource.Endpoint, eds, broken)
 }
 
-func equalNames(s *resource.Set, t resource.TypeURL, want map[string]bool) error {
+func equalNames(s *resource.Set, t resource.TypeURL, want map[string]bool, more bool) error {
 	var have []string
 	for _, r := range s.All(t) {
-		have = append(have, r.Name)
+		if want[r.Name] || !more {
+			have = append(have, r.Name)
+		}
 	}
 	if names := slices.Sorted(maps.Keys(want)); !slices.Equal(have, names) {
 		return fmt.Errorf("%s: there are %v, named are %v", t, have, names)
