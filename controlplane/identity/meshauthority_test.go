@@ -203,3 +203,21 @@ func TestRetiredTwice(t *testing.T) {
 		t.Error(diff)
 	}
 }
+
+// TestAimAgain asks for what is on its way already: nothing is to be written.
+func TestAimAgain(t *testing.T) {
+	pair := func(text string) *KeyPair {
+		return &KeyPair{Certificate: rotationPEM("CERTIFICATE", []byte(text)), Key: []byte(text)}
+	}
+	a := (*MeshAuthority)(nil).aim("b", pair("x"), time.Hour)
+	if a.aim("b", pair("x"), time.Hour) != a {
+		t.Error("the authority in force is put into force again")
+	}
+	a = a.aim("b", pair("y"), time.Hour)
+	if a.aim("b", pair("y"), time.Hour) != a {
+		t.Error("the pending authority is aimed at again")
+	}
+	if longer := a.aim("b", pair("y"), 2*time.Hour); longer.LeafLife != 2*time.Hour || longer.Phase != PhaseTrusting {
+		t.Errorf("longer certificates are not noted: %v in phase %q", longer.LeafLife, longer.Phase)
+	}
+}

@@ -34,8 +34,8 @@ type fakeProgress struct {
 	confirmed map[string]map[string]uint64
 	moved     chan struct{}
 	fail      error
-	// onConnected, if set, runs once, before Connected answers.
-	onConnected func()
+	// onConnected run before Connected answers, one in each call.
+	onConnected []func()
 }
 
 func newFakeProgress() *fakeProgress {
@@ -63,12 +63,12 @@ func (p *fakeProgress) Confirmed(ctx context.Context, meshName string, revision 
 
 func (p *fakeProgress) Connected(meshName string) map[string]bool {
 	p.mu.Lock()
-	f := p.onConnected
-	p.onConnected = nil
-	p.mu.Unlock()
-	if f != nil {
-		f()
+	f := func() {}
+	if len(p.onConnected) > 0 {
+		f, p.onConnected = p.onConnected[0], p.onConnected[1:]
 	}
+	p.mu.Unlock()
+	f()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	out := map[string]bool{}
@@ -645,22 +645,42 @@ func TestRotationWaitsForAbsent(t *testing.T) {
 	}
 }
 
-// TestRotationWaitsForLatecomer connects the last dataplane right after the others
+// TestRotationWaitsForLatecomer has the last dataplane come and go while the others
 // have confirmed: its stream counts once it has confirmed as well.
 func TestRotationWaitsForLatecomer(t *testing.T) {
-	rotationBubble(t, func(rt *rotationTest) {
-		a, b := rt.pair(), rt.pair()
-		rt.builtin("m", "here", "late")
-		rt.ask("m", a)
-		rt.confirmAll("m", "here")
-		rt.ask("m", b)
-		rt.confirmAll("m", "here")
-		rt.progress.onConnected = func() { rt.progress.confirm("m", "late", 0) }
-		rt.confirmAll("m", "here")
-		rt.expect("m", b, a, b)
-		rt.confirmAll("m", "late")
-		rt.expect("m", b, b)
-	})
+	connect := func(rt *rotationTest) { rt.progress.confirm("m", "late", 0) }
+	leave := func(rt *rotationTest) { rt.progress.disconnect("m", "late") }
+	for name, hooks := range map[string][]func(*rotationTest){
+		"before the second look": {connect},
+		"after the second look":  {func(*rotationTest) {}, connect},
+		"and leaves": {func(rt *rotationTest) {
+			connect(rt)
+			go leave(rt)
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			rotationBubble(t, func(rt *rotationTest) {
+				a, b := rt.pair(), rt.pair()
+				rt.builtin("m", "here", "late")
+				rt.ask("m", a)
+				rt.confirmAll("m", "here")
+				rt.ask("m", b)
+				rt.confirmAll("m", "here")
+				for _, h := range hooks {
+					rt.progress.onConnected = append(rt.progress.onConnected, func() { h(rt) })
+				}
+				rt.confirmAll("m", "here")
+				rt.expect("m", b, a, b)
+				rt.r.ProxiesChanged("m")
+				synctest.Wait()
+				rt.expect("m", b, a, b)
+				rt.confirmAll("m", "late")
+				rt.r.ProxiesChanged("m")
+				synctest.Wait()
+				rt.expect("m", b, b)
+			})
+		})
+	}
 }
 
 // TestRotationWithoutAnswer drops the old root in time though a connected proxy

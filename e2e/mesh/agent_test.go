@@ -58,7 +58,7 @@ networking:
 		answers(web.to("backend"), 200)
 
 		answered := make(chan int, 1)
-		go func() { answered <- status(web.to("backend") + "/hold") }()
+		go func() { answered <- called(web.to("backend") + "/hold") }()
 		Eventually(m.work.Held, patience).Should(Receive())
 		m.Signal(term)
 		Eventually(m.Output, patience, 10*time.Millisecond).Should(ContainSubstring("envoy is draining"))
@@ -127,7 +127,7 @@ var _ = Describe("dataplane tokens", Ordered, func() {
 	renewed := func(m *member) {
 		online := func() bool { return w.overview(m.Name).online() }
 		Consistently(online, "1s", "100ms").Should(BeFalse(), "the old token opens no stream")
-		Expect(status(m.to("backend"))).To(Equal(200), "what it has stays in force")
+		Expect(called(m.to("backend"))).To(Equal(200), "what it has stays in force")
 		since := time.Now()
 		pid := framework.RunningEnvoy(m.StateDir)
 		m.WriteToken(w.DataplaneToken(shop, m.Name, "1h"))

@@ -47,7 +47,7 @@ var _ = Describe("without a control plane", core, func() {
 		stats := m.Stats()
 		maps.DeleteFunc(stats, func(name string, _ int) bool {
 			return strings.HasPrefix(name, "sds.identity_cert") ||
-				 !strings.HasSuffix(name, ".update_success") && !strings.HasSuffix(name, ".update_rejected") && !strings.HasSuffix(name, ".update_attempt")
+				!strings.HasSuffix(name, ".update_success") && !strings.HasSuffix(name, ".update_rejected") && !strings.HasSuffix(name, ".update_attempt")
 		})
 		Expect(stats["cluster_manager.cds.update_success"]).To(BeNumerically(">", 0))
 		Expect(stats["listener_manager.lds.update_success"]).To(BeNumerically(">", 0))
@@ -107,12 +107,12 @@ var _ = Describe("without a control plane", core, func() {
 		Expect(syscall.Kill(pid, syscall.SIGKILL)).To(Succeed())
 		since := time.Now()
 		within(soon, "a killed Envoy serves again after", since, func() bool {
-			return framework.RunningEnvoy(other.StateDir) != pid && status(other.to("backend")) == 200
+			return framework.RunningEnvoy(other.StateDir) != pid && called(other.to("backend")) == 200
 		})
 		other.Stop()
 		since = time.Now()
 		other.Start()
-		within(2*soon, "a sidecar started without a control plane serves after", since, func() bool { return status(other.to("backend")) == 200 })
+		within(2*soon, "a sidecar started without a control plane serves after", since, func() bool { return called(other.to("backend")) == 200 })
 		load.Served(50)
 		w.cp.Start()
 		Eventually(func() bool { return w.overview("web-2").online() }, patience, 20*time.Millisecond).Should(BeTrue())

@@ -49,7 +49,7 @@ var _ = Describe("permissions", Ordered, core, func() {
 			return got == 403
 		})
 		Expect(open.reconnected).To(BeFalse(), "the answer came on the connection of before")
-		Expect(status(web.to("backend"))).To(Equal(403))
+		Expect(called(web.to("backend"))).To(Equal(403))
 		Expect(backend.Stats()).To(HaveKeyWithValue(ContainSubstring(".rbac.denied"), BeNumerically(">", 0)))
 	})
 
@@ -57,9 +57,9 @@ var _ = Describe("permissions", Ordered, core, func() {
 		allow("web", "backend")
 		answers(web.to("backend"), 200)
 		allow("other", "backend")
-		Expect(status(web.to("backend"))).To(Equal(403))
+		Expect(called(web.to("backend"))).To(Equal(403))
 		allow("web", "ledger")
-		Expect(status(web.to("backend"))).To(Equal(403), "a permission for another destination")
+		Expect(called(web.to("backend"))).To(Equal(403), "a permission for another destination")
 	})
 
 	It("a TCP service refuses new connections at once and open ones after a short drain", func() {

@@ -37,7 +37,7 @@ var _ = Describe("tokens of the gateway on an inbound", Ordered, func() {
 		// The filter comes with the listener: connections of before end with the next
 		// answer on them.
 		since := time.Now()
-		within(soon, "tokens demanded after", since, func() bool { return status(web.to("backend")) == 401 })
+		within(soon, "tokens demanded after", since, func() bool { return called(web.to("backend")) == 401 })
 		w.Converged()
 		client := &http.Client{}
 		DeferCleanup(client.CloseIdleConnections)

@@ -37,7 +37,7 @@ var _ = Describe("web and backend under mutual TLS", Ordered, core, func() {
 	})
 
 	It("Envoy's own counters prove the handshakes", func() {
-		Expect(status(web.to("backend"))).To(Equal(200))
+		Expect(called(web.to("backend"))).To(Equal(200))
 		client := web.Stats()
 		Expect(client["cluster.backend.ssl.handshake"]).To(BeNumerically(">=", 2), "one for each instance")
 		Expect(client["cluster.backend.upstream_cx_total"]).To(Equal(client["cluster.backend.ssl.handshake"]), "no connection without TLS")

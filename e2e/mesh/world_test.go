@@ -151,8 +151,8 @@ func get(url string) (*framework.Response, error) {
 	return framework.Do(client, http.MethodGet, url, http.Header{}, "")
 }
 
-// status is what get is answered with; 0 without an answer.
-func status(url string) int {
+// called is the status that get is answered with; 0 without an answer.
+func called(url string) int {
 	r, err := get(url)
 	if err != nil {
 		return 0
@@ -162,7 +162,7 @@ func status(url string) int {
 
 // answers waits until a URL is answered with a status.
 func answers(url string, want int) {
-	EventuallyWithOffset(1, func() int { return status(url) }, patience, 10*time.Millisecond).Should(Equal(want), url)
+	EventuallyWithOffset(1, func() int { return called(url) }, patience, 10*time.Millisecond).Should(Equal(want), url)
 }
 
 // none demands that every request of a load was answered with 200, and that

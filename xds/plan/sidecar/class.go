@@ -36,6 +36,11 @@ type class struct {
 	// tables are what the members share.
 	clusters, endpoints, listeners, routes *resource.Table
 	failures                               []plan.Failure
+	// distinct says that no two pieces contribute one name.
+	distinct bool
+	// generation is that of the identities under a trust.
+	generation string
+	trust      *view.Entry[mesh.Trust]
 }
 
 // part is what one piece of a class, or a proxy by itself, contributes.
@@ -93,9 +98,12 @@ func (p *Planner) build(c *class) {
 	if c.relist {
 		p.list(c)
 	}
+	before := make(map[*outbound]part, len(c.staleOut))
 	for o := range c.staleOut {
+		before[o] = o.part
 		p.buildOutbound(o)
 	}
+	patched := !c.staleIn && !c.relist && c.patch(before)
 	if c.staleIn {
 		c.inbounds = nil
 		for i := range c.shape.Inbounds {
@@ -109,7 +117,9 @@ func (p *Planner) build(c *class) {
 	clear(c.staleOut)
 	c.staleIn, c.relist = false, false
 	if moved {
-		p.gather(c)
+		if !patched {
+			p.gather(c)
+		}
 		for x := range c.members {
 			p.loose[x] = struct{}{}
 		}
@@ -163,6 +173,35 @@ func (p *Planner) gather(c *class) {
 	c.listeners = c.listeners.Become(all.listeners)
 	c.routes = c.routes.Become(all.routes)
 	c.failures = all.failures
+	c.distinct = c.clusters.Len() == len(all.clusters) && c.endpoints.Len() == len(all.endpoints) &&
+		c.listeners.Len() == len(all.listeners) && c.routes.Len() == len(all.routes)
+}
+
+// patch puts what outbounds contribute into the tables without gathering all
+// that did not change. It can only if the names are those of before and no two
+// pieces contribute one name.
+func (c *class) patch(before map[*outbound]part) bool {
+	if !c.distinct || len(c.failures) > 0 {
+		return false
+	}
+	var all part
+	for o, old := range before {
+		if len(o.part.failures) > 0 || !o.part.sameNames(&old) {
+			return false
+		}
+		all.add(&o.part)
+	}
+	c.clusters = c.clusters.With(all.clusters, nil)
+	c.endpoints = c.endpoints.With(all.endpoints, nil)
+	c.listeners = c.listeners.With(all.listeners, nil)
+	c.routes = c.routes.With(all.routes, nil)
+	return true
+}
+
+func (a *part) sameNames(b *part) bool {
+	same := func(x, y *resource.Resource) bool { return x.Name == y.Name }
+	return slices.EqualFunc(a.clusters, b.clusters, same) && slices.EqualFunc(a.endpoints, b.endpoints, same) &&
+		slices.EqualFunc(a.listeners, b.listeners, same) && slices.EqualFunc(a.routes, b.routes, same)
 }
 
 func (a *part) add(b *part) {
@@ -178,25 +217,48 @@ func (p *Planner) assemble(x *proxy) *resource.Set {
 	p.buildOwn(x)
 	c := x.class
 	tables := map[resource.TypeURL]*resource.Table{
-		resource.Cluster: c.clusters.With(x.own.clusters, nil), resource.Endpoint: c.endpoints,
-		resource.Listener: c.listeners.With(x.own.listeners, x.hidden), resource.Route: c.routes,
-	}
-	// A proxy of which nothing differs keeps its tables, so that comparing costs nothing.
-	for _, t := range []resource.TypeURL{resource.Cluster, resource.Listener} {
-		if old := x.set.Table(t); old != nil && old.Same(tables[t]) {
-			tables[t] = old
-		}
+		resource.Cluster:  x.clusters.with(c.clusters, x.own.clusters, nil),
+		resource.Listener: x.listeners.with(c.listeners, x.own.listeners, x.hidden),
+		resource.Endpoint: c.endpoints, resource.Route: c.routes,
 	}
 	var secrets map[string]string
 	if p.facts.security != plain {
 		tables[resource.Secret] = p.ca
 		secrets = map[string]string{
-			mesh.SecretIdentity(p.facts.mesh): generation(p.state.Trust(), c.sources),
+			mesh.SecretIdentity(p.facts.mesh): c.identity(p.state.Trust()),
 			mesh.SecretCA(p.facts.mesh):       "",
 		}
 	}
 	x.failures = x.own.failures
 	return resource.Assemble(tables, secrets)
+}
+
+// mixed remembers a table of the class with what is a proxy's own, so that a
+// proxy of which nothing differs keeps its table.
+type mixed struct {
+	base, table *resource.Table
+	put         []*resource.Resource
+	drop        []string
+}
+
+func (m *mixed) with(base *resource.Table, put []*resource.Resource, drop []string) *resource.Table {
+	if m.base == base && slices.Equal(m.put, put) && slices.Equal(m.drop, drop) {
+		return m.table
+	}
+	next := base.With(put, drop)
+	if m.table != nil && m.table.Same(next) {
+		next = m.table
+	}
+	*m = mixed{base, next, put, drop}
+	return next
+}
+
+// identity is the generation of the identities of a class.
+func (c *class) identity(t *view.Entry[mesh.Trust]) string {
+	if c.generation == "" || c.trust != t {
+		c.generation, c.trust = generation(t, c.sources), t
+	}
+	return c.generation
 }
 
 // buildOwn makes the listeners of the inbounds, which bear the addresses of the

@@ -71,6 +71,8 @@ type proxy struct {
 	own part
 	// hidden are the listeners of the class that would be in its way.
 	hidden []string
+	// clusters and listeners are those of the class with its own.
+	clusters, listeners mixed
 }
 
 // New returns a planner of a mesh in a state. outside answers what policies ask
