@@ -134,12 +134,14 @@ func (q renewalQueue) Swap(i, j int) {
 	q[i].index, q[j].index = i, j
 }
 
+// Push implements [heap.Interface].
 func (q *renewalQueue) Push(x any) {
 	e := x.(*renewal)
 	e.index = len(*q)
 	*q = append(*q, e)
 }
 
+// Pop implements [heap.Interface].
 func (q *renewalQueue) Pop() any {
 	old := *q
 	e := old[len(old)-1]

@@ -4,18 +4,23 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 )
 
 // renewalBubble runs renewals; fired returns when proxies were due since start.
-func renewalBubble(t *testing.T, f func(r *Renewals, fired map[string]time.Duration)) {
+func renewalBubble(t *testing.T, f func(r *Renewals, fired func() map[string]time.Duration)) {
 	t.Helper()
 	synctest.Test(t, func(*testing.T) {
 		start := time.Now()
+		var mu sync.Mutex
 		fired := map[string]time.Duration{}
 		r := NewRenewals(func(m, d string) {
+			mu.Lock()
+			defer mu.Unlock()
 			if _, twice := fired[m+"/"+d]; twice {
 				t.Errorf("%s/%s was due twice", m, d)
 			}
@@ -24,7 +29,11 @@ func renewalBubble(t *testing.T, f func(r *Renewals, fired map[string]time.Durat
 		ctx, cancel := context.WithCancel(context.Background())
 		ended := make(chan error)
 		go func() { ended <- r.Run(ctx) }()
-		f(r, fired)
+		f(r, func() map[string]time.Duration {
+			mu.Lock()
+			defer mu.Unlock()
+			return maps.Clone(fired)
+		})
 		cancel()
 		if err := <-ended; !errors.Is(err, context.Canceled) {
 			t.Errorf("Run ended with %v", err)
@@ -33,7 +42,7 @@ func renewalBubble(t *testing.T, f func(r *Renewals, fired map[string]time.Durat
 }
 
 func TestRenewalsAreSpread(t *testing.T) {
-	renewalBubble(t, func(r *Renewals, fired map[string]time.Duration) {
+	renewalBubble(t, func(r *Renewals, fired func() map[string]time.Duration) {
 		const n = 1000
 		now := time.Now()
 		for i := range n {
@@ -41,16 +50,16 @@ func TestRenewalsAreSpread(t *testing.T) {
 		}
 		time.Sleep(700*time.Second - 1)
 		synctest.Wait()
-		if len(fired) != 0 {
-			t.Errorf("%d are due before 70%% of their life", len(fired))
+		if len(fired()) != 0 {
+			t.Errorf("%d are due before 70%% of their life", len(fired()))
 		}
 		time.Sleep(100*time.Second + 1)
 		synctest.Wait()
-		if len(fired) != n {
-			t.Errorf("%d of %d are due by 80%% of their life", len(fired), n)
+		if len(fired()) != n {
+			t.Errorf("%d of %d are due by 80%% of their life", len(fired()), n)
 		}
 		first := 0
-		for _, at := range fired {
+		for _, at := range fired() {
 			if at < 750*time.Second {
 				first++
 			}
@@ -62,7 +71,7 @@ func TestRenewalsAreSpread(t *testing.T) {
 }
 
 func TestRenewalsReplaceAndForget(t *testing.T) {
-	renewalBubble(t, func(r *Renewals, fired map[string]time.Duration) {
+	renewalBubble(t, func(r *Renewals, fired func() map[string]time.Duration) {
 		now := time.Now()
 		r.Note("m", "longer", now, now.Add(10*time.Second))
 		r.Note("m", "shorter", now, now.Add(1000*time.Second))
@@ -75,13 +84,13 @@ func TestRenewalsReplaceAndForget(t *testing.T) {
 		r.Forget("m", "unknown")
 		time.Sleep(8 * time.Second)
 		synctest.Wait()
-		if len(fired) != 2 || fired["m/shorter"] < 7*time.Second || fired["n/gone"] < 7*time.Second {
-			t.Errorf("due: %v", fired)
+		if len(fired()) != 2 || fired()["m/shorter"] < 7*time.Second || fired()["n/gone"] < 7*time.Second {
+			t.Errorf("due: %v", fired())
 		}
 		time.Sleep(792 * time.Second)
 		synctest.Wait()
-		if len(fired) != 3 || fired["m/longer"] < 700*time.Second {
-			t.Errorf("due: %v", fired)
+		if len(fired()) != 3 || fired()["m/longer"] < 700*time.Second {
+			t.Errorf("due: %v", fired())
 		}
 		if len(r.by) != 0 || len(r.queue) != 0 {
 			t.Error("something is kept of what was due")
@@ -91,7 +100,7 @@ func TestRenewalsReplaceAndForget(t *testing.T) {
 
 // TestRenewalsMove has the first become the last.
 func TestRenewalsMove(t *testing.T) {
-	renewalBubble(t, func(r *Renewals, fired map[string]time.Duration) {
+	renewalBubble(t, func(r *Renewals, fired func() map[string]time.Duration) {
 		now := time.Now()
 		for i := range 10 {
 			r.Note("m", fmt.Sprint(i), now, now.Add(time.Duration(10+2*i)*time.Second))
@@ -99,8 +108,8 @@ func TestRenewalsMove(t *testing.T) {
 		r.Note("m", "0", now, now.Add(1000*time.Second))
 		time.Sleep(23 * time.Second)
 		synctest.Wait()
-		if len(fired) != 9 || fired["m/1"] > 10*time.Second {
-			t.Errorf("due: %v", fired)
+		if len(fired()) != 9 || fired()["m/1"] > 10*time.Second {
+			t.Errorf("due: %v", fired())
 		}
 	})
 }
@@ -108,14 +117,14 @@ func TestRenewalsMove(t *testing.T) {
 // TestRenewalsOverdue notes certificates that are past renewal, as after a restart,
 // and one whose life is empty.
 func TestRenewalsOverdue(t *testing.T) {
-	renewalBubble(t, func(r *Renewals, fired map[string]time.Duration) {
+	renewalBubble(t, func(r *Renewals, fired func() map[string]time.Duration) {
 		now := time.Now()
 		r.Note("m", "late", now.Add(-90*time.Second), now.Add(10*time.Second))
 		r.Note("m", "empty", now, now)
 		time.Sleep(renewalPause)
 		synctest.Wait()
-		if len(fired) != 2 || fired["m/late"] < renewalPause || fired["m/empty"] < renewalPause {
-			t.Errorf("due: %v", fired)
+		if len(fired()) != 2 || fired()["m/late"] < renewalPause || fired()["m/empty"] < renewalPause {
+			t.Errorf("due: %v", fired())
 		}
 	})
 }

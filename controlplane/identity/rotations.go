@@ -1,6 +1,7 @@
 package identity
 
 import (
+	"bytes"
 	"context"
 	"crypto/x509"
 	"encoding/pem"
@@ -257,7 +258,7 @@ func (r *Rotations) confirmed(wait context.Context, name string, at *position, w
 
 // next takes the step after a phase whose proxies have confirmed.
 func (r *Rotations) next(ctx context.Context, name string, at *position) error {
-	_, err := r.write(ctx, name, func(a *MeshAuthority, life time.Duration, version uint64) *MeshAuthority {
+	_, err := r.apply(ctx, name, func(a *MeshAuthority, life time.Duration, version uint64) *MeshAuthority {
 		switch {
 		case a == nil || version != at.version:
 			return a
@@ -301,7 +302,7 @@ func (r *Rotations) reconcile(ctx context.Context, name string) (at *position, d
 	if refusal == nil && pair != nil {
 		due, refusal = r.check(pair)
 	}
-	at, err = r.write(ctx, name, func(a *MeshAuthority, life time.Duration, _ uint64) *MeshAuthority {
+	at, err = r.apply(ctx, name, func(a *MeshAuthority, life time.Duration, _ uint64) *MeshAuthority {
 		a = a.expire(r.Now())
 		if pair != nil && refusal == nil {
 			a = a.aim(backend, pair, life)
@@ -372,76 +373,102 @@ type position struct {
 	revision uint64
 }
 
-// write changes the state of a mesh with mutual TLS, and what is trusted with it;
-// nil for other meshes and while there is no state. change returns what it was
-// given for no change.
-func (r *Rotations) write(ctx context.Context, name string, change func(a *MeshAuthority, life time.Duration, version uint64) *MeshAuthority) (*position, error) {
-	var at *position
-	var was string
-	var trusted bool
-	commit, err := r.Store.Update(ctx, model.Config, func(tx store.Tx) error {
-		at, was, trusted = nil, "", false
-		res, err := tx.Get(mesh.Meshes, "", name)
-		if fault.Is(err, fault.NotFound) {
-			return nil
-		}
-		if err != nil {
+// transition returns the state after a, which is nil if there is none yet, and a
+// itself for no change. life is that of certificates signed now, version that of
+// the stored a.
+type transition func(a *MeshAuthority, life time.Duration, version uint64) *MeshAuthority
+
+// decision is what a transition makes of a mesh.
+type decision struct {
+	// authority and trust are what is stored.
+	authority, trust *model.Resource
+	old, next        *MeshAuthority
+	// believe is what is to be trusted; nil for what is stored.
+	believe *mesh.Trust
+}
+
+// decide returns nil for a mesh without mutual TLS or without a state.
+func (r *Rotations) decide(s store.Reader, name string, change transition) (*decision, error) {
+	res, err := s.Get(mesh.Meshes, "", name)
+	if fault.Is(err, fault.NotFound) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	backend := res.Spec.(*mesh.Mesh).Authority()
+	if backend == nil {
+		return nil, nil
+	}
+	d := &decision{}
+	if d.authority, err = get(s, MeshAuthorities, name); err != nil {
+		return nil, err
+	}
+	d.old, _ = d.authority.Spec.(*MeshAuthority)
+	if d.next = change(d.old, r.LeafLife(backend), d.authority.Version); d.next == nil {
+		return nil, nil
+	}
+	if d.trust, err = get(s, mesh.Trusts, name); err != nil {
+		return nil, err
+	}
+	want := d.next.trust()
+	if old, _ := d.trust.Spec.(*mesh.Trust); old == nil || old.Backend != want.Backend || old.Issuer != want.Issuer || !bytes.Equal(old.Roots, want.Roots) {
+		d.believe = want
+	}
+	return d, nil
+}
+
+func (d *decision) changes() bool { return d != nil && (d.next != d.old || d.believe != nil) }
+
+// write stores the state and what is trusted by it.
+func (d *decision) write(tx store.Tx) (err error) {
+	if d.next != d.old {
+		if d.authority, err = put(tx, d.authority, d.next); err != nil {
 			return err
 		}
-		backend := res.Spec.(*mesh.Mesh).Authority()
-		if backend == nil {
-			return nil
-		}
-		stored, err := get(tx, MeshAuthorities, name)
-		if err != nil {
-			return err
-		}
-		old, _ := stored.Spec.(*MeshAuthority)
-		next := change(old, r.LeafLife(backend), stored.Version)
-		if next == nil {
-			return nil
-		}
-		if old != nil {
-			was = old.Phase
-		}
-		if next != old {
-			if stored, err = put(tx, stored, next); err != nil {
-				return err
-			}
-		}
-		at = &position{state: next, version: stored.Version}
-		at.revision, trusted, err = trust(tx, name, next)
+	}
+	if d.believe != nil {
+		d.trust, err = put(tx, d.trust, d.believe)
+	}
+	return err
+}
+
+// apply makes a transition of a mesh, in one transaction if there is something to
+// write; nil for a mesh without mutual TLS or without a state.
+func (r *Rotations) apply(ctx context.Context, name string, change transition) (*position, error) {
+	var d *decision
+	err := r.Store.View(ctx, func(s store.Reader) (err error) {
+		d, err = r.decide(s, name, change)
 		return err
 	})
-	if err != nil {
-		return nil, fmt.Errorf("write the authority of mesh %s: %w", name, err)
+	var commit store.Commit
+	if err == nil && d.changes() {
+		commit, err = r.Store.Update(ctx, model.Config, func(tx store.Tx) (err error) {
+			if d, err = r.decide(tx, name, change); err != nil || !d.changes() {
+				return err
+			}
+			return d.write(tx)
+		})
 	}
-	if at != nil && trusted {
+	if err != nil {
+		return nil, fmt.Errorf("change the authority of mesh %s: %w", name, err)
+	}
+	if d == nil {
+		return nil, nil
+	}
+	at := &position{state: d.next, version: d.authority.Version, revision: d.trust.Revision}
+	if d.believe != nil {
 		at.revision = commit.Revision
 	}
-	if at != nil && (trusted || was != at.state.Phase) {
-		r.Log.Info("the authority of a mesh changed", "mesh", name, "phase", at.state.Phase, "was", was, "issuer", Issuer(at.state.Current.Certificate), "revision", at.revision)
+	if d.changes() {
+		r.Log.Info("the authority of a mesh changed", "mesh", name, "phase", at.state.Phase, "issuer", Issuer(at.state.Current.Certificate), "revision", at.revision)
 	}
 	return at, nil
 }
 
-// trust writes what follows from a state, unless it is stored already.
-func trust(tx store.Tx, name string, a *MeshAuthority) (revision uint64, written bool, err error) {
-	stored, err := get(tx, mesh.Trusts, name)
-	if err != nil {
-		return 0, false, err
-	}
-	want := a.trust()
-	if old, _ := stored.Spec.(*mesh.Trust); old != nil && old.Backend == want.Backend && old.Issuer == want.Issuer && string(old.Roots) == string(want.Roots) {
-		return stored.Revision, false, nil
-	}
-	_, err = put(tx, stored, want)
-	return 0, true, err
-}
-
 // get returns the resource of a mesh, without a spec if there is none.
-func get(tx store.Tx, k *model.Kind, name string) (*model.Resource, error) {
-	res, err := tx.Get(k, name, name)
+func get(s store.Reader, k *model.Kind, name string) (*model.Resource, error) {
+	res, err := s.Get(k, name, name)
 	if fault.Is(err, fault.NotFound) {
 		return &model.Resource{Kind: k, Scope: name, Name: name}, nil
 	}

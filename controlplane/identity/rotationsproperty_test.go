@@ -82,7 +82,6 @@ func (m *rotationModel) act(a rotationAct) {
 		m.start()
 	}
 	synctest.Wait()
-	m.look()
 }
 
 // refused finds two connected proxies of which one refuses the other.

@@ -8,6 +8,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -61,7 +63,7 @@ func (o *output) String() string {
 // is shown if the test fails.
 func Start(env []string, path string, args ...string) *Process {
 	p := &Process{cmd: exec.Command(path, args...), output: &output{}, done: make(chan struct{})}
-	p.cmd.Env = append(os.Environ(), env...)
+	p.cmd.Env = append(slices.DeleteFunc(os.Environ(), ours), env...)
 	p.cmd.Stdout, p.cmd.Stderr = p.output, p.output
 	gomega.Expect(p.cmd.Start()).To(gomega.Succeed())
 	go func() {
@@ -77,6 +79,10 @@ func Start(env []string, path string, args ...string) *Process {
 	})
 	return p
 }
+
+// ours reports whether a variable is for the tests: meshgate refuses settings that
+// it does not know.
+func ours(variable string) bool { return strings.HasPrefix(variable, "MESHGATE_E2E_") }
 
 // Output is what the process has printed.
 func (p *Process) Output() string { return p.output.String() }

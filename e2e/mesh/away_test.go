@@ -54,7 +54,7 @@ var _ = Describe("without a control plane", core, func() {
 		return stats
 	}
 
-	It("killed under load and started again: no request fails, and nothing is sent that the proxies hold (trust.md B3 22)", func() {
+	It("killed under load and started again: no request fails, and nothing is sent that the proxies hold", func() {
 		load := framework.StartTraffic(web.to("backend"), http.Header{}, 1)
 		fresh := framework.StartConnections(web.to("backend"), http.Header{}, 1, 5)
 		load.Served(100)

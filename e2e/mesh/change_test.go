@@ -52,7 +52,7 @@ var _ = Describe("changes under load", Ordered, core, func() {
 		}
 	}
 
-	It("routes are put into other orders, rules come and go (trust.md B3 10)", func() {
+	It("routes are put into other orders, rules come and go", func() {
 		rules := []any{rule("/ab", v1), rule("/a", v2), rule("/x", v1), rule("/", v2)}
 		for n := range 12 {
 			order := append(append([]any{}, rules[n%4:]...), rules[:n%4]...)
@@ -74,7 +74,7 @@ var _ = Describe("changes under load", Ordered, core, func() {
 		Expect(r.Received().Name).To(Equal("backend-2"))
 	})
 
-	It("clusters get other names because the tags of their subsets change (trust.md B3 5, 10)", func() {
+	It("clusters get other names because the tags of their subsets change", func() {
 		before := web.Stat("cluster_manager.cluster_added")
 		for n := range 12 {
 			a, b := tags{service: "backend", "version": "v1"}, tags{service: "backend", "version": "v2"}

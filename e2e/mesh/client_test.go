@@ -6,6 +6,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"time"
 
@@ -135,7 +136,10 @@ func shout(conn *grpc.ClientConn, path, token string, message []byte) codes.Code
 	_ = s.SendMsg(message) // the reason of a failure is on the receiving side
 	for {
 		var answer []byte
-		if err := s.RecvMsg(&answer); err != nil {
+		switch err := s.RecvMsg(&answer); {
+		case errors.Is(err, io.EOF):
+			return codes.OK
+		case err != nil:
 			return status.Code(err)
 		}
 		if err := s.CloseSend(); err != nil {

@@ -49,7 +49,7 @@ var _ = Describe("a hostile client of the control plane", Ordered, func() {
 	converges := func() {
 		turn++
 		before := web.Stat("cluster_manager.cds.update_success")
-		balancer := []string{"random", "roundRobin"}[turn%2]
+		balancer := []string{"roundRobin", "random"}[turn%2]
 		since := time.Now()
 		w.route(map[string]any{"destination": tags{service: "backend"}, "loadBalancer": map[string]any{balancer: map[string]any{}}})
 		within(soon, "a change reached another proxy after", since, func() bool {
@@ -80,7 +80,7 @@ var _ = Describe("a hostile client of the control plane", Ordered, func() {
 
 	It("is told the right code, the same on both variants", func() {
 		other := w.DataplaneToken("default", "evil-1", "1h")
-		any := w.DataplaneToken(shop, "", "1h")
+		unnamed := w.DataplaneToken(shop, "", "1h")
 		for _, tc := range []struct {
 			what, token, node string
 			want              codes.Code
@@ -90,8 +90,8 @@ var _ = Describe("a hostile client of the control plane", Ordered, func() {
 			{"a token cut short", token[:len(token)-5], self, codes.Unauthenticated},
 			{"another proxy", token, shop + ".web-1", codes.PermissionDenied},
 			{"another mesh's token", other, self, codes.PermissionDenied},
-			{"an unknown mesh", any, "nowhere.evil-1", codes.PermissionDenied},
-			{"an unknown dataplane", any, shop + ".nobody", codes.NotFound},
+			{"an unknown mesh", unnamed, "nowhere.evil-1", codes.PermissionDenied},
+			{"an unknown dataplane", unnamed, shop + ".nobody", codes.NotFound},
 			{"no node", token, "", codes.InvalidArgument},
 		} {
 			delta, state := refusal(conn, tc.token, tc.node)
@@ -117,7 +117,7 @@ var _ = Describe("a hostile client of the control plane", Ordered, func() {
 		Expect(ended(s)).To(Equal(codes.InvalidArgument))
 	})
 
-	It("that never acknowledges gets no more than a few responses (trust.md B3 2)", func() {
+	It("that never acknowledges gets no more than a few responses", func() {
 		s := open(conn, token)
 		for i, url := range []string{typeCluster, typeEndpoint, typeListener, typeRoute} {
 			node := ""
@@ -192,7 +192,7 @@ var _ = Describe("a hostile client of the control plane", Ordered, func() {
 		converges()
 	})
 
-	It("that opens thousands of streams keeps a few, and leaves nothing behind (trust.md B3 12, 13)", func() {
+	It("that opens thousands of streams keeps a few, and leaves nothing behind", func() {
 		streams, goroutines := metric("meshgate_xds_streams"), metric("go_goroutines")
 		var all []*grpc.ClientConn
 		var reading sync.WaitGroup
@@ -217,13 +217,16 @@ var _ = Describe("a hostile client of the control plane", Ordered, func() {
 	})
 
 	It("that opens streams and says nothing takes no part of the others' time", func() {
-		for range 300 {
-			_ = open(conn, token)
+		for range 4 {
+			c := w.dialXDS()
+			for range 90 { // a connection takes 100
+				_ = open(c, token)
+			}
 		}
 		converges()
 	})
 
-	It("whose first messages are malformed (trust.md B3 14)", func() {
+	It("whose first messages are malformed", func() {
 		whole, err := proto.Marshal(&discovery.DeltaDiscoveryRequest{
 			Node: &corev3.Node{Id: self, Cluster: "evil"}, TypeUrl: typeCluster, ResourceNamesSubscribe: []string{"*"},
 			InitialResourceVersions: map[string]string{"a": "b"},
@@ -257,7 +260,7 @@ var _ = Describe("a hostile client of the control plane", Ordered, func() {
 		converges()
 	})
 
-	It("does not keep the control plane from stopping in time (trust.md B3 16)", func() {
+	It("does not keep the control plane from stopping in time", func() {
 		for range 8 {
 			c := w.dialXDS()
 			for range 100 {

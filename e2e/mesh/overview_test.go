@@ -53,7 +53,7 @@ var _ = Describe("the overview", Ordered, func() {
 		Expect(time.Since(o.Insight.MTLS.Last)).To(BeNumerically("<", 5*time.Minute))
 	})
 
-	It("says when a proxy has gone and come, and keeps two subscriptions (trust.md B3 18)", func() {
+	It("says when a proxy has gone and come, and keeps two subscriptions", func() {
 		for range 3 {
 			web.Stop()
 			Eventually(func() bool { return w.overview("web-1").online() }, patience, 20*time.Millisecond).Should(BeFalse())

@@ -62,7 +62,7 @@ var _ = Describe("a dataplane that Envoy does not take", Ordered, func() {
 		}
 	}
 
-	It("because a port is taken: its other ports work (trust.md B3 3, 4)", func() {
+	It("because a port is taken: its other ports work", func() {
 		taken, err := net.Listen("tcp", "127.0.0.1:0")
 		Expect(err).NotTo(HaveOccurred())
 		DeferCleanup(taken.Close)

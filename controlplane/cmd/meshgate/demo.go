@@ -64,25 +64,53 @@ func demo(ctx context.Context, c *config.Config, once bool, out io.Writer) error
 	return <-ended
 }
 
-// perform seeds the demo and then tells the story or says what to try.
+// perform seeds the demo, starts its sidecars, and then tells the story or says
+// what to try. Sidecars run until ctx ends.
 func perform(ctx context.Context, c *config.Config, s *standalone, echoPort int, once bool, out io.Writer) error {
-	ctx, cancel := context.WithTimeout(ctx, demoTime)
+	bounded, cancel := context.WithTimeout(ctx, demoTime)
 	defer cancel()
-	if err := s.cp.waitReady(ctx); err != nil {
+	if err := s.cp.waitReady(bounded); err != nil {
 		return fmt.Errorf("the demo did not start: %w", err)
 	}
-	api, err := newClient(s.cp.caFile, port(s.cp.ports.admin), c.Gateway.HTTPPort, c.Gateway.HTTPSPort)
+	api, err := newClient(s.cp.caFile, port(s.cp.ports.admin), port(s.cp.ports.mesh), c.Gateway.HTTPPort, c.Gateway.HTTPSPort)
 	if err != nil {
 		return err
 	}
-	if err := api.seed(ctx, echoPort); err != nil {
+	if err := api.seed(bounded, echoPort); err != nil {
 		return fmt.Errorf("the demo's resources: %w", err)
+	}
+	m, err := openDemoMesh(bounded, c, s, api)
+	if m != nil {
+		defer m.stop(context.WithoutCancel(ctx))
+	}
+	if err != nil {
+		return fmt.Errorf("the demo's mesh: %w", err)
+	}
+	meshCtx, stopMesh := context.WithCancel(ctx)
+	sidecars := make(chan error, 1)
+	go func() { sidecars <- m.run(meshCtx) }()
+	err = tell(bounded, c, s, api, m, once, out)
+	if once || err != nil {
+		stopMesh()
+		return errors.Join(err, <-sidecars)
+	}
+	defer stopMesh()
+	return <-sidecars
+}
+
+// tell performs the story, or says what to try.
+func tell(ctx context.Context, c *config.Config, s *standalone, api *client, m *demoMesh, once bool, out io.Writer) error {
+	if err := errors.Join(m.ready(ctx), api.converged(ctx)); err != nil {
+		return fmt.Errorf("the demo's mesh: %w", err)
 	}
 	if once {
 		n := &narrator{out: out, c: api}
-		return n.tell(ctx, s.envoy)
+		if err := n.tell(ctx, s.envoy); err != nil {
+			return err
+		}
+		return n.tellMesh(ctx, m)
 	}
-	_, err = fmt.Fprintf(out, invitation, api.plain, demoPath, api.admin, c.StateDir, demoClient, demoSecret, api.tls)
+	_, err := fmt.Fprintf(out, invitation, api.plain, demoPath, api.admin, c.StateDir, demoClient, demoSecret, api.tls, m.call, api.mesh+demoPermission)
 	return err
 }
 
@@ -96,6 +124,13 @@ Try, in another terminal:
   curl -s --cacert %[4]s/ca.pem %[7]s%[2]s/oauth2/token -d grant_type=client_credentials -d client_id=%[5]s -d client_secret=%[6]s -d scope=read
   curl -s %[1]s%[2]s/hello -H 'Authorization: Bearer <access_token>'
   curl -s -X DELETE %[3]s/oauth2_tokens/<access_token>
+
+Two services of a mesh, web and backend, each behind a sidecar with mutual TLS.
+web calls backend here, until it may not any more:
+
+  curl -s http://127.0.0.1:%[8]d/orders
+  curl -s -X DELETE %[9]s
+  curl -s http://127.0.0.1:%[8]d/orders
 
 The README has the whole transcript. Ctrl-C ends everything.
 `

@@ -29,12 +29,12 @@ const (
 // client drives the demo from outside, over the same ports as any user.
 type client struct {
 	http         *http.Client
-	admin        string // base URL of the administration API
+	admin, mesh  string // base URLs of the administration and the mesh API
 	plain, tls   string // base URLs of the gateway
 	lastRevision string
 }
 
-func newClient(caFile string, adminPort, httpPort, httpsPort int) (*client, error) {
+func newClient(caFile string, adminPort, meshPort, httpPort, httpsPort int) (*client, error) {
 	pem, err := os.ReadFile(caFile) //nolint:gosec // our own state directory
 	if err != nil {
 		return nil, err
@@ -49,6 +49,7 @@ func newClient(caFile string, adminPort, httpPort, httpsPort int) (*client, erro
 			Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}},
 		},
 		admin: fmt.Sprintf("http://127.0.0.1:%d", adminPort),
+		mesh:  fmt.Sprintf("http://127.0.0.1:%d", meshPort),
 		plain: fmt.Sprintf("http://127.0.0.1:%d", httpPort),
 		tls:   fmt.Sprintf("https://localhost:%d", httpsPort),
 	}, nil

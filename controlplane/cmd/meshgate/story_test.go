@@ -198,19 +198,19 @@ func TestNewClient(t *testing.T) {
 	server.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)
 	dir := t.TempDir()
 	file := filepath.Join(dir, "ca.pem")
-	if _, err := newClient(file, 1, 2, 3); !errors.Is(err, os.ErrNotExist) {
+	if _, err := newClient(file, 1, 1, 2, 3); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("no file: %v", err)
 	}
 	if err := os.WriteFile(file, []byte("nothing"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := newClient(file, 1, 2, 3); err == nil || !strings.Contains(err.Error(), "holds no certificate") {
+	if _, err := newClient(file, 1, 1, 2, 3); err == nil || !strings.Contains(err.Error(), "holds no certificate") {
 		t.Errorf("an empty file: %v", err)
 	}
 	if err := os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	c, err := newClient(file, 8001, 8000, 8443)
+	c, err := newClient(file, 8001, 5681, 8000, 8443)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -49,7 +49,7 @@ func protect[K comparable, V any](key K, build func(K) (V, error)) (v V, err err
 }
 
 // crowded reports whether a sweep would be worth it.
-func (m *memo[K, V]) crowded() bool { return len(m.cells) > 2*m.kept+256 }
+func (m *memo[K, V]) crowded() bool { return len(m.cells) > 2*m.kept+1024 }
 
 // sweep forgets what was asked for before a round only.
 func (m *memo[K, V]) sweep(since uint64) {

@@ -153,22 +153,33 @@ func principal(services []string, own string) string {
 	return services[0]
 }
 
-// protocol is what the endpoints of all destinations speak. Where there are no
-// endpoints, the outbound may say it.
+// protocol is what the endpoints of all destinations speak. Where there are none
+// it is what the rest of the services speak, so that a subset without endpoints
+// does not turn an HTTP listener into another; and at last what the outbound says.
 func (p *Planner) protocol(o *outbound, destinations []mesh.Tags) string {
-	var spoken []string
+	var spoken, served []string
+	note := func(into []string, protocol string) []string {
+		if slices.Contains(into, protocol) {
+			return into
+		}
+		return append(into, protocol)
+	}
 	for _, tags := range destinations {
 		s := p.state.Service(tags.Service())
 		for i := range endpointsOf(s) {
-			if e := &s.Endpoints[i]; mesh.Matches(tags, e.Tags) && !slices.Contains(spoken, e.Tags.Protocol()) {
-				spoken = append(spoken, e.Tags.Protocol())
+			e := &s.Endpoints[i]
+			if served = note(served, e.Tags.Protocol()); mesh.Matches(tags, e.Tags) {
+				spoken = note(spoken, e.Tags.Protocol())
 			}
 		}
 	}
-	if len(spoken) == 0 {
-		return protocolOf([]string{o.shape.Tags.Protocol()})
+	switch {
+	case len(spoken) > 0:
+		return protocolOf(spoken)
+	case len(served) > 0:
+		return protocolOf(served)
 	}
-	return protocolOf(spoken)
+	return protocolOf([]string{o.shape.Tags.Protocol()})
 }
 
 // speaksTLS reports whether connections to a service use mutual TLS: always while

@@ -19,6 +19,8 @@ import (
 
 var ctx = context.Background()
 
+var fleetNames = []string{"backend-1", "backend-2", "web-1", "web-2", "other-1"}
+
 // fleet is two instances of backend, two of web that call it, one of other.
 func fleet(t testing.TB) *world {
 	w := newWorld(t)
@@ -28,7 +30,7 @@ func fleet(t testing.TB) *world {
 	w.put(mesh.Dataplanes, meshName, "web-2", dataplane("127.0.0.22", "web", "http", "backend"))
 	w.put(mesh.Dataplanes, meshName, "other-1", dataplane("127.0.0.31", "other", "tcp"))
 	w.settle()
-	for _, name := range []string{"backend-1", "backend-2", "web-1", "web-2", "other-1"} {
+	for _, name := range fleetNames {
 		if !w.planner.Join(name) {
 			t.Fatalf("%s did not join", name)
 		}
@@ -59,34 +61,52 @@ func TestChangesReachWhomTheyConcern(t *testing.T) {
 		name   string
 		change func()
 		want   []string
+		// names are what changes, at any of them.
+		names []string
 	}{
 		{"endpoint added", func() {
 			w.put(mesh.Dataplanes, meshName, "backend-3", dataplane("127.0.0.13", "backend", "http"))
-		}, []string{"web-1", "web-2"}},
+		}, []string{"web-1", "web-2"}, []string{"+backend"}},
 		{"dataplane that nobody calls", func() {
 			w.put(mesh.Dataplanes, meshName, "lonely-1", dataplane("127.0.0.41", "lonely", "http"))
-		}, nil},
+		}, nil, nil},
 		{"equal write", func() {
 			w.put(mesh.Dataplanes, meshName, "backend-3", dataplane("127.0.0.13", "backend", "http"))
-		}, nil},
-		{"narrow policy", func() { w.put(circuitbreaker.Kind, meshName, "narrow", breaker("web", "backend", 7)) }, []string{"web-1", "web-2"}},
-		{"policy of another source", func() { w.put(circuitbreaker.Kind, meshName, "other", breaker("other", "backend", 9)) }, nil},
-		{"policy on a service that nobody calls", func() { w.put(circuitbreaker.Kind, meshName, "nobody", breaker("*", "web", 9)) }, nil},
-		{"permission without mutual TLS", func() { w.put(trafficpermission.Kind, meshName, "p", permission("web", "backend")) }, nil},
-		{"split", func() { w.put(trafficroute.Kind, meshName, "split", split("backend", 90, 10)) }, []string{"web-1", "web-2"}},
+		}, nil, nil},
+		{"narrow policy", func() { w.put(circuitbreaker.Kind, meshName, "narrow", breaker("web", "backend", 7)) }, []string{"web-1", "web-2"}, []string{"+backend"}},
+		{"policy of another source", func() { w.put(circuitbreaker.Kind, meshName, "other", breaker("other", "backend", 9)) }, nil, nil},
+		{"policy on a service that nobody calls", func() { w.put(circuitbreaker.Kind, meshName, "nobody", breaker("*", "web", 9)) }, nil, nil},
+		{"permission without mutual TLS", func() { w.put(trafficpermission.Kind, meshName, "p", permission("web", "backend")) }, nil, nil},
+		{"split", func() { w.put(trafficroute.Kind, meshName, "split", split("backend", 90, 10)) }, []string{"web-1", "web-2"}, []string{"+backend-a1b9fb805eac4dd7", "+backend-c5be722d8be4e7b1", "+outbound:backend", "-backend"}},
 		{"mutual TLS", func() {
 			w.put(mesh.Trusts, meshName, meshName, trust("root-1"))
 			w.put(mesh.Meshes, "", meshName, mtls(mesh.ModeStrict))
-		}, []string{"backend-1", "backend-2", "other-1", "web-1", "web-2"}},
-		{"permission", func() { w.put(trafficpermission.Kind, meshName, "p", permission("nobody", "backend")) }, []string{"backend-1", "backend-2"}},
-		{"permission gone", func() { w.drop(trafficpermission.Kind, "p") }, []string{"backend-1", "backend-2"}},
-		{"another root", func() { w.put(mesh.Trusts, meshName, meshName, trust("root-2")) }, []string{"backend-1", "backend-2", "other-1", "web-1", "web-2"}},
-		{"service gone", func() { w.drop(mesh.Dataplanes, "other-1") }, nil},
+		}, []string{"backend-1", "backend-2", "other-1", "web-1", "web-2"}, []string{
+			"+backend-a1b9fb805eac4dd7", "+backend-c5be722d8be4e7b1", "+inbound:127.0.0.11:8080", "+inbound:127.0.0.12:8080", "+inbound:127.0.0.21:8080",
+			"+inbound:127.0.0.22:8080", "+inbound:127.0.0.31:8080", "+inbound:backend", "+inbound:web", "+mesh_ca:secret:demo",
+		}},
+		{"permission", func() { w.put(trafficpermission.Kind, meshName, "p", permission("nobody", "backend")) }, []string{"backend-1", "backend-2"}, []string{"+inbound:backend"}},
+		{"permission gone", func() { w.drop(trafficpermission.Kind, "p") }, []string{"backend-1", "backend-2"}, []string{"+inbound:backend"}},
+		{"another root", func() { w.put(mesh.Trusts, meshName, meshName, trust("root-2")) }, []string{"backend-1", "backend-2", "other-1", "web-1", "web-2"}, []string{"+mesh_ca:secret:demo"}},
+		{"service gone", func() { w.drop(mesh.Dataplanes, "other-1") }, nil, nil},
 	} {
 		t.Run(test.name, func(t *testing.T) {
+			before := map[string]*resource.Set{}
+			for _, name := range fleetNames {
+				before[name] = w.planner.Set(name)
+			}
 			test.change()
 			if diff := cmp.Diff(test.want, slices.Sorted(maps.Keys(w.settle()))); diff != "" {
 				t.Error(diff)
+			}
+			names := map[string]bool{}
+			for name, set := range before {
+				for _, c := range changed(set, w.planner.Set(name)) {
+					names[c] = true
+				}
+			}
+			if diff := cmp.Diff(test.names, slices.Sorted(maps.Keys(names))); diff != "" {
+				t.Errorf("changed resources:\n%s", diff)
 			}
 		})
 	}
@@ -203,4 +223,47 @@ func TestIncrementalEqualsFromNothing(t *testing.T) {
 		rt.Repeat(steps)
 		w.settle()
 	})
+}
+
+// TestSameStateMakesTheSameBytes: two planners agree on every byte, and telling
+// one that everything may have changed changes nothing.
+func TestSameStateMakesTheSameBytes(t *testing.T) {
+	w := fleet(t)
+	w.under(mesh.ModePermissive)
+	w.put(trafficroute.Kind, meshName, "split", split("backend", 90, 10))
+	w.settle()
+	w.planner.Update(w.state(), nil, true)
+	if again := w.planner.Plan(); len(again) != 0 {
+		t.Errorf("%d proxies changed by nothing", len(again))
+	}
+	before := map[string]*resource.Set{}
+	for _, name := range fleetNames {
+		before[name] = w.planner.Set(name)
+	}
+	w.restart()
+	for _, name := range fleetNames {
+		w.planner.Join(name)
+	}
+	w.planner.Plan()
+	for _, name := range fleetNames {
+		if !w.planner.Set(name).Equal(before[name]) {
+			t.Errorf("%s differs: %v", name, changed(before[name], w.planner.Set(name)))
+		}
+	}
+}
+
+// TestManyChangesStayExact goes on for long enough that cells are forgotten.
+func TestManyChangesStayExact(t *testing.T) {
+	w := fleet(t)
+	for i := range 1500 {
+		w.put(mesh.Dataplanes, meshName, "backend-2", dataplane(address(i), "backend", "http"))
+		change := w.take()
+		w.planner.Update(change.State, change.Keys, change.All)
+		if got := len(w.planner.Plan()); got != 3 && i > 0 {
+			t.Fatalf("%d proxies changed", got)
+		}
+	}
+	if err := w.planner.Check(); err != nil {
+		t.Error(err)
+	}
 }

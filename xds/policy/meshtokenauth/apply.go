@@ -89,17 +89,20 @@ func (f found) encode(name string) ([]byte, error) {
 	return chain.Encode(name, f.service, [chain.MaxPlugins]chain.Attached{f.instance})
 }
 
-// inbound installs the filter. Connections that cannot be looked into carry no
-// token, so none may pass.
+// inbound installs the filter, switched off, in every HTTP inbound: a filter that
+// came with the policy would be missing on the connections that are open then,
+// while what comes with the routes is in force on them at once. Connections that
+// cannot be looked into carry no token, so none may pass where one is demanded.
 func inbound(d *draft.Inbound, s *policy.Selection) error {
-	if s == nil || d.HTTP == nil {
+	if d.HTTP == nil {
 		return nil
 	}
 	f, err := chain.Filter()
 	if err != nil {
 		return err
 	}
-	d.NoOpaque = true
+	f.Disabled = true
+	d.NoOpaque = s != nil
 	return d.Filters.Put(draft.SlotToken, f)
 }
 

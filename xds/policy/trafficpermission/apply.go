@@ -22,8 +22,9 @@ const (
 // inbound puts the filters there. Who may pass by that for HTTP is in the routes,
 // because what comes with the routes is in force on connections that are open
 // already. Its own rules let nobody pass: routes without rules are a mistake, or
-// those of before mutual TLS was turned on. Clients are told to use it only after
-// the server has confirmed both, so none is refused by that.
+// those of before mutual TLS was turned on. In a switch to PERMISSIVE clients use
+// mutual TLS only after the server has confirmed both, so none is refused by that;
+// a switch straight to STRICT may refuse for the moment between the two.
 func inbound(d *draft.Inbound, s *policy.Selection) error {
 	switch {
 	case !d.MutualTLS:

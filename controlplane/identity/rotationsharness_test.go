@@ -1,0 +1,353 @@
+package identity
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"errors"
+	"log/slog"
+	"math/big"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/meshgate/meshgate/controlplane/fault"
+	"github.com/meshgate/meshgate/controlplane/mesh"
+	"github.com/meshgate/meshgate/controlplane/model"
+	"github.com/meshgate/meshgate/controlplane/store"
+	"github.com/meshgate/meshgate/controlplane/store/memstore"
+)
+
+// fakeProgress is a fleet whose proxies confirm when the test says so.
+type fakeProgress struct {
+	mu sync.Mutex
+	// confirmed holds the connected dataplanes by mesh and name.
+	confirmed map[string]map[string]uint64
+	moved     chan struct{}
+	fail      error
+	// onConnected run before Connected answers, one in each call.
+	onConnected []func()
+}
+
+func newFakeProgress() *fakeProgress {
+	return &fakeProgress{confirmed: map[string]map[string]uint64{}, moved: make(chan struct{})}
+}
+
+func (p *fakeProgress) Confirmed(ctx context.Context, meshName string, revision uint64) error {
+	for {
+		p.mu.Lock()
+		all, moved, fail := true, p.moved, p.fail
+		for _, at := range p.confirmed[meshName] {
+			all = all && at >= revision
+		}
+		p.mu.Unlock()
+		if all || fail != nil {
+			return fail
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-moved:
+		}
+	}
+}
+
+func (p *fakeProgress) Connected(meshName string) map[string]bool {
+	p.mu.Lock()
+	f := func() {}
+	if len(p.onConnected) > 0 {
+		f, p.onConnected = p.onConnected[0], p.onConnected[1:]
+	}
+	p.mu.Unlock()
+	f()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	out := map[string]bool{}
+	for name := range p.confirmed[meshName] {
+		out[name] = true
+	}
+	return out
+}
+
+func (p *fakeProgress) change(f func()) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	f()
+	close(p.moved)
+	p.moved = make(chan struct{})
+}
+
+// confirm connects a dataplane and says what it has confirmed.
+func (p *fakeProgress) confirm(meshName, dataplane string, revision uint64) {
+	p.change(func() {
+		if p.confirmed[meshName] == nil {
+			p.confirmed[meshName] = map[string]uint64{}
+		}
+		p.confirmed[meshName][dataplane] = revision
+	})
+}
+
+func (p *fakeProgress) disconnect(meshName, dataplane string) {
+	p.change(func() { delete(p.confirmed[meshName], dataplane) })
+}
+
+// warnings counts what is logged as a warning or worse.
+type warnings struct {
+	mu    sync.Mutex
+	texts []string
+}
+
+func (w *warnings) Enabled(context.Context, slog.Level) bool { return true }
+func (w *warnings) WithAttrs([]slog.Attr) slog.Handler       { return w }
+func (w *warnings) WithGroup(string) slog.Handler            { return w }
+func (w *warnings) Handle(_ context.Context, r slog.Record) error {
+	if r.Level >= slog.LevelWarn {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.texts = append(w.texts, r.Message)
+	}
+	return nil
+}
+
+func (w *warnings) count() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.texts)
+}
+
+// trustHistory is what mesh m has believed in, in order.
+type trustHistory struct {
+	mu    sync.Mutex
+	steps []*mesh.Trust
+}
+
+func (h *trustHistory) all() []*mesh.Trust {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return slices.Clone(h.steps)
+}
+
+// recordedStore notes every trust that is committed.
+type recordedStore struct {
+	store.Store
+	history *trustHistory
+}
+
+func (s *recordedStore) Update(ctx context.Context, class model.Class, fn func(store.Tx) error) (store.Commit, error) {
+	s.history.mu.Lock()
+	defer s.history.mu.Unlock()
+	commit, err := s.Store.Update(ctx, class, fn)
+	for _, c := range commit.Changes {
+		if c.New != nil && c.New.Kind == mesh.Trusts && c.New.Scope == "m" {
+			s.history.steps = append(s.history.steps, c.New.Spec.(*mesh.Trust))
+		}
+	}
+	return commit, err
+}
+
+// rotationTest drives rotations inside a bubble.
+type rotationTest struct {
+	t        testing.TB
+	store    store.Store
+	progress *fakeProgress
+	log      *warnings
+	r        *Rotations
+	stop     func()
+	// leaves are by issuer, one for each authority made.
+	leaves map[string]*x509.Certificate
+	// history is shared with the store.
+	history *trustHistory
+	// now is called for every reading of the clock.
+	now func() time.Time
+}
+
+func newRotationTest(t testing.TB, s store.Store) *rotationTest {
+	rt := &rotationTest{t: t, history: &trustHistory{}, progress: newFakeProgress(), log: &warnings{}, leaves: map[string]*x509.Certificate{}, now: time.Now}
+	rt.open(s)
+	return rt
+}
+
+// open starts a process over a store.
+func (rt *rotationTest) open(s store.Store) {
+	rt.store = &recordedStore{Store: s, history: rt.history}
+	rt.start()
+}
+
+// start is a new process over the same store.
+func (rt *rotationTest) start() {
+	rt.r = NewRotations(Options{
+		Store: rt.store, Progress: rt.progress, Now: func() time.Time { return rt.now() }, Log: slog.New(rt.log),
+		LeafLife: func(*mesh.Authority) time.Duration { return WorkloadLife },
+	})
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error)
+	go func() { ended <- rt.r.Run(ctx) }()
+	synctest.Wait()
+	rt.stop = func() {
+		cancel()
+		if err := <-ended; !errors.Is(err, context.Canceled) {
+			rt.t.Errorf("Run ended with %v", err)
+		}
+	}
+}
+
+func (rt *rotationTest) close() {
+	rt.stop()
+	_ = rt.store.Close()
+}
+
+func (rt *rotationTest) must(err error) {
+	rt.t.Helper()
+	if err != nil {
+		rt.t.Fatal(err)
+	}
+}
+
+// set writes a resource, or deletes it if spec is nil.
+func (rt *rotationTest) set(k *model.Kind, scope, name string, spec any) {
+	rt.t.Helper()
+	_, err := rt.store.Update(context.Background(), model.Config, func(tx store.Tx) error {
+		if spec == nil {
+			return tx.Delete(k, scope, name, 0)
+		}
+		res := &model.Resource{Kind: k, Scope: scope, Name: name, Spec: spec}
+		if _, err := tx.Update(res, 0); !fault.Is(err, fault.NotFound) {
+			return err
+		}
+		_, err := tx.Create(res)
+		return err
+	})
+	rt.must(err)
+}
+
+func (rt *rotationTest) builtin(name string, dataplanes ...string) {
+	rt.set(mesh.Meshes, "", name, &mesh.Mesh{MTLS: &mesh.MTLS{
+		EnabledBackend: "ca", Backends: []mesh.Authority{{Name: "ca", Type: mesh.AuthorityBuiltin}},
+	}})
+	for _, d := range dataplanes {
+		rt.set(mesh.Dataplanes, name, d, &mesh.Dataplane{})
+	}
+}
+
+// pair makes an authority.
+func (rt *rotationTest) pair() *KeyPair {
+	cert, key, err := GenerateRoot("m", "ca", nil)
+	rt.must(err)
+	p := &KeyPair{Certificate: cert, Key: key}
+	rt.leaves[Issuer(cert)] = rt.leaf(p)
+	return p
+}
+
+func (rt *rotationTest) leaf(p *KeyPair) *x509.Certificate {
+	parent, signer, err := parsePair(p)
+	rt.must(err)
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	rt.must(err)
+	der, err := x509.CreateCertificate(rand.Reader, &x509.Certificate{
+		SerialNumber: big.NewInt(1), NotBefore: time.Now(), NotAfter: time.Now().Add(WorkloadLife),
+	}, parent, key.Public(), signer)
+	rt.must(err)
+	c, err := x509.ParseCertificate(der)
+	rt.must(err)
+	return c
+}
+
+// ask has a builtin mesh ask for a pair.
+func (rt *rotationTest) ask(name string, p *KeyPair) {
+	rt.set(mesh.Secrets, name, mesh.BuiltinCert(name, "ca"), &mesh.Secret{Data: p.Certificate})
+	rt.set(mesh.Secrets, name, mesh.BuiltinKey(name, "ca"), &mesh.Secret{Data: p.Key})
+	rt.changed(name)
+}
+
+func (rt *rotationTest) changed(name string) {
+	rt.r.Changed(name)
+	synctest.Wait()
+}
+
+func (rt *rotationTest) confirm(name, dataplane string, revision uint64) {
+	rt.progress.confirm(name, dataplane, revision)
+	synctest.Wait()
+}
+
+// trust returns what a mesh believes in, and the revision of that.
+func (rt *rotationTest) trust(name string) (tr *mesh.Trust, revision uint64) {
+	rt.must(rt.store.View(context.Background(), func(r store.Reader) error {
+		res, err := r.Get(mesh.Trusts, name, name)
+		if fault.Is(err, fault.NotFound) {
+			return nil
+		}
+		if err == nil {
+			tr, revision = res.Spec.(*mesh.Trust), res.Revision
+		}
+		return err
+	}))
+	return tr, revision
+}
+
+func (rt *rotationTest) state(name string) (a *MeshAuthority) {
+	rt.must(rt.store.View(context.Background(), func(r store.Reader) error {
+		res, err := r.Get(MeshAuthorities, name, name)
+		if err == nil {
+			a = res.Spec.(*MeshAuthority)
+		}
+		return err
+	}))
+	return a
+}
+
+// expect compares what a mesh believes in.
+func (rt *rotationTest) expect(name string, issuer *KeyPair, roots ...*KeyPair) {
+	rt.t.Helper()
+	a := MeshAuthority{Backend: "ca", Current: *issuer}
+	for _, p := range roots {
+		a.Previous = append(a.Previous, RetiredRoot{Certificate: p.Certificate})
+	}
+	got, _ := rt.trust(name)
+	if diff := cmp.Diff(a.trust(), got); diff != "" {
+		rt.t.Fatalf("trust of mesh %s (-want +got):\n%s", name, diff)
+	}
+}
+
+func (rt *rotationTest) verifies(leaf *x509.Certificate, roots []byte) bool {
+	pool := x509.NewCertPool()
+	pool.AppendCertsFromPEM(roots)
+	_, err := leaf.Verify(x509.VerifyOptions{Roots: pool, CurrentTime: time.Now()})
+	return err == nil
+}
+
+// noGap holds what makes a rotation unseen: whoever is one step behind or ahead
+// accepts what is signed in a step.
+func (rt *rotationTest) noGap() {
+	rt.t.Helper()
+	steps := rt.history.all()
+	for i, tr := range steps {
+		for j := max(0, i-1); j <= min(i+1, len(steps)-1); j++ {
+			if !rt.verifies(rt.leaves[tr.Issuer], steps[j].Roots) {
+				rt.t.Errorf("a certificate of step %d does not verify in step %d", i, j)
+			}
+		}
+	}
+}
+
+func rotationBubble(t *testing.T, f func(rt *rotationTest)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		rt := newRotationTest(t, memstore.New())
+		defer rt.close()
+		f(rt)
+	})
+}
+
+// confirmAll has dataplanes confirm the current revision.
+func (rt *rotationTest) confirmAll(name string, dataplanes ...string) {
+	_, rev := rt.trust(name)
+	for _, d := range dataplanes {
+		rt.confirm(name, d, rev)
+	}
+}
