@@ -1,13 +1,16 @@
 package identity
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"crypto/rsa"
+	"crypto/sha256"
 	"crypto/x509"
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -67,14 +70,27 @@ type DataplaneTokens struct {
 	now   func() time.Time
 
 	mu sync.Mutex
-	// parsed holds keys by secret, each with the version it was parsed from.
+	// parsed holds keys by secret, each with the digest of what it was parsed
+	// from: the version will not do, for it begins again when a secret is deleted
+	// and created anew.
 	parsed map[model.Key]parsedKey
 }
 
+// parsedKey has a key, or says why there is none.
 type parsedKey struct {
-	version uint64
-	key     *rsa.PrivateKey
+	digest [sha256.Size]byte
+	key    *rsa.PrivateKey
+	err    error
 }
+
+const (
+	// maxParsed bounds the parsed keys that are kept.
+	maxParsed = 1024
+	// minSigningBits is the least size for RS256 (RFC 7518 3.3).
+	minSigningBits = 2048
+	// maxNodeID bounds the ids of nodes: two names with a dot between.
+	maxNodeID = 2*253 + 1
+)
 
 // NewDataplaneTokens returns the tokens of a store's meshes.
 func NewDataplaneTokens(s store.Store, now func() time.Time) *DataplaneTokens {
@@ -91,12 +107,12 @@ func (r *DataplaneTokenRequest) check() (life time.Duration, err error) {
 	}
 	life = DataplaneTokenLife
 	if r.ValidFor != "" {
-		var err error
-		switch life, err = time.ParseDuration(r.ValidFor); {
+		d, err := time.ParseDuration(r.ValidFor)
+		switch life = d; {
 		case err != nil:
 			vs = append(vs, fault.Violation{Path: "validFor", Message: "is invalid: " + err.Error()})
-		case life <= 0:
-			vs = append(vs, fault.Violation{Path: "validFor", Message: "is invalid: must be positive"})
+		case life < time.Second: // times in tokens are whole seconds
+			vs = append(vs, fault.Violation{Path: "validFor", Message: "is invalid: must be at least one second"})
 		}
 	}
 	return life, fault.Violated(vs)
@@ -125,7 +141,14 @@ func (t *DataplaneTokens) Issue(ctx context.Context, r DataplaneTokenRequest) (s
 	}
 	j := jwt.NewWithClaims(jwt.SigningMethodRS256, c)
 	j.Header["kid"] = serial
-	return j.SignedString(key)
+	token, err := j.SignedString(key)
+	if err != nil {
+		return "", err
+	}
+	if len(token) > maxTokenLength {
+		return "", fault.Violated([]fault.Violation{{Path: "tags", Message: fmt.Sprintf("make a token of more than %d bytes, which no proxy could use", maxTokenLength)}})
+	}
+	return token, nil
 }
 
 // newest finds the signing key with the highest serial.
@@ -140,7 +163,7 @@ func (t *DataplaneTokens) newest(ctx context.Context, meshName string) (serial s
 		var at *model.Resource
 		for _, s := range secrets {
 			rest, ok := strings.CutPrefix(s.Name, prefix)
-			if n, err := strconv.Atoi(rest); ok && err == nil && n > newest {
+			if n := serialOf(rest); ok && n > newest {
 				newest, at = n, s
 			}
 		}
@@ -154,43 +177,70 @@ func (t *DataplaneTokens) newest(ctx context.Context, meshName string) (serial s
 	return serial, key, err
 }
 
+// serialOf reads the serial of a key; 0 if the text is none. Each serial has one
+// spelling, so that the key that a token names is the one that signed it.
+func serialOf(text string) int {
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 1 || strconv.Itoa(n) != text {
+		return 0
+	}
+	return n
+}
+
 func keyMissing(meshName, serial string) error {
 	name := mesh.TokenSigningKey + meshName + "-" + serial
 	return fault.New(fault.NotFound, "there is no signing key with KID %s. Secret of name %q in mesh %q is not found. If signing key was rotated, regenerate the token",
 		serial, name, meshName).With(SigningKeyMissing{meshName, serial})
 }
 
-// parse reads a key once for each version of its secret.
+// parse reads each content of a secret once, whether it is a key or not.
 func (t *DataplaneTokens) parse(res *model.Resource) (*rsa.PrivateKey, error) {
+	data := res.Spec.(*mesh.Secret).Data
+	digest := sha256.Sum256(data)
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if p := t.parsed[res.Key()]; p.version == res.Version && p.key != nil {
-		return p.key, nil
+	p, ok := t.parsed[res.Key()]
+	if !ok || p.digest != digest {
+		p = parsedKey{digest: digest}
+		if p.key, p.err = parseRSA(data); p.err != nil {
+			p.err = fmt.Errorf("signing key %s of mesh %s: %w", res.Name, res.Scope, p.err)
+		}
+		if len(t.parsed) >= maxParsed {
+			clear(t.parsed)
+		}
+		t.parsed[res.Key()] = p
 	}
-	key, err := parseRSA(res.Spec.(*mesh.Secret).Data)
-	if err != nil {
-		return nil, fmt.Errorf("signing key %s of mesh %s: %w", res.Name, res.Scope, err)
-	}
-	t.parsed[res.Key()] = parsedKey{res.Version, key}
-	return key, nil
+	return p.key, p.err
 }
 
-// parseRSA accepts PKCS #1 and PKCS #8, in PEM or DER.
+// forget drops a key whose secret was deleted.
+func (t *DataplaneTokens) forget(meshName, secret string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.parsed, model.Key{Kind: mesh.Secrets.Name, Scope: meshName, Name: secret})
+}
+
+// parseRSA accepts PKCS #1 and PKCS #8, in PEM or DER. No error of a parser is
+// passed on, for it may quote the key.
 func parseRSA(data []byte) (*rsa.PrivateKey, error) {
 	if block, _ := pem.Decode(data); block != nil {
 		data = block.Bytes
 	}
-	if key, err := x509.ParsePKCS1PrivateKey(data); err == nil {
-		return key, nil
-	}
-	key, err := x509.ParsePKCS8PrivateKey(data)
+	key, err := x509.ParsePKCS1PrivateKey(data)
 	if err != nil {
-		return nil, errors.New("is no RSA key") // the cause may quote the key
+		parsed, err := x509.ParsePKCS8PrivateKey(data)
+		if err != nil {
+			return nil, errors.New("is no RSA key")
+		}
+		var ok bool
+		if key, ok = parsed.(*rsa.PrivateKey); !ok {
+			return nil, errors.New("is no RSA key")
+		}
 	}
-	if k, ok := key.(*rsa.PrivateKey); ok {
-		return k, nil
+	if bits := key.N.BitLen(); bits < minSigningBits {
+		return nil, fmt.Errorf("has %d bits, less than the %d that RS256 demands", bits, minSigningBits)
 	}
-	return nil, errors.New("is no RSA key")
+	return key, nil
 }
 
 // Check returns the claims of a valid token, and otherwise a Denied fault. Only
@@ -209,22 +259,22 @@ func (t *DataplaneTokens) check(r store.Reader, token string) (*DataplaneClaims,
 		return nil, fault.New(fault.Denied, "the dataplane token is too long")
 	}
 	var c DataplaneClaims
-	var unexpected error
+	var noKey error
 	_, err := jwt.ParseWithClaims(token, &c, func(j *jwt.Token) (any, error) {
 		key, err := t.keyOf(r, &c, j.Header["kid"])
-		if err != nil && fault.CodeOf(err) == fault.Internal {
-			unexpected = err
-		}
-		if err != nil {
+		if noKey = err; err != nil {
 			return nil, err
 		}
 		return &key.PublicKey, nil
 	}, jwt.WithValidMethods([]string{jwt.SigningMethodRS256.Alg()}), jwt.WithExpirationRequired(), jwt.WithTimeFunc(t.now))
-	if unexpected != nil {
-		return nil, unexpected
+	if noKey != nil && !fault.Is(noKey, fault.Denied) && !fault.Is(noKey, fault.NotFound) {
+		return nil, noKey // no fault of the token
 	}
 	if err != nil {
 		return nil, fault.Wrap(fault.Denied, err, "the dataplane token is not valid")
+	}
+	if c.ID == "" {
+		return nil, fault.New(fault.Denied, "the dataplane token has no id, by which it could be revoked")
 	}
 	revoked, err := isRevoked(r, c.Mesh, c.ID)
 	switch {
@@ -239,14 +289,16 @@ func (t *DataplaneTokens) check(r store.Reader, token string) (*DataplaneClaims,
 // keyOf finds the key that a token names; kid is whatever the header held.
 func (t *DataplaneTokens) keyOf(r store.Reader, c *DataplaneClaims, kid any) (*rsa.PrivateKey, error) {
 	serial, _ := kid.(string)
-	if n, err := strconv.Atoi(serial); err != nil || n < 1 || strconv.Itoa(n) != serial {
+	if serialOf(serial) == 0 {
 		return nil, fault.New(fault.Denied, "the key id is not the serial of a signing key")
 	}
 	if model.ValidateName(c.Mesh, false) != nil {
 		return nil, fault.New(fault.Denied, "the token names no mesh")
 	}
-	res, err := r.Get(mesh.Secrets, c.Mesh, mesh.TokenSigningKey+c.Mesh+"-"+serial)
+	secret := mesh.TokenSigningKey + c.Mesh + "-" + serial
+	res, err := r.Get(mesh.Secrets, c.Mesh, secret)
 	if fault.Is(err, fault.NotFound) {
+		t.forget(c.Mesh, secret)
 		return nil, keyMissing(c.Mesh, serial)
 	}
 	if err != nil {
@@ -264,8 +316,8 @@ func isRevoked(r store.Reader, meshName, id string) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	for listed := range strings.SplitSeq(string(res.Spec.(*mesh.Secret).Data), ",") {
-		if strings.TrimSpace(listed) == id {
+	for listed := range bytes.SplitSeq(res.Spec.(*mesh.Secret).Data, []byte(",")) {
+		if string(bytes.TrimSpace(listed)) == id {
 			return true, nil
 		}
 	}
@@ -275,8 +327,12 @@ func isRevoked(r store.Reader, meshName, id string) (bool, error) {
 // Authenticate checks that a token permits a proxy to be a node, whose dataplane
 // must exist, and returns when the token ends. Faults: Denied for a token that is
 // not valid, Forbidden for one of another proxy, NotFound for a dataplane that
-// does not exist.
+// does not exist. What the control plane itself cannot do, such as read an
+// unusable signing key, has the code of its cause, which is never one of these.
 func (t *DataplaneTokens) Authenticate(ctx context.Context, nodeID, token string) (until time.Time, err error) {
+	if len(nodeID) > maxNodeID {
+		return until, fault.New(fault.Forbidden, "a node id has at most %d bytes", maxNodeID)
+	}
 	meshName, name, ok := strings.Cut(nodeID, ".")
 	if !ok || meshName == "" || name == "" {
 		return until, fault.New(fault.Forbidden, "node id %q is not <mesh>.<dataplane>", nodeID)
@@ -317,7 +373,7 @@ func (t *DataplaneTokens) CheckProxy(ctx context.Context, token, meshName, name 
 // certificate of the proxy will vouch for all of it.
 func (c *DataplaneClaims) permits(meshName, name string, d *mesh.Dataplane) error {
 	if cmp.Or(c.Type, ProxyDataplane) != ProxyDataplane {
-		return fault.New(fault.Forbidden, "the token is for an %s, not for a dataplane", c.Type)
+		return fault.New(fault.Forbidden, "the token is for proxies of type %q, not for dataplanes", c.Type)
 	}
 	if c.Mesh != meshName {
 		return fault.New(fault.Forbidden, "the proxy's mesh %s is not the token's %s", meshName, c.Mesh)
@@ -328,13 +384,13 @@ func (c *DataplaneClaims) permits(meshName, name string, d *mesh.Dataplane) erro
 	if d == nil {
 		return nil
 	}
-	for key, allowed := range c.Tags {
+	for _, key := range slices.Sorted(maps.Keys(c.Tags)) {
 		values := valuesOf(d, key)
 		if len(values) == 0 {
 			return fault.New(fault.Forbidden, "the dataplane has no tag %q, which the token demands", key)
 		}
 		for _, v := range values {
-			if !slices.Contains(allowed, v) {
+			if !slices.Contains(c.Tags[key], v) {
 				return fault.New(fault.Forbidden, "the dataplane's tag %q has value %q, which the token does not allow", key, v)
 			}
 		}

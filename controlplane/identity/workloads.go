@@ -2,14 +2,14 @@ package identity
 
 import (
 	"context"
-	"crypto"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
+	"crypto/sha256"
 	"crypto/x509"
 	"encoding/pem"
-	"errors"
 	"fmt"
+	"maps"
 	"math/big"
 	"net/url"
 	"slices"
@@ -27,14 +27,8 @@ import (
 // otherwise.
 const WorkloadLife = 24 * time.Hour
 
-// Bounds of the pause after an authority failed, in which it is not asked again,
-// however many proxies want a certificate.
-const (
-	firstCooldown = time.Second
-	lastCooldown  = 30 * time.Second
-)
-
-// Leaf is the identity of a proxy.
+// Leaf is the identity of a proxy. It is shared by all who ask for it and must
+// not be changed.
 type Leaf struct {
 	// Certificate is the chain, leaf first, and Key is PKCS #8, both PEM.
 	Certificate, Key []byte
@@ -48,38 +42,40 @@ type Workloads struct {
 	store store.Store
 	now   func() time.Time
 
+	// sign is replaced by tests that count how often an authority is asked.
+	sign func(*workloadSigner, *order) (*Leaf, error)
+
 	mu      sync.Mutex
-	signers map[string]*workloadSigner // by issuer
-	failing map[string]cooldown        // by mesh
+	signers map[string]*workloadSigner // by mesh
 	leaves  map[model.Key]*issuedLeaf  // by dataplane
+	sweepAt int                        // number of leaves at which the old ones go
 }
 
-// issuedLeaf is an identity with the names that it vouches for.
+// minSweep is the number of identities below which none is dropped for its age.
+const minSweep = 1024
+
+// issuedLeaf is an identity with what it was ordered as.
 type issuedLeaf struct {
 	*Leaf
-	names string
+	orderID
+}
+
+// orderID is equal for orders that one identity can serve.
+type orderID struct {
+	names, backend string
+	life           time.Duration
+	authority      [sha256.Size]byte
 }
 
 // reuse is the part of its life in which an identity is given out again: a proxy
 // that comes back is sent nothing that it holds. It ends before renewals begin.
 const reuse = 0.65
 
-// workloadSigner is an authority that was parsed.
-type workloadSigner struct {
-	cert  *x509.Certificate
-	key   crypto.Signer
-	chain []byte // what follows the leaf: intermediates, not the root
-}
-
-type cooldown struct {
-	until time.Time
-	pause time.Duration
-	err   error
-}
-
 // NewWorkloads returns the signer of a store's meshes.
 func NewWorkloads(s store.Store, now func() time.Time) *Workloads {
-	return &Workloads{store: s, now: now, signers: map[string]*workloadSigner{}, failing: map[string]cooldown{}, leaves: map[model.Key]*issuedLeaf{}}
+	w := &Workloads{store: s, now: now, signers: map[string]*workloadSigner{}, leaves: map[model.Key]*issuedLeaf{}, sweepAt: minSweep}
+	w.sign = w.signLeaf
+	return w
 }
 
 // order is what is to be signed, read in one state of the store.
@@ -89,34 +85,63 @@ type order struct {
 	life      time.Duration
 }
 
+func (o *order) id() orderID {
+	return orderID{fmt.Sprint(o.names), o.authority.Backend, o.life, sha256.Sum256(o.authority.Current.Certificate)}
+}
+
 // Issue signs the identity of a dataplane, for its tags as they are now, by the
-// authority that signs in its mesh now. Faults: NotFound for a dataplane that does
-// not exist, Unavailable while the mesh has no authority or it has just failed.
+// authority that signs in its mesh now; an identity that was issued for the same
+// not long ago is returned again. Faults: NotFound for a dataplane that does not
+// exist, Invalid for tags that no certificate can carry, Unavailable while the
+// mesh has no authority or it has just failed.
 func (w *Workloads) Issue(ctx context.Context, meshName, dataplane string) (*Leaf, error) {
-	if err := w.cooling(meshName); err != nil {
-		return nil, err
-	}
 	o, err := w.order(ctx, meshName, dataplane)
 	if err != nil {
 		return nil, err
 	}
-	key := model.Key{Kind: mesh.Dataplanes.Name, Scope: meshName, Name: dataplane}
-	names := fmt.Sprint(o.names)
-	w.mu.Lock()
-	held := w.leaves[key]
-	w.mu.Unlock()
-	if held != nil && held.names == names && held.Issuer == Issuer(o.authority.Current.Certificate) && held.young(w.now()) {
-		return held.Leaf, nil
+	key, id := model.Key{Kind: mesh.Dataplanes.Name, Scope: meshName, Name: dataplane}, o.id()
+	if leaf := w.held(key, id); leaf != nil {
+		return leaf, nil
 	}
-	leaf, err := w.sign(o)
+	s, err := w.admit(ctx, meshName, &o.authority.Current)
 	if err != nil {
-		return nil, w.failed(meshName, err)
+		return nil, err
 	}
+	leaf, err := w.sign(s, o)
+	w.done(s, err)
+	if err != nil {
+		return nil, fault.Wrap(fault.Unavailable, err, "the authority of mesh %s cannot sign", meshName)
+	}
+	return w.keep(key, &issuedLeaf{leaf, id}), nil
+}
+
+// held returns the identity that serves an order; nil if there is none.
+func (w *Workloads) held(key model.Key, id orderID) *Leaf {
 	w.mu.Lock()
-	delete(w.failing, meshName)
-	w.leaves[key] = &issuedLeaf{leaf, names}
-	w.mu.Unlock()
-	return leaf, nil
+	defer w.mu.Unlock()
+	if l := w.leaves[key]; l != nil && l.orderID == id && l.young(w.now()) {
+		return l.Leaf
+	}
+	return nil
+}
+
+// keep remembers an identity, unless one for the same order was kept meanwhile,
+// and returns the one that counts. When there are twice as many as were left the
+// last time, those go that will not be given out again: their dataplanes may have
+// been deleted while they were signed.
+func (w *Workloads) keep(key model.Key, leaf *issuedLeaf) *Leaf {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	now := w.now()
+	if l := w.leaves[key]; l != nil && l.orderID == leaf.orderID && l.young(now) {
+		return l.Leaf
+	}
+	if len(w.leaves) >= w.sweepAt {
+		maps.DeleteFunc(w.leaves, func(_ model.Key, l *issuedLeaf) bool { return !l.young(now) })
+		w.sweepAt = max(minSweep, 2*len(w.leaves))
+	}
+	w.leaves[key] = leaf
+	return leaf.Leaf
 }
 
 func (l *Leaf) young(now time.Time) bool {
@@ -130,33 +155,11 @@ func (w *Workloads) Forget(meshName, dataplane string) {
 	delete(w.leaves, model.Key{Kind: mesh.Dataplanes.Name, Scope: meshName, Name: dataplane})
 }
 
-func (w *Workloads) cooling(meshName string) error {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if c, ok := w.failing[meshName]; ok && w.now().Before(c.until) {
-		return fault.Wrap(fault.Unavailable, c.err, "the authority of mesh %s failed a moment ago", meshName)
-	}
-	return nil
-}
-
-func (w *Workloads) failed(meshName string, err error) error {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	c := w.failing[meshName]
-	c.pause = min(max(firstCooldown, 2*c.pause), lastCooldown)
-	c.until, c.err = w.now().Add(c.pause), err
-	w.failing[meshName] = c
-	return fault.Wrap(fault.Unavailable, err, "the authority of mesh %s cannot sign", meshName)
-}
-
 func (w *Workloads) order(ctx context.Context, meshName, dataplane string) (*order, error) {
 	o := &order{life: WorkloadLife}
 	err := w.store.View(ctx, func(r store.Reader) error {
 		res, err := r.Get(mesh.Dataplanes, meshName, dataplane)
 		if err != nil {
-			return err
-		}
-		if o.names, err = identities(meshName, res.Spec.(*mesh.Dataplane)); err != nil {
 			return err
 		}
 		of, err := r.Get(mesh.Meshes, "", meshName)
@@ -178,7 +181,8 @@ func (w *Workloads) order(ctx context.Context, meshName, dataplane string) (*ord
 			return err
 		}
 		o.authority = held.Spec.(*MeshAuthority)
-		return nil
+		o.names, err = identities(meshName, res.Spec.(*mesh.Dataplane))
+		return err
 	})
 	return o, err
 }
@@ -192,38 +196,55 @@ func LeafLife(a *mesh.Authority) (time.Duration, error) {
 }
 
 // identities are the names that a certificate vouches for: each service, and each
-// value of each tag.
+// value of each tag. A tag that no name can carry makes all of them fail: without
+// it the proxy would escape the rules that deny the tag.
 func identities(meshName string, d *mesh.Dataplane) ([]*url.URL, error) {
-	var texts []string
+	names := map[string]*url.URL{}
 	for _, tags := range d.TagSets() {
 		for k, v := range tags {
-			texts = append(texts, mesh.TagURI(k, v))
+			texts := []string{mesh.TagURI(k, v)}
 			if k == mesh.TagService {
 				texts = append(texts, mesh.SPIFFE(meshName, v))
 			}
+			for _, text := range texts {
+				u, ok := parseName(text)
+				if !ok || k == "" || v == "" || strings.Contains(v, "/") {
+					return nil, fault.New(fault.Invalid, "tag %q with value %q cannot be part of an identity", k, v)
+				}
+				names[text] = u
+			}
 		}
 	}
-	slices.Sort(texts)
-	var out []*url.URL
-	for _, text := range slices.Compact(texts) {
-		if strings.ContainsFunc(text, func(r rune) bool { return r <= ' ' || r > '~' }) {
-			return nil, fault.New(fault.Invalid, "a tag of the dataplane cannot be part of an identity")
-		}
-		u, err := url.Parse(text)
-		if err != nil || u.String() != text {
-			return nil, fault.New(fault.Invalid, "a tag of the dataplane cannot be part of an identity")
-		}
-		out = append(out, u)
-	}
-	if len(out) == 0 {
+	if len(names) == 0 {
 		return nil, fault.New(fault.Invalid, "the dataplane has no tags to be known by")
+	}
+	var out []*url.URL
+	for _, text := range slices.Sorted(maps.Keys(names)) {
+		out = append(out, names[text])
 	}
 	return out, nil
 }
 
-func (w *Workloads) sign(o *order) (*Leaf, error) {
-	issuer := Issuer(o.authority.Current.Certificate)
-	signer, err := w.signer(issuer, &o.authority.Current)
+// parseName reads a name that means the same to all who read the certificate:
+// visible ASCII, which no reader writes in another way, with a host whose labels
+// are not empty, since crypto/x509 reads no certificate with others. The slash in
+// keys of tags ends the host.
+func parseName(text string) (*url.URL, bool) {
+	if strings.ContainsFunc(text, func(r rune) bool { return r <= ' ' || r > '~' }) {
+		return nil, false
+	}
+	u, err := url.Parse(text)
+	if err != nil || u.String() != text || u.RawQuery != "" || u.Fragment != "" || u.User != nil {
+		return nil, false
+	}
+	if u.Host != "" && slices.Contains(strings.Split(u.Host, "."), "") {
+		return nil, false
+	}
+	return u, true
+}
+
+func (w *Workloads) signLeaf(s *workloadSigner, o *order) (*Leaf, error) {
+	signer, err := w.authority(s, &o.authority.Current)
 	if err != nil {
 		return nil, err
 	}
@@ -237,16 +258,20 @@ func (w *Workloads) sign(o *order) (*Leaf, error) {
 	}
 	now := w.now()
 	end := now.Add(o.life)
-	if end.After(signer.cert.NotAfter) {
-		end = signer.cert.NotAfter
+	if end.After(signer.notAfter) {
+		end = signer.notAfter
 	}
-	if !end.After(now) {
-		return nil, fmt.Errorf("the authority's certificate ended at %s", signer.cert.NotAfter.UTC().Format(time.RFC3339))
+	switch {
+	case !end.After(now):
+		return nil, fmt.Errorf("the authority's certificate ended at %s", signer.notAfter.UTC().Format(time.RFC3339))
+	case now.Before(signer.notBefore):
+		return nil, fmt.Errorf("the authority's certificate begins at %s", signer.notBefore.UTC().Format(time.RFC3339))
 	}
 	der, err := x509.CreateCertificate(rand.Reader, &x509.Certificate{
 		SerialNumber: serial, NotBefore: now.Add(-backdate), NotAfter: end, URIs: o.names,
-		KeyUsage:    x509.KeyUsageDigitalSignature,
-		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+		BasicConstraintsValid: true, // no authority (X509-SVID 4.1)
+		KeyUsage:              x509.KeyUsageDigitalSignature,
+		ExtKeyUsage:           []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
 	}, signer.cert, key.Public(), signer.key)
 	if err != nil {
 		return nil, err
@@ -258,58 +283,6 @@ func (w *Workloads) sign(o *order) (*Leaf, error) {
 	return &Leaf{
 		Certificate: append(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), signer.chain...),
 		Key:         pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: pkcs8}),
-		Backend:     o.authority.Backend, Issuer: issuer, Issued: now, NotAfter: end,
+		Backend:     o.authority.Backend, Issuer: Issuer(o.authority.Current.Certificate), Issued: now, NotAfter: end,
 	}, nil
-}
-
-// maxSigners bounds the parsed authorities that are kept.
-const maxSigners = 1024
-
-// signer parses an authority once.
-func (w *Workloads) signer(issuer string, pair *KeyPair) (*workloadSigner, error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if s := w.signers[issuer]; s != nil {
-		return s, nil
-	}
-	s := &workloadSigner{}
-	block, rest := pem.Decode(pair.Certificate)
-	if block == nil {
-		return nil, errors.New("the authority's certificate is not PEM")
-	}
-	var err error
-	if s.cert, err = x509.ParseCertificate(block.Bytes); err != nil {
-		return nil, fmt.Errorf("the authority's certificate: %w", err)
-	}
-	if s.key, err = parseSigner(pair.Key); err != nil {
-		return nil, err
-	}
-	if rest = []byte(strings.TrimSpace(string(rest))); len(rest) > 0 {
-		// The first certificate signs; what follows leads from it to the root.
-		s.chain = append([]byte{}, pair.Certificate...)
-	}
-	if len(w.signers) >= maxSigners {
-		clear(w.signers)
-	}
-	w.signers[issuer] = s
-	return s, nil
-}
-
-// parseSigner reads a private key in PEM or DER: PKCS #8, PKCS #1 or SEC 1.
-func parseSigner(data []byte) (crypto.Signer, error) {
-	if block, _ := pem.Decode(data); block != nil {
-		data = block.Bytes
-	}
-	if key, err := x509.ParsePKCS8PrivateKey(data); err == nil {
-		if s, ok := key.(crypto.Signer); ok {
-			return s, nil
-		}
-	}
-	if key, err := x509.ParseECPrivateKey(data); err == nil {
-		return key, nil
-	}
-	if key, err := x509.ParsePKCS1PrivateKey(data); err == nil {
-		return key, nil
-	}
-	return nil, errors.New("the authority's key cannot be read") // the cause may quote it
 }

@@ -29,7 +29,7 @@ func TestMeshValidation(t *testing.T) {
 		}},
 		{"lifetime of certificates", `{"mtls":{"backends":[{"name":"a","dpCert":{"rotation":{"expiration":"1 day"}}}]}}`, []string{"mtls.dpcert.rotation.expiration: has to be a valid format"}},
 		{"root", `{"mtls":{"backends":[{"name":"a","conf":{"caCert":{"RSAbits":1000000,"expiration":"x"}}}]}}`, []string{
-			"mtls.backends[0].conf.caCert.RSAbits: has to be in range [2048, 8192]", "mtls.backends[0].conf.caCert.expiration: has to be a valid format",
+			"mtls.backends[0].conf.caCert.RSAbits: has to be in range [2048, 4096]", "mtls.backends[0].conf.caCert.expiration: has to be a valid format",
 		}},
 		{"logging", `{"logging":{"defaultBackend":"x","backends":[{"type":"udp"},{"type":"file"},{"name":"a","type":"tcp"}]}}`, []string{
 			"logging.backends[0].name: cannot be empty", `logging.backends[0].type: unknown backend type. Available backends: "tcp", "file"`,

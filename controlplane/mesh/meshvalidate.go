@@ -25,7 +25,7 @@ const (
 	metricsPath  = "/metrics"
 	maxMeshName  = 63
 	textChanging = "Changing CA when mTLS is enabled is forbidden. Disable mTLS first and then change the CA"
-	textRSABits  = "has to be in range [2048, 8192]"
+	textRSABits  = "has to be in range [2048, 4096]"
 )
 
 // span is a length of time in the notation of certificates.
@@ -92,7 +92,7 @@ func (vs *violations) mtls(t *MTLS) {
 		}
 		path := indexed("mtls.backends", i) + ".conf.caCert"
 		// Making a key takes time that grows with the fourth power of its size.
-		if bits := b.Conf.CACert.RSABits; bits != nil && (*bits < 2048 || *bits > 8192) {
+		if bits := b.Conf.CACert.RSABits; bits != nil && (*bits < 2048 || *bits > 4096) {
 			vs.add(path+".RSAbits", textRSABits)
 		}
 		if e := b.Conf.CACert.Expiration; e != "" && !span.MatchString(e) {

@@ -120,6 +120,10 @@ func (cp *controlPlane) proxies() *enrol.Mesh {
 	return &enrol.Mesh{Tokens: cp.mesh.tokens, Documents: cp.gate, CA: cp.authority.PEM, Names: cp.names}
 }
 
+// renewRetry is after how long, at most, a certificate that could not be renewed is
+// tried again.
+const renewRetry = time.Minute
+
 // renewWorkload replaces the certificate of a connected proxy.
 func (cp *controlPlane) renewWorkload(meshName, dataplane string) {
 	ctx, cancel := context.WithTimeout(context.Background(), stopTime)
@@ -130,7 +134,8 @@ func (cp *controlPlane) renewWorkload(meshName, dataplane string) {
 	}
 	res, err := cp.loop.Secret(ctx, node, mesh.SecretIdentity(meshName))
 	if err != nil {
-		cp.log.Warn("the certificate of a proxy could not be renewed", "node", node, "error", err)
+		cp.log.Warn("the certificate of a proxy could not be renewed and is tried again", "node", node, "in", renewRetry.String(), "error", err)
+		cp.mesh.renewals.Note(meshName, dataplane, time.Now(), time.Now().Add(renewRetry))
 		return
 	}
 	cp.xds.PushSecret(node, res)
