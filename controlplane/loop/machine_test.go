@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"path/filepath"
 	"slices"
 	"sync/atomic"
 	"testing"
@@ -15,11 +16,14 @@ import (
 	"google.golang.org/grpc/test/bufconn"
 	"pgregory.net/rapid"
 
+	"github.com/meshgate/meshgate/controlplane/gateway"
 	"github.com/meshgate/meshgate/controlplane/loop"
 	"github.com/meshgate/meshgate/controlplane/mesh"
 	"github.com/meshgate/meshgate/controlplane/model"
 	"github.com/meshgate/meshgate/controlplane/store"
 	"github.com/meshgate/meshgate/controlplane/store/memstore"
+	"github.com/meshgate/meshgate/controlplane/store/seal"
+	"github.com/meshgate/meshgate/controlplane/store/sqlstore"
 	"github.com/meshgate/meshgate/controlplane/view"
 	"github.com/meshgate/meshgate/xds/policy/all"
 	"github.com/meshgate/meshgate/xds/policy/circuitbreaker"
@@ -40,6 +44,9 @@ type machine struct {
 	t   *rapid.T
 	ids *identities
 	db  store.Store
+	// reopen makes a new store of what the old one has written; nil for a store
+	// that lives as long as the test.
+	reopen func() store.Store
 
 	views   *view.Views
 	loop    *loop.Loop
@@ -269,8 +276,28 @@ func (m *machine) difference(c *proxyClient, set *resource.Set) string {
 func TestMachine(t *testing.T) {
 	far := time.Now().Add(time.Hour)
 	ids := &identities{node: pair(t, false, far), roots: pair(t, true, far).Certificate}
+	databases := t.TempDir()
+	keys, err := seal.Load(filepath.Join(databases, "key"), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	runs := 0
 	rapid.Check(t, func(rt *rapid.T) {
-		m := &machine{t: rt, ids: ids, db: memstore.New(), clients: map[string]*proxyClient{}, away: map[string]*proxyClient{}}
+		runs++
+		m := &machine{t: rt, ids: ids, clients: map[string]*proxyClient{}, away: map[string]*proxyClient{}}
+		if rapid.IntRange(0, 3).Draw(rt, "database") == 0 {
+			path := filepath.Join(databases, fmt.Sprintf("%d.db", runs))
+			m.reopen = func() store.Store {
+				db, err := sqlstore.Open(context.Background(), sqlstore.Options{
+					Path: path, Kinds: slices.Concat(mesh.Kinds(), all.Kinds(), gateway.Kinds()), Sealer: keys, Log: slog.New(slog.DiscardHandler),
+				})
+				m.must(err)
+				return db
+			}
+			m.db = m.reopen()
+		} else {
+			m.db = memstore.New()
+		}
 		m.put(mesh.Meshes, "", meshName, &mesh.Mesh{})
 		for _, d := range all.Defaults() {
 			m.put(d.Kind, meshName, d.Prefix+meshName, d.Spec())
@@ -356,6 +383,10 @@ func (m *machine) actions() map[string]func(*rapid.T) {
 				refused[name] = c.refuses.Load()
 			}
 			m.close()
+			if m.reopen != nil {
+				m.must(m.db.Close())
+				m.db = m.reopen()
+			}
 			before := m.clients
 			m.clients = map[string]*proxyClient{}
 			m.open()
