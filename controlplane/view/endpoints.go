@@ -40,9 +40,9 @@ func (e *endpointEdit) change(name string, was, now *Dataplane) {
 	for in := range inboundsOf(now) {
 		c := e.service(in.Tags.Service())
 		c.inbounds++
-		if isReady(in) {
+		if in.State != mesh.StateIgnored {
 			c.joined = append(c.joined, Endpoint{
-				Address: addressOf(now.Spec.Networking, in), Port: in.Port, Tags: in.Tags, Dataplane: name,
+				Address: addressOf(now.Spec.Networking, in), Port: in.Port, Tags: in.Tags, Dataplane: name, Ready: isReady(in),
 			})
 		}
 	}
@@ -113,7 +113,7 @@ func compareEndpoints(a, b Endpoint) int {
 }
 
 func sameEndpoint(a, b Endpoint) bool {
-	return a.Address == b.Address && a.Port == b.Port && a.Dataplane == b.Dataplane && maps.Equal(a.Tags, b.Tags)
+	return a.Address == b.Address && a.Port == b.Port && a.Dataplane == b.Dataplane && a.Ready == b.Ready && maps.Equal(a.Tags, b.Tags)
 }
 
 // inboundsOf yields the inbounds that bear a service tag. Tags of gateways are no

@@ -15,8 +15,8 @@ type Dataplane = Entry[mesh.Dataplane]
 // same pointer as long as nothing of it differs.
 type MeshService struct {
 	Name string
-	// Endpoints of inbounds that are ready, ordered by address, port and
-	// dataplane.
+	// Endpoints of all inbounds but those that are to be ignored, ordered by
+	// address and port.
 	Endpoints []Endpoint
 }
 
@@ -29,6 +29,9 @@ type Endpoint struct {
 	Tags mesh.Tags
 	// Dataplane is the name of the proxy it belongs to.
 	Dataplane string
+	// Ready endpoints take traffic. Others tell what the service speaks while none
+	// is ready.
+	Ready bool
 }
 
 // IsIP reports whether the address is an IP address.

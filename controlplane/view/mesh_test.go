@@ -183,7 +183,11 @@ func diff(want, got any) string {
 // TestEndpoints has the rules of what is an endpoint, and where.
 func TestEndpoints(t *testing.T) {
 	at := func(address string, port uint32, tags mesh.Tags) view.Endpoint {
-		return view.Endpoint{Address: address, Port: port, Tags: tags, Dataplane: "d"}
+		return view.Endpoint{Address: address, Port: port, Tags: tags, Dataplane: "d", Ready: true}
+	}
+	unready := func(e view.Endpoint) []view.Endpoint {
+		e.Ready = false
+		return []view.Endpoint{e}
 	}
 	tags := mesh.Tags{mesh.TagService: "a"}
 	for _, tc := range []struct {
@@ -202,9 +206,9 @@ func TestEndpoints(t *testing.T) {
 		{"Ready", dataplane("10.0.0.1", mesh.Inbound{Port: 80, State: mesh.StateReady, Health: &mesh.Health{Ready: true}, Tags: tags}), []*view.MeshService{
 			{Name: "a", Endpoints: []view.Endpoint{at("10.0.0.1", 80, tags)}},
 		}},
-		{"NotReady", dataplane("10.0.0.1", mesh.Inbound{Port: 80, State: mesh.StateNotReady, Tags: tags}), []*view.MeshService{{Name: "a"}}},
+		{"NotReady", dataplane("10.0.0.1", mesh.Inbound{Port: 80, State: mesh.StateNotReady, Tags: tags}), []*view.MeshService{{Name: "a", Endpoints: unready(at("10.0.0.1", 80, tags))}}},
 		{"Ignored", dataplane("10.0.0.1", mesh.Inbound{Port: 80, State: mesh.StateIgnored, Tags: tags}), []*view.MeshService{{Name: "a"}}},
-		{"health", dataplane("10.0.0.1", mesh.Inbound{Port: 80, Health: &mesh.Health{}, Tags: tags}), []*view.MeshService{{Name: "a"}}},
+		{"health", dataplane("10.0.0.1", mesh.Inbound{Port: 80, Health: &mesh.Health{}, Tags: tags}), []*view.MeshService{{Name: "a", Endpoints: unready(at("10.0.0.1", 80, tags))}}},
 		{"no service tag", dataplane("10.0.0.1", mesh.Inbound{Port: 80, Tags: mesh.Tags{"team": "x"}}), nil},
 		{"no networking", &mesh.Dataplane{}, nil},
 		{"gateway", &mesh.Dataplane{Networking: &mesh.Networking{Address: "10.0.0.1", Gateway: &mesh.Gateway{Tags: tags}}}, nil},

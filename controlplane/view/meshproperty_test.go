@@ -115,8 +115,8 @@ func naiveServices(ds []*view.Dataplane) []*view.MeshService {
 			if _, known := found[s]; !known {
 				found[s] = nil // the service is there, ready or not
 			}
-			if ready {
-				found[s] = append(found[s], view.Endpoint{Address: address, Port: in.Port, Tags: in.Tags, Dataplane: d.ID})
+			if in.State != mesh.StateIgnored {
+				found[s] = append(found[s], view.Endpoint{Address: address, Port: in.Port, Tags: in.Tags, Dataplane: d.ID, Ready: ready})
 			}
 		}
 	}

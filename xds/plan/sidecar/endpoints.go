@@ -34,7 +34,7 @@ func assignment(k assignmentKey) (*resource.Resource, error) {
 	zones := map[string]*endpointv3.LocalityLbEndpoints{}
 	for i := range endpointsOf(k.service) {
 		e := &k.service.Endpoints[i]
-		if !e.IsIP() || !mesh.Matches(tags, e.Tags) {
+		if !e.Ready || !e.IsIP() || !mesh.Matches(tags, e.Tags) {
 			continue
 		}
 		zone := e.Tags[mesh.TagZone]
