@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -31,11 +32,16 @@ func compile(t *testing.T, header string) string {
 
 func sdkHeader(t *testing.T) string {
 	t.Helper()
-	out, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", sdkModule).Output()
+	// No package of the SDK is imported, so nothing else has downloaded it.
+	out, err := exec.Command("go", "mod", "download", "-json", sdkModule).Output()
 	if err != nil {
-		t.Fatalf("locate %s: %v", sdkModule, err)
+		t.Fatalf("download %s: %v: %s", sdkModule, err, out)
 	}
-	return filepath.Join(strings.TrimSpace(string(out)), "abi", "abi.h")
+	var module struct{ Dir string }
+	if err := json.Unmarshal(out, &module); err != nil {
+		t.Fatal(err)
+	}
+	return filepath.Join(module.Dir, "abi", "abi.h")
 }
 
 func TestDeclarationsAreEnvoys(t *testing.T) {

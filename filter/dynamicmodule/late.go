@@ -18,10 +18,10 @@ var (
 	errNoSettings   = errors.New("no settings: neither inline nor a file in " + contract.SettingsEnv)
 )
 
-// lateCache is a token cache that may not have been opened yet, because its
-// settings file is missing or unusable. Until it is, it answers Unavailable and
-// every look-up may cause another attempt: a file that arrives late is taken
-// without a change of Envoy's configuration.
+// lateCache is a token cache that may not have been opened yet: because no route
+// checks tokens so far, or because its settings file is missing or unusable. Until
+// it is, it answers Unavailable and every look-up may cause another attempt: a
+// file that arrives late is taken without a change of Envoy's configuration.
 type lateCache struct {
 	module *module
 	open   func() (tokens, error)
@@ -34,9 +34,22 @@ type lateCache struct {
 }
 
 func newLateCache(m *module, open func() (tokens, error)) *lateCache {
-	l := &lateCache{module: m, open: open, trying: true}
-	l.try()
+	l := &lateCache{module: m, open: open}
+	if m.chained.Load() {
+		l.begin()
+	}
 	return l
+}
+
+// begin opens the cache unless that has been tried.
+func (l *lateCache) begin() {
+	l.mu.Lock()
+	first := !l.trying && !l.closed && l.next.IsZero()
+	l.trying = l.trying || first
+	l.mu.Unlock()
+	if first {
+		l.try()
+	}
 }
 
 // try opens the cache; trying is set by the caller.

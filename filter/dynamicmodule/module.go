@@ -7,6 +7,7 @@ import (
 	"os"
 	"runtime/debug"
 	"sync"
+	"sync/atomic"
 
 	"github.com/meshgate/meshgate/filter/contract"
 	"github.com/meshgate/meshgate/filter/engine"
@@ -25,7 +26,7 @@ type tokens interface {
 // settings: while a listener drains, its old and its new configuration coexist,
 // and two caches would hold two leases.
 type source struct {
-	tokens tokens
+	tokens *lateCache
 	key    string
 	refs   int // guarded by module.mu
 }
@@ -37,6 +38,11 @@ type module struct {
 	// open makes the token cache for settings, or for a settings file if
 	// settings is nil.
 	open func(m *module, settings *contract.Settings, file string) (tokens, error)
+
+	// chained is set once there is a chain. The filter is part of every inbound of
+	// every sidecar; where no route checks tokens it keeps no link to the control
+	// plane, which revocations would have to wait for.
+	chained atomic.Bool
 
 	sources  table[source]
 	programs table[engine.Ref]
@@ -141,6 +147,9 @@ func (m *module) releaseSource(h uint32) {
 // acquireProgram returns a handle for the program of a chain, and the header it
 // reads. A chain that cannot be used yields a program that refuses.
 func (m *module) acquireProgram(data []byte) (uint32, string, error) {
+	if m.chained.CompareAndSwap(false, true) {
+		m.begin()
+	}
 	ref := m.interner.Acquire(data)
 	if fault := ref.Program().Fault(); fault != "" {
 		m.log.Error("chain of a route is unusable, its requests are refused", "error", fault)
@@ -151,6 +160,15 @@ func (m *module) acquireProgram(data []byte) (uint32, string, error) {
 		return 0, "", err
 	}
 	return h, ref.Program().Header(), nil
+}
+
+// begin opens the token caches of the listeners that are there already.
+func (m *module) begin() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, h := range m.sourceOf {
+		m.sources.get(h).tokens.begin()
+	}
 }
 
 // releaseProgram gives a program up. It runs on any thread, workers among them,

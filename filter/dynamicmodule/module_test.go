@@ -299,6 +299,33 @@ func TestResolveEndsOnce(t *testing.T) {
 	}
 }
 
+// TestNoCacheWithoutAChain keeps listeners whose routes check no tokens from
+// holding a link to the control plane.
+func TestNoCacheWithoutAChain(t *testing.T) {
+	opened := 0
+	m := newModule(newLogger(&memory{}), func(*module, *contract.Settings, string) (tokens, error) {
+		opened++
+		return newKnown("good"), nil
+	})
+	first, _, err := m.acquireSource(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if opened != 0 {
+		t.Error("a token cache was opened although no route has a chain")
+	}
+	if _, _, err := m.acquireProgram([]byte(chain)); err != nil {
+		t.Fatal(err)
+	}
+	if _, a := m.sources.get(first).tokens.Lookup(newKnown("good").hash, make([]byte, contract.MaxPacked)); opened != 1 || a != contract.Found {
+		t.Errorf("%d caches after the first chain, which answer %d", opened, a)
+	}
+	second, _, err := m.acquireSource([]byte(`{"settings":{"redis":{"url":"redis://127.0.0.1:1"},"cache":{}}}`))
+	if err != nil || second == first || opened != 2 {
+		t.Errorf("%d caches after the second listener: %v", opened, err)
+	}
+}
+
 func TestLateCache(t *testing.T) {
 	f := newFixture(t)
 	ready, tries := false, 0
