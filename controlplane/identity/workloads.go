@@ -8,6 +8,7 @@ import (
 	"crypto/sha256"
 	"crypto/x509"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"maps"
 	"math/big"
@@ -103,16 +104,23 @@ func (w *Workloads) Issue(ctx context.Context, meshName, dataplane string) (*Lea
 	if leaf := w.held(key, id); leaf != nil {
 		return leaf, nil
 	}
-	s, err := w.admit(ctx, meshName, &o.authority.Current)
+	admitted, err := w.admit(ctx, meshName, &o.authority.Current)
 	if err != nil {
 		return nil, err
 	}
-	leaf, err := w.sign(s, o)
-	w.done(s, err)
+	leaf, err := w.ask(admitted, o)
 	if err != nil {
 		return nil, fault.Wrap(fault.Unavailable, err, "the authority of mesh %s cannot sign", meshName)
 	}
 	return w.keep(key, &issuedLeaf{leaf, id}), nil
+}
+
+// ask reports to done however signing ends: others may wait for it.
+func (w *Workloads) ask(t turn, o *order) (leaf *Leaf, err error) {
+	err = errors.New("signing did not end")
+	defer func() { w.done(t, err) }()
+	leaf, err = w.sign(t.workloadSigner, o)
+	return leaf, err
 }
 
 // held returns the identity that serves an order; nil if there is none.
@@ -234,7 +242,7 @@ func parseName(text string) (*url.URL, bool) {
 		return nil, false
 	}
 	u, err := url.Parse(text)
-	if err != nil || u.String() != text || u.RawQuery != "" || u.Fragment != "" || u.User != nil {
+	if err != nil || u.String() != text || u.ForceQuery || u.RawQuery != "" || u.Fragment != "" || u.User != nil {
 		return nil, false
 	}
 	if u.Host != "" && slices.Contains(strings.Split(u.Host, "."), "") {

@@ -53,10 +53,16 @@ type parsedAuthority struct {
 	notBefore, notAfter time.Time
 }
 
+// turn is the permission to ask an authority; alone if the others wait.
+type turn struct {
+	*workloadSigner
+	alone bool
+}
+
 // admit waits until the authority of a mesh may be asked to sign, which the
 // caller must then do and report to done. It fails while the authority cools down
 // from a failure.
-func (w *Workloads) admit(ctx context.Context, meshName string, pair *KeyPair) (*workloadSigner, error) {
+func (w *Workloads) admit(ctx context.Context, meshName string, pair *KeyPair) (turn, error) {
 	digest := sha256.Sum256(pair.Certificate)
 	for {
 		w.mu.Lock()
@@ -69,31 +75,33 @@ func (w *Workloads) admit(ctx context.Context, meshName string, pair *KeyPair) (
 			w.signers[meshName] = s
 		}
 		cooling, asking := w.now().Before(s.until), s.asking
-		if !cooling && asking == nil && !s.proven {
+		alone := !cooling && asking == nil && !s.proven
+		if alone {
 			s.asking = make(chan struct{})
 		}
 		failed := s.err
 		w.mu.Unlock()
 		switch {
 		case cooling:
-			return nil, fault.Wrap(fault.Unavailable, failed, "the authority of mesh %s failed a moment ago", meshName)
+			return turn{}, fault.Wrap(fault.Unavailable, failed, "the authority of mesh %s failed a moment ago", meshName)
 		case asking == nil:
-			return s, nil
+			return turn{s, alone}, nil
 		}
 		select {
 		case <-asking:
 		case <-ctx.Done():
-			return nil, ctx.Err()
+			return turn{}, ctx.Err()
 		}
 	}
 }
 
 // done takes the outcome of what admit permitted. Of failures at the same time
 // the first one counts.
-func (w *Workloads) done(s *workloadSigner, err error) {
+func (w *Workloads) done(t turn, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if s.asking != nil {
+	s := t.workloadSigner
+	if t.alone {
 		close(s.asking)
 		s.asking = nil
 	}

@@ -1,0 +1,149 @@
+package identity
+
+import (
+	"context"
+	"crypto/rsa"
+	"crypto/sha256"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/meshgate/meshgate/controlplane/fault"
+	"github.com/meshgate/meshgate/controlplane/mesh"
+	"github.com/meshgate/meshgate/controlplane/model"
+	"github.com/meshgate/meshgate/controlplane/store"
+)
+
+// SigningKeyMissing is the subject of the NotFound fault of a token that cannot
+// be issued or checked for want of its key.
+type SigningKeyMissing struct{ Mesh, Serial string }
+
+// parsedKey has a key, or says why there is none.
+type parsedKey struct {
+	digest [sha256.Size]byte
+	key    *rsa.PrivateKey
+	err    error
+}
+
+const (
+	// maxParsed bounds the parsed keys that are kept.
+	maxParsed = 1024
+	// minSigningBits is the least size for RS256 (RFC 7518 3.3).
+	minSigningBits = 2048
+)
+
+// newest finds the signing key with the highest serial.
+func (t *DataplaneTokens) newest(ctx context.Context, meshName string) (serial string, key *rsa.PrivateKey, err error) {
+	err = t.store.View(ctx, func(r store.Reader) error {
+		secrets, err := r.List(mesh.Secrets, store.Query{Scope: meshName})
+		if err != nil {
+			return err
+		}
+		prefix := mesh.TokenSigningKey + meshName + "-"
+		newest := 0
+		var at *model.Resource
+		for _, s := range secrets {
+			rest, ok := strings.CutPrefix(s.Name, prefix)
+			if n := serialOf(rest); ok && n > newest {
+				newest, at = n, s
+			}
+		}
+		if at == nil {
+			return keyMissing(meshName, "1")
+		}
+		serial = strconv.Itoa(newest)
+		key, err = t.parse(at)
+		return err
+	})
+	return serial, key, err
+}
+
+// serialOf reads the serial of a key; 0 if the text is none. Each serial has one
+// spelling, so that the key that a token names is the one that signed it.
+func serialOf(text string) int {
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 1 || strconv.Itoa(n) != text {
+		return 0
+	}
+	return n
+}
+
+func keyMissing(meshName, serial string) error {
+	name := mesh.TokenSigningKey + meshName + "-" + serial
+	return fault.New(fault.NotFound, "there is no signing key with KID %s. Secret of name %q in mesh %q is not found. If signing key was rotated, regenerate the token",
+		serial, name, meshName).With(SigningKeyMissing{meshName, serial})
+}
+
+// parse reads each content of a secret once, whether it is a key or not.
+func (t *DataplaneTokens) parse(res *model.Resource) (*rsa.PrivateKey, error) {
+	data := res.Spec.(*mesh.Secret).Data
+	digest := sha256.Sum256(data)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	p, ok := t.parsed[res.Key()]
+	if !ok || p.digest != digest {
+		p = parsedKey{digest: digest}
+		if p.key, p.err = parseRSA(data); p.err != nil {
+			p.err = fmt.Errorf("signing key %s of mesh %s: %w", res.Name, res.Scope, p.err)
+		}
+		if len(t.parsed) >= maxParsed {
+			clear(t.parsed)
+		}
+		t.parsed[res.Key()] = p
+	}
+	return p.key, p.err
+}
+
+// forget drops a key whose secret was deleted.
+func (t *DataplaneTokens) forget(meshName, secret string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.parsed, model.Key{Kind: mesh.Secrets.Name, Scope: meshName, Name: secret})
+}
+
+// parseRSA accepts PKCS #1 and PKCS #8, in PEM or DER. No error of a parser is
+// passed on, for it may quote the key.
+func parseRSA(data []byte) (*rsa.PrivateKey, error) {
+	if block, _ := pem.Decode(data); block != nil {
+		data = block.Bytes
+	}
+	key, err := x509.ParsePKCS1PrivateKey(data)
+	if err != nil {
+		parsed, err := x509.ParsePKCS8PrivateKey(data)
+		if err != nil {
+			return nil, errors.New("is no RSA key")
+		}
+		var ok bool
+		if key, ok = parsed.(*rsa.PrivateKey); !ok {
+			return nil, errors.New("is no RSA key")
+		}
+	}
+	if bits := key.N.BitLen(); bits < minSigningBits {
+		return nil, fmt.Errorf("has %d bits, less than the %d that RS256 demands", bits, minSigningBits)
+	}
+	return key, nil
+}
+
+// keyOf finds the key that a token names; kid is whatever the header held.
+func (t *DataplaneTokens) keyOf(r store.Reader, c *DataplaneClaims, kid any) (*rsa.PrivateKey, error) {
+	serial, _ := kid.(string)
+	if serialOf(serial) == 0 {
+		return nil, fault.New(fault.Denied, "the key id is not the serial of a signing key")
+	}
+	if model.ValidateName(c.Mesh, false) != nil {
+		return nil, fault.New(fault.Denied, "the token names no mesh")
+	}
+	secret := mesh.TokenSigningKey + c.Mesh + "-" + serial
+	res, err := r.Get(mesh.Secrets, c.Mesh, secret)
+	if fault.Is(err, fault.NotFound) {
+		t.forget(c.Mesh, secret)
+		return nil, keyMissing(c.Mesh, serial)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return t.parse(res)
+}

@@ -1,0 +1,323 @@
+package identity
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/meshgate/meshgate/controlplane/fault"
+	"github.com/meshgate/meshgate/controlplane/mesh"
+	"github.com/meshgate/meshgate/controlplane/store/memstore"
+)
+
+// TestWorkloadChain has a provided authority below others.
+func TestWorkloadChain(t *testing.T) {
+	root := newCA(t, "root", 100*24*time.Hour, nil)
+	upper := newCA(t, "upper", 2*time.Hour, root)
+	lower := newCA(t, "lower", 50*24*time.Hour, upper)
+	for name, test := range map[string]struct {
+		pair  KeyPair
+		chain []*ca
+		end   time.Duration
+	}{
+		"root alone":       {root.pair(t), nil, WorkloadLife},
+		"without the root": {lower.pair(t, upper), []*ca{lower, upper}, 2 * time.Hour},
+		"with the root":    {lower.pair(t, upper, root), []*ca{lower, upper}, 2 * time.Hour},
+		"one intermediate": {upper.pair(t, root), []*ca{upper}, 2 * time.Hour},
+	} {
+		t.Run(name, func(t *testing.T) {
+			wt := newWorkloadTest(t, memory(t))
+			wt.authority(test.pair)
+			leaf := wt.issue()
+			certs := chain(t, leaf)
+			var want, got []string
+			for _, c := range test.chain {
+				want = append(want, c.cert.Subject.CommonName)
+			}
+			for _, c := range certs[1:] {
+				got = append(got, c.Subject.CommonName)
+			}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Error(diff)
+			}
+			if !leaf.NotAfter.Equal(epoch.Add(test.end)) {
+				t.Errorf("ends at %s", leaf.NotAfter)
+			}
+			if err := verify(certs, root, epoch, x509.ExtKeyUsageClientAuth); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// TestWorkloadChainChanges adds an intermediate behind the same first certificate.
+func TestWorkloadChainChanges(t *testing.T) {
+	root := newCA(t, "root", 100*24*time.Hour, nil)
+	upper := newCA(t, "upper", 90*24*time.Hour, root)
+	lower := newCA(t, "lower", 50*24*time.Hour, upper)
+	wt := newWorkloadTest(t, memory(t))
+	wt.authority(lower.pair(t))
+	if err := verify(chain(t, wt.issue()), root, epoch, x509.ExtKeyUsageClientAuth); err == nil {
+		t.Fatal("verifies without its intermediate")
+	}
+	wt.authority(lower.pair(t, upper))
+	if err := verify(chain(t, wt.issue()), root, epoch, x509.ExtKeyUsageClientAuth); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestWorkloadAuthorityKeys(t *testing.T) {
+	rsaKey := signingKeys()[0]
+	withRSA := newCAWith(t, "m", 48*time.Hour, nil, rsaKey)
+	ec := newCA(t, "m", 48*time.Hour, nil)
+	sec1, err := x509.MarshalECPrivateKey(ec.key.(*ecdsa.PrivateKey))
+	if err != nil {
+		t.Fatal(err)
+	}
+	parameters := rotationPEM("EC PARAMETERS", []byte{6, 8, 42, 134, 72, 206, 61, 3, 1, 7})
+	for name, test := range map[string]struct {
+		ca  *ca
+		key []byte
+	}{
+		"PKCS #1 PEM": {withRSA, pkcs1(rsaKey)}, "PKCS #1 DER": {withRSA, x509.MarshalPKCS1PrivateKey(rsaKey)},
+		"PKCS #8 RSA": {withRSA, withRSA.pair(t).Key}, "PKCS #8 EC": {ec, ec.pair(t).Key},
+		"SEC 1": {ec, rotationPEM("EC PRIVATE KEY", sec1)}, "SEC 1 with parameters": {ec, append(parameters, rotationPEM("EC PRIVATE KEY", sec1)...)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			wt := newWorkloadTest(t, memory(t))
+			wt.authority(KeyPair{Certificate: test.ca.pem(), Key: test.key})
+			if err := verify(chain(t, wt.issue()), test.ca, epoch, x509.ExtKeyUsageServerAuth); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// TestWorkloadAuthorityUnusable plants a text in what is no key.
+func TestWorkloadAuthorityUnusable(t *testing.T) {
+	const canary = "c4n4ry"
+	good, other := newCA(t, "m", 48*time.Hour, nil), newCA(t, "m", 48*time.Hour, nil)
+	early := newCA(t, "m", 48*time.Hour, nil)
+	small, err := rsa.GenerateKey(rand.Reader, 1024)
+	if err != nil {
+		t.Fatal(err)
+	}
+	key := other.pair(t).Key
+	secret := strings.Split(string(key), "\n")[1]
+	for name, test := range map[string]struct {
+		pair KeyPair
+		move time.Duration
+	}{
+		"text":                {KeyPair{Certificate: good.pem(), Key: []byte(canary)}, 0},
+		"PEM of text":         {KeyPair{Certificate: good.pem(), Key: rotationPEM("PRIVATE KEY", []byte(canary))}, 0},
+		"no key":              {KeyPair{Certificate: good.pem()}, 0},
+		"no certificate":      {KeyPair{Key: key}, 0},
+		"key as certificate":  {KeyPair{Certificate: key, Key: key}, 0},
+		"certificate is text": {KeyPair{Certificate: rotationPEM("CERTIFICATE", []byte(canary)), Key: key}, 0},
+		"key of another":      {KeyPair{Certificate: good.pem(), Key: key}, 0},
+		"key of another type": {KeyPair{Certificate: good.pem(), Key: pkcs1(small)}, 0},
+		"ended":               {good.pair(t), 48 * time.Hour},
+		"not begun":           {early.pair(t), -2 * time.Hour},
+	} {
+		t.Run(name, func(t *testing.T) {
+			wt := newWorkloadTest(t, memory(t))
+			wt.authority(test.pair)
+			wt.clock.advance(test.move)
+			for range 2 {
+				if err := wt.fails(fault.Unavailable); strings.Contains(err.Error(), canary) || strings.Contains(err.Error(), secret) {
+					t.Errorf("shows the secret: %v", err)
+				}
+			}
+			if wt.asked.Load() != 1 {
+				t.Errorf("asked %d times", wt.asked.Load())
+			}
+			wt.clock.advance(-test.move)
+			wt.authority(other.pair(t))
+			wt.issue() // another authority does not wait for the first one
+		})
+	}
+}
+
+// TestWorkloadKeyCorrected keeps the certificate and corrects its key.
+func TestWorkloadKeyCorrected(t *testing.T) {
+	wt := newWorkloadTest(t, memory(t))
+	good := wt.root.pair(t)
+	wt.authority(KeyPair{Certificate: good.Certificate, Key: newCA(t, "x", time.Hour, nil).pair(t).Key})
+	wt.fails(fault.Unavailable)
+	wt.authority(good)
+	wt.clock.advance(firstCooldown)
+	if err := verify(chain(t, wt.issue()), wt.root, wt.clock.now(), x509.ExtKeyUsageServerAuth); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestWorkloadCooldown has 1,000 proxies want a certificate of an authority that
+// fails for some minutes.
+func TestWorkloadCooldown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := memstore.New()
+		defer func() { _ = s.Close() }()
+		wt := newWorkloadTest(t, s)
+		const proxies = 1000
+		for i := range proxies {
+			wt.sets(fmt.Sprint("web-", i), mesh.Tags{mesh.TagService: "web"})
+		}
+		signLeaf := wt.sign
+		release := make(chan struct{})
+		var down atomic.Bool
+		down.Store(true)
+		wt.sign = func(ws *workloadSigner, o *order) (*Leaf, error) {
+			if !down.Load() {
+				return signLeaf(ws, o)
+			}
+			wt.asked.Add(1)
+			<-release
+			return nil, errors.New("down")
+		}
+		all := func() (failed int64) {
+			var wg sync.WaitGroup
+			var n atomic.Int64
+			for i := range proxies {
+				wg.Go(func() {
+					if _, err := wt.Issue(context.Background(), "m", fmt.Sprint("web-", i)); fault.Is(err, fault.Unavailable) {
+						n.Add(1)
+					} else if err != nil {
+						t.Error(err)
+					}
+				})
+			}
+			synctest.Wait() // one asks, or none, and the others wait
+			close(release)
+			wg.Wait()
+			release = make(chan struct{})
+			return n.Load()
+		}
+		for i, pause := range []time.Duration{1, 2, 4, 8, 16, 30, 30, 30} {
+			pause *= time.Second
+			if failed := all(); failed != proxies || wt.asked.Load() != int64(i+1) {
+				t.Fatalf("round %d: %d failed, asked %d times", i, failed, wt.asked.Load())
+			}
+			wt.clock.advance(pause - time.Millisecond)
+			if failed := all(); failed != proxies || wt.asked.Load() != int64(i+1) {
+				t.Fatalf("round %d before %s: %d failed, asked %d times", i, pause, failed, wt.asked.Load())
+			}
+			wt.clock.advance(time.Millisecond)
+		}
+		down.Store(false)
+		if failed := all(); failed != 0 {
+			t.Errorf("%d failed after it recovered", failed)
+		}
+		down.Store(true)
+		asked := wt.asked.Load()
+		wt.sets("web", mesh.Tags{mesh.TagService: "other"})
+		close(release)
+		wt.fails(fault.Unavailable)
+		wt.clock.advance(firstCooldown)
+		wt.fails(fault.Unavailable)
+		if got := wt.asked.Load() - asked; got != 2 {
+			t.Errorf("asked %d times: the pause did not begin anew", got)
+		}
+	})
+}
+
+// TestWorkloadFailuresTogether fails an authority while many ask it at a time,
+// because it was well: together they are one failure.
+func TestWorkloadFailuresTogether(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := memstore.New()
+		defer func() { _ = s.Close() }()
+		wt := newWorkloadTest(t, s)
+		wt.issue()
+		release := make(chan struct{})
+		wt.sign = func(*workloadSigner, *order) (*Leaf, error) {
+			wt.asked.Add(1)
+			<-release
+			return nil, errors.New("down")
+		}
+		const proxies = 50
+		var wg sync.WaitGroup
+		for i := range proxies {
+			name := fmt.Sprint("web-", i)
+			wt.sets(name, mesh.Tags{mesh.TagService: "web"})
+			wg.Go(func() {
+				if _, err := wt.Issue(context.Background(), "m", name); !fault.Is(err, fault.Unavailable) {
+					t.Error(err)
+				}
+			})
+		}
+		synctest.Wait()
+		if got := wt.asked.Load(); got != 1+proxies {
+			t.Errorf("asked %d times: they waited for each other", got)
+		}
+		close(release)
+		wg.Wait()
+		wt.Forget("m", "web")
+		wt.clock.advance(firstCooldown - time.Millisecond)
+		wt.fails(fault.Unavailable)
+		wt.clock.advance(time.Millisecond)
+		wt.fails(fault.Unavailable)
+		if got := wt.asked.Load(); got != 2+proxies {
+			t.Errorf("asked %d times: the first pause was not %s", got, firstCooldown)
+		}
+	})
+}
+
+// TestWorkloadCooldownIsOfOneMesh fails one mesh and not the other.
+func TestWorkloadCooldownIsOfOneMesh(t *testing.T) {
+	wt := newWorkloadTest(t, memory(t))
+	place(t, wt.store, mesh.Meshes, "", "bad", &mesh.Mesh{MTLS: &mesh.MTLS{EnabledBackend: "ca", Backends: []mesh.Authority{{Name: "ca"}}}})
+	place(t, wt.store, mesh.Dataplanes, "bad", "web", &mesh.Dataplane{Networking: &mesh.Networking{Inbound: []mesh.Inbound{{Tags: mesh.Tags{"a": "b"}}}}})
+	place(t, wt.store, MeshAuthorities, "bad", "bad", &MeshAuthority{})
+	if _, err := wt.Issue(t.Context(), "bad", "web"); !fault.Is(err, fault.Unavailable) {
+		t.Error(err)
+	}
+	wt.issue()
+}
+
+// TestWorkloadWaitEnds lets go of who waits for another's question.
+func TestWorkloadWaitEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := memstore.New()
+		defer func() { _ = s.Close() }()
+		wt := newWorkloadTest(t, s)
+		wt.sets("web-2", mesh.Tags{mesh.TagService: "web"})
+		release := make(chan struct{})
+		wt.sign = func(*workloadSigner, *order) (*Leaf, error) { <-release; panic("the authority's library") }
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			defer func() {
+				if recover() == nil {
+					t.Error("the panic was hidden")
+				}
+			}()
+			_, _ = wt.Issue(context.Background(), "m", "web")
+		})
+		synctest.Wait()
+		ctx, cancel := context.WithCancel(context.Background())
+		wg.Go(func() {
+			if _, err := wt.Issue(ctx, "m", "web-2"); !errors.Is(err, context.Canceled) {
+				t.Error(err)
+			}
+		})
+		synctest.Wait()
+		cancel()
+		synctest.Wait()
+		close(release)
+		wg.Wait()
+		if err := wt.fails(fault.Unavailable); !strings.Contains(err.Error(), "a moment ago") {
+			t.Error(err)
+		}
+	})
+}
