@@ -180,7 +180,7 @@ func (c *Client) stream(ctx context.Context, conn net.Conn, f frame) error {
 			}
 		}
 		switch {
-		case err == io.EOF: //nolint:errorlint // a wrapped one is an answer cut short
+		case err == io.EOF: // a wrapped one is an answer cut short
 			return nil
 		case err != nil:
 			return refused{err}

@@ -98,7 +98,7 @@ func (s *Server) serveProxy(w http.ResponseWriter, r *http.Request, body []byte)
 	default:
 		w.Header().Set("Content-Type", "text/x-yaml")
 		w.Header().Set("X-Content-Type-Options", "nosniff")
-		_, _ = w.Write(answer.Bootstrap)
+		_, _ = w.Write(answer.Bootstrap) //nolint:gosec // YAML with a content type of its own
 	}
 }
 
@@ -143,6 +143,10 @@ func (s *Server) proxy(r *http.Request, body []byte) (*Answer, error) {
 	}
 	d := old
 	if in.Resource != "" {
+		if old != nil && old.Labels[LabelOwner] != OwnerProxy {
+			// The token alone must not replace what an operator has written.
+			return nil, fault.New(fault.Conflict, "dataplane %q of mesh %q is not owned by its proxy: start the proxy without a dataplane file, or delete it first", in.Name, in.Mesh)
+		}
 		if d, err = s.register(ctx, in); err != nil {
 			return nil, err
 		}

@@ -228,6 +228,20 @@ func TestOldObject(t *testing.T) {
 	}
 }
 
+// TestOperatorsObject does not let a proxy replace what an operator has written.
+func TestOperatorsObject(t *testing.T) {
+	s := newMeshServer(t)
+	register := encode(t, map[string]any{"mesh": "default", "name": "web-1", "dataplaneToken": "default/web-1/web", "dataplaneResource": dataplaneYAML})
+	s.put(t, "web-1", "web", nil)
+	if rec := send(s, http.MethodPost, "", register); rec.Code != http.StatusConflict || s.labels(t, "web-1")[LabelOwner] != "" {
+		t.Errorf("%d %s", rec.Code, rec.Body)
+	}
+	s.put(t, "web-1", "web", map[string]string{LabelOwner: OwnerProxy})
+	if rec := send(s, http.MethodPost, "", register); rec.Code != http.StatusOK {
+		t.Errorf("its own: %d %s", rec.Code, rec.Body)
+	}
+}
+
 // TestLeave deletes what the proxy owns, and only that.
 func TestLeave(t *testing.T) {
 	s := newMeshServer(t)

@@ -89,7 +89,7 @@ func lifetime(text string) (time.Duration, error) {
 			continue
 		}
 		n, err := strconv.ParseUint(digits, 10, 63)
-		if err != nil || n == 0 || n > uint64(math.MaxInt64/u.span) {
+		if err != nil || n == 0 || n > uint64(math.MaxInt64/u.span) { //nolint:gosec // spans are positive
 			break
 		}
 		return time.Duration(n) * u.span, nil

@@ -161,8 +161,6 @@ func trust(issuer string) *mesh.Trust {
 	return &mesh.Trust{Backend: "ca-1", Issuer: issuer, Roots: []byte("-----BEGIN CERTIFICATE-----\n" + issuer)}
 }
 
-func from(source string) mesh.Connection { return connection(source, mesh.AnyValue) }
-
 func connection(source, destination string) mesh.Connection {
 	return mesh.Connection{
 		Sources:      []mesh.Selector{{Match: mesh.Tags{mesh.TagService: source}}},

@@ -128,15 +128,13 @@ spec:
 		w.under(mesh.ModeStrict)
 		d := dataplane("127.0.0.2", "backend", "http")
 		in := d.Networking.Inbound[0]
-		for _, other := range []mesh.Inbound{
+		d.Networking.Inbound = append(d.Networking.Inbound, []mesh.Inbound{
 			{Port: 8081, ServicePort: 9081, Tags: in.Tags},
 			// The port of before at another address, and the workload by another protocol.
 			{Address: "127.0.0.9", Port: 8080, ServicePort: 9080, Tags: mesh.Tags{mesh.TagService: "backend", mesh.TagProtocol: "grpc"}},
 			{Port: 8082, ServicePort: 9080, ServiceAddress: "127.0.0.8", Tags: in.Tags},
 			{Port: 8083, ServicePort: 9080, Tags: mesh.Tags{mesh.TagService: "other", mesh.TagProtocol: "http"}},
-		} {
-			d.Networking.Inbound = append(d.Networking.Inbound, other)
-		}
+		}...)
 		w.put(mesh.Dataplanes, meshName, "backend-1", d)
 	}},
 	{"outbounds", both[1:], func(w *world) {

@@ -15,7 +15,7 @@ import (
 // Names of what takes redirected connections, listener and cluster alike.
 const (
 	outboundPassthrough = "outbound:passthrough:ipv4"
-	inboundPassthrough  = "inbound:passthrough:ipv4"
+	inboundPassthrough  = "inbound:passthrough:ipv4" //nolint:gosec // no credential
 )
 
 // redirectKey is everything that one side of a redirection is made of.

@@ -1,6 +1,7 @@
 package sidecar
 
 import (
+	"encoding/binary"
 	"hash/fnv"
 	"net/netip"
 )
@@ -18,7 +19,9 @@ func virtualAddress(service string) string {
 	n ^= n >> 15 // FNV's high bits change little with the last letters
 	n *= 0x2c1b3c6d
 	n ^= n >> 12
-	return netip.AddrFrom4([4]byte{240 | byte(n>>24)&0x0f, byte(n >> 16), byte(n >> 8), byte(n)}).String()
+	var a [4]byte
+	binary.BigEndian.PutUint32(a[:], 240<<24|n&0x0fffffff)
+	return netip.AddrFrom4(a).String()
 }
 
 // distinct moves outbounds of which the address is taken to the next free one.

@@ -116,6 +116,7 @@ func Select(t *testing.T, p *policy.Policy, text []byte) *policy.Selection {
 // nowhere has no gateways.
 type nowhere struct{}
 
+// Gateway implements policy.Outside.
 func (nowhere) Gateway(string) *view.Gateway { return nil }
 
 // Of is a policy of a spec.

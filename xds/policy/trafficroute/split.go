@@ -73,7 +73,7 @@ func scale(weights []uint64) []uint32 {
 	}
 	out := make([]uint32, len(weights))
 	for i, w := range weights {
-		out[i] = uint32(max(w>>shift, 1))
+		out[i] = uint32(max(w>>shift, 1)) //nolint:gosec // shifted into range above
 	}
 	return out
 }
