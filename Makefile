@@ -7,6 +7,8 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo deve
 GO_FILES := $(shell find . -name '*.go' -not -path './.tools/*') go.mod go.sum
 C_FILES := $(wildcard filter/dynamicmodule/*.[ch])
 TEST_FLAGS ?=
+# Further versions of Envoy that the core of the mesh suite must pass.
+ENVOY_VERSIONS ?= 1.38.3
 
 .PHONY: help run build test check lint bench bench-fleet fuzz clean tools
 
@@ -39,6 +41,9 @@ test: build ## every test, with a real Envoy and a real Redis
 	@go test -race $(TEST_FLAGS) $$(go list ./... | grep -v '/e2e')
 	@echo "end-to-end tests"
 	@go test -count=1 -p 1 -timeout 20m $(TEST_FLAGS) ./e2e/...
+	@.ci/install-envoy $(ENVOY_VERSIONS)
+	@for v in $(ENVOY_VERSIONS); do echo "meshes on Envoy $$v"; \
+		MESHGATE_E2E_ENVOY=$(CURDIR)/.tools/envoy-$$v go test -count=1 $(TEST_FLAGS) ./e2e/mesh -ginkgo.label-filter=core || exit 1; done
 
 check: test lint ## make test, then make lint
 

@@ -1,6 +1,7 @@
 package framework
 
 import (
+	"context"
 	"fmt"
 	"net"
 	"net/http"
@@ -88,7 +89,10 @@ func (s *Sidecar) Admin(path string) (string, error) {
 		return "", fmt.Errorf("%d admin sockets below %s", len(sockets), s.StateDir)
 	}
 	client := &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{
-		DisableKeepAlives: true, Dial: func(string, string) (net.Conn, error) { return net.Dial("unix", sockets[0]) },
+		DisableKeepAlives: true,
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, "unix", sockets[0])
+		},
 	}}
 	r, err := Do(client, http.MethodGet, "http://envoy"+path, nil, "")
 	switch {

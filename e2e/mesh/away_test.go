@@ -119,4 +119,22 @@ var _ = Describe("without a control plane", core, func() {
 		load.Served(50)
 		none(load)
 	})
+
+	It("a control plane that hangs is no different from one that is gone", func() {
+		load := framework.StartTraffic(web.to("backend"), http.Header{}, 1)
+		load.Served(50)
+		w.cp.Signal(syscall.SIGSTOP)
+		pid := framework.RunningEnvoy(other.StateDir)
+		Expect(syscall.Kill(pid, syscall.SIGKILL)).To(Succeed())
+		within(soon, "a killed Envoy serves again after", time.Now(), func() bool {
+			return framework.RunningEnvoy(other.StateDir) != pid && called(other.to("backend")) == 200
+		})
+		load.Served(100)
+		before := web.Stat("cluster_manager.cds.update_success")
+		w.cp.Signal(syscall.SIGCONT)
+		w.route(map[string]any{"destination": tags{service: "backend"}, "loadBalancer": map[string]any{"random": map[string]any{}}})
+		w.Converged()
+		Eventually(func() int { return web.Stat("cluster_manager.cds.update_success") }, patience).Should(BeNumerically(">", before))
+		none(load)
+	})
 })

@@ -1,6 +1,7 @@
 package mesh_test
 
 import (
+	"fmt"
 	"net/http"
 	"strings"
 
@@ -91,6 +92,32 @@ var _ = Describe("changes under load", Ordered, core, func() {
 		Expect(web.Stat("cluster_manager.cluster_added")).To(BeNumerically(">", before+4), "clusters did get other names")
 		proven()
 		Expect(web.Stat("cluster_manager.warming_clusters")).To(BeZero())
+	})
+
+	It("dataplanes get other tags, and with them other listeners and identities", func() {
+		w.route(map[string]any{"destination": tags{service: "backend"}})
+		w.Converged()
+		handshakes := web.Stat("cluster.backend.ssl.handshake")
+		for n := range 6 {
+			for _, m := range []*member{first, second} {
+				inbound := m.doc["networking"].(map[string]any)["inbound"].([]any)[0].(map[string]any)
+				inbound["tags"].(tags)["team"] = []string{"b", "a"}[n%2]
+				w.Put("dataplanes", m.doc)
+				load.Served(20)
+			}
+			if n%2 == 0 {
+				w.Converged()
+			}
+		}
+		w.Converged()
+		for _, m := range []*member{first, second} {
+			Eventually(func() string {
+				identity, _ := m.trust()
+				return fmt.Sprint(identity.URIs)
+			}, patience).Should(ContainSubstring("mesh://team/a"))
+		}
+		Expect(web.Stat("cluster.backend.ssl.handshake")).To(BeNumerically(">", handshakes))
+		proven()
 	})
 
 	It("endpoints come and go", func() {

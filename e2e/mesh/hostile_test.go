@@ -20,7 +20,7 @@ import (
 	"github.com/meshgate/meshgate/e2e/framework"
 )
 
-var _ = Describe("a hostile client of the control plane", Ordered, func() {
+var _ = Describe("a hostile client of the control plane", Ordered, ContinueOnFailure, func() {
 	var (
 		w            *world
 		web, backend *member
@@ -232,21 +232,26 @@ var _ = Describe("a hostile client of the control plane", Ordered, func() {
 			InitialResourceVersions: map[string]string{"a": "b"},
 		})
 		Expect(err).NotTo(HaveOccurred())
-		random := rand.New(rand.NewPCG(1, uint64(GinkgoRandomSeed()))) //nolint:gosec // a test
+		state, err := proto.Marshal(&discovery.DiscoveryRequest{
+			Node: &corev3.Node{Id: self, Cluster: "evil"}, TypeUrl: typeCluster, ResourceNames: []string{"*"}, VersionInfo: "1",
+		})
+		Expect(err).NotTo(HaveOccurred())
+		random := rand.New(rand.NewPCG(1, uint64(GinkgoRandomSeed())))
 		messages := [][]byte{nil, {0xff}, bytes.Repeat([]byte{0x0a}, 1000), bytes.Repeat([]byte{0x80}, 20), make([]byte, 1<<20)}
 		huge, err := proto.Marshal(ask(shop+"."+string(bytes.Repeat([]byte("x"), 1<<16)), typeCluster))
 		Expect(err).NotTo(HaveOccurred())
 		messages = append(messages, huge)
+		// The variants take turns below.
 		for range 300 {
-			m := bytes.Clone(whole)
-			for range 1 + random.IntN(4) {
-				switch at := random.IntN(len(m)); random.IntN(3) {
+			m := bytes.Clone([][]byte{whole, state}[len(messages)%2])
+			for range 1 + random.IntN(3) {
+				switch at := random.IntN(len(m)); random.IntN(6) {
 				case 0:
-					m[at] = byte(random.IntN(256))
-				case 1:
 					m = m[:max(at, 1)]
-				default:
+				case 1:
 					m = append(m[:at:at], append([]byte{byte(random.IntN(256))}, m[at:]...)...)
+				default:
+					m[at] = byte(random.IntN(128))
 				}
 			}
 			messages = append(messages, m)
@@ -257,6 +262,7 @@ var _ = Describe("a hostile client of the control plane", Ordered, func() {
 		}
 		AddReportEntry("codes", fmt.Sprint(seen))
 		Expect(seen).NotTo(HaveKey(codes.Unknown))
+		Expect(seen).To(And(HaveKey(codes.Internal), HaveKey(codes.InvalidArgument), HaveKey(codes.PermissionDenied)), "some are no messages, others say wrong things")
 		converges()
 	})
 

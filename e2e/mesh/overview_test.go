@@ -43,7 +43,11 @@ var _ = Describe("the overview", Ordered, func() {
 	It("tells versions and the certificate", func() {
 		o := w.overview("web-1")
 		versions := o.Insight.Subscriptions[0].Version
-		Expect(versions.Proxy.Version).To(MatchRegexp(`^1\.\d+\.\d+`))
+		Expect(versions.Proxy.Version).To(MatchRegexp(`^1\.\d+\.\d+$`))
+		info, err := web.Admin("/server_info")
+		Expect(err).NotTo(HaveOccurred())
+		Expect(info).To(ContainSubstring("/" + versions.Proxy.Version + "/"))
+		AddReportEntry("Envoy", versions.Proxy.Version)
 		Expect(versions.Agent.Version).NotTo(BeEmpty())
 		Expect(o.Insight.MTLS).NotTo(BeNil())
 		Expect(o.Insight.MTLS.Issued).To(Equal("ca-1"))

@@ -2,9 +2,11 @@ package mesh_test
 
 import (
 	"bufio"
+	"context"
 	"fmt"
 	"net"
 	"net/http"
+	"sync/atomic"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -48,9 +50,22 @@ var _ = Describe("permissions", Ordered, core, func() {
 			Expect(got).To(BeElementOf(200, 403))
 			return got == 403
 		})
-		Expect(open.reconnected).To(BeFalse(), "the answer came on the connection of before")
+		Expect(open.reconnected()).To(BeFalse(), "the answer came on the connection of before")
 		Expect(called(web.to("backend"))).To(Equal(403))
 		Expect(backend.Stats()).To(HaveKeyWithValue(ContainSubstring(".rbac.denied"), BeNumerically(">", 0)))
+	})
+
+	It("once the proxies have confirmed it, not one more request passes on an open connection", func() {
+		for range 5 {
+			allow("web", "backend")
+			answers(web.to("backend"), 200)
+			open := keepAlive(web.port2("backend"))
+			Expect(open.get()).To(Equal(200))
+			w.Delete(shop, "traffic-permissions", "only")
+			w.Converged()
+			Expect(open.get()).To(Equal(403))
+			Expect(open.reconnected()).To(BeFalse())
+		}
 	})
 
 	It("who is permitted is told by the certificate", func() {
@@ -82,18 +97,19 @@ func (m *member) port2(name string) string { return fmt.Sprintf("127.0.0.1:%d", 
 
 // kept is one HTTP connection that is never replaced unnoticed.
 type kept struct {
-	address     string
-	client      *http.Client
-	dialled     int
-	reconnected bool
+	address string
+	client  *http.Client
+	dialled atomic.Int64
 }
+
+// reconnected reports whether the first connection has ended.
+func (k *kept) reconnected() bool { return k.dialled.Load() > 1 }
 
 func keepAlive(address string) *kept {
 	k := &kept{address: address}
-	transport := &http.Transport{MaxConnsPerHost: 1, Dial: func(network, address string) (net.Conn, error) {
-		k.dialled++
-		k.reconnected = k.dialled > 1
-		return net.Dial(network, address)
+	transport := &http.Transport{MaxConnsPerHost: 1, DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
+		k.dialled.Add(1)
+		return new(net.Dialer).DialContext(ctx, network, address)
 	}}
 	DeferCleanup(transport.CloseIdleConnections)
 	k.client = &http.Client{Transport: transport, Timeout: 10 * time.Second}

@@ -2,6 +2,7 @@ package mesh_test
 
 import (
 	"net/http"
+	"syscall"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -27,8 +28,14 @@ var _ = Describe("from plain text to mutual TLS", Ordered, core, func() {
 		plain := framework.StartConnections(outside, http.Header{}, 1, 5)
 		load.Served(300)
 
+		// While one instance has not heard of it, nobody may call it by TLS.
+		second.Signal(syscall.SIGSTOP)
 		since := time.Now()
 		w.secure("PERMISSIVE")
+		Eventually(func() int { return first.Stat("sds.identity_cert_secret_shop.update_success") }, patience, 10*time.Millisecond).Should(BeNumerically(">", 0))
+		load.Served(300)
+		Expect(web.Stat("cluster.backend.ssl.handshake")).To(BeZero())
+		second.Signal(syscall.SIGCONT)
 		within(patience, "callers use mutual TLS after", since, func() bool { return web.Stat("cluster.backend.ssl.handshake") >= 2 })
 		load.Served(300)
 		plain.Served(100)
@@ -42,7 +49,7 @@ var _ = Describe("from plain text to mutual TLS", Ordered, core, func() {
 			_, err := get(outside)
 			return err != nil
 		})
-		within(15*time.Second, "open plain connection ended after", since, func() bool { return open.get() == 0 || open.reconnected })
+		within(15*time.Second, "open plain connection ended after", since, func() bool { return open.get() == 0 || open.reconnected() })
 		load.Served(300)
 		none(load)
 		none(fresh)
