@@ -72,3 +72,31 @@ func (t *Table) Len() int {
 	}
 	return len(t.byName)
 }
+
+// Differences lists the names under which two tables hold other bytes, or one
+// of them nothing, in no order. It may stop once it has found limit names.
+func (t *Table) Differences(o *Table, limit int) []string {
+	if t == o {
+		return nil
+	}
+	var names []string
+	if t != nil {
+		for name, r := range t.byName {
+			if x := o.Get(name); x != r && (x == nil || x.Version != r.Version) {
+				if names = append(names, name); len(names) >= limit {
+					return names
+				}
+			}
+		}
+	}
+	if o != nil {
+		for name := range o.byName {
+			if t.Get(name) == nil {
+				if names = append(names, name); len(names) >= limit {
+					return names
+				}
+			}
+		}
+	}
+	return names
+}

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"fmt"
 	"strconv"
 	"testing"
 
@@ -8,34 +9,49 @@ import (
 	"github.com/meshgate/meshgate/xds/snapshot"
 )
 
-// BenchmarkWake renews one stream of 1,200 clusters and assignments.
+// BenchmarkWake renews one stream whose proxy holds so many clusters and as many
+// assignments, by wildcard as a relay or by name as an Envoy.
 func BenchmarkWake(b *testing.B) {
-	var clusters, ends []*resource.Resource
-	for i := range 1200 {
-		clusters = append(clusters, resource.New(resource.Cluster, strconv.Itoa(i), []byte{1}))
-		ends = append(ends, resource.New(resource.Endpoint, strconv.Itoa(i), []byte{1}))
+	for _, n := range []int{11, 1200} {
+		var clusters, ends []*resource.Resource
+		var names []string
+		for i := range n {
+			names = append(names, strconv.Itoa(i))
+			clusters = append(clusters, resource.New(resource.Cluster, names[i], []byte{1}))
+			ends = append(ends, resource.New(resource.Endpoint, names[i], []byte{1}))
+		}
+		cds, eds := resource.TableOf(clusters), resource.TableOf(ends)
+		other := eds.With([]*resource.Resource{resource.New(resource.Endpoint, "7", []byte{2})}, nil)
+		with := func(e *resource.Table) *resource.Set {
+			return resource.Assemble(map[resource.TypeURL]*resource.Table{resource.Cluster: cds, resource.Endpoint: e}, nil)
+		}
+		changed, same := [2]*resource.Set{with(eds), with(other)}, [2]*resource.Set{with(eds), with(eds)}
+		b.Run(fmt.Sprintf("%d/nothing changed", n), func(b *testing.B) { wake(b, same, names, false) })
+		b.Run(fmt.Sprintf("%d/one changed", n), func(b *testing.B) { wake(b, changed, names, false) })
+		b.Run(fmt.Sprintf("%d/one changed, first stream of the process", n), func(b *testing.B) { wake(b, changed, names, true) })
+		b.Run(fmt.Sprintf("%d/one changed, wildcard", n), func(b *testing.B) { wake(b, changed, []string{"*"}, false) })
 	}
-	cds, eds := resource.TableOf(clusters), resource.TableOf(ends)
-	other := eds.With([]*resource.Resource{resource.New(resource.Endpoint, "7", []byte{2})}, nil)
-	with := func(e *resource.Table) *resource.Set {
-		return resource.Assemble(map[resource.TypeURL]*resource.Table{resource.Cluster: cds, resource.Endpoint: e}, nil)
+}
+
+// wake turns a stream from one set to the other and back.
+func wake(b *testing.B, sets [2]*resource.Set, names []string, alone bool) {
+	s := newSession("n", false, Limits{}.withDefaults(), &diffs{})
+	s.renew(snapshot.State{Set: sets[1]})
+	for _, t := range resource.Types {
+		r := request{url: t}
+		if t == resource.Endpoint {
+			r.subscribe = names
+		}
+		_, _ = s.receive(r)
 	}
-	for name, sets := range map[string][2]*resource.Set{
-		"one assignment changed": {with(eds), with(other)}, "nothing changed": {with(eds), with(eds)},
-	} {
-		b.Run(name, func(b *testing.B) {
-			s := newSession("n", false, Limits{}.withDefaults())
-			s.renew(snapshot.State{Set: sets[1]})
-			for _, t := range resource.Types {
-				_, _ = s.receive(request{url: t, subscribe: []string{"*"}})
-			}
-			drain(s)
-			b.ReportAllocs()
-			for i := 0; b.Loop(); i++ {
-				s.renew(snapshot.State{Set: sets[i%2]})
-				drain(s)
-			}
-		})
+	drain(s)
+	b.ReportAllocs()
+	for i := 0; b.Loop(); i++ {
+		if alone {
+			s.diffs = &diffs{}
+		}
+		s.renew(snapshot.State{Set: sets[i%2]})
+		drain(s)
 	}
 }
 

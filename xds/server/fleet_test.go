@@ -7,64 +7,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/meshgate/meshgate/xds/resource"
 	"github.com/meshgate/meshgate/xds/server"
 	"github.com/meshgate/meshgate/xds/snapshot"
 	"github.com/meshgate/meshgate/xds/xdstest"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 )
-
-// gated hands out one secret per permission.
-type gated struct {
-	asked chan struct{}
-	give  chan *resource.Resource
-}
-
-func (g gated) Secret(ctx context.Context, _, _ string) (*resource.Resource, error) {
-	g.asked <- struct{}{}
-	select {
-	case r := <-g.give:
-		return r, nil
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
-}
-
-func TestSecretOfAnotherGenerationIsMadeAnew(t *testing.T) {
-	g := gated{make(chan struct{}, 16), make(chan *resource.Resource)}
-	r := setup(t, func(c *server.Config) { c.Secrets = g })
-	generation := func(name string, rev uint64) {
-		r.snaps.Publish(map[string]*resource.Set{nodeID: resource.NewSet(nil, map[string]string{"identity": name})}, rev)
-	}
-	first, stale, second := identity(t, 1), identity(t, 2), identity(t, 3)
-	generation("a", 1)
-	c := r.dial(t, xdstest.Options{Relay: true})
-	<-g.asked
-	g.give <- first
-	c.Request(resource.Secret).Equals(t, first)
-	r.settle(t, 1)
-
-	generation("b", 2)
-	<-g.asked
-	generation("c", 3) // while one is made for b
-	g.give <- stale
-	<-g.asked // the result for b is not taken
-	c.Request(resource.Secret).Equals(t, first)
-	if p := r.snaps.Progress(3); len(p.Waiting) != 1 {
-		t.Fatalf("confirmed without the new identity: %+v", p)
-	}
-	g.give <- second
-	r.settle(t, 3)
-	c.Request(resource.Secret).Equals(t, second)
-	for _, m := range []*resource.Resource{stale} {
-		c.See(func(v xdstest.View) {
-			if v.Version(resource.Secret, "identity") == m.Version {
-				t.Fatal("the secret of a past generation was sent")
-			}
-		})
-	}
-}
 
 // roll judges tokens by a verdict that the test changes.
 type roll struct {
@@ -111,15 +59,6 @@ func TestRecheckEndsWhatIsRevoked(t *testing.T) {
 			ends(t, c, tc.code)
 		})
 	}
-}
-
-func TestStreamEndsWhenItsTokenExpires(t *testing.T) {
-	a := &roll{}
-	r := setup(t, func(c *server.Config) { c.Auth = a })
-	c := started(t, r, xdstest.Options{Token: "x"})
-	a.set(time.Now().Add(20*time.Millisecond), nil)
-	r.srv.Recheck(t.Context())
-	ends(t, c, codes.Unauthenticated)
 }
 
 func TestTrapNodeWithTooManyStreamsLosesItsOldest(t *testing.T) {

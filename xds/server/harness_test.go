@@ -27,6 +27,7 @@ type rig struct {
 	snaps *snapshot.Store
 	srv   *server.Server
 	conn  *grpc.ClientConn
+	lis   *bufconn.Listener
 	rev   uint64
 }
 
@@ -56,7 +57,7 @@ func (auth) Authenticate(_ context.Context, node, token string) (time.Time, erro
 	return time.Time{}, errors.New("internal detail")
 }
 
-func setup(t *testing.T, change func(*server.Config)) *rig {
+func setup(t testing.TB, change func(*server.Config)) *rig {
 	t.Helper()
 	cfg := server.Config{Snapshots: snapshot.New(), Nodes: nodes{panics: true}, Log: slog.New(slog.DiscardHandler)}
 	if change != nil {
@@ -71,13 +72,8 @@ func setup(t *testing.T, change func(*server.Config)) *rig {
 	srv.Register(g)
 	done := make(chan error, 1)
 	go func() { done <- g.Serve(lis) }()
-	conn, err := grpc.NewClient("passthrough:///x", grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return lis.DialContext(ctx) }))
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := &rig{snaps: cfg.Snapshots, srv: srv, lis: lis}
 	t.Cleanup(func() {
-		_ = conn.Close()
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 		defer cancel()
 		if err := srv.Close(ctx); err != nil {
@@ -86,7 +82,20 @@ func setup(t *testing.T, change func(*server.Config)) *rig {
 		g.Stop()
 		<-done
 	})
-	return &rig{snaps: cfg.Snapshots, srv: srv, conn: conn}
+	r.conn = r.connect(t)
+	return r
+}
+
+// connect opens a connection of its own.
+func (r *rig) connect(t testing.TB) *grpc.ClientConn {
+	t.Helper()
+	conn, err := grpc.NewClient("passthrough:///x", grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return r.lis.DialContext(ctx) }))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	return conn
 }
 
 func (r *rig) publish(rs ...*resource.Resource) uint64 {

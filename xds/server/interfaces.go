@@ -34,8 +34,11 @@ type Nodes interface {
 }
 
 // Secrets makes the bytes of a secret at its first subscription. It is asked
-// only for names that the node's set allows.
+// only for names that the node's set allows, from several goroutines at once.
 type Secrets interface {
+	// Secret returns the secret for what the node's set wants at present. The
+	// context ends when the set turns to another generation of the secret, with
+	// the stream, or after Limits.SecretTimeout.
 	Secret(ctx context.Context, nodeID, name string) (*resource.Resource, error)
 }
 

@@ -56,7 +56,8 @@ func (s *session) receive(r request) (*answer, error) {
 		a = s.settle(t, r)
 	}
 	if first || s.sotw || r.refused || len(r.subscribe)+len(r.unsubscribe) > 0 {
-		t.idle, s.quiet = false, quiet{}
+		t.again()
+		s.quiet = quiet{}
 	}
 	t.asked = true
 	if s.sotw {
@@ -191,6 +192,7 @@ func (s *session) refuse(t *typed, a *answer) {
 // one of its names has other content: a response can be refused for one of its
 // resources, and then the others may not have been applied either.
 func (s *session) renew(st snapshot.State) {
+	old := s.state.Set
 	s.state = st
 	for name := range s.secrets {
 		if !st.Set.AllowsSecret(name) {
@@ -198,6 +200,9 @@ func (s *session) renew(st snapshot.State) {
 		}
 	}
 	for _, t := range s.types {
+		if !t.walk {
+			t.touch(s.diffs.between(old.Table(t.url), st.Set.Table(t.url))...)
+		}
 		s.retry(t)
 	}
 }
@@ -215,7 +220,8 @@ func (s *session) retry(t *typed) {
 		if !changed {
 			return false
 		}
-		t.idle, s.quiet = false, quiet{}
+		t.again()
+		s.quiet = quiet{}
 		for name, version := range f.versions {
 			switch {
 			case version == "":

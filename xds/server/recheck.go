@@ -12,6 +12,7 @@ import (
 
 var (
 	errExpired  = status.Error(codes.Unauthenticated, "the token has expired")
+	errSilent   = status.Error(codes.ResourceExhausted, "too many streams are open without a request")
 	errReplaced = status.Error(codes.ResourceExhausted, "the node has opened too many streams")
 )
 
@@ -88,6 +89,23 @@ func (s *Server) enlist(st *stream) {
 		for _, old := range all[:len(all)-s.cfg.Limits.NodeStreams] {
 			old.judge(verdict{until: old.until, err: errReplaced})
 		}
+	}
+}
+
+// hush counts a new stream among the silent ones and ends the oldest beyond the
+// limit: a proxy sends its first request at once. The caller holds Server.mu.
+func (s *Server) hush(st *stream) {
+	s.silent = append(s.silent, st)
+	if len(s.silent) > s.cfg.Limits.Silent {
+		s.silent[0].judge(verdict{err: errSilent})
+		s.silent = slices.Delete(s.silent, 0, 1)
+	}
+}
+
+// heard takes a stream from the silent ones. The caller holds Server.mu.
+func (s *Server) heard(st *stream) {
+	if i := slices.Index(s.silent, st); i >= 0 {
+		s.silent = slices.Delete(s.silent, i, i+1)
 	}
 }
 

@@ -2,22 +2,21 @@ package server
 
 import (
 	"context"
-	"crypto/tls"
-	"crypto/x509"
-	"encoding/pem"
 	"errors"
-	"fmt"
 	"runtime/debug"
+	"slices"
 	"sync"
 	"time"
 
-	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
 	"github.com/meshgate/meshgate/xds/resource"
-	"google.golang.org/protobuf/proto"
 )
 
 // maxSecretRetry is the longest pause between attempts to make a secret.
 const maxSecretRetry = 30 * time.Second
+
+// maxMaking is how many secrets are made at once for one stream, so that one
+// whose maker hangs does not hold up the others.
+const maxMaking = 4
 
 // made is one secret, or why there is none.
 type made struct {
@@ -25,31 +24,52 @@ type made struct {
 	resource *resource.Resource
 	// generation is that of the set when the secret was asked for or pushed.
 	generation string
-	pushed     bool
 	err        error
+	// job is nil for a secret that was pushed.
+	job *job
+}
+
+// job is one secret in the making. The stream's goroutine alone uses it.
+type job struct {
+	generation string
+	cancel     context.CancelFunc
+	stale      bool // the set has turned to another generation
 }
 
 // secretary makes secrets beside the stream, since signing may take a while or
-// wait for an authority. At most one goroutine per stream works at a time. The
-// stream's goroutine uses everything but put, which any goroutine may call.
+// wait for an authority. The stream's goroutine uses everything but put, which
+// any goroutine may call.
 type secretary struct {
 	ready chan struct{}
 	mu    sync.Mutex
 	done  []made
 
-	busy    bool
+	ctx     context.Context // of all jobs
 	cancel  context.CancelFunc
+	jobs    map[string]*job // those for the generation of the set, by name
+	running int             // jobs at work, also stale ones
 	work    sync.WaitGroup
+
+	failed  map[string]string // name to generation of attempts that failed last
 	pause   time.Duration
 	timer   *time.Timer
 	blocked bool // an attempt failed and its pause is not over
 }
 
-func (s *secretary) init() { s.ready = make(chan struct{}, 1) }
+func (s *secretary) init(ctx context.Context) {
+	s.ready = make(chan struct{}, 1)
+	s.jobs, s.failed = map[string]*job{}, map[string]string{}
+	s.ctx, s.cancel = context.WithCancel(ctx)
+}
 
-func (s *secretary) put(m ...made) {
+// put hands over what was made or pushed. Of what was pushed under one name a
+// stream that is slow keeps the last.
+func (s *secretary) put(m made) {
 	s.mu.Lock()
-	s.done = append(s.done, m...)
+	if m.job == nil {
+		s.done = slices.DeleteFunc(s.done, func(old made) bool { return old.job == nil && old.name == m.name })
+	}
+	s.done = append(s.done, m)
 	s.mu.Unlock()
 	select {
 	case s.ready <- struct{}{}:
@@ -74,41 +94,96 @@ func (s *secretary) retry() <-chan time.Time {
 	return s.timer.C
 }
 
-func (s *secretary) due() { s.blocked, s.timer = false, nil }
-
-func (s *secretary) stop() {
-	if s.cancel != nil {
-		s.cancel()
-	}
+func (s *secretary) due() {
 	if s.timer != nil {
 		s.timer.Stop()
 	}
+	s.blocked, s.timer = false, nil
 }
 
-func (s *secretary) wait() { s.work.Wait() }
+// stop ends the jobs and waits for them.
+func (s *secretary) stop() {
+	s.cancel()
+	s.due()
+	s.work.Wait()
+}
+
+// turn ends the jobs whose secret the set no longer wants in their generation. A
+// pause that such an attempt caused ends too: the new generation may well come
+// from another authority.
+func (s *secretary) turn(set *resource.Set) {
+	wanted := func(name, generation string) bool {
+		now, ok := set.Generation(name)
+		return ok && now == generation
+	}
+	for name, j := range s.jobs {
+		if !wanted(name, j.generation) {
+			j.stale = true
+			j.cancel()
+			delete(s.jobs, name)
+		}
+	}
+	for name, generation := range s.failed {
+		if !wanted(name, generation) {
+			s.forgive(name)
+			s.due()
+		}
+	}
+}
+
+// ended takes a job off the account and reports whether its failure matters.
+func (s *secretary) ended(m made, first time.Duration) (failed bool) {
+	s.running--
+	if s.jobs[m.name] == m.job {
+		delete(s.jobs, m.name)
+	}
+	switch {
+	case m.job.stale:
+		return false
+	case m.err == nil:
+		s.forgive(m.name)
+		return false
+	}
+	s.failed[m.name] = m.generation
+	if !s.blocked {
+		s.pause = min(max(first, s.pause*2), maxSecretRetry)
+		s.blocked, s.timer = true, time.NewTimer(s.pause)
+	}
+	return true
+}
+
+// forgive forgets a failure; without any the next pause is a short one.
+func (s *secretary) forgive(name string) {
+	delete(s.failed, name)
+	if len(s.failed) == 0 {
+		s.pause = 0
+	}
+}
 
 // request has secrets made; their arrival shows on secrets.ready.
 func (st *stream) request(names []string) {
 	s := &st.secrets
-	if st.srv.cfg.Secrets == nil || s.busy || s.blocked {
+	if st.srv.cfg.Secrets == nil || s.blocked {
 		return
 	}
-	ctx, cancel := context.WithCancel(st.ctx)
-	s.busy, s.cancel = true, cancel
-	asked := make([]made, 0, len(names)+1)
 	for _, name := range names {
-		generation, _ := st.session.state.Set.Generation(name)
-		asked = append(asked, made{name: name, generation: generation})
-	}
-	s.work.Add(1)
-	go func() {
-		defer s.work.Done()
-		defer cancel()
-		for i := range asked {
-			asked[i].resource, asked[i].err = st.make(ctx, asked[i].name)
+		if s.running >= maxMaking {
+			return
 		}
-		s.put(append(asked, made{})...)
-	}()
+		if s.jobs[name] != nil {
+			continue
+		}
+		generation, _ := st.session.state.Set.Generation(name)
+		ctx, cancel := context.WithTimeout(s.ctx, st.srv.cfg.Limits.SecretTimeout)
+		j := &job{generation: generation, cancel: cancel}
+		s.jobs[name] = j
+		s.running++
+		s.work.Go(func() {
+			defer cancel()
+			r, err := st.make(ctx, name)
+			s.put(made{name: name, resource: r, generation: generation, err: err, job: j})
+		})
+	}
 }
 
 // make asks for one secret and checks it. A panic of the maker is its failure.
@@ -126,69 +201,24 @@ func (st *stream) make(ctx context.Context, name string) (r *resource.Resource, 
 	return r, CheckSecret(r, name)
 }
 
-// finished ends one attempt; failed ones are repeated after a growing pause.
-func (s *secretary) finished(failed bool, first time.Duration) {
-	s.busy, s.cancel = false, nil
-	if !failed {
-		s.pause = 0
-		return
+// collect takes over secrets that were made or pushed.
+func (st *stream) collect() {
+	for _, m := range st.secrets.take() {
+		logged := true
+		if m.job != nil {
+			logged = st.secrets.ended(m, st.srv.cfg.Limits.SecretRetry)
+		} else {
+			m.err = CheckSecret(m.resource, m.name)
+		}
+		switch {
+		case m.err == nil:
+			st.session.accept(m)
+		case logged:
+			st.log.Warn("secret_not_made", "node", st.node, "secret", m.name, "error", m.err)
+		}
 	}
-	s.pause = min(max(first, s.pause*2), maxSecretRetry)
-	s.blocked, s.timer = true, time.NewTimer(s.pause)
+	st.session.retry(st.session.types[resource.Secret])
 }
 
-// CheckSecret refuses a secret that a proxy would refuse: Envoy prints such a
-// secret, with its private key, to its log and into its answer. Only inline
-// material is checked, which is all that is ever sent.
-func CheckSecret(r *resource.Resource, name string) error {
-	if r == nil || r.Type != resource.Secret || r.Name != name {
-		return errors.New("the secret is not what was asked for")
-	}
-	var m tlsv3.Secret
-	if proto.Unmarshal(r.Body, &m) != nil || m.GetName() != name {
-		return errors.New("the secret has other content than its name says")
-	}
-	switch v := m.GetType().(type) {
-	case *tlsv3.Secret_TlsCertificate:
-		chain := v.TlsCertificate.GetCertificateChain().GetInlineBytes()
-		key := v.TlsCertificate.GetPrivateKey().GetInlineBytes()
-		if _, err := tls.X509KeyPair(orString(chain, v.TlsCertificate.GetCertificateChain().GetInlineString()),
-			orString(key, v.TlsCertificate.GetPrivateKey().GetInlineString())); err != nil {
-			return errors.New("certificate and key of the secret do not belong together")
-		}
-	case *tlsv3.Secret_ValidationContext:
-		ca := v.ValidationContext.GetTrustedCa()
-		return checkBundle(orString(ca.GetInlineBytes(), ca.GetInlineString()))
-	case *tlsv3.Secret_GenericSecret, *tlsv3.Secret_SessionTicketKeys:
-	default:
-		return errors.New("the secret is empty")
-	}
-	return nil
-}
-
-func orString(b []byte, s string) []byte {
-	if len(b) > 0 {
-		return b
-	}
-	return []byte(s)
-}
-
-// checkBundle demands PEM certificates and nothing else.
-func checkBundle(bundle []byte) error {
-	n := 0
-	for {
-		var block *pem.Block
-		block, bundle = pem.Decode(bundle)
-		if block == nil {
-			break
-		}
-		if _, err := x509.ParseCertificate(block.Bytes); block.Type != "CERTIFICATE" || err != nil {
-			return fmt.Errorf("certificate %d of the trust bundle cannot be parsed", n+1)
-		}
-		n++
-	}
-	if n == 0 {
-		return errors.New("the trust bundle holds no certificate")
-	}
-	return nil
-}
+// deliver hands a pushed secret to the stream. The caller may hold Server.mu.
+func (st *stream) deliver(m made) { st.secrets.put(m) }

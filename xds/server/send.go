@@ -24,7 +24,7 @@ func (s *session) next() *response {
 	held := false
 	for _, url := range resource.Types {
 		t := s.types[url]
-		if !t.asked || s.still(t) && !t.full || (held && (url == resource.Listener || url == resource.Route)) {
+		if !t.asked || t.still() && !t.full || (held && (url == resource.Listener || url == resource.Route)) {
 			continue
 		}
 		adds := s.pending(t)
@@ -47,12 +47,12 @@ func (s *session) nextRemoval() *response {
 	held := false
 	for _, url := range removals {
 		t := s.types[url]
-		if !t.asked || s.still(t) {
+		if !t.asked || t.still() {
 			continue
 		}
 		gone := s.gone(t)
 		if len(gone) == 0 {
-			s.rest(t) // nothing was to be added either, else this is not reached
+			t.rest() // nothing was to be added either, else this is not reached
 			continue
 		}
 		if len(t.out) >= s.window(url) {
@@ -70,47 +70,91 @@ func (s *session) nextRemoval() *response {
 }
 
 // pending lists what the proxy should have and has not, or not in this version,
-// ordered by name. An assignment that became empty because it left the set
-// belongs to the removals, else requests would fail while routes still use it.
+// ordered by name.
 func (s *session) pending(t *typed) []*resource.Resource {
 	var out []*resource.Resource
-	for _, r := range s.wanted(t) {
-		k, ok := t.known[r.Name]
-		_, due := t.due[r.Name]
-		vanished := ok && t.url == resource.Endpoint && s.state.Set.Get(t.url, r.Name) == nil
-		if due || !ok || (k.version != r.Version && !vanished) {
+	look := func(name string) {
+		if r := s.lacking(t, name); r != nil {
 			out = append(out, r)
 		}
 	}
-	for name := range t.due {
-		if _, named := t.names[name]; named || t.wildcard {
-			continue
+	if t.walk {
+		s.each(t, look)
+		for name := range t.due {
+			look(name)
 		}
-		if r := s.state.Set.Get(t.url, name); r != nil {
-			out = append(out, r)
-		}
+	}
+	for name := range t.moved {
+		look(name)
 	}
 	slices.SortFunc(out, func(a, b *resource.Resource) int { return cmp.Compare(a.Name, b.Name) })
-	return out
+	return slices.CompactFunc(out, func(a, b *resource.Resource) bool { return a.Name == b.Name })
+}
+
+// lacking returns what is to be sent under a name, nil if nothing is. An
+// assignment that became empty because it left the set belongs to the removals,
+// else requests would fail while routes still use it.
+func (s *session) lacking(t *typed, name string) *resource.Resource {
+	_, named := t.names[name]
+	_, due := t.due[name]
+	inSet := s.state.Set.Get(t.url, name)
+	if !named && !t.wildcard {
+		if due {
+			return inSet
+		}
+		return nil
+	}
+	want := inSet
+	if want == nil && (t.url == resource.Secret || !t.wildcard) {
+		want = s.want(t, name)
+	}
+	if want == nil {
+		return nil
+	}
+	k, ok := t.known[name]
+	vanished := ok && t.url == resource.Endpoint && inSet == nil
+	if due || !ok || (k.version != want.Version && !vanished) {
+		return want
+	}
+	return nil
 }
 
 // gone lists what the proxy has and should not have, in order.
 func (s *session) gone(t *typed) []string {
 	var out []string
-	for name, k := range t.known {
-		_, named := t.names[name]
-		want := s.want(t, name)
-		switch {
-		case want != nil && want.Version == k.version:
-		case t.url == resource.Secret && s.state.Set.AllowsSecret(name): // being made
-		case want == nil && !named && !t.wildcard:
-			delete(t.known, name) // pushed along with its cluster, never asked for
-		case want == nil || s.state.Set.Get(t.url, name) == nil && t.url == resource.Endpoint:
+	if t.walk {
+		for name := range t.known {
+			if s.leftover(t, name) {
+				out = append(out, name)
+			}
+		}
+	}
+	for name := range t.moved {
+		if s.leftover(t, name) {
 			out = append(out, name)
 		}
 	}
 	slices.Sort(out)
 	return out
+}
+
+// leftover reports whether a name is to be removed from the proxy.
+func (s *session) leftover(t *typed, name string) bool {
+	k, known := t.known[name]
+	if !known {
+		return false
+	}
+	_, named := t.names[name]
+	want := s.want(t, name)
+	switch {
+	case want != nil && want.Version == k.version:
+	case t.url == resource.Secret && s.state.Set.AllowsSecret(name): // being made
+	case want == nil && !named && !t.wildcard:
+		delete(t.known, name) // pushed along with its cluster, never asked for
+	case want == nil || s.state.Set.Get(t.url, name) == nil && t.url == resource.Endpoint:
+		return true
+	}
+	return false
 }
 
 func (s *session) add(t *typed, adds []*resource.Resource) *response {
@@ -148,9 +192,9 @@ func (s *session) accompany(clusters []*resource.Resource) {
 	if !t.asked || t.wildcard {
 		return
 	}
-	t.idle = false
 	for _, c := range clusters {
 		t.due[c.Name] = struct{}{}
+		t.touch(c.Name)
 	}
 }
 
@@ -191,7 +235,7 @@ func (s *session) disown(clusters []string) {
 	if t.wildcard {
 		return
 	}
-	t.idle = false
+	t.touch(clusters...)
 	for _, name := range clusters {
 		delete(t.due, name)
 		if _, ok := t.known[name]; ok && s.state.Set.Get(resource.Endpoint, name) == nil {

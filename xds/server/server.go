@@ -30,6 +30,10 @@ type Limits struct {
 	// NodeStreams is how many streams of one node are served at once; a further
 	// one ends the oldest. Default 16.
 	NodeStreams int
+	// Silent is how many streams may be open that have not sent their first
+	// request, so that nobody takes the places of proxies without a word; a
+	// further one ends the oldest. Default 1024.
+	Silent int
 	// Names is how many names one stream may subscribe to or hold. Default 100000.
 	Names int
 	// MessageBytes is where a delta response is cut. Default 1 MiB. One larger
@@ -49,6 +53,8 @@ type Limits struct {
 	// SecretRetry is the first pause after a secret could not be made; it
 	// doubles up to 30 s. Default 1 s.
 	SecretRetry time.Duration
+	// SecretTimeout is how long the making of one secret may take. Default 30 s.
+	SecretTimeout time.Duration
 }
 
 func (l Limits) withDefaults() Limits {
@@ -59,6 +65,7 @@ func (l Limits) withDefaults() Limits {
 	}
 	set(&l.Streams, 20000)
 	set(&l.NodeStreams, 16)
+	set(&l.Silent, 1024)
 	set(&l.Names, 100000)
 	set(&l.MessageBytes, 1<<20)
 	set(&l.Window, 4)
@@ -71,6 +78,9 @@ func (l Limits) withDefaults() Limits {
 	}
 	if l.SecretRetry <= 0 {
 		l.SecretRetry = time.Second
+	}
+	if l.SecretTimeout <= 0 {
+		l.SecretTimeout = 30 * time.Second
 	}
 	return l
 }
@@ -94,11 +104,13 @@ type Config struct {
 // Server serves the aggregated discovery service.
 type Server struct {
 	discovery.UnimplementedAggregatedDiscoveryServiceServer
-	cfg Config
+	cfg   Config
+	diffs diffs
 
 	mu      sync.Mutex
 	streams map[*stream]struct{}
 	byNode  map[string][]*stream // admitted ones, oldest first
+	silent  []*stream            // those without a request yet, oldest first
 	last    uint64
 	closed  bool
 
@@ -123,6 +135,10 @@ func (s *Server) Register(r grpc.ServiceRegistrar) {
 	discovery.RegisterAggregatedDiscoveryServiceServer(r, s)
 }
 
+// connectionStreams is how many streams one connection carries; an Envoy opens
+// one, a relay too. A client that opens more than it was told is reset.
+const connectionStreams = 128
+
 // connectionBuffer is the size of the buffers of a connection, in bytes.
 const connectionBuffer = 4 << 10
 
@@ -134,7 +150,7 @@ func Options() []grpc.ServerOption {
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Second, PermitWithoutStream: true}),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 10 * time.Second, Timeout: 5 * time.Second}),
 		grpc.MaxRecvMsgSize(16 << 20),
-		grpc.MaxConcurrentStreams(128),
+		grpc.MaxConcurrentStreams(connectionStreams),
 		// A connection carries one stream that is silent most of the time: buffers
 		// of the default size would be most of what a proxy costs.
 		grpc.ReadBufferSize(connectionBuffer), grpc.WriteBufferSize(connectionBuffer), grpc.SharedWriteBuffer(true),
@@ -148,7 +164,7 @@ func (s *Server) PushSecret(node string, r *resource.Resource) {
 	defer s.mu.Unlock()
 	generation, _ := s.cfg.Snapshots.Get(node).Generation(r.Name)
 	for _, st := range s.byNode[node] {
-		st.deliver(made{name: r.Name, resource: r, generation: generation, pushed: true})
+		st.deliver(made{name: r.Name, resource: r, generation: generation})
 	}
 }
 

@@ -20,6 +20,7 @@ type session struct {
 	state   snapshot.State
 	types   map[resource.TypeURL]*typed
 	secrets map[string]issued // made for this stream, by name
+	diffs   *diffs            // shared by the streams of a server
 	// quiet are the tables for which no listener was found to await routes.
 	quiet quiet
 	seq   uint64 // of the last response
@@ -61,10 +62,11 @@ type typed struct {
 	// sent again before the content of one of their names changes.
 	refused []*refusal
 	out     []*response
-	// idle is set while nothing is to be sent or removed under this table; all
-	// that changes the subscription or what the proxy has clears it.
-	idle  bool
-	table *resource.Table
+	// walk is set while every name may be due for sending or removal: all that
+	// changes the subscription, or what the proxy has beyond a few names, sets
+	// it. While it is not set, only the names in moved may be.
+	walk  bool
+	moved map[string]struct{}
 	// full is set when a state-of-the-world proxy needs the whole vector.
 	full bool
 	// accepted is the version a state-of-the-world proxy brought along.
@@ -97,15 +99,16 @@ type refusal struct {
 	text     string
 }
 
-func newSession(node string, sotw bool, limits Limits) *session {
+func newSession(node string, sotw bool, limits Limits, d *diffs) *session {
 	s := &session{
-		node: node, sotw: sotw, limits: limits,
+		node: node, sotw: sotw, limits: limits, diffs: d,
 		types:   map[resource.TypeURL]*typed{},
 		secrets: map[string]issued{},
 	}
 	for _, t := range resource.Types {
 		s.types[t] = &typed{
 			url: t, names: map[string]struct{}{}, known: map[string]held{}, due: map[string]struct{}{},
+			walk: true, moved: map[string]struct{}{},
 		}
 	}
 	return s
@@ -128,26 +131,33 @@ func (s *session) want(t *typed, name string) *resource.Resource {
 	return nil
 }
 
+// each calls f with the names that a proxy may be subscribed to and that exist,
+// of a type; a name may come twice.
+func (s *session) each(t *typed, f func(name string)) {
+	if !t.wildcard {
+		for name := range t.names {
+			f(name)
+		}
+		return
+	}
+	for r := range s.state.Set.Each(t.url) {
+		f(r.Name)
+	}
+	if t.url == resource.Secret {
+		for name := range s.secrets {
+			f(name)
+		}
+	}
+}
+
 // wanted lists everything the proxy should have, in no order.
 func (s *session) wanted(t *typed) []*resource.Resource {
 	var out []*resource.Resource
-	if !t.wildcard {
-		for name := range t.names {
-			if r := s.want(t, name); r != nil {
-				out = append(out, r)
-			}
+	s.each(t, func(name string) {
+		if r := s.want(t, name); r != nil {
+			out = append(out, r)
 		}
-		return out
-	}
-	out = slices.AppendSeq(out, s.state.Set.Each(t.url))
-	if t.url != resource.Secret {
-		return out
-	}
-	for name, have := range s.secrets {
-		if s.state.Set.Get(t.url, name) == nil {
-			out = append(out, have.resource)
-		}
-	}
+	})
 	return out
 }
 
@@ -169,21 +179,9 @@ func (s *session) current(name string) bool {
 	return made && have.generation == generation
 }
 
-// still reports whether a type has nothing to do, without a walk.
-func (s *session) still(t *typed) bool {
-	return t.idle && t.table == s.state.Set.Table(t.url)
-}
-
-// rest notes that a type has nothing to do until its table changes. Secrets are
-// few, and change apart from their table.
-func (s *session) rest(t *typed) {
-	t.idle, t.table = t.url != resource.Secret, s.state.Set.Table(t.url)
-}
-
 // emit numbers a response and takes it as sent.
 func (s *session) emit(t *typed, r *response) *response {
 	s.seq++
-	t.idle = false
 	r.typ, r.seq, r.state = t.url, s.seq, s.state
 	r.nonce = strconv.FormatUint(s.seq, 10)
 	for _, a := range r.add {
@@ -216,7 +214,7 @@ func (s *session) accept(m made) {
 	have, made := s.secrets[m.name]
 	switch {
 	case !allowed:
-	case m.pushed && made:
+	case m.job == nil && made:
 		s.secrets[m.name] = issued{m.resource, have.generation}
 	case m.generation == generation && (!made || have.generation != generation):
 		s.secrets[m.name] = issued{m.resource, generation}

@@ -9,7 +9,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/meshgate/meshgate/xds/resource"
 	"github.com/meshgate/meshgate/xds/snapshot"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -75,8 +74,9 @@ func (s *Server) open(ctx context.Context, w wire) (*stream, error) {
 		requests: make(chan request), verdicts: make(chan verdict, 1), ended: make(chan error, 1), done: make(chan struct{}),
 		bucket: bucket{tokens: float64(s.cfg.Limits.Burst)},
 	}
-	st.secrets.init()
+	st.secrets.init(ctx)
 	s.streams[st] = struct{}{}
+	s.hush(st)
 	s.work.Add(2) // the handler, and its reader, which ends after it
 	go st.read()
 	return st, nil
@@ -87,6 +87,7 @@ func (s *Server) open(ctx context.Context, w wire) (*stream, error) {
 func (s *Server) leave(st *stream) {
 	s.mu.Lock()
 	delete(s.streams, st)
+	s.heard(st)
 	if i := slices.Index(s.byNode[st.node], st); i >= 0 {
 		s.byNode[st.node] = slices.Delete(s.byNode[st.node], i, i+1)
 		if len(s.byNode[st.node]) == 0 {
@@ -126,12 +127,13 @@ func (st *stream) run(vectors bool) error {
 	defer release()
 	st.expire(st.until)
 	defer st.expire(time.Time{})
+	// A maker of secrets that does not end holds up this stream only: the
+	// subscription is closed before, so that nobody waits for the proxy.
+	defer st.secrets.stop()
 	st.sub = st.srv.cfg.Snapshots.Subscribe(st.node)
 	defer st.sub.Close()
-	st.session = newSession(st.node, vectors, st.srv.cfg.Limits)
+	st.session = newSession(st.node, vectors, st.srv.cfg.Limits, &st.srv.diffs)
 	st.session.renew(st.sub.State())
-	defer st.secrets.wait()
-	defer st.secrets.stop()
 	connected := st.event(nil)
 	connected.Metadata = first.metadata
 	st.srv.cfg.Observer.Connected(connected)
@@ -161,6 +163,7 @@ func (st *stream) wait() error {
 		return err
 	case <-st.sub.Wake():
 		st.session.renew(st.sub.State())
+		st.secrets.turn(st.session.state.Set)
 		st.report()
 		return nil
 	case <-st.secrets.ready:
@@ -186,7 +189,12 @@ func (st *stream) first() (request, error) {
 	defer silent.Stop()
 	select {
 	case r := <-st.requests:
+		st.srv.mu.Lock()
+		st.srv.heard(st)
+		st.srv.mu.Unlock()
 		return r, nil
+	case v := <-st.verdicts:
+		return request{}, v.err
 	case err := <-st.ended:
 		if errors.Is(err, io.EOF) {
 			err = nil
@@ -274,31 +282,4 @@ func (st *stream) event(r *response) Event {
 		e.Type, e.Revision, e.Resources = r.typ, r.state.Revision, len(r.add)+len(r.remove)
 	}
 	return e
-}
-
-// deliver hands a pushed secret to the stream. The caller may hold Server.mu.
-func (st *stream) deliver(m made) { st.secrets.put(m) }
-
-// collect takes over secrets that were made or pushed. The entry without a name
-// ends an attempt.
-func (st *stream) collect() {
-	ended, failed := false, false
-	for _, m := range st.secrets.take() {
-		if m.pushed {
-			m.err = CheckSecret(m.resource, m.name)
-		}
-		switch {
-		case m.name == "":
-			ended = true
-		case m.err != nil:
-			failed = failed || !m.pushed
-			st.log.Warn("secret_not_made", "node", st.node, "secret", m.name, "error", m.err)
-		default:
-			st.session.accept(m)
-		}
-	}
-	if ended {
-		st.secrets.finished(failed, st.srv.cfg.Limits.SecretRetry)
-	}
-	st.session.retry(st.session.types[resource.Secret])
 }

@@ -22,58 +22,8 @@ import (
 	"github.com/meshgate/meshgate/xds/snapshot"
 	"github.com/meshgate/meshgate/xds/xdstest"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 )
-
-func TestAdmission(t *testing.T) {
-	for _, tc := range []struct {
-		name, node string
-		tokens     []string
-		code       codes.Code
-	}{
-		{"no token", nodeID, nil, codes.Unauthenticated},
-		{"two tokens", nodeID, []string{"good", "good"}, codes.Unauthenticated},
-		{"empty bearer", nodeID, []string{"Bearer "}, codes.Unauthenticated},
-		{"expired token", nodeID, []string{"expired"}, codes.Unauthenticated},
-		{"bad token", nodeID, []string{"bad"}, codes.Unauthenticated},
-		{"token of another proxy", nodeID, []string{"other"}, codes.PermissionDenied},
-		{"unknown proxy", "ghost", []string{"good"}, codes.NotFound},
-		{"no node", "", []string{"good"}, codes.InvalidArgument},
-		{"panic", "boom", []string{"good"}, codes.Internal},
-		{"good", nodeID, []string{"bearer good"}, codes.OK},
-		{"good without scheme", nodeID, []string{"good"}, codes.OK},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			r := setup(t, func(c *server.Config) { c.Auth = auth{} })
-			r.publish(world()...)
-			other := r.dial(t, xdstest.Options{Token: "good"})
-			other.Request(resource.Route).Equals(t, routesA)
-			ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-			defer cancel()
-			for _, v := range tc.tokens {
-				ctx = metadata.AppendToOutgoingContext(ctx, "authorization", v)
-			}
-			g, err := discovery.NewAggregatedDiscoveryServiceClient(r.conn).DeltaAggregatedResources(ctx)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := g.Send(&discovery.DeltaDiscoveryRequest{Node: &corev3.Node{Id: tc.node}, TypeUrl: string(resource.Cluster)}); err != nil {
-				t.Fatal(err)
-			}
-			_, err = g.Recv()
-			if got := status.Code(err); got != tc.code {
-				t.Fatalf("code %v (%v), want %v", got, err, tc.code)
-			}
-			// Other streams live.
-			other.See(func(v xdstest.View) {
-				if v.Err() != nil {
-					t.Fatalf("the other stream ended: %v", v.Err())
-				}
-			})
-		})
-	}
-}
 
 func TestMisbehaviourEndsTheStream(t *testing.T) {
 	for name, tc := range map[string]struct {
@@ -257,18 +207,4 @@ func TestStormOfPublishAndClose(t *testing.T) {
 	wg.Wait()
 	c := r.dial(t, xdstest.Options{})
 	c.Request(resource.Endpoint).Equals(t, xdstest.Endpoints("a", 199))
-}
-
-func TestCloseEndsStreamsWithUnavailable(t *testing.T) {
-	r := setup(t, nil)
-	c := started(t, r, xdstest.Options{})
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-	defer cancel()
-	if err := r.srv.Close(ctx); err != nil {
-		t.Fatal(err)
-	}
-	c.WaitFor(t, "the end", func(v xdstest.View) bool { return status.Code(v.Err()) == codes.Unavailable })
-	if r.srv.Streams() != 0 {
-		t.Fatalf("%d streams are left", r.srv.Streams())
-	}
 }

@@ -67,16 +67,18 @@ func (s *Store) Progress(revision uint64) Progress {
 	}
 	slices.Sort(p.Acknowledged)
 	slices.Sort(p.Waiting)
-	slices.SortFunc(p.Rejected, func(a, b Rejection) int {
-		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Type, b.Type), cmp.Compare(a.Error, b.Error))
-	})
+	slices.SortFunc(p.Rejected, compareRejections)
 	return p
+}
+
+func compareRejections(a, b Rejection) int {
+	return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Type, b.Type), cmp.Compare(a.Error, b.Error))
 }
 
 // Wait returns the account once the revision is published and no node waits, or
 // when the context ends, whichever is first. It is woken by events.
 func (s *Store) Wait(ctx context.Context, revision uint64) Progress {
-	w := s.await(revision)
+	w := s.await(interest{revision: revision})
 	defer func() { s.forget(w) }()
 	for {
 		select {
@@ -89,7 +91,7 @@ func (s *Store) Wait(ctx context.Context, revision uint64) Progress {
 			return p
 		}
 		s.forget(w)
-		w = s.await(revision)
+		w = s.await(interest{revision: revision})
 	}
 }
 

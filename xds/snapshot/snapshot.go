@@ -26,7 +26,7 @@ type Store struct {
 	opened    uint64 // streams so far; numbers them
 	// moved is closed and replaced whenever progress may have changed.
 	moved chan struct{}
-	// waiters are those in Wait.
+	// waiters are those in Wait and WaitNodes.
 	waiters map[*waiter]struct{}
 }
 

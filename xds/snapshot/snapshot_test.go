@@ -3,6 +3,7 @@ package snapshot_test
 import (
 	"context"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/meshgate/meshgate/xds/resource"
@@ -81,7 +82,9 @@ func TestWaitIsWokenAndBounded(t *testing.T) {
 	a := st.Subscribe("a")
 	st.Publish(map[string]*resource.Set{"a": set("1")}, 1)
 	done := make(chan snapshot.Progress)
-	go func() { done <- st.Wait(context.Background(), 2) }()
+	limited, stop := context.WithTimeout(t.Context(), 8*time.Second)
+	defer stop()
+	go func() { done <- st.Wait(limited, 2) }()
 	a.Confirm(a.State())
 	st.Publish(nil, 2) // no bytes change: the revision alone advances
 	if p := <-done; !p.Done() || len(p.Acknowledged) != 1 {

@@ -1,20 +1,85 @@
 package snapshot
 
-// waiter is one call of Wait. It keeps the nodes it waits for, so that an event
-// costs one node and not a walk over all of them. Guarded by Store.mu.
-type waiter struct {
+import (
+	"context"
+	"slices"
+)
+
+// interest is what a call of Wait or WaitNodes waits for. Its functions are
+// called under Store.mu.
+type interest struct {
 	revision uint64
-	nodes    map[string]struct{}
-	over     chan struct{}
-	ended    bool
+	node     func(node string) bool // nil for all
+	blocks   func(Rejection) bool   // nil for none
 }
 
-func (s *Store) await(revision uint64) *waiter {
+// waiter is one call of Wait or WaitNodes. It keeps the nodes it waits for, so
+// that an event costs one node and not a walk over all of them. Guarded by
+// Store.mu.
+type waiter struct {
+	interest
+	nodes map[string]struct{}
+	over  chan struct{}
+	ended bool
+}
+
+// WaitNodes returns once the revision is published and every node that the
+// filter picks (nil for all), among those that have a set and an open stream,
+// has answered all of it, with the refusals of the revision or an older one that
+// still stand among these nodes, ordered by node. Refusals that blocks picks are
+// waited for: the node counts as waiting until they are corrected; nil picks
+// none. If the context ends first, its error is returned with the refusals of
+// that moment.
+//
+// An event costs one node, whatever their number. Both functions are called
+// under the store's lock: they must be fast and must not call the store.
+func (s *Store) WaitNodes(ctx context.Context, revision uint64, node func(node string) bool,
+	blocks func(Rejection) bool,
+) ([]Rejection, error) {
+	in := interest{revision, node, blocks}
+	for {
+		w := s.await(in)
+		select {
+		case <-w.over:
+		case <-ctx.Done():
+		}
+		rejected, done := s.account(w)
+		if done || ctx.Err() != nil {
+			if done {
+				return rejected, nil
+			}
+			return rejected, ctx.Err()
+		}
+	}
+}
+
+// account ends a wait. It is not done if a node has come since the wait was over.
+func (s *Store) account(w *waiter) (rejected []Rejection, done bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	w := &waiter{revision: revision, nodes: map[string]struct{}{}, over: make(chan struct{})}
+	delete(s.waiters, w)
+	done = s.published >= w.revision
 	for id, n := range s.nodes {
-		if n.waiting(revision) {
+		if !w.concerns(id, n) {
+			continue
+		}
+		done = done && !w.lacks(n)
+		for _, r := range n.newest().rejected {
+			if r.Revision <= w.revision {
+				rejected = append(rejected, r)
+			}
+		}
+	}
+	slices.SortFunc(rejected, compareRejections)
+	return rejected, done
+}
+
+func (s *Store) await(in interest) *waiter {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	w := &waiter{interest: in, nodes: map[string]struct{}{}, over: make(chan struct{})}
+	for id, n := range s.nodes {
+		if w.concerns(id, n) && w.lacks(n) {
 			w.nodes[id] = struct{}{}
 		}
 	}
@@ -32,7 +97,7 @@ func (s *Store) forget(w *waiter) {
 // judge looks at nodes again and ends the wait when none is left.
 func (w *waiter) judge(s *Store, ids ...string) {
 	for _, id := range ids {
-		if n := s.nodes[id]; n != nil && n.waiting(w.revision) {
+		if n := s.nodes[id]; n != nil && w.concerns(id, n) && w.lacks(n) {
 			w.nodes[id] = struct{}{}
 		} else {
 			delete(w.nodes, id)
@@ -42,6 +107,18 @@ func (w *waiter) judge(s *Store, ids ...string) {
 		w.ended = true
 		close(w.over)
 	}
+}
+
+// concerns reports whether a node counts: it has a set, a stream, and is picked.
+func (in *interest) concerns(id string, n *node) bool {
+	return n.held && len(n.subs) > 0 && (in.node == nil || in.node(id))
+}
+
+// lacks reports whether a node that counts is waited for.
+func (in *interest) lacks(n *node) bool {
+	return n.waiting(in.revision) || in.blocks != nil && slices.ContainsFunc(n.newest().rejected, func(r Rejection) bool {
+		return r.Revision <= in.revision && in.blocks(r)
+	})
 }
 
 // waiting reports whether a node with an open stream lacks a revision.

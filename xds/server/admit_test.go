@@ -1,0 +1,146 @@
+package server_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"github.com/meshgate/meshgate/xds/resource"
+	"github.com/meshgate/meshgate/xds/server"
+	"github.com/meshgate/meshgate/xds/xdstest"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/anypb"
+)
+
+// variant opens a stream of one variant with its first request, for clusters.
+// recv returns the bytes of the next response, by name.
+type variant func(ctx context.Context, conn grpc.ClientConnInterface, node string) (recv func() (map[string]string, error), err error)
+
+func deltaStream(ctx context.Context, conn grpc.ClientConnInterface, node string) (func() (map[string]string, error), error) {
+	g, err := discovery.NewAggregatedDiscoveryServiceClient(conn).DeltaAggregatedResources(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return func() (map[string]string, error) {
+		m, err := g.Recv()
+		out := map[string]string{}
+		for _, r := range m.GetResources() {
+			out[r.GetName()] = string(r.GetResource().GetValue())
+		}
+		return out, err
+	}, g.Send(&discovery.DeltaDiscoveryRequest{Node: &corev3.Node{Id: node}, TypeUrl: string(resource.Cluster)})
+}
+
+func vectorStream(ctx context.Context, conn grpc.ClientConnInterface, node string) (func() (map[string]string, error), error) {
+	g, err := discovery.NewAggregatedDiscoveryServiceClient(conn).StreamAggregatedResources(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return func() (map[string]string, error) {
+		m, err := g.Recv()
+		return bodies(m.GetResources()), err
+	}, g.Send(&discovery.DiscoveryRequest{Node: &corev3.Node{Id: node}, TypeUrl: string(resource.Cluster)})
+}
+
+func bodies(as []*anypb.Any) map[string]string {
+	out := map[string]string{}
+	for _, a := range as {
+		out[string(a.GetValue())] = string(a.GetValue())
+	}
+	return out
+}
+
+var variants = map[string]variant{"delta": deltaStream, "state of the world": vectorStream}
+
+func bearing(ctx context.Context, tokens ...string) context.Context {
+	for _, v := range tokens {
+		ctx = metadata.AppendToOutgoingContext(ctx, "authorization", v)
+	}
+	return ctx
+}
+
+func TestAdmission(t *testing.T) {
+	for _, tc := range []struct {
+		name, node string
+		tokens     []string
+		code       codes.Code
+	}{
+		{"no token", nodeID, nil, codes.Unauthenticated},
+		{"two tokens", nodeID, []string{"good", "good"}, codes.Unauthenticated},
+		{"empty bearer", nodeID, []string{"Bearer "}, codes.Unauthenticated},
+		{"expired token", nodeID, []string{"expired"}, codes.Unauthenticated},
+		{"garbage", nodeID, []string{"bad"}, codes.Unauthenticated},
+		{"token of another proxy", nodeID, []string{"other"}, codes.PermissionDenied},
+		{"unknown proxy", "ghost", []string{"good"}, codes.NotFound},
+		{"no node", "", []string{"good"}, codes.InvalidArgument},
+		{"panic", "boom", []string{"good"}, codes.Internal},
+		{"good", nodeID, []string{"bearer good"}, codes.OK},
+		{"good without scheme", nodeID, []string{"good"}, codes.OK},
+	} {
+		for name, open := range variants {
+			t.Run(tc.name+"/"+name, func(t *testing.T) {
+				r := setup(t, func(c *server.Config) { c.Auth = auth{} })
+				r.publish(world()...)
+				other := r.dial(t, xdstest.Options{Token: "good"})
+				other.Request(resource.Route).Equals(t, routesA)
+				ctx, cancel := context.WithTimeout(bearing(t.Context(), tc.tokens...), 5*time.Second)
+				defer cancel()
+				recv, err := open(ctx, r.conn, tc.node)
+				if err != nil {
+					t.Fatal(err)
+				}
+				got, err := recv()
+				if status.Code(err) != tc.code || (len(got) > 0) != (tc.code == codes.OK) {
+					t.Fatalf("%v (%v), want %v", got, err, tc.code)
+				}
+				r.publish(clusterA, endA, listener, routesB)
+				other.Request(resource.Route).Equals(t, routesB)
+			})
+		}
+	}
+}
+
+func TestStreamEndsExactlyWhenItsTokenExpires(t *testing.T) {
+	for name, open := range variants {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				const life = 90 * time.Second
+				until := time.Now().Add(life)
+				r := setup(t, func(c *server.Config) { c.Auth = &roll{until: until} })
+				r.publish(world()...)
+				recv, err := open(bearing(t.Context(), "x"), r.conn, nodeID)
+				if err != nil {
+					t.Fatal(err)
+				}
+				for err == nil {
+					_, err = recv()
+				}
+				if status.Code(err) != codes.Unauthenticated || !time.Now().Equal(until) {
+					t.Fatalf("ended after %v with %v", time.Since(until)+life, err)
+				}
+			})
+		})
+	}
+}
+
+func TestRecheckMovesTheExpiry(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := &roll{until: time.Now().Add(time.Hour)}
+		r := setup(t, func(c *server.Config) { c.Auth = a })
+		c := started(t, r, xdstest.Options{Token: "x"})
+		sooner := time.Now().Add(time.Minute)
+		a.set(sooner, nil)
+		r.srv.Recheck(t.Context())
+		<-time.After(time.Until(sooner)) // in the bubble's time
+		ends(t, c, codes.Unauthenticated)
+		if !time.Now().Equal(sooner) {
+			t.Fatalf("ended %v off", time.Since(sooner))
+		}
+	})
+}

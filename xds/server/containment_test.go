@@ -1,0 +1,317 @@
+package server_test
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"github.com/meshgate/meshgate/xds/resource"
+	"github.com/meshgate/meshgate/xds/server"
+	"github.com/meshgate/meshgate/xds/xdstest"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+// theirs publishes a world for another mesh, with a secret, and one route table
+// for the node itself, that it may ask for last.
+func theirs(t *testing.T) (r *rig, m *maker, own *resource.Resource) {
+	m = &maker{body: identity(t, 1)}
+	r = setup(t, func(c *server.Config) { c.Secrets = m })
+	own = xdstest.Routes("own", "own", 0)
+	r.snaps.Publish(map[string]*resource.Set{
+		"other.web-1": resource.NewSet(world(), map[string]string{"identity": ""}),
+		nodeID:        resource.NewSet([]*resource.Resource{own}, map[string]string{}),
+	}, 1)
+	return r, m, own
+}
+
+var theirNames = []string{"a", "in", "r", "identity", "other.web-1", "other.web-1/r"}
+
+// The names that exist for another node give what names that exist nowhere
+// give: nothing, and an empty assignment that holds no more than its name.
+func TestNamesOfAnotherNodeGiveNothing(t *testing.T) {
+	var empties [][]byte
+	for _, n := range theirNames {
+		empties = append(empties, resource.Empty(n).Body)
+	}
+	harmless := func(t *testing.T, url resource.TypeURL, body []byte) {
+		t.Helper()
+		known := slices.ContainsFunc(empties, func(e []byte) bool { return string(e) == string(body) })
+		if url != resource.Endpoint || !known {
+			t.Errorf("got a %s of another node: %q", url, body)
+		}
+	}
+	unasked := func(t *testing.T, m *maker) {
+		t.Helper()
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		if m.asked != 0 {
+			t.Errorf("the secret of another node was made %d times", m.asked)
+		}
+	}
+	t.Run("delta", func(t *testing.T) {
+		r, m, own := theirs(t)
+		ctx, cancel := context.WithTimeout(t.Context(), 8*time.Second)
+		defer cancel()
+		g, err := discovery.NewAggregatedDiscoveryServiceClient(r.conn).DeltaAggregatedResources(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		node := &corev3.Node{Id: nodeID}
+		for _, url := range append(resource.Types[:], resource.Route) {
+			q := &discovery.DeltaDiscoveryRequest{Node: node, TypeUrl: string(url), ResourceNamesSubscribe: theirNames}
+			if node == nil && url == resource.Route {
+				q.ResourceNamesSubscribe = append(slices.Clone(theirNames), "own")
+			}
+			if err := g.Send(q); err != nil {
+				t.Fatal(err)
+			}
+			if url == resource.Secret {
+				node = nil
+			}
+		}
+		for {
+			m, err := g.Recv()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if rs := m.GetResources(); len(rs) == 1 && rs[0].GetVersion() == own.Version {
+				break
+			}
+			for _, x := range m.GetResources() {
+				harmless(t, resource.TypeURL(m.GetTypeUrl()), x.GetResource().GetValue())
+			}
+		}
+		unasked(t, m)
+	})
+	t.Run("state of the world", func(t *testing.T) {
+		r, m, own := theirs(t)
+		ctx, cancel := context.WithTimeout(t.Context(), 8*time.Second)
+		defer cancel()
+		g, err := discovery.NewAggregatedDiscoveryServiceClient(r.conn).StreamAggregatedResources(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, url := range resource.Types {
+			if err := g.Send(&discovery.DiscoveryRequest{Node: &corev3.Node{Id: nodeID}, TypeUrl: string(url), ResourceNames: theirNames}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := g.Send(&discovery.DiscoveryRequest{TypeUrl: string(resource.Route), ResourceNames: append(slices.Clone(theirNames), "own")}); err != nil {
+			t.Fatal(err)
+		}
+		for {
+			m, err := g.Recv()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if rs := m.GetResources(); len(rs) == 1 && string(rs[0].GetValue()) == string(own.Body) {
+				break
+			}
+			for _, x := range m.GetResources() {
+				harmless(t, resource.TypeURL(m.GetTypeUrl()), x.GetValue())
+			}
+		}
+		unasked(t, m)
+	})
+}
+
+func TestDropKeepsOpenStreamsUntouched(t *testing.T) {
+	r := setup(t, nil)
+	c := started(t, r, xdstest.Options{})
+	n := len(c.Messages())
+	r.snaps.Drop(nodeID)
+	// A name that is asked for again is still answered, and comes first.
+	c.Send(&discovery.DeltaDiscoveryRequest{TypeUrl: string(resource.Route), ResourceNamesSubscribe: []string{"r"}})
+	c.WaitFor(t, "the routes again", func(v xdstest.View) bool { return len(v.Messages()) > n })
+	want(t, sent(c, n), xdstest.Message{Type: resource.Route, Names: []string{"r"}})
+	// A publication for others moves nothing either; one for the node does.
+	r.snaps.Publish(map[string]*resource.Set{"other": resource.NewSet(nil, nil)}, 2)
+	r.rev = 2
+	r.settle(t, r.publish(clusterA, endA, listener, routesB))
+	c.Request(resource.Route).Equals(t, routesB)
+	want(t, sent(c, n+1), xdstest.Message{Type: resource.Route, Names: []string{"r"}})
+}
+
+func TestCloseEndsAThousandStreamsInTime(t *testing.T) {
+	const streams, perConn = 1000, 100
+	r := setup(t, nil)
+	r.publish(world()...)
+	var conn *grpc.ClientConn
+	clients := make([]*xdstest.Client, streams)
+	for i := range clients {
+		if i%perConn == 0 {
+			conn = r.connect(t)
+		}
+		node := fmt.Sprintf("demo.%d", i)
+		r.snaps.Publish(map[string]*resource.Set{node: resource.NewSet(world(), nil)}, 1)
+		c, err := xdstest.Dial(t.Context(), conn, xdstest.Options{Node: node, Hold: i%10 == 0})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(c.Close)
+		clients[i] = c
+	}
+	for i, c := range clients {
+		if i%10 != 0 { // the others answer nothing
+			c.Request(resource.Route).Equals(t, routesA)
+		}
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	if err := r.srv.Close(ctx); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range clients {
+		ends(t, c, codes.Unavailable)
+	}
+	if n := r.srv.Streams(); n != 0 {
+		t.Fatalf("%d streams are left", n)
+	}
+	late := r.dial(t, xdstest.Options{})
+	ends(t, late, codes.Unavailable)
+}
+
+// heap is what is in use after a collection, in bytes.
+func heap() uint64 {
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return m.HeapAlloc
+}
+
+// A proven client that opens stream after stream loses its own oldest ones.
+func TestTenThousandStreamsOfOneNode(t *testing.T) {
+	const opened, mine = 10000, 4
+	r := setup(t, func(c *server.Config) { c.Limits.NodeStreams = mine })
+	other := started(t, r, xdstest.Options{})
+	greedy := r.connect(t)
+	r.snaps.Publish(map[string]*resource.Set{"greedy": resource.NewSet(world(), nil)}, 2)
+	r.rev = 2
+	ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
+	defer cancel()
+	before, peak := heap(), 0
+	var open []func() (map[string]string, error)
+	for i := range opened {
+		recv, err := deltaStream(ctx, greedy, "greedy")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := recv(); err != nil {
+			t.Fatalf("stream %d: %v", i, err)
+		}
+		open = append(open, recv)
+		if len(open) > mine {
+			if _, err := open[0](); status.Code(err) != codes.ResourceExhausted {
+				t.Fatalf("the oldest stream ended with %v", err)
+			}
+			open = open[1:]
+		}
+		peak = max(peak, r.srv.Streams())
+		if i%1000 == 0 {
+			routes := xdstest.Routes("r", fmt.Sprint(i), 0)
+			r.publish(clusterA, endA, listener, routes)
+			other.Request(resource.Route).Equals(t, routes)
+		}
+	}
+	if after := heap(); peak > mine+16 || after > before+32<<20 {
+		t.Fatalf("%d streams at once, heap %d before, %d after", peak, before, after)
+	}
+}
+
+// A client that says nothing takes the places of its own silent streams, not
+// those of proxies: these are served, and new ones are let in, all the time.
+func TestTenThousandSilentStreams(t *testing.T) {
+	const conns, perConn, silent = 100, 100, 64
+	for name, limits := range map[string]server.Limits{
+		"the oldest silent ones end": {Silent: silent, FirstRequest: time.Hour},
+		"no more in total":           {Streams: silent, FirstRequest: time.Hour},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := setup(t, func(c *server.Config) { c.Limits = limits })
+			old := started(t, r, xdstest.Options{})
+			ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
+			defer cancel()
+			before := heap()
+			ended := make(chan error, conns*perConn)
+			var work sync.WaitGroup
+			var peak int
+			for range conns {
+				conn := r.connect(t)
+				for range perConn {
+					g, err := discovery.NewAggregatedDiscoveryServiceClient(conn).DeltaAggregatedResources(ctx)
+					if err != nil {
+						t.Fatal(err)
+					}
+					work.Go(func() {
+						_, err := g.Recv()
+						ended <- err
+					})
+				}
+				peak = max(peak, r.srv.Streams())
+			}
+			kept := silent
+			if limits.Silent == 0 {
+				kept-- // the proxy has a place of its own
+			}
+			for range conns*perConn - kept {
+				if err := within(t, "the end of a stream", ended); status.Code(err) != codes.ResourceExhausted {
+					t.Fatalf("a stream ended with %v", err)
+				}
+			}
+			if after := heap(); r.srv.Streams() != silent+min(limits.Silent, 1) || after > before+256<<20 {
+				t.Fatalf("%d streams (%d at most), heap %d before, %d after", r.srv.Streams(), peak, before, after)
+			}
+			r.publish(clusterA, endA, listener, routesB)
+			old.Request(resource.Route).Equals(t, routesB)
+			if limits.Silent > 0 {
+				r.dial(t, xdstest.Options{}).Request(resource.Route).Equals(t, routesB)
+			}
+			cancel()
+			work.Wait()
+		})
+	}
+}
+
+// A connection carries a bounded number of streams; further ones wait at the
+// client until one ends, and other connections are served.
+func TestStreamsOfOneConnectionAreBounded(t *testing.T) {
+	const limit = 128
+	r := setup(t, nil)
+	c := started(t, r, xdstest.Options{})
+	conn := r.connect(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	open := func(ctx context.Context) error {
+		_, err := discovery.NewAggregatedDiscoveryServiceClient(conn).DeltaAggregatedResources(ctx)
+		return err
+	}
+	r.snaps.Publish(map[string]*resource.Set{"greedy": resource.NewSet(world(), nil)}, 2)
+	r.rev = 2
+	recv, err := deltaStream(ctx, conn, "greedy")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := recv(); err != nil { // the client knows the server's settings now
+		t.Fatal(err)
+	}
+	for i := range limit - 1 {
+		if err := open(ctx); err != nil {
+			t.Fatalf("stream %d: %v", i, err)
+		}
+	}
+	short, stop := context.WithTimeout(ctx, 100*time.Millisecond)
+	defer stop()
+	if err := open(short); status.Code(err) != codes.DeadlineExceeded {
+		t.Fatalf("a further stream was opened: %v", err)
+	}
+	r.publish(clusterA, endA, listener, routesB)
+	c.Request(resource.Route).Equals(t, routesB)
+}

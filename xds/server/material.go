@@ -1,0 +1,69 @@
+package server
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+
+	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
+	"github.com/meshgate/meshgate/xds/resource"
+	"google.golang.org/protobuf/proto"
+)
+
+// CheckSecret refuses a secret that a proxy would refuse: Envoy prints such a
+// secret, with its private key, to its log and into its answer. Only inline
+// material is checked, which is all that is ever sent.
+func CheckSecret(r *resource.Resource, name string) error {
+	if r == nil || r.Type != resource.Secret || r.Name != name {
+		return errors.New("the secret is not what was asked for")
+	}
+	var m tlsv3.Secret
+	if proto.Unmarshal(r.Body, &m) != nil || m.GetName() != name {
+		return errors.New("the secret has other content than its name says")
+	}
+	switch v := m.GetType().(type) {
+	case *tlsv3.Secret_TlsCertificate:
+		chain := v.TlsCertificate.GetCertificateChain().GetInlineBytes()
+		key := v.TlsCertificate.GetPrivateKey().GetInlineBytes()
+		if _, err := tls.X509KeyPair(orString(chain, v.TlsCertificate.GetCertificateChain().GetInlineString()),
+			orString(key, v.TlsCertificate.GetPrivateKey().GetInlineString())); err != nil {
+			return errors.New("certificate and key of the secret do not belong together")
+		}
+	case *tlsv3.Secret_ValidationContext:
+		ca := v.ValidationContext.GetTrustedCa()
+		return checkBundle(orString(ca.GetInlineBytes(), ca.GetInlineString()))
+	case *tlsv3.Secret_GenericSecret, *tlsv3.Secret_SessionTicketKeys:
+	default:
+		return errors.New("the secret is empty")
+	}
+	return nil
+}
+
+func orString(b []byte, s string) []byte {
+	if len(b) > 0 {
+		return b
+	}
+	return []byte(s)
+}
+
+// checkBundle demands PEM certificates and nothing else.
+func checkBundle(bundle []byte) error {
+	n := 0
+	for {
+		var block *pem.Block
+		block, bundle = pem.Decode(bundle)
+		if block == nil {
+			break
+		}
+		if _, err := x509.ParseCertificate(block.Bytes); block.Type != "CERTIFICATE" || err != nil {
+			return fmt.Errorf("certificate %d of the trust bundle cannot be parsed", n+1)
+		}
+		n++
+	}
+	if n == 0 {
+		return errors.New("the trust bundle holds no certificate")
+	}
+	return nil
+}

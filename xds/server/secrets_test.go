@@ -1,0 +1,232 @@
+package server_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/meshgate/meshgate/xds/resource"
+	"github.com/meshgate/meshgate/xds/server"
+	"github.com/meshgate/meshgate/xds/xdstest"
+)
+
+// within receives what must come.
+func within[T any](t *testing.T, what string, c <-chan T) T {
+	t.Helper()
+	select {
+	case v := <-c:
+		return v
+	case <-time.After(8 * time.Second):
+		t.Fatalf("%s did not come", what)
+		panic("not reached")
+	}
+}
+
+// ask is one secret asked for; the test answers it once.
+type ask struct {
+	ctx  context.Context
+	name string
+	give chan *resource.Resource
+}
+
+// gated has the test make each secret. A deaf one does not heed its context.
+type gated struct {
+	asks chan ask
+	end  chan struct{}
+	deaf bool
+}
+
+func newGated(t *testing.T, deaf bool) *gated {
+	g := &gated{asks: make(chan ask, 64), end: make(chan struct{}), deaf: deaf}
+	t.Cleanup(func() { close(g.end) })
+	return g
+}
+
+func (g *gated) Secret(ctx context.Context, _, name string) (*resource.Resource, error) {
+	a := ask{ctx, name, make(chan *resource.Resource, 1)}
+	g.asks <- a
+	over := ctx.Done()
+	if g.deaf {
+		over = nil
+	}
+	select {
+	case r := <-a.give:
+		if r == nil {
+			return nil, errors.New("the authority is away")
+		}
+		return r, nil
+	case <-over:
+		return nil, ctx.Err()
+	case <-g.end:
+		return nil, errors.New("the test is over")
+	}
+}
+
+func (g *gated) next(t *testing.T) ask {
+	t.Helper()
+	return within(t, "the request for a secret", g.asks)
+}
+
+// secrets is a rig whose node may ask for secrets, and its generation.
+func secrets(t *testing.T, g *gated, change func(*server.Config)) (r *rig, turn func(generation string, rs ...*resource.Resource)) {
+	r = setup(t, func(c *server.Config) {
+		c.Secrets = g
+		if change != nil {
+			change(c)
+		}
+	})
+	return r, func(generation string, rs ...*resource.Resource) {
+		r.rev++
+		r.snaps.Publish(map[string]*resource.Set{nodeID: resource.NewSet(rs, map[string]string{"identity": generation})}, r.rev)
+	}
+}
+
+func TestSecretOfAnotherGenerationIsMadeAnew(t *testing.T) {
+	g := newGated(t, true)
+	r, turn := secrets(t, g, nil)
+	first, stale, second := identity(t, 1), identity(t, 2), identity(t, 3)
+	turn("a")
+	c := r.dial(t, xdstest.Options{Relay: true})
+	g.next(t).give <- first
+	c.Request(resource.Secret).Equals(t, first)
+	r.settle(t, 1)
+
+	turn("b")
+	b := g.next(t)
+	turn("c") // while one is made for b, by a maker that does not stop
+	within(t, "the end of the context for b", b.ctx.Done())
+	next := g.next(t) // it does not wait for the maker of b
+	b.give <- stale
+	turn("c", routesA)
+	c.Request(resource.Route).Equals(t, routesA)
+	c.Request(resource.Secret).Equals(t, first)
+	if p := r.snaps.Progress(r.rev); len(p.Waiting) != 1 {
+		t.Fatalf("confirmed without the new identity: %+v", p)
+	}
+	next.give <- second
+	c.Request(resource.Secret).Equals(t, second)
+	r.settle(t, r.rev)
+	secretsSeen := 0
+	for _, m := range c.Messages() {
+		if m.Type == resource.Secret && len(m.Names) > 0 {
+			secretsSeen++
+		}
+	}
+	if secretsSeen != 2 {
+		t.Fatalf("%d secrets were sent, want the first and the last", secretsSeen)
+	}
+}
+
+// lines are what is logged.
+type lines chan string
+
+func (l lines) Write(p []byte) (int, error) {
+	l <- string(p)
+	return len(p), nil
+}
+
+func TestNewGenerationDoesNotWaitForThePauseOfTheOld(t *testing.T) {
+	g := newGated(t, false)
+	failed := make(lines, 4)
+	r, turn := secrets(t, g, func(c *server.Config) {
+		c.Limits.SecretRetry, c.Log = time.Hour, slog.New(slog.NewTextHandler(failed, nil))
+	})
+	turn("a")
+	c := r.dial(t, xdstest.Options{Relay: true})
+	g.next(t).give <- nil
+	within(t, "the failure", failed)
+	turn("b")
+	want := identity(t, 1)
+	g.next(t).give <- want
+	c.Request(resource.Secret).Equals(t, want)
+	r.settle(t, r.rev)
+}
+
+func TestHangingSecretHoldsUpNothingElse(t *testing.T) {
+	for name, deaf := range map[string]bool{"heeds its context": false, "is deaf": true} {
+		t.Run(name, func(t *testing.T) {
+			g := newGated(t, deaf)
+			gone := make(observer, 4)
+			r := setup(t, func(c *server.Config) { c.Secrets, c.Observer = g, gone })
+			publish := func(rev uint64, rs ...*resource.Resource) {
+				set := resource.NewSet(rs, map[string]string{"hanging": "", "identity": ""})
+				r.snaps.Publish(map[string]*resource.Set{nodeID: set, "other": set}, rev)
+			}
+			publish(1, world()...)
+			c := r.dial(t, xdstest.Options{Relay: true})
+			hanging, id := g.next(t), g.next(t)
+			if hanging.name != "hanging" {
+				hanging, id = id, hanging
+			}
+			one := identity(t, 1)
+			id.give <- one
+			c.Request(resource.Secret).Equals(t, one)
+			publish(2, clusterA, endA, listener, routesB)
+			c.Request(resource.Route).Equals(t, routesB)
+			if p := r.snaps.Progress(2); len(p.Waiting) != 1 {
+				t.Fatalf("confirmed without a secret: %+v", p)
+			}
+			c.Close()
+			within(t, "the end of the maker's context", hanging.ctx.Done())
+			// Nobody waits for the proxy, even if its maker never ends.
+			r.settle(t, 2)
+			if deaf {
+				hanging.give <- nil
+			}
+			within(t, "the end of the stream", gone)
+		})
+	}
+}
+
+// observer tells of ended streams.
+type observer chan server.Event
+
+func (observer) Connected(server.Event)        {}
+func (observer) Sent(server.Event)             {}
+func (observer) Acknowledged(server.Event)     {}
+func (observer) Rejected(server.Event)         {}
+func (o observer) Disconnected(e server.Event) { o <- e }
+
+func TestSecretThatTakesTooLongIsAskedForAgain(t *testing.T) {
+	g := newGated(t, false)
+	r, turn := secrets(t, g, func(c *server.Config) {
+		c.Limits.SecretTimeout, c.Limits.SecretRetry = time.Millisecond, time.Millisecond
+	})
+	turn("a")
+	r.dial(t, xdstest.Options{Relay: true})
+	within(t, "the end of the context", g.next(t).ctx.Done())
+	g.next(t)
+}
+
+func TestPushDuringAChangeOfGeneration(t *testing.T) {
+	g := newGated(t, false)
+	r, turn := secrets(t, g, nil)
+	first, pushed, second, third := identity(t, 1), identity(t, 2), identity(t, 3), identity(t, 4)
+	turn("a")
+	c := r.dial(t, xdstest.Options{Relay: true})
+	g.next(t).give <- first
+	c.Request(resource.Secret).Equals(t, first)
+	turn("b")
+	b := g.next(t)
+	// The push may be of either generation: it renews what is in force, and
+	// confirms nothing.
+	r.srv.PushSecret(nodeID, pushed)
+	c.Request(resource.Secret).Equals(t, pushed)
+	turn("b", routesA)
+	c.Request(resource.Route).Equals(t, routesA)
+	if p := r.snaps.Progress(r.rev); len(p.Waiting) != 1 {
+		t.Fatalf("a push confirmed the generation: %+v", p)
+	}
+	b.give <- second
+	c.Request(resource.Secret).Equals(t, second)
+	r.settle(t, r.rev)
+	r.srv.PushSecret(nodeID, third)
+	c.Request(resource.Secret).Equals(t, third)
+	select {
+	case a := <-g.asks:
+		t.Fatalf("%s was asked for again", a.name)
+	default:
+	}
+}
