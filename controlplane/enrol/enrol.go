@@ -32,6 +32,10 @@ const Path = "/bootstrap"
 // bytes for each of its outbounds.
 const maxBody = 1 << 20
 
+// maxAnonymous bounds the body of whoever shows no token in the header. The token
+// may be in the body, so some of it must be read.
+const maxAnonymous = 64 << 10
+
 // Answer is what a node is told. Its secrets belong into files of mode 0600.
 type Answer struct {
 	// Node is the node id that the token stands for.
@@ -61,7 +65,11 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.fail(w, r, fault.New(fault.Unsupported, "only POST is supported"))
 		return
 	}
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
+	limit := int64(maxBody)
+	if bearer(r) == "" {
+		limit = maxAnonymous
+	}
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, limit))
 	if err != nil {
 		if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
 			err = fault.New(fault.TooLarge, "the enrolment is too large")

@@ -33,7 +33,7 @@ var _ = Describe("the control plane", func() {
 			{"deep form names", admin + "/consumers", strings.Repeat("a.", 50_000) + "a=b", http.Header{"Content-Type": {formType}}, []int{400, 413}},
 			{"deep JSON for a token", mesh + "/tokens/gateway", deep, json, []int{400}},
 			{"a large request for a token", mesh + "/tokens/gateway", large, json, []int{400, 413}},
-			{"a large enrolment without a token", dataURL("/bootstrap"), large, json, []int{401}},
+			{"a large enrolment without a token", dataURL("/bootstrap"), large, json, []int{401, 413}},
 			{"a large token", dataURL("/bootstrap"), "{}", http.Header{"Authorization": {"Bearer " + strings.Repeat("a", 512<<10)}}, []int{401, 431}},
 			{"a large header", admin + "/consumers", "{}", http.Header{"X-A": {strings.Repeat("a", 4<<20)}}, []int{431}},
 		} {

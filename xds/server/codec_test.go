@@ -3,6 +3,7 @@ package server_test
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"io"
 	"testing"
 	"time"
@@ -75,7 +76,7 @@ func play(t *testing.T, conn *grpc.ClientConn, method string, input []byte) erro
 	for {
 		var m []byte
 		switch err := g.RecvMsg(&m); {
-		case err == io.EOF:
+		case errors.Is(err, io.EOF):
 			return nil
 		case status.Code(err) == codes.DeadlineExceeded:
 			t.Fatalf("the stream does not end: %v", err)

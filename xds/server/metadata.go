@@ -32,7 +32,7 @@ type flat struct {
 }
 
 func (f *flat) put(key string, v *structpb.Value, depth int) {
-	text := ""
+	var text string
 	switch x := v.GetKind().(type) {
 	case *structpb.Value_StructValue:
 		for k, inner := range x.StructValue.GetFields() {

@@ -153,7 +153,7 @@ func Options() []grpc.ServerOption {
 		grpc.MaxConcurrentStreams(connectionStreams),
 		// A connection carries one stream that is silent most of the time: buffers
 		// of the default size would be most of what a proxy costs.
-		grpc.ReadBufferSize(connectionBuffer), grpc.WriteBufferSize(connectionBuffer), grpc.SharedWriteBuffer(true),
+		grpc.ReadBufferSize(connectionBuffer), grpc.WriteBufferSize(connectionBuffer),
 	}
 }
 

@@ -26,6 +26,6 @@ func BenchmarkPublishShared(b *testing.B) {
 	s := snapshot.New()
 	b.ReportAllocs()
 	for i := 0; b.Loop(); i++ {
-		s.Publish(batches[i%2], uint64(i)) //nolint:gosec // small
+		s.Publish(batches[i%2], uint64(i))
 	}
 }

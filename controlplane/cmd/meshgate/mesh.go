@@ -185,19 +185,9 @@ type meshProgress struct{ cp *controlPlane }
 // Confirmed implements identity.Progress.
 func (p meshProgress) Confirmed(ctx context.Context, meshName string, revision uint64) error {
 	of := func(node string) bool { return strings.HasPrefix(node, meshName+".") }
-	for {
-		moved := p.cp.snapshots.Moved()
-		got := p.cp.snapshots.Progress(revision)
-		refused := slices.ContainsFunc(got.Rejected, func(r snapshot.Rejection) bool { return of(r.Name) && r.Type == resource.Secret })
-		if got.Published >= revision && !refused && !slices.ContainsFunc(got.Waiting, of) {
-			return nil
-		}
-		select {
-		case <-moved:
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
+	secrets := func(r snapshot.Rejection) bool { return r.Type == resource.Secret }
+	_, err := p.cp.snapshots.WaitNodes(ctx, revision, of, secrets)
+	return err
 }
 
 // Connected implements identity.Progress. A dataplane that holds no certificate,
