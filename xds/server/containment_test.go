@@ -6,6 +6,7 @@ import (
 	"runtime"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -16,8 +17,76 @@ import (
 	"github.com/meshgate/meshgate/xds/xdstest"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 )
+
+// departures tells when streams end.
+type departures struct {
+	server.Nobody
+	gone chan server.Event
+}
+
+func (d departures) Disconnected(e server.Event) { d.gone <- e }
+
+// A proxy that does not read is ended, whatever waits for it; a revoked one at
+// once and not only when it reads again.
+func TestProxyThatDoesNotRead(t *testing.T) {
+	// The first response fills the connection, the second waits.
+	var big []*resource.Resource
+	for _, name := range []string{"a", "b", "c"} {
+		big = append(big, resource.New(resource.Cluster, name, make([]byte, 1<<20)))
+	}
+	for name, revoked := range map[string]bool{"its time is over": false, "it is revoked": true} {
+		t.Run(name, func(t *testing.T) {
+			d := departures{gone: make(chan server.Event, 1)}
+			gate := &revocable{}
+			r := setup(t, func(c *server.Config) {
+				c.Observer, c.Auth = d, gate
+				c.Limits.SendTimeout = time.Minute
+				if !revoked {
+					c.Limits.SendTimeout = 50 * time.Millisecond
+				}
+			})
+			r.publish(big...)
+			ctx := metadata.AppendToOutgoingContext(t.Context(), "authorization", "good")
+			stream, err := discovery.NewAggregatedDiscoveryServiceClient(r.conn).DeltaAggregatedResources(ctx)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := stream.Send(&discovery.DeltaDiscoveryRequest{Node: &corev3.Node{Id: nodeID}, TypeUrl: string(resource.Cluster)}); err != nil {
+				t.Fatal(err)
+			}
+			if revoked {
+				// It was admitted when it is asked for again.
+				for gate.asked.Load() < 2 {
+					r.srv.Recheck(t.Context())
+				}
+				gate.revoked.Store(true)
+				r.srv.Recheck(t.Context())
+			}
+			select {
+			case <-d.gone:
+			case <-time.After(10 * time.Second):
+				t.Fatal("the stream is still open")
+			}
+		})
+	}
+}
+
+// revocable accepts every token until it does not.
+type revocable struct {
+	revoked atomic.Bool
+	asked   atomic.Int64
+}
+
+func (v *revocable) Authenticate(context.Context, string, string) (time.Time, error) {
+	v.asked.Add(1)
+	if v.revoked.Load() {
+		return time.Time{}, server.ErrUnauthenticated
+	}
+	return time.Time{}, nil
+}
 
 // theirs publishes a world for another mesh, with a secret, and one route table
 // for the node itself, that it may ask for last.

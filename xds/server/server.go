@@ -55,6 +55,9 @@ type Limits struct {
 	SecretRetry time.Duration
 	// SecretTimeout is how long the making of one secret may take. Default 30 s.
 	SecretTimeout time.Duration
+	// SendTimeout is how long a proxy may let a response wait that it does not
+	// read. Default 30 s.
+	SendTimeout time.Duration
 }
 
 func (l Limits) withDefaults() Limits {
@@ -81,6 +84,9 @@ func (l Limits) withDefaults() Limits {
 	}
 	if l.SecretTimeout <= 0 {
 		l.SecretTimeout = 30 * time.Second
+	}
+	if l.SendTimeout <= 0 {
+		l.SendTimeout = 30 * time.Second
 	}
 	return l
 }

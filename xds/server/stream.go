@@ -259,7 +259,7 @@ func (st *stream) pump() error {
 		if r == nil {
 			break
 		}
-		if err := st.wire.send(r); err != nil {
+		if err := st.transmit(r); err != nil {
 			return err
 		}
 		sent = true
@@ -274,6 +274,38 @@ func (st *stream) pump() error {
 		}
 	}
 	return nil
+}
+
+// transmit writes one response. A proxy that does not read blocks the writing, not
+// the stream: its time is bounded, and it can be ended. The write that is left
+// behind ends with the stream, which ends when the handler returns.
+func (st *stream) transmit(r *response) error {
+	written := make(chan error, 1)
+	st.srv.work.Add(1)
+	go func() {
+		defer st.srv.work.Done()
+		written <- st.wire.send(r)
+	}()
+	slow := time.NewTimer(st.srv.cfg.Limits.SendTimeout)
+	defer slow.Stop()
+	for {
+		select {
+		case err := <-written:
+			return err
+		case v := <-st.verdicts:
+			if st.expire(v.until); v.err != nil {
+				return v.err
+			}
+		case <-st.expired():
+			return errExpired
+		case <-slow.C:
+			return status.Error(codes.DeadlineExceeded, "the proxy does not read")
+		case <-st.srv.closing:
+			return status.Error(codes.Unavailable, "the control plane is shutting down")
+		case <-st.ctx.Done():
+			return status.FromContextError(st.ctx.Err()).Err()
+		}
+	}
 }
 
 func (st *stream) event(r *response) Event {
