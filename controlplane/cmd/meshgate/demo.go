@@ -110,7 +110,11 @@ func tell(ctx context.Context, c *config.Config, s *standalone, api *client, m *
 		}
 		return n.tellMesh(ctx, m)
 	}
-	_, err := fmt.Fprintf(out, invitation, api.plain, demoPath, api.admin, c.StateDir, demoClient, demoSecret, api.tls, m.call, api.mesh+demoPermission)
+	protect, err := api.tokenAuth(ctx)
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(out, invitation, api.plain, demoPath, api.admin, c.StateDir, demoClient, demoSecret, api.tls, m.call, api.mesh+demoPermission, api.mesh+demoTokenAuth, protect)
 	return err
 }
 
@@ -126,9 +130,13 @@ Try, in another terminal:
   curl -s -X DELETE %[3]s/oauth2_tokens/<access_token>
 
 Two services of a mesh, web and backend, each behind a sidecar with mutual TLS.
-web calls backend here, until it may not any more:
+web calls backend here; then backend demands tokens of the gateway, too; then web
+may not call it any more:
 
   curl -s http://127.0.0.1:%[8]d/orders
+  curl -s -X PUT %[10]s -H 'Content-Type: application/json' -d '%[11]s'
+  curl -s http://127.0.0.1:%[8]d/orders
+  curl -s http://127.0.0.1:%[8]d/orders -H 'Authorization: Bearer <access_token>'
   curl -s -X DELETE %[9]s
   curl -s http://127.0.0.1:%[8]d/orders
 

@@ -175,12 +175,26 @@ func tokenAuth(plugin string) map[string]any {
 	}}
 }
 
+// tokenAuth is the policy that demands tokens of the demo's plugin, as JSON.
+func (c *client) tokenAuth(ctx context.Context) (string, error) {
+	r, err := c.do(ctx, http.MethodGet, c.admin+"/services/"+demoService+"/plugins/echo-oauth2", nil, "", nil)
+	if err := expect(r, err, http.StatusOK, `"id"`); err != nil {
+		return "", fmt.Errorf("look the plugin up: %w", err)
+	}
+	body, err := json.Marshal(tokenAuth(r.field("id")))
+	return string(body), err
+}
+
 // putMesh creates or replaces a document of the mesh API.
 func (c *client) putMesh(ctx context.Context, path string, doc map[string]any) error {
 	body, err := json.Marshal(doc)
 	if err != nil {
 		return err
 	}
+	return c.putMeshJSON(ctx, path, body)
+}
+
+func (c *client) putMeshJSON(ctx context.Context, path string, body []byte) error {
 	r, err := c.do(ctx, http.MethodPut, c.mesh+path, nil, "application/json", body)
 	if err == nil && r.status != http.StatusOK && r.status != http.StatusCreated {
 		err = fmt.Errorf("PUT %s answered %d: %s", path, r.status, r.text())

@@ -61,11 +61,11 @@ func (n *narrator) protect(ctx context.Context) error {
 	if err := n.c.putMesh(ctx, demoPermission, allowAll()); err != nil {
 		return err
 	}
-	r, err := n.c.do(ctx, http.MethodGet, n.c.admin+"/services/"+demoService+"/plugins/echo-oauth2", nil, "", nil)
-	if err := expect(r, err, http.StatusOK, `"id"`); err != nil {
-		return fmt.Errorf("look the plugin up: %w", err)
+	policy, err := n.c.tokenAuth(ctx)
+	if err != nil {
+		return err
 	}
-	if err := n.c.putMesh(ctx, demoTokenAuth, tokenAuth(r.field("id"))); err != nil {
+	if err := n.c.putMeshJSON(ctx, demoTokenAuth, []byte(policy)); err != nil {
 		return err
 	}
 	return n.c.converged(ctx)
