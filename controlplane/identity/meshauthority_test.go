@@ -70,7 +70,7 @@ func TestCheckAuthority(t *testing.T) {
 		"empty":     {nil, nil, []fault.Violation{{Path: "cert", Message: "not a valid TLS key pair: tls: failed to find any PEM data in certificate input"}}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(test.want, CheckAuthority(test.cert, test.key)); diff != "" {
+			if diff := cmp.Diff(test.want, mesh.CheckAuthority(test.cert, test.key)); diff != "" {
 				t.Error(diff)
 			}
 		})
@@ -108,7 +108,7 @@ func TestWanted(t *testing.T) {
 		t.Fatal(err)
 	}
 	large := filepath.Join(dir, "large")
-	if err := os.WriteFile(large, make([]byte, maxSource+1), 0o600); err != nil {
+	if err := os.WriteFile(large, make([]byte, mesh.MaxSource+1), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	_, err := s.Update(t.Context(), model.Config, func(tx store.Tx) error {
@@ -153,7 +153,7 @@ func TestWanted(t *testing.T) {
 		"no conf":        {mesh.Authority{Name: "b", Type: mesh.AuthorityProvided}, "b", nil, "certificate of backend b: has to be defined"},
 		"another type":   {mesh.Authority{Name: "b", Type: "x"}, "b", nil, "could not find installed plugin for this type"},
 		"no file":        {provided(&mesh.DataSource{File: dir}, secret), "b", nil, "certificate of backend b: could not load data: " + dir + " is no file that can be read"},
-		"too large file": {provided(&mesh.DataSource{File: large}, secret), "b", nil, fmt.Sprintf("certificate of backend b: could not load data: %s has more than %d bytes", large, maxSource)},
+		"too large file": {provided(&mesh.DataSource{File: large}, secret), "b", nil, fmt.Sprintf("certificate of backend b: could not load data: %s has more than %d bytes", large, mesh.MaxSource)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := &mesh.Mesh{MTLS: &mesh.MTLS{EnabledBackend: test.enabled, Backends: []mesh.Authority{test.backend}}}

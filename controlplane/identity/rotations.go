@@ -334,7 +334,7 @@ func sooner(a, b time.Time) time.Time {
 // check refuses a pair that could not sign what proxies accept. later is when it
 // can, for one that is not valid yet.
 func (r *Rotations) check(pair *KeyPair) (later time.Time, err error) {
-	if vs := CheckAuthority(pair.Certificate, pair.Key); len(vs) > 0 {
+	if vs := mesh.CheckAuthority(pair.Certificate, pair.Key); len(vs) > 0 {
 		return later, fault.Violated(vs)
 	}
 	block, _ := pem.Decode(pair.Certificate)

@@ -1,12 +1,8 @@
 package lifecycle
 
 import (
-	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
-	"io"
-	"os"
 	"regexp"
 	"strconv"
 
@@ -16,13 +12,7 @@ import (
 )
 
 const (
-	textDefined  = "has to be defined"
-	textNoSource = "data source has to be chosen. Available sources: secret, file, inline"
-	textPlugin   = "could not find installed plugin for this type"
-	textNotCA    = "basic constraint 'CA' must be set to 'true' (see X509-SVID: 4.1. Basic Constraints)"
-	textNoSign   = "key usage extension 'keyCertSign' must be set (see X509-SVID: 4.3. Key Usage)"
-	textAgree    = "key usage extension 'keyAgreement' must NOT be set (see X509-SVID: Appendix A. X.509 Field Reference)"
-	maxFile      = 1 << 20
+	textPlugin = "could not find installed plugin for this type"
 )
 
 // dnsLabel is what a backend's name must be, because names of secrets contain it.
@@ -67,93 +57,28 @@ func validateProvided(r model.Getter, name, path string, conf *mesh.AuthorityCon
 		name   string
 		source *mesh.DataSource
 	}{{".cert", conf.Cert}, {".key", conf.Key}} {
-		data, message, err := load(r, name, part.source)
-		if err != nil {
+		data, err := mesh.Load(r, name, part.source)
+		wrong, expected := errors.AsType[*fault.Error](err)
+		switch {
+		case expected && wrong.Code != fault.Internal:
+			vs = append(vs, fault.Violation{Path: path + part.name, Message: wrong.Detail})
+		case err != nil:
 			return nil, err
-		}
-		if message != "" {
-			vs = append(vs, fault.Violation{Path: path + part.name, Message: message})
 		}
 		content[i] = data
 	}
 	if len(vs) > 0 {
 		return vs, nil
 	}
-	return validatePair(path+".cert", content[0], content[1]), nil
-}
-
-// load reads a data source. message says what is wrong with it.
-func load(r model.Getter, name string, d *mesh.DataSource) (data []byte, message string, err error) {
-	switch {
-	case d == nil:
-		return nil, textDefined, nil
-	case d.Secret != "":
-		res, err := r.Get(mesh.Secrets, name, d.Secret)
-		if fault.Is(err, fault.NotFound) {
-			return nil, absent(d.Secret, name), nil
-		}
-		if err != nil {
-			return nil, "", err
-		}
-		return res.Spec.(*mesh.Secret).Data, "", nil
-	case d.File != "":
-		if data, err = readFile(d.File); err != nil {
-			return nil, "could not load data: " + err.Error(), nil
-		}
-		return data, "", nil
-	case d.InlineString != nil:
-		return []byte(*d.InlineString), "", nil
-	case len(d.Inline) > 0:
-		return d.Inline, "", nil
+	vs = mesh.CheckAuthority(content[0], content[1])
+	for i := range vs {
+		vs[i].Path = path + "." + vs[i].Path
 	}
-	return nil, textNoSource, nil
+	return vs, nil
 }
 
 func absent(secret, name string) string {
 	return fmt.Sprintf("could not load data: Resource not found: type=%q name=%q mesh=%q", "Secret", secret, name)
-}
-
-// readFile reads a regular file of limited size: a pipe or device would block.
-func readFile(path string) (data []byte, err error) {
-	info, err := os.Stat(path)
-	switch {
-	case err != nil:
-		return nil, err
-	case !info.Mode().IsRegular() || info.Size() > maxFile:
-		return nil, fmt.Errorf("%s is no regular file of at most %d bytes", path, maxFile)
-	}
-	f, err := os.Open(path) //nolint:gosec // administrators name the file of an authority
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, f.Close()) }()
-	return io.ReadAll(io.LimitReader(f, maxFile))
-}
-
-// validatePair checks that an authority can sign certificates of proxies.
-func validatePair(path string, cert, key []byte) []fault.Violation {
-	pair, err := tls.X509KeyPair(cert, key)
-	if err != nil {
-		return []fault.Violation{{Path: path, Message: "not a valid TLS key pair: " + err.Error()}}
-	}
-	var vs []fault.Violation
-	for i, der := range pair.Certificate {
-		at := path + "[" + strconv.Itoa(i) + "]"
-		add := func(wrong bool, message string) {
-			if wrong {
-				vs = append(vs, fault.Violation{Path: at, Message: message})
-			}
-		}
-		c, err := x509.ParseCertificate(der)
-		if err != nil {
-			add(true, "not a valid x509 certificate: "+err.Error())
-			return vs
-		}
-		add(!c.IsCA, textNotCA)
-		add(c.KeyUsage&x509.KeyUsageCertSign == 0, textNoSign)
-		add(c.KeyUsage&x509.KeyUsageKeyAgreement != 0, textAgree)
-	}
-	return vs
 }
 
 // uses returns the secrets of a backend by name.

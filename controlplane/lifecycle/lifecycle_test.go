@@ -368,7 +368,7 @@ func TestAuthorities(t *testing.T) {
 			conf + `.key: could not load data: Resource not found: type="Secret" name="k" mesh="m"`,
 		}},
 		"directory": {provided(inline(cert), &mesh.DataSource{File: filepath.Dir(file)}), false, []string{
-			conf + ".key: could not load data: " + filepath.Dir(file) + " is no regular file of at most 1048576 bytes",
+			conf + ".key: could not load data: " + filepath.Dir(file) + " is no file that can be read",
 		}},
 		"no pair": {provided(inline(cert), inline(leafKey)), false, []string{conf + ".cert: not a valid TLS key pair: tls: private key does not match public key"}},
 		"no authority": {provided(inline(leaf), inline(leafKey)), false, []string{
