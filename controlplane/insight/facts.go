@@ -7,8 +7,9 @@ import (
 	"time"
 )
 
-// Issued records an identity that was made for a proxy. backend is the authority
-// backend that signed it, at the moment of signing.
+// Issued records an identity that was given to a proxy. backend is the authority
+// backend that signed it, at the moment of signing. One that is given again, to a
+// proxy that came back, is no further regeneration.
 func (s *Insights) Issued(mesh, dataplane, backend string, expires, at time.Time) {
 	supported := []string{backend}
 	if s.Backends != nil {
@@ -21,6 +22,9 @@ func (s *Insights) Issued(mesh, dataplane, backend string, expires, at time.Time
 	}
 	p := s.proxy(id{mesh, dataplane})
 	n := uint32(1)
+	if p.mtls != nil && p.mtls.LastCertificateRegeneration.Equal(at) && p.mtls.CertificateExpirationTime.Equal(expires) {
+		return
+	}
 	if p.mtls != nil {
 		n += p.mtls.CertificateRegenerations
 	}

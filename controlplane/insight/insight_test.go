@@ -88,6 +88,7 @@ func TestWire(t *testing.T) {
 		}
 		r.Connected(event("web", 1))
 		r.Issued("default", "web", "ca", time.Now().Add(24*time.Hour), time.Now())
+		r.Issued("default", "web", "ca", time.Now().Add(24*time.Hour), time.Now())
 		r.Sent(typed("web", 1, resource.Cluster))
 		r.Acknowledged(typed("web", 1, resource.Cluster))
 		r.Sent(typed("web", 1, resource.Secret))
