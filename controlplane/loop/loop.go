@@ -65,8 +65,6 @@ type Loop struct {
 	Options
 	wake chan struct{}
 
-	// secured are proxies that have confirmed what they should have, until the
-	// next round.
 	confirmed confirmations
 
 	mu     sync.Mutex

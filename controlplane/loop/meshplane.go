@@ -27,7 +27,10 @@ type meshPlane struct {
 	joined  map[string]bool
 	planned uint64
 	failed  error
-	// known are the failures that have been logged.
+	// fresh makes a planner from nothing; secured is what it is to be told.
+	fresh   func(*view.Mesh) *sidecar.Planner
+	secured map[string]bool
+	// known are the failures of the last report.
 	known map[string]bool
 	check bool
 	// differs is called when a batch is not what a plan from nothing makes.
@@ -60,14 +63,15 @@ func (l *Loop) mesh(ctx context.Context, name string) (*meshPlane, error) {
 	}
 	p := &meshPlane{
 		name: name, scope: scope, sub: scope.Subscribe(l.wake), joined: map[string]bool{}, check: l.Check,
-		known: map[string]bool{}, differs: func() { l.differences++ }, log: l.Log,
+		known: map[string]bool{}, secured: map[string]bool{}, differs: func() { l.differences++ }, log: l.Log,
+	}
+	p.fresh = func(state *view.Mesh) *sidecar.Planner { return sidecar.New(l.Policies, outside{l}, state) }
+	for dataplane := range secured {
+		p.secured[dataplane] = true
 	}
 	first := p.sub.Take()
-	p.planner = sidecar.New(l.Policies, outside{l}, first.State)
 	p.planned = first.State.Revision()
-	for dataplane := range secured {
-		p.planner.Secured(dataplane, true)
-	}
+	p.restart(first.State)
 	l.planes["mesh/"+name] = p
 	return p, nil
 }
@@ -86,11 +90,12 @@ func (o outside) Gateway(name string) *view.Gateway {
 
 // join registers a proxy and returns the sets that are new by it.
 func (p *meshPlane) join(dataplane string) (map[string]*resource.Set, error) {
-	if !p.planner.Join(dataplane) {
+	known := false
+	out := p.plan(func() { known = p.planner.Join(dataplane) })
+	if !known {
 		return nil, fault.New(fault.NotFound, "dataplane %s of mesh %s does not exist; create it first", dataplane, p.name)
 	}
 	p.joined[dataplane] = true
-	out := p.plan()
 	if set := p.planner.Set(dataplane); set != nil {
 		out[mesh.NodeID(p.name, dataplane)] = set
 		return out, nil
@@ -115,6 +120,7 @@ func (p *meshPlane) close() { p.sub.Close() }
 // note takes what proxies have confirmed, and whether a control plane changed.
 func (p *meshPlane) note(secured map[string]bool, gateways bool) {
 	for dataplane, yes := range secured {
+		p.secured[dataplane] = yes
 		p.planner.Secured(dataplane, yes)
 	}
 	if gateways {
@@ -124,16 +130,35 @@ func (p *meshPlane) note(secured map[string]bool, gateways bool) {
 
 func (p *meshPlane) update() map[string]*resource.Set {
 	change := p.sub.Take()
-	p.planner.Update(change.State, change.Keys, change.All)
-	out := p.plan()
+	out := p.plan(func() {
+		if p.failed != nil {
+			p.restart(change.State)
+			return
+		}
+		p.planner.Update(change.State, change.Keys, change.All)
+	})
+	p.report()
 	if p.failed == nil {
 		p.planned = max(p.planned, change.State.Revision())
 	}
 	return out
 }
 
-// plan plans what is stale and returns the sets that differ, by node.
-func (p *meshPlane) plan() (out map[string]*resource.Set) {
+// restart takes a planner from nothing, after one that has failed half-way: what it
+// had planned but not told is planned again.
+func (p *meshPlane) restart(state *view.Mesh) {
+	p.planner = p.fresh(state)
+	for dataplane, yes := range p.secured {
+		p.planner.Secured(dataplane, yes)
+	}
+	for dataplane := range p.joined {
+		p.planner.Join(dataplane)
+	}
+}
+
+// plan tells the planner what there is, has it plan what is stale and returns the
+// sets that differ, by node.
+func (p *meshPlane) plan(tell func()) (out map[string]*resource.Set) {
 	out = map[string]*resource.Set{}
 	defer func() {
 		if v := recover(); v != nil {
@@ -141,9 +166,9 @@ func (p *meshPlane) plan() (out map[string]*resource.Set) {
 			p.log.Error("planning a mesh failed", "mesh", p.name, "error", p.failed.Error())
 		}
 	}()
+	tell()
 	for dataplane, set := range p.planner.Plan() {
 		out[mesh.NodeID(p.name, dataplane)] = set
-		p.report(dataplane)
 	}
 	p.failed = nil
 	if p.check {
@@ -155,14 +180,21 @@ func (p *meshPlane) plan() (out map[string]*resource.Set) {
 	return out
 }
 
-// report logs failures that are new.
-func (p *meshPlane) report(dataplane string) {
-	for _, f := range p.planner.Failures(dataplane) {
-		if k := f.Cell + " " + f.Err.Error(); !p.known[k] {
-			p.known[k] = true
-			p.log.Warn("a resource cannot be configured", "mesh", p.name, "dataplane", dataplane, "resource", f.Cell, "kept_last_good", f.Kept, "error", f.Err)
+// report logs failures that the last report did not have, each once however many
+// proxies are concerned. What is kept as it was changes no set, so it is looked for
+// at all proxies.
+func (p *meshPlane) report() {
+	now := map[string]bool{}
+	for dataplane := range p.joined {
+		for _, f := range p.planner.Failures(dataplane) {
+			k := f.Cell + " " + f.Err.Error()
+			if !now[k] && !p.known[k] {
+				p.log.Warn("a resource cannot be configured", "mesh", p.name, "dataplane", dataplane, "resource", f.Cell, "kept_last_good", f.Kept, "error", f.Err)
+			}
+			now[k] = true
 		}
 	}
+	p.known = now
 }
 
 func (p *meshPlane) failures() []Failure {
@@ -184,6 +216,29 @@ type confirmations struct {
 	mu      sync.Mutex
 	secured map[string]map[string]bool
 	sets    map[string]*resource.Set
+}
+
+// note takes a confirmation and reports whether there is news for the next round:
+// most confirm another endpoint or route, which changes nothing for others.
+func (c *confirmations) note(node, meshName, dataplane string, set *resource.Set, secured bool) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	before, known := c.sets[node]
+	if c.sets == nil {
+		c.sets = map[string]*resource.Set{}
+	}
+	c.sets[node] = set
+	if _, was := before.Generation(mesh.SecretIdentity(meshName)); known && was == secured {
+		return false
+	}
+	if c.secured == nil {
+		c.secured = map[string]map[string]bool{}
+	}
+	if c.secured[meshName] == nil {
+		c.secured[meshName] = map[string]bool{}
+	}
+	c.secured[meshName][dataplane] = secured
+	return true
 }
 
 func (c *confirmations) last(node string) *resource.Set {
@@ -213,18 +268,7 @@ func (l *Loop) Confirmed(node string, st snapshot.State) {
 		return
 	}
 	_, secured := st.Set.Generation(mesh.SecretIdentity(meshName))
-	l.confirmed.mu.Lock()
-	if l.confirmed.secured == nil {
-		l.confirmed.secured = map[string]map[string]bool{}
+	if l.confirmed.note(node, meshName, dataplane, st.Set, secured) {
+		l.signal()
 	}
-	if l.confirmed.sets == nil {
-		l.confirmed.sets = map[string]*resource.Set{}
-	}
-	l.confirmed.sets[node] = st.Set
-	if l.confirmed.secured[meshName] == nil {
-		l.confirmed.secured[meshName] = map[string]bool{}
-	}
-	l.confirmed.secured[meshName][dataplane] = secured
-	l.confirmed.mu.Unlock()
-	l.signal()
 }

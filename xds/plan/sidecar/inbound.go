@@ -21,6 +21,14 @@ type inbound struct {
 // stays as it last was; an inbound that never could has no listener, so that
 // nothing passes it unchecked.
 func (p *Planner) buildInbound(c *class, in *inbound) {
+	old := c.formerly(in)
+	if err := guard(func() { p.makeInbound(c, in) }); err != nil {
+		in.chains, in.part = old.chains, old.part
+		in.part.failures = []plan.Failure{{Cell: "inbound " + in.shape.Cluster, Err: err, Kept: old.chains != nil}}
+	}
+}
+
+func (p *Planner) makeInbound(c *class, in *inbound) {
 	old, s := c.formerly(in), in.shape
 	chosen := p.forInbound(s.Tags)
 	k := inboundKey{

@@ -48,6 +48,15 @@ func protect[K comparable, V any](key K, build func(K) (V, error)) (v V, err err
 	return build(key)
 }
 
+// guard turns a panic of some work into an error.
+func guard(work func()) error {
+	_, err := protect(struct{}{}, func(struct{}) (struct{}, error) {
+		work()
+		return struct{}{}, nil
+	})
+	return err
+}
+
 // crowded reports whether a sweep would be worth it.
 func (m *memo[K, V]) crowded() bool { return len(m.cells) > 2*m.kept+1024 }
 

@@ -44,8 +44,17 @@ func (o *outbound) routeTable() string {
 }
 
 // buildOutbound makes everything of an outbound. What cannot be made stays as it
-// last was.
+// last was; a panic on the way, such as of a policy that looks something up, is a
+// failure of this outbound and of nothing else.
 func (p *Planner) buildOutbound(o *outbound) {
+	old := o.part
+	if err := guard(func() { p.makeOutbound(o) }); err != nil {
+		o.part = old
+		o.part.failures = []plan.Failure{{Cell: o.routeTable(), Err: err, Kept: true}}
+	}
+}
+
+func (p *Planner) makeOutbound(o *outbound) {
 	old := o.part
 	o.part = part{}
 	c := o.class

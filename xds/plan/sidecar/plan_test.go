@@ -11,6 +11,10 @@ import (
 
 	"github.com/meshgate/meshgate/controlplane/mesh"
 	"github.com/meshgate/meshgate/controlplane/model"
+	"github.com/meshgate/meshgate/controlplane/view"
+	"github.com/meshgate/meshgate/xds/plan/sidecar"
+	"github.com/meshgate/meshgate/xds/policy"
+	"github.com/meshgate/meshgate/xds/policy/all"
 	"github.com/meshgate/meshgate/xds/policy/circuitbreaker"
 	"github.com/meshgate/meshgate/xds/policy/trafficpermission"
 	"github.com/meshgate/meshgate/xds/policy/trafficroute"
@@ -265,5 +269,45 @@ func TestManyChangesStayExact(t *testing.T) {
 	}
 	if err := w.planner.Check(); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestPanicOfAPolicyFailsOnePiece has a policy panic outside of any cell: what it
+// concerns keeps its last good version, and nothing else notices.
+func TestPanicOfAPolicyFailsOnePiece(t *testing.T) {
+	w := fleet(t)
+	policies := all.Policies()
+	for i, p := range policies {
+		if p.Kind == circuitbreaker.Kind {
+			broken := *p
+			broken.Facts = func(_ policy.Outside, chosen []*view.Policy) any {
+				if chosen[0].Name == "bad" {
+					panic("a mistake")
+				}
+				return nil
+			}
+			policies[i] = &broken
+		}
+	}
+	planner := sidecar.New(policies, nil, w.state())
+	for _, name := range []string{"backend-1", "web-1"} {
+		planner.Join(name)
+	}
+	planner.Plan()
+	web, backend := planner.Set("web-1"), planner.Set("backend-1")
+	w.put(circuitbreaker.Kind, meshName, "bad", breaker("web", "backend", 7))
+	w.put(mesh.Meshes, "", meshName, mtls(mesh.ModeStrict))
+	planner.Update(w.state(), nil, true)
+	planner.Plan()
+	if f := planner.Failures("web-1"); len(f) != 1 || !f[0].Kept {
+		t.Errorf("failures of web: %v", f)
+	}
+	for _, r := range []resource.TypeURL{resource.Cluster, resource.Endpoint} {
+		if a, b := web.Get(r, "backend"), planner.Set("web-1").Get(r, "backend"); a != b {
+			t.Errorf("%s of the failed outbound was not kept", r)
+		}
+	}
+	if f := planner.Failures("backend-1"); len(f) > 0 || backend.Equal(planner.Set("backend-1")) {
+		t.Errorf("another proxy was held up: %v", f)
 	}
 }
