@@ -2,7 +2,6 @@ package gateway
 
 import (
 	"bufio"
-	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -15,7 +14,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -34,63 +32,22 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 
 	"github.com/meshgate/meshgate/controlplane/gateway"
-	"github.com/meshgate/meshgate/filter/contract"
+	"github.com/meshgate/meshgate/xds/plan/plantest"
 	"github.com/meshgate/meshgate/xds/resource"
 )
-
-// envoyPath is the Envoy to ask, or empty.
-func envoyPath() string {
-	for _, p := range []string{os.Getenv("ENVOY_PATH"), "../../../.tools/envoy"} {
-		if info, err := os.Stat(p); err == nil && !info.IsDir() {
-			return p
-		}
-	}
-	return ""
-}
-
-// modulePath is the directory of the built filter, or empty.
-func modulePath() string {
-	dir, err := filepath.Abs("../../../bin")
-	if err != nil {
-		return ""
-	}
-	if _, err := os.Stat(filepath.Join(dir, "lib"+contract.FilterName+".so")); err != nil {
-		return ""
-	}
-	return dir
-}
-
-func command(t *testing.T, args ...string) *exec.Cmd {
-	t.Helper()
-	c := exec.CommandContext(context.Background(), envoyPath(), args...)
-	if dir := modulePath(); dir != "" {
-		settings := filepath.Join(t.TempDir(), "settings.json")
-		if err := os.WriteFile(settings, []byte(`{"redis":{"url":"redis://127.0.0.1:1"},"cache":{}}`), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		c.Env = append(os.Environ(), "ENVOY_DYNAMIC_MODULES_SEARCH_PATH="+dir, contract.SettingsEnv+"="+settings)
-	}
-	return c
-}
 
 // validate asks Envoy whether it accepts a set.
 func validate(t *testing.T, set *resource.Set) {
 	t.Helper()
-	if envoyPath() == "" {
-		t.Log("no Envoy: its opinion was not asked")
-		return
-	}
-	out, err := command(t, "--mode", "validate", "-c", static(t, set, nil)).CombinedOutput()
+	text, err := os.ReadFile(static(t, set, nil))
 	if err != nil {
-		t.Errorf("envoy refuses: %v\n%s", err, out)
+		t.Fatal(err)
 	}
-	if strings.Contains(string(out), "eprecated") {
-		t.Errorf("envoy warns:\n%s", out)
-	}
+	plantest.Validate(t, text)
 }
 
 // static writes a configuration file with a set as static resources: routes and
-// secrets inline. Without a built filter its slot is left out.
+// secrets inline.
 func static(t *testing.T, set *resource.Set, admin *bootstrapv3.Admin) string {
 	t.Helper()
 	b := &bootstrapv3.Bootstrap{
@@ -99,13 +56,6 @@ func static(t *testing.T, set *resource.Set, admin *bootstrapv3.Admin) string {
 	}
 	table := new(routev3.RouteConfiguration)
 	load(t, set.Get(resource.Route, TableName), table)
-	if modulePath() == "" {
-		for _, v := range table.VirtualHosts {
-			for _, r := range v.Routes {
-				r.TypedPerFilterConfig = nil
-			}
-		}
-	}
 	for _, res := range set.All(resource.Listener) {
 		l := new(listenerv3.Listener)
 		load(t, res, l)
@@ -136,9 +86,6 @@ func inline(t *testing.T, l *listenerv3.Listener, table *routev3.RouteConfigurat
 	chain := l.FilterChains[0]
 	edit(t, chain.Filters[0].GetTypedConfig(), func(m *hcmv3.HttpConnectionManager) {
 		m.RouteSpecifier = &hcmv3.HttpConnectionManager_RouteConfig{RouteConfig: table}
-		if modulePath() == "" {
-			m.HttpFilters = m.HttpFilters[1:]
-		}
 	})
 	if s := chain.TransportSocket; s != nil {
 		edit(t, s.GetTypedConfig(), func(d *tlsv3.DownstreamTlsContext) { local(d.CommonTlsContext) })
@@ -241,10 +188,6 @@ var urlTable = []struct {
 // TestEnvoyForwardsByTheTable runs the plan in an Envoy before an upstream that
 // tells what it was asked.
 func TestEnvoyForwardsByTheTable(t *testing.T) {
-	if envoyPath() == "" {
-		t.Log("no Envoy: the table was compared with the oracle only")
-		return
-	}
 	upstream := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprintf(w, "%s|%s|%s|%s", r.RequestURI, r.Host, r.Header.Get("X-Forwarded-Prefix"), r.Header.Get("X-Consumer-Id"))
 	}))
@@ -304,7 +247,7 @@ func serve(t *testing.T, w *world) string {
 	params := Params{Address: "127.0.0.1", HTTPPort: freePort(t)}
 	address := fmt.Sprintf("127.0.0.1:%d", params.HTTPPort)
 	file := static(t, NewPlanner(params).Plan(w.state()).Set, nil)
-	c := command(t, "-c", file, "--disable-hot-restart", "--concurrency", "1", "-l", "info")
+	c := plantest.Command(t, "-c", file, "--disable-hot-restart", "--concurrency", "1", "-l", "info")
 	log, err := c.StderrPipe()
 	if err != nil {
 		t.Fatal(err)

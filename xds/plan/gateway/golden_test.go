@@ -9,27 +9,15 @@ import (
 	"strings"
 	"testing"
 
-	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
-	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
-	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 	"github.com/google/go-cmp/cmp"
-	"google.golang.org/protobuf/encoding/protojson"
-	"google.golang.org/protobuf/proto"
 	"sigs.k8s.io/yaml"
 
 	"github.com/meshgate/meshgate/controlplane/gateway"
 	"github.com/meshgate/meshgate/controlplane/model"
-	"github.com/meshgate/meshgate/xds/resource"
+	"github.com/meshgate/meshgate/xds/plan/plantest"
 )
 
 var update = flag.Bool("update", false, "write golden files")
-
-// messages are the types of a gateway's set.
-var messages = map[resource.TypeURL]func() proto.Message{
-	resource.Cluster:  func() proto.Message { return new(clusterv3.Cluster) },
-	resource.Listener: func() proto.Message { return new(listenerv3.Listener) },
-	resource.Route:    func() proto.Message { return new(routev3.RouteConfiguration) },
-}
 
 // TestGolden translates testdata/<name>.in.yaml and compares with
 // testdata/<name>.golden.yaml; -update writes the latter.
@@ -92,27 +80,10 @@ func loadWorld(t *testing.T, path string) *world {
 // render shows a result as YAML in a fixed order.
 func render(t *testing.T, r Result) []byte {
 	t.Helper()
-	out := map[string]any{"secrets": r.Set.Secrets()}
+	out := plantest.Tree(t, r.Set)
+	out["secrets"] = r.Set.Secrets()
 	for _, f := range r.Failures {
 		out["failures"] = append(asList(out["failures"]), f.Cell+": "+f.Err.Error())
-	}
-	for _, kind := range resource.Types {
-		for _, res := range r.Set.All(kind) {
-			m := messages[kind]()
-			if err := proto.Unmarshal(res.Body, m); err != nil {
-				t.Fatal(err)
-			}
-			text, err := protojson.MarshalOptions{UseProtoNames: true}.Marshal(m)
-			if err != nil {
-				t.Fatal(err)
-			}
-			var tree any
-			if err := json.Unmarshal(text, &tree); err != nil {
-				t.Fatal(err)
-			}
-			key := string(m.ProtoReflect().Descriptor().Name())
-			out[key] = append(asList(out[key]), tree)
-		}
 	}
 	text, err := yaml.Marshal(out)
 	if err != nil {

@@ -1,7 +1,6 @@
 package sidecar_test
 
 import (
-	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -9,10 +8,6 @@ import (
 	"encoding/pem"
 	"math/big"
 	"net/url"
-	"os"
-	"os/exec"
-	"path/filepath"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -30,63 +25,22 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 
 	"github.com/meshgate/meshgate/controlplane/mesh"
-	"github.com/meshgate/meshgate/filter/contract"
+	"github.com/meshgate/meshgate/xds/plan/plantest"
 	"github.com/meshgate/meshgate/xds/resource"
 )
-
-// envoyPath is the Envoy to ask, or empty.
-func envoyPath() string {
-	for _, p := range []string{os.Getenv("ENVOY_PATH"), "../../../.tools/envoy"} {
-		if info, err := os.Stat(p); err == nil && !info.IsDir() {
-			return p
-		}
-	}
-	return ""
-}
-
-// modulePath is the directory of the built filter, or empty.
-func modulePath() string {
-	dir, err := filepath.Abs("../../../bin")
-	if err != nil {
-		return ""
-	}
-	if _, err := os.Stat(filepath.Join(dir, "lib"+contract.FilterName+".so")); err != nil {
-		return ""
-	}
-	return dir
-}
 
 // validate asks Envoy whether it accepts a set.
 func validate(t *testing.T, set *resource.Set) {
 	t.Helper()
-	if envoyPath() == "" {
-		t.Log("no Envoy: its opinion was not asked")
-		return
-	}
-	dir := t.TempDir()
-	settings, config := filepath.Join(dir, "settings.json"), filepath.Join(dir, "envoy.json")
 	text, err := protojson.Marshal(static(t, set))
 	if err != nil {
 		t.Fatal(err)
 	}
-	for file, body := range map[string]string{settings: `{"redis":{"url":"redis://127.0.0.1:1"},"cache":{}}`, config: string(text)} {
-		if err := os.WriteFile(file, []byte(body), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	c := exec.CommandContext(context.Background(), envoyPath(), "--mode", "validate", "-c", config)
-	c.Env = append(os.Environ(), "ENVOY_DYNAMIC_MODULES_SEARCH_PATH="+modulePath(), contract.SettingsEnv+"="+settings)
-	out, err := c.CombinedOutput()
-	if err != nil {
-		t.Errorf("envoy refuses: %v\n%s", err, out)
-	}
-	if strings.Contains(string(out), "eprecated") {
-		t.Errorf("envoy warns:\n%s", out)
-	}
+	plantest.Validate(t, text)
 }
 
 // static makes a bootstrap with a set as static resources: routes, assignments
-// and secrets inline. Without a built filter its slot is left out.
+// and secrets inline.
 func static(t *testing.T, set *resource.Set) *bootstrapv3.Bootstrap {
 	t.Helper()
 	b := &bootstrapv3.Bootstrap{
@@ -118,22 +72,7 @@ func static(t *testing.T, set *resource.Set) *bootstrapv3.Bootstrap {
 func inline(t *testing.T, set *resource.Set, m *hcmv3.HttpConnectionManager) {
 	t.Helper()
 	table := load(t, set.Get(resource.Route, m.GetRds().GetRouteConfigName()), new(routev3.RouteConfiguration))
-	if modulePath() == "" {
-		m.HttpFilters = without(m.GetHttpFilters())
-		for _, v := range table.GetVirtualHosts() {
-			delete(v.GetTypedPerFilterConfig(), contract.FilterName)
-		}
-	}
 	m.RouteSpecifier = &hcmv3.HttpConnectionManager_RouteConfig{RouteConfig: table}
-}
-
-func without(filters []*hcmv3.HttpFilter) (out []*hcmv3.HttpFilter) {
-	for _, f := range filters {
-		if f.GetName() != contract.FilterName {
-			out = append(out, f)
-		}
-	}
-	return out
 }
 
 // local takes secrets from the same file.

@@ -1,7 +1,6 @@
 package sidecar_test
 
 import (
-	"encoding/json"
 	"flag"
 	"os"
 	"path/filepath"
@@ -9,12 +8,11 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"google.golang.org/protobuf/encoding/protojson"
-	"google.golang.org/protobuf/proto"
 	"sigs.k8s.io/yaml"
 
 	"github.com/meshgate/meshgate/controlplane/mesh"
 	"github.com/meshgate/meshgate/controlplane/model"
+	"github.com/meshgate/meshgate/xds/plan/plantest"
 	"github.com/meshgate/meshgate/xds/policy/all"
 	"github.com/meshgate/meshgate/xds/resource"
 )
@@ -86,7 +84,7 @@ func golden(t *testing.T, path string, got []byte) {
 // tree is a set as it is shown: by type, ordered by name.
 func tree(t *testing.T, w *world, name string, set *resource.Set) map[string]any {
 	t.Helper()
-	out := map[string]any{}
+	out := plantest.Tree(t, set)
 	if secrets := set.Secrets(); secrets != nil {
 		out["secrets"] = secrets
 	}
@@ -96,25 +94,6 @@ func tree(t *testing.T, w *world, name string, set *resource.Set) map[string]any
 	}
 	if failures != nil {
 		out["failures"] = failures
-	}
-	for _, kind := range resource.Types {
-		for _, r := range set.All(kind) {
-			m := messages[kind]()
-			if err := proto.Unmarshal(r.Body, m); err != nil {
-				t.Fatal(err)
-			}
-			text, err := protojson.MarshalOptions{UseProtoNames: true}.Marshal(m)
-			if err != nil {
-				t.Fatal(err)
-			}
-			var node any
-			if err := json.Unmarshal(text, &node); err != nil {
-				t.Fatal(err)
-			}
-			key := string(m.ProtoReflect().Descriptor().Name())
-			list, _ := out[key].([]any)
-			out[key] = append(list, node)
-		}
 	}
 	return out
 }

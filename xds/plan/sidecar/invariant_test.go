@@ -20,17 +20,9 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 
 	"github.com/meshgate/meshgate/xds/plan"
+	"github.com/meshgate/meshgate/xds/plan/plantest"
 	"github.com/meshgate/meshgate/xds/resource"
 )
-
-// messages are the types of a sidecar's set.
-var messages = map[resource.TypeURL]func() proto.Message{
-	resource.Cluster:  func() proto.Message { return new(clusterv3.Cluster) },
-	resource.Endpoint: func() proto.Message { return new(endpointv3.ClusterLoadAssignment) },
-	resource.Listener: func() proto.Message { return new(listenerv3.Listener) },
-	resource.Route:    func() proto.Message { return new(routev3.RouteConfiguration) },
-	resource.Secret:   func() proto.Message { return new(tlsv3.Secret) },
-}
 
 // mentions is what one resource says of others, and what is wrong with it alone.
 type mentions struct {
@@ -50,8 +42,8 @@ func mentionsOf(r *resource.Resource) *mentions {
 		return m.(*mentions)
 	}
 	m := &mentions{}
-	msg := messages[r.Type]()
-	if m.err = proto.Unmarshal(r.Body, msg); m.err == nil {
+	msg, err := plantest.Decode(r)
+	if m.err = err; err == nil {
 		m.err = walk(msg.ProtoReflect(), m.note)
 	}
 	if own := nameOf(msg); m.err == nil && own != r.Name {

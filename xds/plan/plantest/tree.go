@@ -1,0 +1,58 @@
+package plantest
+
+import (
+	"encoding/json"
+	"slices"
+	"testing"
+
+	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
+	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
+	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
+	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/meshgate/meshgate/xds/resource"
+)
+
+var messages = map[resource.TypeURL]func() proto.Message{
+	resource.Cluster:  func() proto.Message { return new(clusterv3.Cluster) },
+	resource.Endpoint: func() proto.Message { return new(endpointv3.ClusterLoadAssignment) },
+	resource.Listener: func() proto.Message { return new(listenerv3.Listener) },
+	resource.Route:    func() proto.Message { return new(routev3.RouteConfiguration) },
+	resource.Secret:   func() proto.Message { return new(tlsv3.Secret) },
+}
+
+// Decode reads the bytes of a resource.
+func Decode(r *resource.Resource) (proto.Message, error) {
+	m := messages[r.Type]()
+	return m, proto.Unmarshal(r.Body, m)
+}
+
+// Tree is the resources of a set by the names of their messages, ordered by name,
+// as they are shown in golden files.
+func Tree(t testing.TB, set *resource.Set) map[string]any {
+	t.Helper()
+	out := map[string]any{}
+	for _, kind := range resource.Types {
+		for _, r := range set.All(kind) {
+			m, err := Decode(r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			text, err := protojson.MarshalOptions{UseProtoNames: true}.Marshal(m)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var node any
+			if err := json.Unmarshal(text, &node); err != nil {
+				t.Fatal(err)
+			}
+			key := string(m.ProtoReflect().Descriptor().Name())
+			list, _ := out[key].([]any)
+			out[key] = append(slices.Clip(list), node)
+		}
+	}
+	return out
+}
