@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/meshgate/meshgate/filter/contract"
+	"github.com/meshgate/meshgate/filter/filtertest"
 )
 
 // Ids of the chain in envoy.yaml.
@@ -57,25 +58,49 @@ type options struct {
 // echoed is what the upstream saw.
 type echoed struct {
 	Path    string
+	URI     string
 	Headers http.Header
 	Body    int64
 	Sum     string
+	Text    string
 }
 
 // echoAs answers with what it got and the name of who got it.
 func echoAs(name string) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		h := sha256.New()
-		n, err := io.Copy(h, r.Body)
+		var text strings.Builder
+		n, err := io.Copy(io.MultiWriter(h, &text), r.Body)
 		if err != nil {
 			http.Error(w, err.Error(), http.StatusBadRequest)
 			return
 		}
-		w.Header().Set("x-upstream", name)
-		_ = json.NewEncoder(w).Encode(echoed{ //nolint:errchkjson // the client sees a broken answer
-			Path: r.URL.Path, Headers: r.Header, Body: n, Sum: hex.EncodeToString(h.Sum(nil)),
+		seen, err := json.Marshal(echoed{
+			Path: r.URL.Path, URI: r.RequestURI, Headers: r.Header, Body: n, Sum: hex.EncodeToString(h.Sum(nil)), Text: text.String(),
 		})
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusInternalServerError)
+			return
+		}
+		if r.Header.Get("Upgrade") != "" {
+			upgrade(w, name, seen)
+			return
+		}
+		w.Header().Set("x-upstream", name)
+		_, _ = w.Write(seen) // the client sees a broken answer
 	}
+}
+
+// upgrade completes an opening handshake, with the echo in a header, and ends the
+// connection.
+func upgrade(w http.ResponseWriter, name string, seen []byte) {
+	conn, _, err := http.NewResponseController(w).Hijack()
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	fmt.Fprintf(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nX-Upstream: %s\r\nX-Echo: %s\r\n\r\n", name, seen)
+	_ = conn.Close() // the client sees a broken answer
 }
 
 // newWorld starts everything and puts one good token into Redis.
@@ -244,7 +269,8 @@ func (w *world) put(t *testing.T, token string, r *contract.Record) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := w.db.Set(t.Context(), contract.RedisRecordKey(contract.HashToken([]byte(token))), data, 0).Err(); err != nil {
+	presented := filtertest.Token{Value: token, Record: *r}
+	if err := w.db.Set(t.Context(), contract.RedisRecordKey(presented.Hash()), data, 0).Err(); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -276,6 +302,15 @@ func (w *world) do(t *testing.T, r *http.Request) answer {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return readAnswer(t, resp)
+}
+
+// readAnswer reads a response; nil is one that did not come.
+func readAnswer(t *testing.T, resp *http.Response) answer {
+	t.Helper()
+	if resp == nil {
+		t.Fatal("no answer")
+	}
 	defer closing(t, resp.Body)
 	body, err := io.ReadAll(resp.Body)
 	if err != nil {
@@ -292,6 +327,9 @@ func (w *world) get(t *testing.T, path string, header ...string) answer {
 // seen decodes what the upstream saw.
 func (a answer) seen(t *testing.T) echoed {
 	t.Helper()
+	if a.status == http.StatusSwitchingProtocols {
+		a.status, a.body = http.StatusOK, a.header.Get("X-Echo")
+	}
 	if a.status != http.StatusOK {
 		t.Fatalf("status %d: %s", a.status, a.body)
 	}

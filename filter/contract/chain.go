@@ -6,11 +6,23 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 )
 
 // MaxChain bounds an encoded chain in bytes; a longer one is refused.
-const MaxChain = 64 << 10
+const MaxChain = 256 << 10
+
+// MaxCredentialNames bounds the names that one plugin looks for a credential
+// under.
+const MaxCredentialNames = 8
+
+// MaxCredential bounds an access token or API key in bytes; there is no longer
+// one, so a longer text is unknown without asking anybody.
+const MaxCredential = 4 << 10
+
+// MaxTriggers bounds the different triggers of one chain.
+const MaxTriggers = 8
 
 // Chain is what one route carries to the filter: the ordered effective plugins
 // and what they need to decide without asking anybody. It is self-contained, so
@@ -21,9 +33,26 @@ type Chain struct {
 	// Service is the id of the route's service; empty on a route without one.
 	// A token bound to a service is accepted on that service only.
 	Service string `json:"service,omitempty"`
-	// Plugins run in order; the first that refuses ends the chain.
-	Plugins []Plugin `json:"plugins"`
+	// Protocol is what requests of the route must speak; others are refused
+	// before any plugin runs. Empty means any HTTP.
+	Protocol Protocol `json:"protocol,omitempty"`
+	// Plugins run in order; the first that refuses ends the chain. The list may
+	// be empty on a route with a Protocol.
+	Plugins []Plugin `json:"plugins,omitempty"`
 }
+
+// Protocol restricts the requests of a route.
+type Protocol string
+
+// Protocols.
+const (
+	// ProtocolGRPC demands gRPC over HTTP/2: 415 for another content type, 426
+	// for HTTP/1.
+	ProtocolGRPC Protocol = "grpc"
+	// ProtocolWebSocket demands the opening handshake of RFC 6455; everything
+	// else is answered 400.
+	ProtocolWebSocket Protocol = "ws"
+)
 
 // Plugin is one effective plugin instance. Exactly one of the typed members is
 // set; which one is the plugin's name.
@@ -32,6 +61,10 @@ type Plugin struct {
 	ID string `json:"id"`
 	// OAuth2 checks a bearer token.
 	OAuth2 *OAuth2 `json:"oauth2,omitempty"`
+	// KeyAuth checks an API key.
+	KeyAuth *KeyAuth `json:"key_auth,omitempty"`
+	// Termination answers instead of the upstream.
+	Termination *Termination `json:"termination,omitempty"`
 }
 
 // OAuth2 is the part of an oauth2 plugin's configuration that decides protected
@@ -46,8 +79,51 @@ type OAuth2 struct {
 	Global bool `json:"global,omitempty"`
 	// HideCredentials removes the credential from the upstream request.
 	HideCredentials bool `json:"hide_credentials,omitempty"`
+	// Endpoints says that introspection, revocation and metadata are endpoints
+	// of the plugin too, beside the two issuing ones.
+	Endpoints bool `json:"endpoints,omitempty"`
 	// Anonymous is set when failed authentication falls back to a consumer.
 	Anonymous *Anonymous `json:"anonymous,omitempty"`
+}
+
+// KeyAuth is the configuration of a key-auth plugin.
+type KeyAuth struct {
+	// Names are the lower-case names under which keys are looked for, in order:
+	// each first as a header, then in the query, then in the body.
+	Names []string `json:"names"`
+	// InHeader, InQuery and InBody say where keys are looked for.
+	InHeader bool `json:"in_header,omitempty"`
+	InQuery  bool `json:"in_query,omitempty"`
+	InBody   bool `json:"in_body,omitempty"`
+	// HideCredentials removes the key from the upstream request.
+	HideCredentials bool `json:"hide_credentials,omitempty"`
+	// SkipPreflight lets OPTIONS requests pass without a key.
+	SkipPreflight bool `json:"skip_preflight,omitempty"`
+	// Realm is added to challenges unless empty.
+	Realm string `json:"realm,omitempty"`
+	// Anonymous is set when failed authentication falls back to a consumer.
+	Anonymous *Anonymous `json:"anonymous,omitempty"`
+}
+
+// Termination is what the effective request-termination plugins of a route
+// answer. Which instance is effective may depend on the consumer.
+type Termination struct {
+	// Default answers every consumer that Consumers does not name; nil lets
+	// them pass.
+	Default *Answered `json:"default,omitempty"`
+	// Consumers holds, by consumer id, the answers of instances that are bound
+	// to a consumer and more specific than Default.
+	Consumers map[string]Answered `json:"consumers,omitempty"`
+}
+
+// Answered is a prepared answer.
+type Answered struct {
+	Status      int    `json:"status"`
+	ContentType string `json:"content_type,omitempty"`
+	Body        string `json:"body,omitempty"`
+	// Trigger, unless empty, is the lower-case name of a header or query
+	// argument without which the request passes.
+	Trigger string `json:"trigger,omitempty"`
 }
 
 // Anonymous is the resolved config.anonymous of a plugin.
@@ -80,7 +156,12 @@ func ParseChain(data []byte) (*Chain, error) {
 	if err := decodeStrict(data, &c); err != nil {
 		return nil, fmt.Errorf("decode chain: %w", err)
 	}
-	if len(c.Plugins) == 0 {
+	switch c.Protocol {
+	case "", ProtocolGRPC, ProtocolWebSocket:
+	default:
+		return nil, fmt.Errorf("protocol %q is unknown", c.Protocol)
+	}
+	if len(c.Plugins) == 0 && c.Protocol == "" {
 		return nil, errors.New("chain has no plugins")
 	}
 	for i := range c.Plugins {
@@ -88,19 +169,88 @@ func ParseChain(data []byte) (*Chain, error) {
 			return nil, fmt.Errorf("plugins[%d]: %w", i, err)
 		}
 	}
+	if n := len(c.Triggers()); n > MaxTriggers {
+		return nil, fmt.Errorf("chain has %d different triggers, the limit is %d", n, MaxTriggers)
+	}
 	return &c, nil
 }
 
+// Triggers returns the names that answers wait for, each once, in order.
+func (c *Chain) Triggers() []string {
+	var names []string
+	for i := range c.Plugins {
+		t := c.Plugins[i].Termination
+		if t == nil {
+			continue
+		}
+		if t.Default != nil {
+			names = append(names, t.Default.Trigger)
+		}
+		for _, a := range t.Consumers {
+			names = append(names, a.Trigger)
+		}
+	}
+	slices.Sort(names)
+	return slices.DeleteFunc(slices.Compact(names), func(n string) bool { return n == "" })
+}
+
 func (p *Plugin) check() error {
+	kinds := 0
+	for _, set := range []bool{p.OAuth2 != nil, p.KeyAuth != nil, p.Termination != nil} {
+		if set {
+			kinds++
+		}
+	}
 	switch {
 	case p.ID == "":
 		return errors.New("id is missing")
-	case p.OAuth2 == nil:
-		return errors.New("no known plugin is configured")
-	case p.OAuth2.Header == "":
-		return errors.New("oauth2.header is missing")
-	case p.OAuth2.Header != strings.ToLower(p.OAuth2.Header):
-		return errors.New("oauth2.header must be lower-case")
+	case kinds != 1:
+		return errors.New("exactly one known plugin must be configured")
+	case p.OAuth2 != nil:
+		return checkNames("oauth2.header", p.OAuth2.Header)
+	case p.KeyAuth != nil:
+		return p.KeyAuth.check()
+	}
+	return p.Termination.check()
+}
+
+func (k *KeyAuth) check() error {
+	if len(k.Names) == 0 || len(k.Names) > MaxCredentialNames {
+		return fmt.Errorf("key_auth.names must hold 1 to %d names", MaxCredentialNames)
+	}
+	if !k.InHeader && !k.InQuery && !k.InBody {
+		return errors.New("key_auth looks for keys nowhere")
+	}
+	return checkNames("key_auth.names", k.Names...)
+}
+
+func (t *Termination) check() error {
+	if t.Default == nil && len(t.Consumers) == 0 {
+		return errors.New("termination answers nobody")
+	}
+	if t.Default != nil && !t.Default.valid() {
+		return errors.New("termination.default is no answer")
+	}
+	for id, a := range t.Consumers {
+		if id == "" || !a.valid() {
+			return fmt.Errorf("termination.consumers[%q] is no answer", id)
+		}
+	}
+	return nil
+}
+
+func (a *Answered) valid() bool {
+	return a.Status >= 200 && a.Status <= 599 && a.Trigger == strings.ToLower(a.Trigger)
+}
+
+func checkNames(field string, names ...string) error {
+	for _, n := range names {
+		switch {
+		case n == "":
+			return fmt.Errorf("%s is missing", field)
+		case n != strings.ToLower(n):
+			return fmt.Errorf("%s must be lower-case", field)
+		}
 	}
 	return nil
 }

@@ -46,7 +46,7 @@ const (
 	HeaderOAuthScheme = "x-meshgate-scheme"
 	// HeaderOAuthClient is the client's IP address without a port.
 	HeaderOAuthClient = "x-meshgate-client"
-	// HeaderOAuthProto is X-Forwarded-Proto as the client sent it, or absent.
+	// HeaderOAuthProto is X-Forwarded-Proto as a trusted proxy sent it, or absent.
 	// The listener's early header mutation writes it, the filter never does.
 	HeaderOAuthProto = "x-meshgate-proto"
 )

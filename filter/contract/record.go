@@ -22,12 +22,25 @@ const (
 	MaxPacked = 4 << 10
 )
 
-// Hash is the SHA-256 of an access token. Tokens themselves never leave the
-// request: caches, messages and Redis know only hashes.
+// Hash stands for a secret that a client presents: [HashToken] of an access
+// token or [HashKey] of an API key. Secrets themselves never leave the request:
+// caches, messages and Redis know only hashes.
 type Hash [sha256.Size]byte
 
 // HashToken hashes an access token.
 func HashToken(token []byte) Hash { return sha256.Sum256(token) }
+
+// HashKey hashes an API key. Equal texts have different hashes as token and as
+// key; since a client chooses the bytes of both, that keeps them apart in
+// caches only, and [Record.Key] says which of the two a record is about.
+func HashKey(key []byte) Hash {
+	inner := sha256.Sum256(key)
+	var outer [sha256.Size + len(keyDomain)]byte
+	copy(outer[copy(outer[:], keyDomain):], inner[:])
+	return sha256.Sum256(outer[:])
+}
+
+const keyDomain = "meshgate key\x00"
 
 // Record is everything a filter must know about one valid access token. Records
 // are immutable: a change of the token, its credential or its consumer makes a
@@ -46,7 +59,10 @@ type Record struct {
 	// Service is the id of the service the token is bound to; empty for a
 	// global token.
 	Service string `json:"service,omitempty"`
-	// Credential is the application the token was issued to.
+	// Key says that the record is about an API key and not about an access
+	// token. A plugin accepts records of its own sort only.
+	Key bool `json:"key,omitempty"`
+	// Credential is the application the token was issued to, or the API key.
 	Credential Credential `json:"credential"`
 	// Consumer is nil for credentials of an external authority: then only
 	// credential headers are sent upstream.
@@ -57,9 +73,11 @@ type Record struct {
 	UserID string `json:"authenticated_userid,omitempty"`
 }
 
-// Credential names an OAuth application.
+// Credential names an OAuth application or an API key.
 type Credential struct {
-	ID       string `json:"id"`
+	ID string `json:"id"`
+	// ClientID is what X-Credential-Identifier shows: the application's
+	// client_id, or the id of the API key.
 	ClientID string `json:"client_id,omitempty"`
 }
 
@@ -191,6 +209,8 @@ const (
 	FieldClientID
 	FieldScope
 	FieldUserID
+	// FieldKey is "k" in records of API keys and empty in others.
+	FieldKey
 	// NumFields is the number of packed fields.
 	NumFields
 )
@@ -209,6 +229,9 @@ func (r *Record) fields() [NumFields]string {
 	f[FieldClientID] = r.Credential.ClientID
 	f[FieldScope] = strings.ReplaceAll(r.Scope, " ", ",")
 	f[FieldUserID] = r.UserID
+	if r.Key {
+		f[FieldKey] = "k"
+	}
 	return f
 }
 

@@ -20,6 +20,12 @@ bool DM_CALL(http_get_header)(dm_filter_envoy f, dm_header_type t, dm_module_buf
 size_t DM_CALL(http_get_headers_size)(dm_filter_envoy f, dm_header_type t);
 bool DM_CALL(http_get_headers)(dm_filter_envoy f, dm_header_type t, dm_envoy_header *out);
 bool DM_CALL(http_set_header)(dm_filter_envoy f, dm_header_type t, dm_module_buffer key, dm_module_buffer value);
+size_t DM_CALL(http_get_body_size)(dm_filter_envoy f, dm_body_type t);
+size_t DM_CALL(http_get_body_chunks_size)(dm_filter_envoy f, dm_body_type t);
+bool DM_CALL(http_get_body_chunks)(dm_filter_envoy f, dm_body_type t, dm_envoy_buffer *out);
+bool DM_CALL(http_append_body)(dm_filter_envoy f, dm_body_type t, dm_module_buffer data);
+bool DM_CALL(http_drain_body)(dm_filter_envoy f, dm_body_type t, size_t n);
+bool DM_CALL(http_received_buffered_request_body)(dm_filter_envoy f);
 void DM_CALL(http_send_response)(dm_filter_envoy f, uint32_t status, dm_module_header *headers, size_t n,
                                  dm_module_buffer body, dm_module_buffer details);
 void DM_CALL(http_clear_route_cache)(dm_filter_envoy f);

@@ -58,7 +58,10 @@ typedef enum {
   DM_LOG_CRITICAL = 5
 } dm_log_level;
 
+typedef enum { DM_RECEIVED_REQUEST_BODY = 0, DM_BUFFERED_REQUEST_BODY = 1 } dm_body_type;
+
 typedef enum {
+  DM_REQUEST_PROTOCOL = 10,
   DM_SOURCE_ADDRESS = 24,
   DM_CONNECTION_TLS_VERSION = 31
 } dm_attribute;
@@ -68,8 +71,13 @@ typedef enum {
   DM_REQUEST_HEADERS_STOP = 1,
   DM_REQUEST_HEADERS_WATERMARK = 4
 } dm_request_headers_status;
-typedef enum { DM_REQUEST_BODY_CONTINUE = 0 } dm_request_body_status;
-typedef enum { DM_REQUEST_TRAILERS_CONTINUE = 0 } dm_request_trailers_status;
+typedef enum {
+  DM_REQUEST_BODY_CONTINUE = 0,
+  DM_REQUEST_BODY_BUFFER = 1,
+  DM_REQUEST_BODY_WATERMARK = 2,
+  DM_REQUEST_BODY_NO_BUFFER = 3
+} dm_request_body_status;
+typedef enum { DM_REQUEST_TRAILERS_CONTINUE = 0, DM_REQUEST_TRAILERS_STOP = 1 } dm_request_trailers_status;
 typedef enum { DM_RESPONSE_HEADERS_CONTINUE = 0 } dm_response_headers_status;
 typedef enum { DM_RESPONSE_BODY_CONTINUE = 0 } dm_response_body_status;
 typedef enum { DM_RESPONSE_TRAILERS_CONTINUE = 0 } dm_response_trailers_status;

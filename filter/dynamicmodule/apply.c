@@ -1,5 +1,7 @@
 // Applies outcomes to a request: edits its headers or answers it.
 
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "lookup.h"
@@ -98,7 +100,47 @@ static void admit(dm_filter_envoy f, const front_result *r) {
     if (r->identity[i].len > 0) set(f, front_identity_names[i], part(r, r->identity[i]));
 }
 
-bool front_apply(dm_filter_envoy f, const front_stream *s, const front_route *route, front_result *r) {
+static front_text header(dm_filter_envoy f, dm_module_buffer name) {
+  dm_envoy_buffer v = {NULL, 0};
+  if (!DM_CALL(http_get_header)(f, DM_REQUEST_HEADER, name, &v, 0, NULL)) return (front_text){NULL, 0};
+  return (front_text){v.ptr, v.length};
+}
+
+// Puts what is left of the body in its place. A request without content-length
+// gets none.
+static bool shorten(dm_filter_envoy f, bool in_hook, front_text bytes) {
+  static const dm_module_buffer name = LITERAL("content-length");
+  char digits[24];
+  if (!front_body_replace(f, in_hook, bytes)) return false;
+  if (header(f, name).ptr == NULL) return true;
+  int n = snprintf(digits, sizeof(digits), "%zu", bytes.len);
+  dm_module_buffer value = {digits, (size_t)n};
+  set(f, name, value);
+  return true;
+}
+
+// Removes hidden credentials from the query and the body.
+static bool rewrite(dm_filter_envoy f, const front_route *route, const front_body *body, const front_result *r) {
+  static const dm_module_buffer path_name = LITERAL(":path");
+  front_text before = header(f, path_name), type = header(f, content_type);
+  // A copy: Go shortens it in place, and setting it frees what Envoy has.
+  char *copy = malloc(before.len + 1);
+  if (copy == NULL) return false;
+  if (before.len > 0) memcpy(copy, before.ptr, before.len);
+  front_text path = {copy, before.len}, bytes = {body->data, body->len};
+  bool ok = meshgateRewrite(route->program, r->hide_query, r->hide_body, &type, &path, &bytes);
+  if (ok && path.len != before.len) {
+    dm_module_buffer value = {path.ptr, path.len};
+    set(f, path_name, value);
+  }
+  if (ok && bytes.len != body->len) ok = shorten(f, body->in_hook, bytes);
+  free(copy);
+  return ok;
+}
+
+bool front_apply(dm_filter_envoy f, const front_stream *s, const front_body *body, front_result *r) {
+  static const dm_module_buffer none = {NULL, 0};
+  const front_route *route = s->route;
   if (r->action != FRONT_CONTINUE && r->action != FRONT_ISSUE) {
     refuse(f, r);
     return false;
@@ -107,14 +149,18 @@ bool front_apply(dm_filter_envoy f, const front_stream *s, const front_route *ro
     front_refuse_broken(f);
     return false;
   }
+  if ((r->hide_query != 0 || r->hide_body != 0) && !rewrite(f, route, body, r)) {
+    front_refuse_broken(f);
+    return false;
+  }
+  for (size_t i = 0; r->remove >> i != 0 && i < route->headers; i++) {
+    dm_module_buffer name = {route->names[i].ptr, route->names[i].len};
+    if (r->remove >> i & 1) set(f, name, none);
+  }
   if (r->action == FRONT_ISSUE) {
     if (issue(f, route, r)) return true;
     front_refuse_broken(f);
     return false;
-  }
-  if (r->remove_credential) {
-    dm_module_buffer name = {route->header, route->header_len}, none = {NULL, 0};
-    set(f, name, none);
   }
   admit(f, r);
   return true;

@@ -33,12 +33,27 @@ void DM_ON(config_destroy)(dm_config_module m) {
   atomic_fetch_add_explicit(&meshgate_counters.configs_freed, 1, memory_order_relaxed);
 }
 
-front_route *front_route_new(uint32_t program, const char *header, size_t len) {
+front_route *front_route_new(uint32_t program, uint8_t early, uint8_t headers, bool body_after_lookup,
+                             bool reads_protocol, const char *names, size_t len) {
+  if (headers > FRONT_HEADERS || early > headers) return NULL;
   front_route *r = malloc(sizeof(*r) + len);
   if (r == NULL) return NULL;
   r->program = program;
-  r->header_len = (uint32_t)len;
-  if (len > 0) memcpy(r->header, header, len);
+  r->early = early;
+  r->headers = headers;
+  r->body_after_lookup = body_after_lookup;
+  r->reads_protocol = reads_protocol;
+  char *text = (char *)(r + 1), *end = text + len;
+  if (len > 0) memcpy(text, names, len);
+  for (size_t i = 0; i < headers; i++) {
+    char *zero = text < end ? memchr(text, 0, (size_t)(end - text)) : NULL;
+    if (zero == NULL) {
+      free(r);
+      return NULL;
+    }
+    r->names[i] = (front_text){text, (size_t)(zero - text)};
+    text = zero + 1;
+  }
   atomic_fetch_add_explicit(&meshgate_counters.routes_created, 1, memory_order_relaxed);
   return r;
 }
@@ -46,7 +61,7 @@ front_route *front_route_new(uint32_t program, const char *header, size_t len) {
 dm_route_module DM_ON(per_route_config_new)(dm_envoy_buffer name, dm_envoy_buffer config) {
   front_route *r = meshgateRouteNew((char *)config.ptr, config.length);
   // NULL would reject the whole route table. Program 0 refuses this route only.
-  return r != NULL ? r : front_route_new(0, "authorization", 13);
+  return r != NULL ? r : front_route_new(0, 0, 0, false, false, NULL, 0);
 }
 
 void DM_ON(per_route_config_destroy)(dm_route_module m) {

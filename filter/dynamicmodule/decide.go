@@ -6,6 +6,7 @@ package main
 import "C"
 
 import (
+	"bytes"
 	"runtime"
 	"unsafe"
 
@@ -24,6 +25,12 @@ var (
 	_ = [1]struct{}{}[C.FRONT_CONTINUE-int(engine.Continue)]
 	_ = [1]struct{}{}[C.FRONT_LOOKUP-int(engine.Lookup)]
 	_ = [1]struct{}{}[C.FRONT_ISSUE-int(engine.Issue)]
+	_ = [1]struct{}{}[C.FRONT_NEED_HEADERS-int(engine.NeedHeaders)]
+	_ = [1]struct{}{}[C.FRONT_NEED_BODY-int(engine.NeedBody)]
+	_ = [1]struct{}{}[C.FRONT_BODY_READ-int(engine.BodyRead)]
+	_ = [1]struct{}{}[C.FRONT_BODY_TOO_LARGE-int(engine.BodyTooLarge)]
+	_ = [1]struct{}{}[C.FRONT_BODY-engine.MaxBody]
+	_ = [1]struct{}{}[C.FRONT_HEADERS-engine.MaxHeaders]
 	_ = [1]struct{}{}[C.FRONT_ANSWER_UNAVAILABLE-int(contract.Unavailable)]
 )
 
@@ -31,6 +38,9 @@ var (
 type (
 	request = C.front_request
 	result  = C.front_result
+	answer  = C.front_answer
+	route   = C.front_route
+	text    = C.front_text
 	span    = C.front_span
 )
 
@@ -45,18 +55,13 @@ func (m *module) decide(q *request, r *result) {
 	if s == nil {
 		return
 	}
-	m.run(q, r, s.tokens)
+	if q.answered == 0 {
+		m.run(q, r, s.tokens)
+	} else {
+		m.run(q, r, &answered{known: q.answers[:min(int(q.answered), len(q.answers))], level: s.tokens})
+	}
 	if q.breathe {
 		runtime.Gosched()
-	}
-}
-
-// answer decides again with what a look-up has found.
-func (m *module) answer(q *request, r *result, a *answered) {
-	defer m.recovered("answer")
-	m.run(q, r, a)
-	if r.action == C.FRONT_LOOKUP { // the credential changed while the stream stood still
-		r.action, r.status = C.FRONT_REFUSE, 0
 	}
 }
 
@@ -65,10 +70,16 @@ func (m *module) run(q *request, r *result, t engine.Tokens) {
 	if ref == nil {
 		return
 	}
+	var values [engine.MaxHeaders][]byte
+	n := min(int(q.headers), len(values))
+	for i := range n {
+		if q.present>>i&1 != 0 {
+			values[i] = present(&q.values[i])
+		}
+	}
 	req := engine.Request{
-		Path:          view(q.path, q.path_len),
-		Credential:    view(q.credential, q.credential_len),
-		HasCredential: bool(q.has_credential),
+		Path: view(q.path.ptr, q.path.len), Headers: values[:n], Repeated: uint32(q.repeated), HTTP2: bool(q.http2),
+		BodyState: engine.BodyState(q.body_state), Body: view(q.body.ptr, q.body.len),
 	}
 	injectFault(req.Path)
 	buf := unsafe.Slice((*byte)(unsafe.Pointer(&r.buffer[0])), len(r.buffer))
@@ -78,21 +89,46 @@ func (m *module) run(q *request, r *result, t engine.Tokens) {
 		for i := range v.Headers {
 			r.identity[i] = span{C.uint32_t(v.Headers[i].Off), C.uint32_t(v.Headers[i].Len)}
 		}
-		r.remove_credential = C.bool(v.RemoveCredential)
 	case engine.Lookup, engine.Issue:
-		w := text{buf: buf}
+		w := writer{buf: buf}
 		r.plugin = w.add(v.Plugin)
 		copy(unsafe.Slice((*byte)(unsafe.Pointer(&r.hash[0])), len(r.hash)), v.Hash[:])
 		if w.full {
 			return
 		}
+	case engine.NeedHeaders, engine.NeedBody:
 	default:
 		if v.Refusal != nil {
 			writeRefusal(r, buf, v.Refusal)
 		}
 		return
 	}
+	r.remove, r.hide_query, r.hide_body = C.uint32_t(v.Remove), C.uint16_t(v.HideQuery), C.uint16_t(v.HideBody)
 	r.action = C.uint8_t(v.Action)
+}
+
+// present is the value of a header that was sent: never nil.
+func present(t *text) []byte {
+	if t.ptr == nil {
+		return empty
+	}
+	return view(t.ptr, t.len)
+}
+
+var empty = []byte{}
+
+// rewrite removes hidden credentials from path and body, in place. It reports
+// whether that was done.
+func (m *module) rewrite(program uint32, hideQuery, hideBody uint16, contentType, path, body *text) (done bool) {
+	defer m.recovered("rewrite")
+	ref := m.programs.get(program)
+	if ref == nil {
+		return false
+	}
+	newPath, newBody := ref.Program().Rewrite(&engine.Verdict{HideQuery: hideQuery, HideBody: hideBody},
+		view(path.ptr, path.len), view(contentType.ptr, contentType.len), view(body.ptr, body.len))
+	path.len, body.len = C.size_t(len(newPath)), C.size_t(len(newBody))
+	return true
 }
 
 // handOver writes into r, in place of its decision to issue, the edits that hand
@@ -103,7 +139,7 @@ func (m *module) handOver(program uint32, plugin, scheme, client string, r *resu
 	if ref == nil {
 		return
 	}
-	w := text{buf: unsafe.Slice((*byte)(unsafe.Pointer(&r.buffer[0])), len(r.buffer))}
+	w := writer{buf: unsafe.Slice((*byte)(unsafe.Pointer(&r.buffer[0])), len(r.buffer))}
 	edits := ref.Program().HandOver(&engine.Verdict{Action: engine.Issue, Plugin: plugin}, scheme, client)
 	for i := range edits {
 		r.names[i], r.values[i] = w.add(edits[i].Name), w.add(edits[i].Value)
@@ -121,7 +157,7 @@ func view(p *C.char, n C.size_t) []byte {
 // writeRefusal copies a refusal out. What does not fit is left out but for the
 // status: the request is refused all the same.
 func writeRefusal(r *result, buf []byte, refusal *engine.Refusal) {
-	w := text{buf: buf}
+	w := writer{buf: buf}
 	r.details = w.add2(detailsPrefix, refusal.Reason)
 	r.grpc_message = w.add(refusal.GRPCMessage())
 	n := 0
@@ -142,16 +178,16 @@ func writeRefusal(r *result, buf []byte, refusal *engine.Refusal) {
 	r.status = C.uint32_t(refusal.Status)
 }
 
-// text fills a buffer with strings and remembers where they are.
-type text struct {
+// writer fills a buffer with strings and remembers where they are.
+type writer struct {
 	buf  []byte
 	n    int
 	full bool
 }
 
-func (t *text) add(s string) span { return t.add2(s, "") }
+func (t *writer) add(s string) span { return t.add2(s, "") }
 
-func (t *text) add2(a, b string) span {
+func (t *writer) add2(a, b string) span {
 	if t.full || len(a)+len(b) > len(t.buf)-t.n {
 		t.full = true
 		return span{}
@@ -162,24 +198,29 @@ func (t *text) add2(a, b string) span {
 	return span{C.uint32_t(at), C.uint32_t(t.n - at)}
 }
 
-// answered is a first level that knows exactly one token.
+// answered is a first level that knows the tokens which this request has already
+// asked about. What it has been told is final: it does not ask again.
 type answered struct {
-	hash   contract.Hash
-	answer contract.Answer
-	packed []byte
+	known []answer
+	level engine.Tokens
 }
 
-// Lookup answers for the token that was asked for.
+// Lookup answers for the tokens that were asked for, and asks the first level
+// about others.
 func (a *answered) Lookup(hash contract.Hash, dst []byte) (int, contract.Answer) {
-	if hash != a.hash {
-		return 0, contract.Miss
+	for i := range a.known {
+		k := &a.known[i]
+		if !bytes.Equal(hash[:], unsafe.Slice((*byte)(unsafe.Pointer(k.hash)), len(hash))) {
+			continue
+		}
+		switch contract.Answer(k.answer) {
+		case contract.Found:
+			return copy(dst, view(k.packed, C.size_t(k.packed_len))), contract.Found
+		case contract.Unknown:
+			return 0, contract.Unknown
+		default:
+			return 0, contract.Unavailable
+		}
 	}
-	switch a.answer {
-	case contract.Found:
-		return copy(dst, a.packed), contract.Found
-	case contract.Unknown:
-		return 0, contract.Unknown
-	default:
-		return 0, contract.Unavailable
-	}
+	return a.level.Lookup(hash, dst)
 }

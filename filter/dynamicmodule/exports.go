@@ -11,6 +11,7 @@ import (
 	"os/signal"
 	"runtime"
 	"runtime/debug"
+	"strings"
 	"syscall"
 	"unsafe"
 
@@ -74,12 +75,23 @@ func meshgateConfigDestroy(h C.uint32_t) {
 //export meshgateRouteNew
 func meshgateRouteNew(config *C.char, n C.size_t) (r *C.front_route) {
 	defer library.recovered("per_route_config_new")
-	h, header, err := library.acquireProgram(view(config, n))
+	h, program, err := library.acquireProgram(view(config, n))
 	if err != nil {
 		library.log.Error("route refused", "error", err)
 		return nil
 	}
-	return C.front_route_new(C.uint32_t(h), (*C.char)(unsafe.Pointer(unsafe.StringData(header))), C.size_t(len(header)))
+	names := terminated(program.Headers())
+	return C.front_route_new(C.uint32_t(h), C.uint8_t(program.Early()), C.uint8_t(len(program.Headers())),
+		C.bool(program.BodyAfterLookup()), C.bool(program.ReadsProtocol()),
+		(*C.char)(unsafe.Pointer(unsafe.StringData(names))), C.size_t(len(names)))
+}
+
+// terminated joins names, each ended by a zero byte.
+func terminated(names []string) string {
+	if len(names) == 0 {
+		return ""
+	}
+	return strings.Join(names, "\x00") + "\x00"
 }
 
 //export meshgateRouteDestroy
@@ -91,11 +103,9 @@ func meshgateRouteDestroy(h C.uint32_t) {
 //export meshgateDecide
 func meshgateDecide(q *C.front_request, r *C.front_result) { library.decide(q, r) }
 
-//export meshgateAnswer
-func meshgateAnswer(q *C.front_request, hash *C.uint8_t, answer C.uint8_t, packed *C.char, n C.size_t, r *C.front_result) {
-	a := answered{answer: contract.Answer(answer), packed: view(packed, n)}
-	copy(a.hash[:], unsafe.Slice((*byte)(unsafe.Pointer(hash)), len(a.hash)))
-	library.answer(q, r, &a)
+//export meshgateRewrite
+func meshgateRewrite(program C.uint32_t, hideQuery, hideBody C.uint16_t, contentType, path, body *C.front_text) C.bool {
+	return C.bool(library.rewrite(uint32(program), uint16(hideQuery), uint16(hideBody), contentType, path, body))
 }
 
 //export meshgateHandOver

@@ -12,8 +12,14 @@
 
 // Number of identity headers; contract.NumIdentityHeaders.
 #define FRONT_IDENTITY_HEADERS 7
-// Bytes for what a decision yields: a packed record or the text of a refusal.
-#define FRONT_BUFFER 8192
+// Bytes for what a decision yields: packed records or the text of a refusal.
+#define FRONT_BUFFER 12288
+// Most headers that a program reads; engine.MaxHeaders.
+#define FRONT_HEADERS 24
+// Most look-ups of one request; more would mean that answers are not used.
+#define FRONT_LOOKUPS 4
+// Largest body that is looked into; engine.MaxBody.
+#define FRONT_BODY 1048576
 // Most headers of a refusal; more are dropped.
 #define FRONT_PAIRS 8
 // Largest packed record; contract.MaxPacked.
@@ -21,7 +27,17 @@
 #define FRONT_HASH 32
 
 // Values of front_result.action; engine.Action.
-enum { FRONT_REFUSE = 0, FRONT_CONTINUE = 1, FRONT_LOOKUP = 2, FRONT_ISSUE = 3 };
+enum {
+  FRONT_REFUSE = 0,
+  FRONT_CONTINUE = 1,
+  FRONT_LOOKUP = 2,
+  FRONT_ISSUE = 3,
+  FRONT_NEED_HEADERS = 4,
+  FRONT_NEED_BODY = 5
+};
+
+// Values of front_request.body_state; engine.BodyState.
+enum { FRONT_BODY_UNREAD = 0, FRONT_BODY_READ = 1, FRONT_BODY_TOO_LARGE = 2 };
 
 // A value of contract.Answer.
 enum { FRONT_ANSWER_UNAVAILABLE = 3 };
@@ -31,12 +47,22 @@ typedef struct front_span {
   uint32_t off, len;
 } front_span;
 
-// What a route carries: which program decides, and the header it reads. Owned by
-// Envoy between per_route_config_new and per_route_config_destroy, immutable.
+// Text that somebody else owns.
+typedef struct front_text {
+  const char *ptr;
+  size_t len;
+} front_text;
+
+// What a route carries: which program decides, and the headers it reads, of
+// which the first `early` are needed by every decision. Owned by Envoy between
+// per_route_config_new and per_route_config_destroy, immutable. The names point
+// behind the struct.
 typedef struct front_route {
   uint32_t program;
-  uint32_t header_len;
-  char header[];
+  uint8_t early, headers;
+  bool body_after_lookup;
+  bool reads_protocol;
+  front_text names[FRONT_HEADERS];
 } front_route;
 
 // What a listener carries. Owned by Envoy like front_route, immutable.
@@ -45,17 +71,31 @@ typedef struct front_config {
   bool listener_strips;
 } front_config;
 
-// What a request shows to a decision; pointers into Envoy's memory.
+// What a look-up of this request has come to.
+typedef struct front_answer {
+  const uint8_t *hash;
+  const char *packed;
+  uint32_t packed_len;
+  uint8_t answer;
+} front_answer;
+
+// What a request shows to a decision; pointers into Envoy's memory. Of values and
+// answers only as many entries are set as headers and answered say.
 typedef struct front_request {
-  const char *path;
-  const char *credential;
-  size_t path_len;
-  size_t credential_len;
+  front_text path;
+  front_text body;  // FRONT_BODY_READ
   uint32_t program;
   uint32_t source;
-  bool has_credential;
+  uint32_t present;   // bit i: header i was sent
+  uint32_t repeated;  // bit i: more than once
+  uint8_t headers;    // how many of the route's headers have been read
+  uint8_t answered;
+  uint8_t body_state;
+  bool http2;
   // Pass through Go's scheduler after the decision; see breathe in request.c.
   bool breathe;
+  front_text values[FRONT_HEADERS];
+  front_answer answers[FRONT_LOOKUPS];
 } front_request;
 
 // Outcome of a decision, on the stack of the hook. The front sets action to
@@ -63,9 +103,10 @@ typedef struct front_request {
 // not even refuse, and the front then refuses by itself.
 typedef struct front_result {
   uint8_t action;
-  bool remove_credential;
   uint8_t grpc_status;
   uint8_t pairs;  // used entries of names and values
+  uint16_t hide_query, hide_body;  // FRONT_CONTINUE, FRONT_ISSUE; for meshgateRewrite
+  uint32_t remove;                 // FRONT_CONTINUE, FRONT_ISSUE; bit i: header i of the route
   uint32_t status;
   front_span body;     // FRONT_REFUSE
   front_span details;  // FRONT_REFUSE
@@ -85,8 +126,10 @@ typedef struct front_lookup front_lookup;
 
 // ---- front, called by Go ----
 
-// NULL only if memory is exhausted.
-front_route *front_route_new(uint32_t program, const char *header, size_t len);
+// NULL only if memory is exhausted. names are `headers` names, each ended by a
+// zero byte.
+front_route *front_route_new(uint32_t program, uint8_t early, uint8_t headers, bool body_after_lookup,
+                             bool reads_protocol, const char *names, size_t len);
 front_config *front_config_new(uint32_t source, bool listener_strips);
 // Ends a look-up, from any thread, exactly once per look-up.
 void front_lookup_finish(front_lookup *l, uint8_t answer, const char *packed, size_t len);
@@ -101,7 +144,10 @@ extern void meshgateConfigDestroy(uint32_t source);
 extern front_route *meshgateRouteNew(char *config, size_t len);
 extern void meshgateRouteDestroy(uint32_t program);
 extern void meshgateDecide(front_request *q, front_result *r);
-extern void meshgateAnswer(front_request *q, uint8_t *hash, uint8_t answer, char *packed, size_t len, front_result *r);
+// Removes hidden credentials from path and body, which it edits in place; both
+// only get shorter. False leaves them in a state that must not be used.
+extern bool meshgateRewrite(uint32_t program, uint16_t hide_query, uint16_t hide_body, front_text *type, front_text *path,
+                            front_text *body);
 // Replaces a decision to issue by the edits that carry it out; none if it fails.
 extern void meshgateHandOver(uint32_t program, char *plugin, size_t len, bool secure, char *client, size_t client_len,
                              front_result *r);

@@ -3,14 +3,6 @@
 
 #include "abi.h"
 
-dm_request_body_status DM_ON(request_body)(dm_filter_envoy f, dm_filter_module m, bool end) {
-  return DM_REQUEST_BODY_CONTINUE;
-}
-
-dm_request_trailers_status DM_ON(request_trailers)(dm_filter_envoy f, dm_filter_module m) {
-  return DM_REQUEST_TRAILERS_CONTINUE;
-}
-
 dm_response_headers_status DM_ON(response_headers)(dm_filter_envoy f, dm_filter_module m, bool end) {
   return DM_RESPONSE_HEADERS_CONTINUE;
 }

@@ -14,9 +14,10 @@
 struct front_lookup {
   atomic_int refs;
   atomic_bool dead;  // the stream has gone: nothing needs to be scheduled
-  bool resumed;      // worker only: one `scheduled` may act
+  uint8_t number;    // of the stream's look-ups, from 1; tells its `scheduled`
   uint8_t answer;
   uint32_t packed_len;
+  front_lookup *next;  // worker only: the one before, or NULL
   dm_scheduler scheduler;
   uint8_t hash[FRONT_HASH];  // of the token that was asked for
   char packed[FRONT_PACKED];
@@ -31,19 +32,47 @@ typedef struct front_counters {
 } front_counters;
 extern front_counters meshgate_counters;
 
+// Where a stream stands.
+typedef enum front_phase {
+  FRONT_PASSING,     // nothing is decided here, or all is
+  FRONT_LOOKING,     // a look-up is on its way
+  FRONT_COLLECTING,  // the decision wants the body
+  FRONT_ANSWERED     // refused
+} front_phase;
+
 // One stream; made and freed on its worker.
 typedef struct front_stream {
   const front_config *config;
-  const front_route *route;  // set when a look-up starts; lives as long as the stream
-  front_lookup *lookup;      // the stream's reference, or NULL
+  const front_route *route;  // lives as long as the stream
+  front_lookup *lookups;     // the stream's references, the latest first
+  front_phase phase;
+  bool ended;  // the whole request has been received
+  bool held;   // headers were stopped so that the body comes to the hooks
 } front_stream;
 
-front_lookup *front_lookup_new(dm_filter_envoy f, const uint8_t hash[FRONT_HASH]);
-void front_lookup_unref(front_lookup *l);
+// The body of a request, for a decision.
+typedef struct front_body {
+  uint8_t state;
+  bool in_hook;  // of request_body: the latest piece is not buffered yet
+  char *data;    // FRONT_BODY_READ; owned
+  size_t len;
+} front_body;
+
+// Starts a look-up of the stream. False if that is impossible.
+bool front_lookup_start(dm_filter_envoy f, front_stream *s, const uint8_t hash[FRONT_HASH], char *plugin, size_t len);
+void front_lookup_drop_all(front_stream *s);
+
+// Size of the body so far.
+size_t front_body_size(dm_filter_envoy f, bool in_hook);
+// Reads the body so far; the caller releases it.
+front_body front_body_read(dm_filter_envoy f, bool in_hook, bool ended);
+void front_body_release(front_body *b);
+// Puts other bytes in the place of the body.
+bool front_body_replace(dm_filter_envoy f, bool in_hook, front_text bytes);
 
 // Applies the outcome of a decision to the request. Returns false if the request
 // was answered and must not go on.
-bool front_apply(dm_filter_envoy f, const front_stream *s, const front_route *route, front_result *r);
+bool front_apply(dm_filter_envoy f, const front_stream *s, const front_body *body, front_result *r);
 // Answers 503 without Go's help.
 void front_refuse_broken(dm_filter_envoy f);
 // Removes client-sent identity and hand-over headers in every spelling that a

@@ -5,16 +5,18 @@
 //
 // Envoy calls C functions, its hooks. All of them are written in C (the front:
 // abi*.h declare what Envoy offers and expects, hooks.c answers what needs no
-// work, config.c, request.c and apply.c do the rest), and the front enters Go
-// once per request, to decide. The official Go SDK enters Go for every phase of
-// every request and keeps Go objects per stream; measured in a real Envoy it
-// costs more than twice as much.
+// work, config.c, request.c, body.c and apply.c do the rest), and the front
+// enters Go once per request, to decide. The official Go SDK enters Go for every
+// phase of every request and keeps Go objects per stream; measured in a real
+// Envoy it costs more than twice as much.
 //
-// The front reads the path and the one header that the route's program wants,
-// calls [engine.Program.Decide] through meshgateDecide with a result on its own
-// stack, and edits the request. If the token is not known yet, it stops the
-// stream, hands the token's hash to the token cache and goes on when the answer
-// arrives through Envoy's dispatcher: no worker ever waits.
+// The front reads the path and the headers that every decision of the route's
+// program wants, calls [engine.Program.Decide] through meshgateDecide with a
+// result on its own stack, and edits the request. The few requests that need more
+// enter Go again: with the other headers; with the body, for which the front
+// stops the headers and lets the body hook collect; or with what the token cache
+// has found, to which it hands a token's hash and which answers through Envoy's
+// dispatcher. No worker ever waits, and a request may do all of this, twice.
 //
 // # Ownership
 //

@@ -144,9 +144,9 @@ func (m *module) releaseSource(h uint32) {
 	m.spawn("close token cache", s.tokens.Close)
 }
 
-// acquireProgram returns a handle for the program of a chain, and the header it
-// reads. A chain that cannot be used yields a program that refuses.
-func (m *module) acquireProgram(data []byte) (uint32, string, error) {
+// acquireProgram returns a handle for the program of a chain, and the program. A
+// chain that cannot be used yields a program that refuses.
+func (m *module) acquireProgram(data []byte) (uint32, *engine.Program, error) {
 	if m.chained.CompareAndSwap(false, true) {
 		m.begin()
 	}
@@ -157,9 +157,9 @@ func (m *module) acquireProgram(data []byte) (uint32, string, error) {
 	h, err := m.programs.put(ref)
 	if err != nil {
 		ref.Release()
-		return 0, "", err
+		return 0, nil, err
 	}
-	return h, ref.Program().Header(), nil
+	return h, ref.Program(), nil
 }
 
 // begin opens the token caches of the listeners that are there already.

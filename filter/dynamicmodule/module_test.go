@@ -53,6 +53,9 @@ func newKnown(token string) *known {
 
 func (k *known) Lookup(hash contract.Hash, dst []byte) (int, contract.Answer) {
 	if hash != k.hash {
+		if hash == contract.HashToken([]byte("bad")) {
+			return 0, contract.Unknown
+		}
 		return 0, contract.Miss
 	}
 	return copy(dst, k.packed), contract.Found
@@ -88,16 +91,24 @@ func newFixture(t testing.TB) *fixture {
 
 // ask fills a request; the strings must outlive it.
 func (f *fixture) ask(path, credential string) *request {
-	q := &request{}
+	q := &request{headers: 1}
 	number(&q.program, f.route)
 	number(&q.source, f.source)
-	point(&q.path, path)
-	number(&q.path_len, len(path))
-	point(&q.credential, credential)
-	number(&q.credential_len, len(credential))
-	q.has_credential = credential != ""
+	show(&q.path, path)
+	show(&q.values[0], credential)
+	if credential != "" {
+		q.present = 1
+	}
 	return q
 }
+
+// show points a text at a string.
+func show(t *text, s string) {
+	point(&t.ptr, s)
+	number(&t.len, len(s))
+}
+
+func narrow[C ~uint8](member *C, v uint8) { *member = C(v) }
 
 // number and point set members whose C types a test file cannot name.
 func number[C ~uint32 | ~uint64, G uint32 | int](member *C, v G) { *member = C(v) }
@@ -116,7 +127,9 @@ func TestDecide(t *testing.T) {
 	}{
 		{"good token", "/", "Bearer good", engine.Continue},
 		{"unknown token", "/", "Bearer other", engine.Lookup},
-		{"no token", "/", "", engine.Refuse},
+		{"bad token", "/", "Bearer bad", engine.Refuse},
+		{"no token", "/", "", engine.NeedHeaders},
+		{"token in the query", "/?access_token=good", "", engine.Continue},
 		{"issuing", "/x/oauth2/token", "", engine.Issue},
 	} {
 		var r result
@@ -126,8 +139,8 @@ func TestDecide(t *testing.T) {
 		}
 		switch tt.want {
 		case engine.Continue:
-			if got := textOf(&r, r.identity[contract.HeaderConsumerID]); got != "consumer-1" || !bool(r.remove_credential) {
-				t.Errorf("%s: consumer %q, hidden %v", tt.name, got, r.remove_credential)
+			if got := textOf(&r, r.identity[contract.HeaderConsumerID]); got != "consumer-1" || uint32(r.remove)+uint32(r.hide_query) != 1 {
+				t.Errorf("%s: consumer %q, hidden %v", tt.name, got, r.remove)
 			}
 		case engine.Lookup, engine.Issue:
 			if got := textOf(&r, r.plugin); got != "plugin-1" {
@@ -145,7 +158,7 @@ func TestDecideDoesNotAllocate(t *testing.T) {
 	f := newFixture(t)
 	r := &result{}
 	for _, credential := range []string{"Bearer good", "Bearer other", ""} {
-		q := f.ask("/some/path?with=query", credential)
+		q := f.ask("/some/path?with=query&access_token=good", credential)
 		if n := testing.AllocsPerRun(1000, func() { f.decide(q, r) }); n != 0 {
 			t.Errorf("credential %q: %v allocations", credential, n)
 		}
@@ -161,7 +174,7 @@ func BenchmarkDecide(b *testing.B) {
 	}
 }
 
-func TestAnswerDecidesForItsTokenOnly(t *testing.T) {
+func TestAnswersDecide(t *testing.T) {
 	f := newFixture(t)
 	for _, tt := range []struct {
 		name   string
@@ -174,14 +187,45 @@ func TestAnswerDecidesForItsTokenOnly(t *testing.T) {
 		{"unknown", "new", contract.Unknown, engine.Refuse, 401},
 		{"unavailable", "new", contract.Unavailable, engine.Refuse, 503},
 		{"miss counts as unavailable", "new", contract.Miss, engine.Refuse, 503},
-		{"another token", "other", contract.Found, engine.Refuse, 0},
+		{"another token", "other", contract.Found, engine.Lookup, 0},
+		{"first level still answers", "other", contract.Unknown, engine.Continue, 0},
 	} {
 		var r result
-		f.answer(f.ask("/", "Bearer new"), &r,
-			&answered{hash: contract.HashToken([]byte(tt.token)), answer: tt.answer, packed: f.tokens.packed})
+		credential := "Bearer new"
+		if tt.name == "first level still answers" {
+			credential = "Bearer good"
+		}
+		hash := contract.HashToken([]byte(tt.token))
+		q := f.ask("/", credential)
+		q.answered = 1
+		point(&q.answers[0].hash, string(hash[:]))
+		point(&q.answers[0].packed, string(f.tokens.packed))
+		number(&q.answers[0].packed_len, len(f.tokens.packed))
+		narrow(&q.answers[0].answer, uint8(tt.answer))
+		f.decide(q, &r)
 		if engine.Action(r.action) != tt.action || int(r.status) != tt.status {
 			t.Errorf("%s: action %d, status %d", tt.name, r.action, r.status)
 		}
+	}
+}
+
+// TestRewriteShortens checks what the front relies on: in place, shorter, or not
+// at all.
+func TestRewriteShortens(t *testing.T) {
+	f := newFixture(t)
+	var contentType, path, body text
+	pathBytes, bodyBytes := []byte("/a?access_token=x&b"), []byte("access_token=x&c=d")
+	show(&contentType, "application/x-www-form-urlencoded")
+	show(&path, unsafe.String(&pathBytes[0], len(pathBytes)))
+	show(&body, unsafe.String(&bodyBytes[0], len(bodyBytes)))
+	if !f.rewrite(f.route, 1, 1, &contentType, &path, &body) {
+		t.Fatal("not rewritten")
+	}
+	if got := string(pathBytes[:path.len]) + " " + string(bodyBytes[:body.len]); got != "/a?b c=d" {
+		t.Errorf("left %q", got)
+	}
+	if f.rewrite(77, 1, 1, &contentType, &path, &body) {
+		t.Error("a program that is not there has rewritten")
 	}
 }
 
@@ -242,9 +286,9 @@ func TestSourcesAreSharedAndClosedOnce(t *testing.T) {
 
 func TestProgramsAreInterned(t *testing.T) {
 	f := newFixture(t)
-	second, header, err := f.acquireProgram([]byte(chain))
-	if err != nil || header != "authorization" || f.interner.Len() != 1 {
-		t.Fatalf("header %q, %d programs (%v)", header, f.interner.Len(), err)
+	second, program, err := f.acquireProgram([]byte(chain))
+	if err != nil || terminated(program.Headers()) != "authorization\x00:method\x00content-type\x00content-length\x00upgrade\x00" || f.interner.Len() != 1 {
+		t.Fatalf("headers %q, %d programs (%v)", program.Headers(), f.interner.Len(), err)
 	}
 	broken, _, err := f.acquireProgram([]byte("{"))
 	if err != nil || !strings.Contains(f.log.text(), "unusable") {

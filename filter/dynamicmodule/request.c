@@ -1,5 +1,7 @@
-// The hooks of a request: decide, or start a look-up and decide when it is back.
+// The hooks of a request: decide, or have something looked up or collected and
+// decide when it is there.
 
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -31,11 +33,9 @@ static bool breathe(void) {
 }
 
 dm_filter_module DM_ON(new)(dm_config_module m, dm_filter_envoy f) {
-  front_stream *s = malloc(sizeof(*s));
+  front_stream *s = calloc(1, sizeof(*s));
   if (s == NULL) return NULL;
   s->config = m;
-  s->route = NULL;
-  s->lookup = NULL;
   atomic_fetch_add_explicit(&meshgate_counters.streams_created, 1, memory_order_relaxed);
   return s;
 }
@@ -43,44 +43,80 @@ dm_filter_module DM_ON(new)(dm_config_module m, dm_filter_envoy f) {
 void DM_ON(destroy)(dm_filter_module m) {
   front_stream *s = (front_stream *)m;
   if (s == NULL) return;
-  if (s->lookup != NULL) {
-    atomic_store_explicit(&s->lookup->dead, true, memory_order_release);
-    front_lookup_unref(s->lookup);
-  }
+  front_lookup_drop_all(s);
   free(s);
   atomic_fetch_add_explicit(&meshgate_counters.streams_freed, 1, memory_order_relaxed);
 }
 
-// Reads what a decision needs. The views are good until the hook returns or the
-// header is changed.
-static void read_request(dm_filter_envoy f, const front_stream *s, const front_route *route, front_request *q) {
-  dm_envoy_buffer v = {NULL, 0};
-  dm_module_buffer name = {route->header, route->header_len};
-  memset(q, 0, sizeof(*q));
-  q->program = route->program;
-  q->source = s->config->source;
-  if (DM_CALL(http_get_header)(f, DM_REQUEST_HEADER, path_name, &v, 0, NULL)) {
-    q->path = v.ptr;
-    q->path_len = v.length;
+// Reads headers of the route up to number n. The views are good until the hook
+// returns or the header is changed.
+static void read_headers(dm_filter_envoy f, const front_route *route, front_request *q, size_t n) {
+  for (size_t i = q->headers; i < n; i++) {
+    dm_module_buffer name = {route->names[i].ptr, route->names[i].len};
+    dm_envoy_buffer v = {NULL, 0};
+    size_t count = 0;
+    if (!DM_CALL(http_get_header)(f, DM_REQUEST_HEADER, name, &v, 0, &count)) continue;
+    q->values[i] = (front_text){v.ptr, v.length};
+    q->present |= 1u << i;
+    if (count > 1) q->repeated |= 1u << i;
   }
-  // A program that refuses everything reads no header.
-  if (name.length > 0 && DM_CALL(http_get_header)(f, DM_REQUEST_HEADER, name, &v, 0, NULL)) {
-    q->credential = v.ptr;
-    q->credential_len = v.length;
-    q->has_credential = true;
-  }
+  q->headers = (uint8_t)n;
 }
 
-static void prepare(front_result *r) {
-  // The buffer is large and written before it is read: it is not cleared.
-  memset(r, 0, offsetof(front_result, buffer));
+// Reads what every decision needs.
+static void read_request(dm_filter_envoy f, const front_stream *s, const front_body *body, front_request *q) {
+  dm_envoy_buffer v = {NULL, 0};
+  const front_route *route = s->route;
+  // The arrays are written before they are read: they are not cleared.
+  memset(q, 0, offsetof(front_request, values));
+  q->program = route->program;
+  q->source = s->config->source;
+  q->body_state = body->state;
+  q->body = (front_text){body->data, body->len};
+  if (DM_CALL(http_get_header)(f, DM_REQUEST_HEADER, path_name, &v, 0, NULL)) q->path = (front_text){v.ptr, v.length};
+  read_headers(f, route, q, route->early);
+  if (route->reads_protocol && DM_CALL(http_filter_get_attribute_string)(f, DM_REQUEST_PROTOCOL, &v))
+    q->http2 = v.length >= 6 && (memcmp(v.ptr, "HTTP/2", 6) == 0 || memcmp(v.ptr, "HTTP/3", 6) == 0);
+  for (const front_lookup *l = s->lookups; l != NULL; l = l->next)
+    q->answers[q->answered++] = (front_answer){l->hash, l->packed, l->packed_len, l->answer};
+}
+
+// Decides as far as that is possible now, and applies or begins what comes of
+// it. The stream's phase says what that is.
+static void decide(dm_filter_envoy f, front_stream *s, const front_body *body, bool first) {
+  front_request q;
+  front_result r;
+  read_request(f, s, body, &q);
+  q.breathe = first && breathe();
+  for (;;) {
+    // The buffer is large and written before it is read: it is not cleared.
+    memset(&r, 0, offsetof(front_result, buffer));
+    meshgateDecide(&q, &r);
+    if (r.action != FRONT_NEED_HEADERS || q.headers == s->route->headers) break;
+    read_headers(f, s->route, &q, s->route->headers);
+    q.breathe = false;
+  }
+  switch (r.action) {
+    case FRONT_LOOKUP:
+      s->phase = FRONT_LOOKING;
+      if (front_lookup_start(f, s, r.hash, r.buffer + r.plugin.off, r.plugin.len)) return;
+      break;
+    case FRONT_NEED_BODY:
+      // Not on a stream whose body does not come to the hooks.
+      s->phase = FRONT_COLLECTING;
+      if (body->state == FRONT_BODY_UNREAD && (first || s->held)) return;
+      break;
+    default:
+      s->phase = front_apply(f, s, body, &r) ? FRONT_PASSING : FRONT_ANSWERED;
+      return;
+  }
+  s->phase = FRONT_ANSWERED;
+  front_refuse_broken(f);
 }
 
 dm_request_headers_status DM_ON(request_headers)(dm_filter_envoy f, dm_filter_module m, bool end) {
   front_stream *s = (front_stream *)m;
   const front_route *route = DM_CALL(get_most_specific_route_config)(f);
-  front_request q;
-  front_result r;
 
   if (s == NULL) {
     front_refuse_broken(f);
@@ -90,37 +126,69 @@ dm_request_headers_status DM_ON(request_headers)(dm_filter_envoy f, dm_filter_mo
   // only a gateway may say is not passed on either.
   if (route == NULL) {
     if (s->config->listener_strips || front_strip(f, false)) return DM_REQUEST_HEADERS_CONTINUE;
+    s->phase = FRONT_ANSWERED;
     front_refuse_broken(f);
     return DM_REQUEST_HEADERS_STOP;
   }
-  prepare(&r);
-  read_request(f, s, route, &q);
-  q.breathe = breathe();
-  meshgateDecide(&q, &r);
-  if (r.action != FRONT_LOOKUP)
-    return front_apply(f, s, route, &r) ? DM_REQUEST_HEADERS_CONTINUE : DM_REQUEST_HEADERS_STOP;
-
-  front_lookup *l = front_lookup_new(f, r.hash);
-  if (l == NULL) {
-    front_refuse_broken(f);
-    return DM_REQUEST_HEADERS_STOP;
-  }
+  front_body body = {end ? FRONT_BODY_READ : FRONT_BODY_UNREAD, false, NULL, 0};
   s->route = route;
-  s->lookup = l;
-  meshgateResolve(q.source, l, r.hash, r.buffer + r.plugin.off, r.plugin.len);
-  return DM_REQUEST_HEADERS_WATERMARK;
+  s->ended = end;
+  decide(f, s, &body, true);
+  switch (s->phase) {
+    case FRONT_PASSING:
+      return DM_REQUEST_HEADERS_CONTINUE;
+    case FRONT_LOOKING:
+      s->held = route->body_after_lookup;
+      return s->held ? DM_REQUEST_HEADERS_STOP : DM_REQUEST_HEADERS_WATERMARK;
+    default:
+      s->held = true;
+      return DM_REQUEST_HEADERS_STOP;
+  }
+}
+
+// Decides with the body so far.
+static void decide_with_body(dm_filter_envoy f, front_stream *s, bool in_hook) {
+  front_body body = front_body_read(f, in_hook, s->ended);
+  decide(f, s, &body, false);
+  front_body_release(&body);
+}
+
+dm_request_body_status DM_ON(request_body)(dm_filter_envoy f, dm_filter_module m, bool end) {
+  front_stream *s = (front_stream *)m;
+  if (s == NULL || s->phase == FRONT_PASSING) return DM_REQUEST_BODY_CONTINUE;
+  s->ended = s->ended || end;
+  if (s->phase == FRONT_COLLECTING) {
+    if (!end && front_body_size(f, true) <= FRONT_BODY) return DM_REQUEST_BODY_BUFFER;
+    decide_with_body(f, s, true);
+  }
+  switch (s->phase) {
+    case FRONT_PASSING:
+      return DM_REQUEST_BODY_CONTINUE;
+    case FRONT_ANSWERED:
+      return DM_REQUEST_BODY_NO_BUFFER;
+    default:
+      return DM_REQUEST_BODY_WATERMARK;
+  }
+}
+
+// Where there are trailers the last piece of the body does not say that it is
+// the last.
+dm_request_trailers_status DM_ON(request_trailers)(dm_filter_envoy f, dm_filter_module m) {
+  front_stream *s = (front_stream *)m;
+  if (s == NULL || s->phase == FRONT_PASSING) return DM_REQUEST_TRAILERS_CONTINUE;
+  s->ended = true;
+  if (s->phase == FRONT_COLLECTING) decide_with_body(f, s, false);
+  return s->phase == FRONT_PASSING ? DM_REQUEST_TRAILERS_CONTINUE : DM_REQUEST_TRAILERS_STOP;
 }
 
 void DM_ON(scheduled)(dm_filter_envoy f, dm_filter_module m, uint64_t event) {
   front_stream *s = (front_stream *)m;
-  front_request q;
-  front_result r;
-
-  if (s == NULL || s->lookup == NULL || s->lookup->resumed) return;
-  s->lookup->resumed = true;
-  prepare(&r);
-  read_request(f, s, s->route, &q);
-  front_lookup *l = s->lookup;
-  meshgateAnswer(&q, l->hash, l->answer, l->packed, l->packed_len, &r);
-  if (front_apply(f, s, s->route, &r)) DM_CALL(http_filter_continue_decoding)(f);
+  if (s == NULL || s->phase != FRONT_LOOKING || s->lookups->number != event) return;
+  if (s->held) {
+    decide_with_body(f, s, false);
+  } else {
+    front_body body = {s->ended ? FRONT_BODY_READ : FRONT_BODY_UNREAD, false, NULL, 0};
+    decide(f, s, &body, false);
+  }
+  if (s->phase == FRONT_PASSING) DM_CALL(http_filter_continue_decoding)(f);
 }

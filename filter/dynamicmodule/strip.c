@@ -15,7 +15,8 @@ extern const dm_module_buffer front_identity_names[FRONT_IDENTITY_HEADERS];
 static const char ours[] = "x-meshgate-", envoys[] = "x-envoy-", external[] = "x-envoy-external-address";
 // Written by the listener for the OAuth server, see contract.HeaderOAuthProto.
 static const char proto[] = "x-meshgate-proto";
-// Written by the route, after us.
+// The listener removes it from strangers and leaves that of proxies it trusts;
+// a twin of it is nobody's.
 static const char prefix[] = "x-forwarded-prefix";
 
 #define IS(h, name) ((h)->key_length == sizeof(name) - 1 && memcmp((h)->key_ptr, name, sizeof(name) - 1) == 0)
@@ -36,7 +37,7 @@ static bool forbidden(const dm_envoy_header *h, bool handing_over) {
   if (h->key_length < 2 || (h->key_ptr[0] != 'x' && h->key_ptr[0] != 'X') || (h->key_ptr[1] != '-' && h->key_ptr[1] != '_')) return false;
   if (BEGINS(h, ours)) return !(handing_over && IS(h, proto));
   if (BEGINS(h, envoys)) return !IS(h, external);
-  if (h->key_length == sizeof(prefix) - 1 && BEGINS(h, prefix)) return true;
+  if (h->key_length == sizeof(prefix) - 1 && BEGINS(h, prefix)) return !IS(h, prefix);
   for (size_t i = 0; i < FRONT_IDENTITY_HEADERS; i++) {
     const dm_module_buffer *name = &front_identity_names[i];
     if (h->key_length == name->length && matches(h->key_ptr, name->ptr, name->length)) return true;

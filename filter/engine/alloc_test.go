@@ -7,13 +7,25 @@ import (
 	"github.com/meshgate/meshgate/filter/engine"
 )
 
+// hotCase is a request that is decided from headers and path.
 type hotCase struct {
 	name   string
-	flags  uint8
+	chain  *contract.Chain
 	path   string
-	value  string
+	values map[string][]string
 	level  engine.Tokens
 	action engine.Action
+}
+
+// several answers about several hashes.
+type several map[contract.Hash][]byte
+
+func (s several) Lookup(hash contract.Hash, dst []byte) (int, contract.Answer) {
+	p, ok := s[hash]
+	if !ok {
+		return 0, contract.Unknown
+	}
+	return copy(dst, p), contract.Found
 }
 
 func hotCases() []hotCase {
@@ -23,38 +35,57 @@ func hotCases() []hotCase {
 		Consumer:   &contract.Consumer{ID: "00000000-0000-4000-8000-000000000005", Username: "somebody@example.com", CustomID: "4711"},
 	}
 	const token = "abcdefghijklmnopqrstuvwxyz012345"
-	cached := &one{hash: contract.HashToken([]byte(token)), packed: record.Pack(nil), answer: contract.Found, otherwise: contract.Unknown}
+	key := *record
+	key.Key, key.Service = true, ""
 	spoilt := *record
 	spoilt.UserID = "a\nb"
+	cached := several{contract.HashToken([]byte(token)): record.Pack(nil), contract.HashKey([]byte(token)): key.Pack(nil)}
+	chain := func(flags uint8, more ...contract.Plugin) *contract.Chain {
+		c, _ := fuzzChain("00000000-0000-4000-8000-000000000002", "nobody", flags)
+		c.Plugins = append(c.Plugins, more...)
+		return c
+	}
+	keyAuth := contract.Plugin{ID: "k", KeyAuth: &contract.KeyAuth{Names: []string{"apikey", "x-key"}, InHeader: true, InQuery: true, InBody: true, HideCredentials: true}}
+	end := contract.Plugin{ID: "t", Termination: &contract.Termination{Default: &contract.Answered{Status: 503, Trigger: "x-stop"},
+		Consumers: map[string]contract.Answered{"1": {Status: 503}}}}
+	bearer := map[string][]string{"authorization": {"Bearer " + token}}
+	both := map[string][]string{"authorization": {"Bearer " + token}, "apikey": {token}}
+	value := func(v string) map[string][]string { return map[string][]string{"authorization": {v}} }
 	return []hotCase{
-		{"hit", 4, "/api/v1/things?page=2", "Bearer " + token, cached, engine.Continue},
-		{"hit bare", 0, "/api/v1/things", token, cached, engine.Continue},
-		{"miss", 0, "/", "Bearer " + token, lying{answer: contract.Miss}, engine.Lookup},
-		{"unknown", 8, "/", "Bearer x", cached, engine.Refuse},
-		{"missing", 8, "/", "", cached, engine.Refuse},
-		{"unavailable", 0, "/", "x", lying{answer: contract.Unavailable}, engine.Refuse},
-		{"unusable", 0, "/", token, &one{hash: cached.hash, packed: spoilt.Pack(nil), answer: contract.Found}, engine.Refuse},
-		{"anonymous", 16 | 32, "/", "x", cached, engine.Continue},
-		{"anonymous missing", 16, "/", "x", cached, engine.Refuse},
-		{"issue", 0, "/oauth2/token", "", cached, engine.Issue},
+		{"hit", chain(4), "/api/v1/things?page=2", bearer, cached, engine.Continue},
+		{"hit bare", chain(0), "/api/v1/things", value(token), cached, engine.Continue},
+		{"hit in query", chain(4), "/api/v1/things?page=2&access_token=" + token, nil, cached, engine.Continue},
+		{"hit with key", chain(4, keyAuth), "/api/v1/things?page=2", both, cached, engine.Continue},
+		{"hit with key in query", chain(4, keyAuth), "/api/v1/things?page=2&apikey=" + token, bearer, cached, engine.Continue},
+		{"hit before termination", chain(4, end), "/api/v1/things?page=2", bearer, cached, engine.Continue},
+		{"terminated", chain(4, end), "/?x-stop", bearer, cached, engine.Refuse},
+		{"miss", chain(0), "/", bearer, lying{answer: contract.Miss}, engine.Lookup},
+		{"unknown", chain(8), "/", value("Bearer x"), cached, engine.Refuse},
+		{"missing", chain(8), "/", nil, cached, engine.Refuse},
+		{"key missing", chain(8, keyAuth), "/", bearer, cached, engine.Refuse},
+		{"unavailable", chain(0), "/", value("x"), lying{answer: contract.Unavailable}, engine.Refuse},
+		{"unusable", chain(0), "/", value(token), several{contract.HashToken([]byte(token)): spoilt.Pack(nil)}, engine.Refuse},
+		{"anonymous", chain(16 | 32), "/", value("x"), cached, engine.Continue},
+		{"anonymous missing", chain(16), "/", value("x"), cached, engine.Refuse},
+		{"issue", chain(0), "/oauth2/token", nil, cached, engine.Issue},
+		{"issue with key", chain(0, keyAuth), "/oauth2/token", both, cached, engine.Issue},
 	}
 }
 
-func (h *hotCase) program() *engine.Program {
-	c, _ := fuzzChain("00000000-0000-4000-8000-000000000002", "nobody", h.flags)
-	return compile(c)
+// request holds what the last of the decisions needs.
+func (h *hotCase) request(p *engine.Program) *engine.Request {
+	r := &engine.Request{Path: []byte(h.path)}
+	r.Headers, r.Repeated = present(&message{Method: "GET", Headers: h.values}, p.Headers())
+	return r
 }
 
 func TestDecideDoesNotAllocate(t *testing.T) {
 	for _, h := range hotCases() {
 		t.Run(h.name, func(t *testing.T) {
-			p, buf := h.program(), make([]byte, engine.BufferSize)
-			path, value := []byte(h.path), []byte(h.value)
+			p, buf := compile(h.chain), make([]byte, engine.BufferSize)
+			req := h.request(p)
 			var v engine.Verdict
-			n := testing.AllocsPerRun(200, func() {
-				v = p.Decide(&engine.Request{Path: path, Credential: value, HasCredential: len(value) != 0}, h.level, buf)
-			})
-			if n != 0 {
+			if n := testing.AllocsPerRun(200, func() { v = p.Decide(req, h.level, buf) }); n != 0 {
 				t.Errorf("%v allocations", n)
 			}
 			if v.Action != h.action {
@@ -64,9 +95,21 @@ func TestDecideDoesNotAllocate(t *testing.T) {
 	}
 }
 
+// TestHotPathReadsNoMore: what every decision needs is one header for a token,
+// and the names of keys where both are demanded.
+func TestHotPathReadsNoMore(t *testing.T) {
+	for name, want := range map[string]int{"hit": 1, "hit with key": 3, "hit before termination": 1, "anonymous": 1} {
+		for _, h := range hotCases() {
+			if p := compile(h.chain); h.name == name && p.Early() != want {
+				t.Errorf("%s: %d headers, %q", name, p.Early(), p.Headers())
+			}
+		}
+	}
+}
+
 func TestEditsDoNotAllocate(t *testing.T) {
 	h := hotCases()[0]
-	p, name, count := h.program(), []byte("x_authenticated_userid"), 0
+	p, name, count := compile(h.chain), []byte("x_authenticated_userid"), 0
 	n := testing.AllocsPerRun(200, func() {
 		if engine.Spoofs(name) {
 			count++
@@ -83,8 +126,8 @@ func TestEditsDoNotAllocate(t *testing.T) {
 func BenchmarkDecide(b *testing.B) {
 	for _, h := range hotCases() {
 		b.Run(h.name, func(b *testing.B) {
-			p, buf := h.program(), make([]byte, engine.BufferSize)
-			req := &engine.Request{Path: []byte(h.path), Credential: []byte(h.value), HasCredential: h.value != ""}
+			p, buf := compile(h.chain), make([]byte, engine.BufferSize)
+			req := h.request(p)
 			b.ReportAllocs()
 			for b.Loop() {
 				p.Decide(req, h.level, buf)

@@ -11,13 +11,17 @@ import (
 // executed exactly as it stands; the caller then uses [Broken]. The chain is not
 // kept.
 func Compile(c *contract.Chain) (*Program, error) {
-	if c == nil || len(c.Plugins) == 0 {
+	if c == nil || len(c.Plugins) == 0 && c.Protocol == "" {
 		return nil, errors.New("chain has no plugins")
 	}
 	if !validValue(c.Service) {
 		return nil, errors.New("service id cannot be sent in a header")
 	}
 	p := &Program{service: c.Service}
+	if err := p.read(c); err != nil {
+		return nil, err
+	}
+	p.protocol = newProtocol(c.Protocol, &p.headers)
 	for i := range c.Plugins {
 		if err := p.add(&c.Plugins[i]); err != nil {
 			return nil, fmt.Errorf("plugins[%d]: %w", i, err)
@@ -26,81 +30,110 @@ func Compile(c *contract.Chain) (*Program, error) {
 	return p, nil
 }
 
-// add appends one plugin. A chain holds one instance of each kind at most: the
-// control plane has already chosen the effective one.
-func (p *Program) add(plugin *contract.Plugin) error {
-	if plugin.OAuth2 == nil {
-		return errors.New("no known plugin is configured")
+// read collects the headers and parameters that the chain looks at. Those of
+// the first plugin are read at once, and those of a plugin that runs whatever
+// the first comes to; a plugin that falls back to an anonymous consumer has
+// nothing to do where the first has accepted a credential.
+func (p *Program) read(c *contract.Chain) error {
+	late := headerList{}
+	p.headers.add(protocolHeaders(c.Protocol)...)
+	for i := range c.Plugins {
+		switch plugin := &c.Plugins[i]; {
+		case plugin.OAuth2 != nil:
+			p.params = append(p.params, param{name: accessToken})
+			p.lateBody = p.lateBody || i > 0
+			p.at(i, plugin.OAuth2.Anonymous, &late).add(plugin.OAuth2.Header)
+			late.add(bodyHeaders...)
+		case plugin.KeyAuth != nil:
+			k := plugin.KeyAuth
+			at := p.at(i, k.Anonymous, &late)
+			if k.SkipPreflight {
+				at.add(methodHeader)
+			}
+			for _, n := range k.Names {
+				p.params = append(p.params, param{name: n, fold: true})
+				if k.InHeader {
+					at.add(n)
+				}
+			}
+			if k.InBody {
+				p.lateBody = p.lateBody || i > 0
+				late.add(bodyHeaders...)
+			}
+		}
 	}
-	if p.header != "" {
-		return errors.New("a chain has one oauth2 plugin at most")
+	late.add(c.Triggers()...)
+	p.headers.early = len(p.headers.names)
+	p.headers.add(late.names...)
+	return p.checkHeaders(c)
+}
+
+// at is where the headers of the plugin at index i belong.
+func (p *Program) at(i int, a *contract.Anonymous, late *headerList) *headerList {
+	if i == 0 || a == nil {
+		return &p.headers
 	}
-	s, err := newOAuth2(plugin.ID, plugin.OAuth2)
-	if err != nil {
-		return err
+	return late
+}
+
+// checkHeaders refuses names that are none, and those that gateways remove from
+// requests. Pseudo headers can only be the program's own.
+func (p *Program) checkHeaders(c *contract.Chain) error {
+	names := c.Triggers()
+	for i := range c.Plugins {
+		switch plugin := &c.Plugins[i]; {
+		case plugin.OAuth2 != nil:
+			names = append(names, plugin.OAuth2.Header)
+		case plugin.KeyAuth != nil:
+			names = append(names, plugin.KeyAuth.Names...)
+		}
 	}
-	p.header = plugin.OAuth2.Header
-	p.steps = append(p.steps, step{oauth2: s})
+	for _, n := range names {
+		switch {
+		case !validName(n):
+			return fmt.Errorf("%q is not a lower-case header name", n)
+		case Spoofs([]byte(n)):
+			return fmt.Errorf("%q is reserved: gateways remove it from requests", n)
+		}
+	}
+	if len(p.params) > maxParams || len(p.headers.names) > MaxHeaders {
+		return errors.New("chain looks for credentials under too many names")
+	}
 	return nil
 }
 
-func newOAuth2(id string, c *contract.OAuth2) (*oauth2Step, error) {
+// add appends one plugin. A chain holds one instance of each kind at most: the
+// control plane has already chosen the effective one.
+func (p *Program) add(plugin *contract.Plugin) (err error) {
+	var s step
 	switch {
-	case id == "" || !validValue(id):
-		return nil, errors.New("plugin id is missing or cannot be sent in a header")
-	case !validName(c.Header):
-		return nil, fmt.Errorf("oauth2.header %q is not a lower-case header name", c.Header)
-	case Spoofs([]byte(c.Header)):
-		return nil, fmt.Errorf("oauth2.header %q is reserved: gateways remove it from requests", c.Header)
-	}
-	s := &oauth2Step{
-		id:      id,
-		global:  c.Global,
-		hide:    c.HideCredentials,
-		missing: refuseMissing(c.Realm),
-		invalid: refuseInvalid(c.Realm),
-		unbound: refuseUnbound(c.Realm),
-	}
-	if c.Anonymous != nil {
-		a, err := newAnonymous(c.Anonymous)
-		if err != nil {
-			return nil, err
+	case plugin.OAuth2 != nil:
+		s.oauth2, err = newOAuth2(p, plugin.ID, plugin.OAuth2)
+		if p.issuer != nil {
+			return errors.New("a chain has one oauth2 plugin at most")
 		}
-		s.anonymous = a
+		p.issuer = s.oauth2
+	case plugin.KeyAuth != nil:
+		s.keyAuth, err = newKeyAuth(p, plugin.ID, plugin.KeyAuth)
+	case plugin.Termination != nil:
+		s.termination, err = newTermination(p, plugin.Termination)
+	default:
+		err = errors.New("no known plugin is configured")
 	}
-	return s, nil
+	if err != nil {
+		return err
+	}
+	for i := range p.steps {
+		switch old := &p.steps[i]; {
+		case old.termination != nil:
+			return errors.New("nothing runs behind a request-termination plugin")
+		case old.keyAuth != nil && s.keyAuth != nil:
+			return errors.New("a chain has one key-auth plugin at most")
+		}
+	}
+	p.steps = append(p.steps, s)
+	return nil
 }
 
-// newAnonymous prepares the fallback. A consumer that no header can carry makes
-// only the fallback fail; requests with a good token are not affected by it.
-func newAnonymous(c *contract.Anonymous) (*anonymous, error) {
-	if c.Consumer == nil {
-		return &anonymous{refusal: refuseNoAnonymous(c.Configured)}, nil
-	}
-	if c.Consumer.ID == "" {
-		return nil, errors.New("oauth2.anonymous: consumer has no id")
-	}
-	a := &anonymous{}
-	for _, f := range [...]struct {
-		header contract.Header
-		value  string
-	}{
-		{contract.HeaderConsumerID, c.Consumer.ID},
-		{contract.HeaderConsumerCustomID, c.Consumer.CustomID},
-		{contract.HeaderConsumerUsername, c.Consumer.Username},
-		{contract.HeaderAnonymousConsumer, "true"},
-	} {
-		if !validValue(f.value) {
-			return &anonymous{refusal: refuseUnusable}, nil
-		}
-		if len(a.values)+len(f.value) > BufferSize {
-			return nil, fmt.Errorf("oauth2.anonymous: consumer exceeds %d bytes", BufferSize)
-		}
-		a.headers[f.header] = contract.Span{
-			Off: uint32(len(a.values)), //nolint:gosec // bounded by BufferSize
-			Len: uint32(len(f.value)),  //nolint:gosec // bounded by BufferSize
-		}
-		a.values = append(a.values, f.value...)
-	}
-	return a, nil
-}
+// paramIndex finds a parameter that has been collected.
+func (p *Program) paramIndex(name string) int { return paramIndex([]byte(name), p.params) }

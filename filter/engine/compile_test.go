@@ -11,6 +11,11 @@ import (
 func TestCompileRefuses(t *testing.T) {
 	oauth2 := func(o contract.OAuth2) []contract.Plugin { return []contract.Plugin{{ID: "p", OAuth2: &o}} }
 	auth := contract.OAuth2{Header: "authorization"}
+	key := contract.KeyAuth{Names: []string{"k"}, InHeader: true}
+	keys := func(k contract.KeyAuth) []contract.Plugin { return []contract.Plugin{{ID: "k", KeyAuth: &k}} }
+	ends := func(a contract.Answered) []contract.Plugin {
+		return []contract.Plugin{{ID: "t", Termination: &contract.Termination{Default: &a}}}
+	}
 	anonymous := func(a contract.Anonymous) []contract.Plugin {
 		return oauth2(contract.OAuth2{Header: "authorization", Anonymous: &a})
 	}
@@ -30,6 +35,16 @@ func TestCompileRefuses(t *testing.T) {
 		"pseudo header":       {&contract.Chain{Plugins: oauth2(contract.OAuth2{Header: ":authority"})}, "header name"},
 		"identity header":     {&contract.Chain{Plugins: oauth2(contract.OAuth2{Header: "x-consumer-id"})}, "reserved"},
 		"identity twin":       {&contract.Chain{Plugins: oauth2(contract.OAuth2{Header: "x_consumer-id"})}, "reserved"},
+		"two key-auths":       {&contract.Chain{Plugins: append(keys(key), keys(key)...)}, "plugins[1]: a chain has one"},
+		"key name":            {&contract.Chain{Plugins: keys(contract.KeyAuth{Names: []string{"a b"}, InHeader: true})}, "header name"},
+		"key name is ours":    {&contract.Chain{Plugins: keys(contract.KeyAuth{Names: []string{"x-meshgate-oauth"}, InQuery: true})}, "reserved"},
+		"pseudo key":          {&contract.Chain{Plugins: keys(contract.KeyAuth{Names: []string{":method"}, InHeader: true})}, "header name"},
+		"key without id":      {&contract.Chain{Plugins: []contract.Plugin{{KeyAuth: &key}}}, "plugin id"},
+		"too many names":      {&contract.Chain{Plugins: keys(contract.KeyAuth{Names: strings.Split("abcdefghijklmno", ""), InHeader: true})}, "too many"},
+		"behind termination":  {&contract.Chain{Plugins: append(ends(contract.Answered{Status: 503}), keys(key)...)}, "nothing runs behind"},
+		"bad content type":    {&contract.Chain{Plugins: ends(contract.Answered{Status: 503, ContentType: "a\nb"})}, "content_type"},
+		"bad trigger":         {&contract.Chain{Plugins: ends(contract.Answered{Status: 503, Trigger: "a b"})}, "header name"},
+		"key anonymous no id": {&contract.Chain{Plugins: keys(contract.KeyAuth{Names: []string{"k"}, Anonymous: &contract.Anonymous{Consumer: &contract.Consumer{}}})}, "key_auth.anonymous"},
 		"anonymous without id": {&contract.Chain{Plugins: anonymous(contract.Anonymous{Configured: "a", Consumer: &contract.Consumer{}})},
 			"consumer has no id"},
 		"anonymous too long": {&contract.Chain{Plugins: anonymous(contract.Anonymous{Configured: "a",
@@ -44,11 +59,11 @@ func TestCompileRefuses(t *testing.T) {
 
 func TestBrokenRefusesEverything(t *testing.T) {
 	p := engine.Broken("secret cause")
-	if p.Fault() != "secret cause" || p.Header() != "" {
-		t.Errorf("fault %q, header %q", p.Fault(), p.Header())
+	if p.Fault() != "secret cause" || len(p.Headers()) != 0 {
+		t.Errorf("fault %q, headers %q", p.Fault(), p.Headers())
 	}
 	for _, path := range []string{"", "/", "/oauth2/token"} {
-		v := p.Decide(&engine.Request{Path: []byte(path)}, lying{}, nil)
+		v := p.Decide(shown(path, ""), lying{}, nil)
 		if v.Action != engine.Refuse || v.Refusal.Status != 503 || v.Refusal.Reason != engine.ReasonChainBroken {
 			t.Errorf("path %q: %+v", path, v)
 		}
@@ -60,7 +75,7 @@ func TestBrokenRefusesEverything(t *testing.T) {
 
 func TestHeaderAndFaultOfGoodProgram(t *testing.T) {
 	p, err := engine.Compile(&contract.Chain{Plugins: []contract.Plugin{{ID: "p", OAuth2: &contract.OAuth2{Header: "x-token"}}}})
-	if err != nil || p.Header() != "x-token" || p.Fault() != "" {
+	if err != nil || p.Early() != 1 || p.Headers()[0] != "x-token" || p.Fault() != "" {
 		t.Errorf("got %v, %v", p, err)
 	}
 }
@@ -81,7 +96,7 @@ func TestHandOver(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		v := p.Decide(&engine.Request{Path: []byte("/oauth2/token")}, lying{}, make([]byte, engine.BufferSize))
+		v := p.Decide(shown("/oauth2/token", ""), lying{}, make([]byte, engine.BufferSize))
 		want := [4]engine.HeaderEdit{
 			{Name: "x-meshgate-oauth", Value: "p"}, {Name: "x-meshgate-service", Value: "s"},
 			{Name: "x-meshgate-scheme", Value: tc.wantScheme}, {Name: "x-meshgate-client", Value: tc.wantClient},
@@ -124,7 +139,7 @@ func spellings(h string) []string {
 // the client like one that the cache gave up.
 func TestUnavailableIsTheEnginesOwn(t *testing.T) {
 	c, _ := fuzzChain("s", "u", 1|16|32)
-	v := compile(c).Decide(&engine.Request{Path: []byte("/"), Credential: []byte("x"), HasCredential: true},
+	v := compile(c).Decide(shown("/", "x"),
 		lying{answer: contract.Unavailable}, make([]byte, engine.BufferSize))
 	if v.Refusal != engine.Unavailable() {
 		t.Errorf("got %+v, want %+v", v.Refusal, engine.Unavailable())

@@ -2,6 +2,7 @@ package engine_test
 
 import (
 	"bytes"
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -25,28 +26,79 @@ func (o *one) Lookup(hash contract.Hash, dst []byte) (int, contract.Answer) {
 	return copy(dst, o.packed), o.answer
 }
 
-// observe puts a verdict of the engine into the words of the oracle.
-func observe(t *testing.T, v engine.Verdict, buf []byte, token string) outcome {
-	t.Helper()
-	switch v.Action {
-	case engine.Issue:
-		return outcome{Action: "issue"}
-	case engine.Lookup:
-		if v.Hash != contract.HashToken([]byte(token)) {
-			t.Errorf("the look-up is not for token %q", token)
+// present reads the headers of a message that have the given names.
+func present(m *message, names []string) (values [][]byte, repeated uint32) {
+	for i, n := range names {
+		all := m.Headers[n]
+		if n == ":method" {
+			all = []string{m.Method}
 		}
-		return outcome{Action: "lookup", Token: token}
-	case engine.Continue:
-		o := outcome{Action: "continue", Remove: v.RemoveCredential, Headers: map[string]string{}}
-		for i, s := range v.Headers {
-			if s.Len != 0 {
-				o.Headers[contract.IdentityHeaders[i]] = string(buf[s.Off : s.Off+s.Len])
+		var value []byte
+		if len(all) > 0 {
+			value = append([]byte{}, all[0]...)
+		}
+		if len(all) > 1 {
+			repeated |= 1 << i
+		}
+		values = append(values, value)
+	}
+	return values, repeated
+}
+
+// drive gives a decision what it asks for, but for look-ups.
+func drive(t interface{ Fatalf(string, ...any) }, p *engine.Program, m *message, tokens engine.Tokens, buf []byte) engine.Verdict {
+	req := &engine.Request{Path: []byte(m.Path)}
+	req.Headers, req.Repeated = present(m, p.Headers()[:p.Early()])
+	for range 3 {
+		v := p.Decide(req, tokens, buf)
+		switch v.Action {
+		case engine.NeedHeaders:
+			req.Headers, req.Repeated = present(m, p.Headers())
+		case engine.NeedBody:
+			req.BodyState, req.Body = engine.BodyRead, []byte(m.Body)
+			if len(m.Body) > engine.MaxBody {
+				req.BodyState, req.Body = engine.BodyTooLarge, nil
+			}
+		default:
+			return v
+		}
+	}
+	t.Fatalf("the decision does not end")
+	return engine.Verdict{}
+}
+
+// observe puts a verdict of the engine into the words of the oracle.
+func observe(p *engine.Program, c *contract.Chain, v engine.Verdict, buf []byte, asked map[contract.Hash]string) outcome {
+	switch v.Action {
+	case engine.Lookup:
+		return outcome{Action: "lookup", Token: asked[v.Hash]}
+	case engine.Continue, engine.Issue:
+		o := outcome{Action: "issue"}
+		if v.Action == engine.Continue {
+			o = outcome{Action: "continue", Headers: map[string]string{}}
+			for i, s := range v.Headers {
+				if s.Len != 0 {
+					o.Headers[contract.IdentityHeaders[i]] = string(buf[s.Off : s.Off+s.Len])
+				}
 			}
 		}
+		for i, n := range p.Headers() {
+			if v.Remove>>i&1 != 0 {
+				o.Remove = append(o.Remove, n)
+			}
+		}
+		for i, n := range paramNames(c) {
+			if v.HideQuery>>i&1 != 0 {
+				o.HideQuery = append(o.HideQuery, n)
+			}
+			if v.HideBody>>i&1 != 0 {
+				o.HideBody = append(o.HideBody, n)
+			}
+		}
+		for _, list := range [][]string{o.Remove, o.HideQuery, o.HideBody} {
+			slices.Sort(list)
+		}
 		return o
-	}
-	if v.Headers != [contract.NumIdentityHeaders]contract.Span{} || v.RemoveCredential {
-		t.Error("a refusal edits headers")
 	}
 	o := refusal(v.Refusal.Status, v.Refusal.Body, "")
 	for _, h := range v.Refusal.Headers {
@@ -55,6 +107,20 @@ func observe(t *testing.T, v engine.Verdict, buf []byte, token string) outcome {
 		}
 	}
 	return o
+}
+
+// paramNames are the names of a chain's credentials in queries and bodies, in the
+// order of its plugins.
+func paramNames(c *contract.Chain) (names []string) {
+	for _, p := range c.Plugins {
+		if p.OAuth2 != nil {
+			names = append(names, "access_token")
+		}
+		if p.KeyAuth != nil {
+			names = append(names, p.KeyAuth.Names...)
+		}
+	}
+	return names
 }
 
 func compile(c *contract.Chain) *engine.Program {
@@ -79,16 +145,20 @@ func FuzzDecide(f *testing.F) {
 		{"/a/oauth2/authorize", "x", "x", "s", "s", " ", "", 16 | 1, 3},
 		{"/", "\tbearer\tx\t", "x", "s", "s", "abcdefg\x7f", "", 32 | 1, 1},
 		{"/", "x", "x", "s ", "s", "b", "", 64 | 1, 4},
+		{"/?access_token=%74&a", "", "t", "s", "s", "b", "", 4, 1},
+		{"/?a=b&access_token=t&access%5Ftoken", "", "t", "s", "s", "b", "", 4 | 16 | 32, 1},
+		{"/?access_token=t;", "t", "t", "s", "s", "b", "", 4 | 1, 1},
 	} {
 		f.Add(s.path, s.credential, s.known, s.service, s.bound, s.username, s.scope, s.flags, s.answer)
 	}
 	f.Fuzz(func(t *testing.T, path, credential, known, service, bound, username, scope string, flags, answer uint8) {
 		c, has := fuzzChain(service, username, flags)
-		if !has {
-			credential = "" // an absent header has no value
+		m := message{Method: "GET", Path: path, Headers: map[string][]string{}}
+		if has {
+			m.Headers["authorization"] = []string{credential}
 		}
 		record := &contract.Record{
-			Version: 1, Revision: 1, Service: bound, Scope: scope, UserID: known,
+			Version: 1, Revision: 1, Service: bound, Scope: scope, UserID: known, Key: answer&128 != 0,
 			Credential: contract.Credential{ID: "credential", ClientID: "client"},
 		}
 		if flags&64 == 0 {
@@ -105,17 +175,17 @@ func FuzzDecide(f *testing.F) {
 			hash: contract.HashToken([]byte(known)), packed: record.Pack(nil),
 			answer: contract.Answer(answer % 5), otherwise: contract.Answer(answer / 5 % 3 * 2), // never Found
 		}
-		token := ""
-		want := oracle(c, path, credential, has, func(asked string) knowledge {
-			token = asked
-			if asked != known {
+		asked := map[contract.Hash]string{}
+		want := (&oracle{chain: c, msg: m, ask: func(sort, text string) knowledge {
+			asked[contract.HashToken([]byte(text))] = sort + " " + text
+			if text != known {
 				return knowledge{answer: level.otherwise}
 			}
 			return knowledge{level.answer, record}
-		})
+		}}).decide()
 		buf := bytes.Repeat([]byte{0xff}, engine.BufferSize)
-		req := &engine.Request{Path: []byte(path), Credential: []byte(credential), HasCredential: has}
-		got := observe(t, compile(c).Decide(req, level, buf), buf, token)
+		p := compile(c)
+		got := observe(p, c, drive(t, p, &m, level, buf), buf, asked)
 		if d := cmp.Diff(want, got); d != "" {
 			t.Errorf("path %q, credential %q (-oracle +engine):\n%s", path, credential, d)
 		}
@@ -153,38 +223,49 @@ func (l lying) Lookup(_ contract.Hash, dst []byte) (int, contract.Answer) {
 	return l.n, l.answer
 }
 
+// shown is a request with one header.
+func shown(path, value string) *engine.Request {
+	return &engine.Request{Path: []byte(path), Headers: [][]byte{[]byte(value)}}
+}
+
 func TestFaultyCacheRefuses(t *testing.T) {
-	c, _ := fuzzChain("s", "u", 1|2|16|32)
-	p := compile(c)
-	good := (&contract.Record{Service: "s", Credential: contract.Credential{ID: "c"}}).Pack(nil)
-	for name, l := range map[string]lying{
-		"negative length":  {-1, contract.Found, good},
-		"beyond buffer":    {engine.BufferSize + 1, contract.Found, good},
-		"nothing":          {0, contract.Found, nil},
-		"short":            {len(good) - 1, contract.Found, good},
-		"long":             {len(good) + 1, contract.Found, good},
-		"unknown answer":   {len(good), contract.Answer(9), good},
-		"lengths overflow": {contract.PackedHeader, contract.Found, bytes.Repeat([]byte{0xff}, contract.PackedHeader)},
-	} {
-		v := p.Decide(&engine.Request{Path: []byte("/"), Credential: []byte("x"), HasCredential: true}, l, make([]byte, engine.BufferSize))
-		if v.Action != engine.Refuse || v.Refusal == nil || v.Refusal.Status != 503 {
-			t.Errorf("%s: %+v, want a refusal with 503", name, v)
+	token, _ := fuzzChain("s", "u", 1|2|16|32)
+	key := &contract.Chain{Plugins: []contract.Plugin{{ID: "p", KeyAuth: &contract.KeyAuth{Names: []string{"k"}, InHeader: true}}}}
+	for _, c := range []*contract.Chain{token, key} {
+		p := compile(c)
+		good := (&contract.Record{Service: "s", Key: c == key, Credential: contract.Credential{ID: "c"}}).Pack(nil)
+		for name, l := range map[string]lying{
+			"negative length":  {-1, contract.Found, good},
+			"beyond buffer":    {engine.BufferSize + 1, contract.Found, good},
+			"nothing":          {0, contract.Found, nil},
+			"short":            {len(good) - 1, contract.Found, good},
+			"long":             {len(good) + 1, contract.Found, good},
+			"unknown answer":   {len(good), contract.Answer(9), good},
+			"lengths overflow": {contract.PackedHeader, contract.Found, bytes.Repeat([]byte{0xff}, contract.PackedHeader)},
+		} {
+			v := p.Decide(shown("/", "x"), l, make([]byte, engine.BufferSize))
+			if v.Action != engine.Refuse || v.Refusal == nil || v.Refusal.Status != 503 {
+				t.Errorf("%s: %+v, want a refusal with 503", name, v)
+			}
 		}
 	}
 }
 
-func TestShortBufferRefuses(t *testing.T) {
+func TestShortBufferAndMissingHeadersRefuse(t *testing.T) {
 	c, _ := fuzzChain("s", "u", 1|16|32)
-	v := compile(c).Decide(&engine.Request{Path: []byte("/")}, lying{}, make([]byte, engine.BufferSize-1))
-	if v.Action != engine.Refuse || v.Refusal.Status != 503 {
-		t.Errorf("%+v, want a refusal with 503", v)
+	for _, v := range []engine.Verdict{
+		compile(c).Decide(shown("/", "x"), lying{}, make([]byte, engine.BufferSize-1)),
+		compile(c).Decide(&engine.Request{Path: []byte("/")}, lying{}, make([]byte, engine.BufferSize)),
+	} {
+		if v.Action != engine.Refuse || v.Refusal.Status != 503 {
+			t.Errorf("%+v, want a refusal with 503", v)
+		}
 	}
 }
 
 func TestLookupNamesItsPlugin(t *testing.T) {
 	c, _ := fuzzChain("s", "u", 1)
-	v := compile(c).Decide(&engine.Request{Path: []byte("/"), Credential: []byte("Bearer x"), HasCredential: true},
-		lying{answer: contract.Miss}, make([]byte, engine.BufferSize))
+	v := compile(c).Decide(shown("/", "Bearer x"), lying{answer: contract.Miss}, make([]byte, engine.BufferSize))
 	want := engine.Verdict{Action: engine.Lookup, Plugin: "plugin", Hash: contract.HashToken([]byte("x"))}
 	if v != want {
 		t.Errorf("got %+v, want %+v", v, want)

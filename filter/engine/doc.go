@@ -4,16 +4,24 @@
 //
 // An adapter (a way into Envoy) does this for each request:
 //
-//  1. Program.Decide with the first level of the token cache. Lookup means that
-//     this level does not know: ask the deeper levels off the worker thread and
-//     decide again with a Tokens that knows the answer.
+//  1. Program.Decide with the headers that every decision needs and the first
+//     level of the token cache. NeedHeaders and NeedBody ask for more of the
+//     request, Lookup means that this level does not know: ask the deeper levels
+//     off the worker thread. In each case decide again, with a Tokens that knows
+//     the answers so far. A chain with two kinds of credentials may ask twice.
 //  2. Refuse: send Verdict.Refusal; to a gRPC client add grpc-status and
 //     grpc-message (Refusal.GRPCStatus, Refusal.GRPCMessage) and send no body.
 //  3. Continue and Issue: remove every header for which [Spoofs] holds, unless
-//     the listener has done that.
+//     the listener has done that; drop the headers of Verdict.Remove; apply
+//     Program.Rewrite if Verdict.HideQuery or Verdict.HideBody says so.
 //  4. Continue: set the headers that Verdict.Headers names, remove the other
-//     identity headers, drop the credential if Verdict.RemoveCredential.
+//     identity headers.
 //  5. Issue: apply Program.HandOver, then clear the route cache.
+//
+// Credentials in bodies are looked for where nothing else names one: in POST, PUT
+// and PATCH requests with a form, JSON or multipart body of up to [MaxBody]. What
+// the readers of queries and bodies accept, a second parser of the same bytes
+// reads alike; what parsers differ about counts as no credential.
 //
 // Whatever cannot be decided refuses: a chain that does not compile, a record
 // that could not be sent upstream, an answer of the cache that makes no sense.

@@ -4,20 +4,20 @@ import "net/http"
 
 // Status codes of gRPC. Source: the gRPC project's statuscodes document.
 const (
-	grpcOK                 = 0
-	grpcCancelled          = 1
-	grpcInvalidArgument    = 3
-	grpcDeadlineExceeded   = 4
-	grpcNotFound           = 5
-	grpcAlreadyExists      = 6
-	grpcPermissionDenied   = 7
-	grpcResourceExhausted  = 8
-	grpcUnimplemented      = 12
-	grpcInternal           = 13
-	grpcUnavailable        = 14
-	grpcUnauthenticated    = 16
-	statusClientClosed     = 499
-	firstServerErrorStatus = 500
+	grpcOK                = 0
+	grpcCancelled         = 1
+	grpcUnknown           = 2
+	grpcInvalidArgument   = 3
+	grpcDeadlineExceeded  = 4
+	grpcNotFound          = 5
+	grpcAlreadyExists     = 6
+	grpcPermissionDenied  = 7
+	grpcResourceExhausted = 8
+	grpcUnimplemented     = 12
+	grpcInternal          = 13
+	grpcUnavailable       = 14
+	grpcUnauthenticated   = 16
+	statusClientClosed    = 499
 )
 
 // grpcStatus is what a gRPC client is told instead of an HTTP status. It must be
@@ -47,25 +47,48 @@ func grpcStatus(status int) int {
 	case http.StatusGatewayTimeout:
 		return grpcDeadlineExceeded
 	}
-	if status >= firstServerErrorStatus {
+	switch status / 100 {
+	case 2:
+		return grpcOK
+	case 4:
+		return grpcInvalidArgument
+	case 5:
 		return grpcInternal
+	default:
+		return grpcUnknown
 	}
-	return grpcInvalidArgument
 }
 
 // GRPCMessage is the grpc-message of a refusal. A gRPC client gets no body.
 func (r *Refusal) GRPCMessage() string {
+	if r.grpcText != "" {
+		return r.grpcText
+	}
 	switch r.GRPCStatus {
-	case grpcUnauthenticated:
-		return "Unauthenticated"
-	case grpcPermissionDenied:
-		return "PermissionDenied"
-	case grpcUnavailable:
-		return "Unavailable"
-	case grpcResourceExhausted:
-		return "ResourceExhausted"
+	case grpcOK:
+		return "OK"
+	case grpcCancelled:
+		return "Canceled"
+	case grpcUnknown:
+		return "Unknown"
 	case grpcInvalidArgument:
 		return "InvalidArgument"
+	case grpcDeadlineExceeded:
+		return "DeadlineExceeded"
+	case grpcNotFound:
+		return "NotFound"
+	case grpcAlreadyExists:
+		return "AlreadyExists"
+	case grpcPermissionDenied:
+		return "PermissionDenied"
+	case grpcResourceExhausted:
+		return "ResourceExhausted"
+	case grpcUnimplemented:
+		return "Unimplemented"
+	case grpcUnavailable:
+		return "Unavailable"
+	case grpcUnauthenticated:
+		return "Unauthenticated"
 	default:
 		return "Internal"
 	}

@@ -31,7 +31,7 @@ func TestInternerSharesAndForgets(t *testing.T) {
 	if in.Len() != 0 {
 		t.Errorf("%d entries after all releases, want 0", in.Len())
 	}
-	if a.Program().Header() != "authorization" {
+	if a.Program().Headers()[0] != "authorization" {
 		t.Error("a request under way lost its program")
 	}
 	d := in.Acquire(chainBytes(1))

@@ -1,12 +1,28 @@
 package engine
 
-import "github.com/meshgate/meshgate/filter/contract"
+import (
+	"errors"
+	"fmt"
+
+	"github.com/meshgate/meshgate/filter/contract"
+)
+
+// accessToken is the name of tokens in queries and bodies. Source: RFC 6750
+// sections 2.2 and 2.3.
+const accessToken = "access_token"
 
 // oauth2Step checks a bearer token (RFC 6750) against the service of the route.
 type oauth2Step struct {
-	id     string
-	global bool
-	hide   bool
+	id string
+	// header is the index of the credential's header, param that of
+	// access_token.
+	header, param int
+	body          bodyReader
+	service       string
+	global        bool
+	hide          bool
+	// endpoints says that there are more endpoints than the two issuing ones.
+	endpoints bool
 	// anonymous is nil if failed authentication refuses.
 	anonymous *anonymous
 	missing   *Refusal
@@ -15,100 +31,124 @@ type oauth2Step struct {
 	unbound *Refusal
 }
 
-// anonymous is the prepared fallback to a consumer without a credential.
-type anonymous struct {
-	// refusal is set if there is no consumer to fall back to.
-	refusal *Refusal
-	// values are copied into the buffer of the request; headers point into them.
-	values  []byte
-	headers [contract.NumIdentityHeaders]contract.Span
+func newOAuth2(p *Program, id string, c *contract.OAuth2) (*oauth2Step, error) {
+	a, err := newAnonymous(c.Anonymous)
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("oauth2.%w", err)
+	case id == "" || !validValue(id):
+		return nil, errors.New("plugin id is missing or cannot be sent in a header")
+	}
+	return &oauth2Step{
+		id: id, header: p.headers.index(c.Header), param: p.paramIndex(accessToken), body: newBodyReader(&p.headers),
+		service: p.service, global: c.Global, hide: c.HideCredentials, endpoints: c.Endpoints, anonymous: a,
+		missing: refuseMissing(c.Realm), invalid: refuseInvalid(c.Realm), unbound: refuseUnbound(c.Realm),
+	}, nil
 }
+
+// endpoint classifies the path of a request.
+func (s *oauth2Step) endpoint(path []byte) endpoint { return endpointOf(path, s.endpoints) }
 
 // run decides one request. It reports done if the verdict is final and the rest
 // of the chain must not run.
 func (s *oauth2Step) run(req *Request, d *decision, v *Verdict) (done bool) {
-	if d.issuing {
-		v.Action, v.Plugin = Issue, s.id
-		return true
+	if d.issuing || s.anonymous != nil && d.credential {
+		return false
+	}
+	header, known := req.header(s.header)
+	if !known {
+		return need(v, NeedHeaders)
 	}
 	var token []byte
-	var schemed bool
-	if req.HasCredential {
-		token, schemed = bearer(req.Credential)
-	}
-	v.RemoveCredential = s.hide && schemed
-	if len(token) == 0 {
-		return s.fail(d, v, s.missing)
-	}
-	hash := contract.HashToken(token)
-	n, answer := d.tokens.Lookup(hash, d.buf)
-	switch answer {
-	case contract.Found:
-		return s.accept(d, v, n)
-	case contract.Unknown:
-		return s.fail(d, v, s.invalid)
-	case contract.Miss:
-		v.Action, v.Plugin, v.Hash = Lookup, s.id, hash
+	bare := false
+	if header != nil {
+		var schemed bool
+		token, schemed = bearer(header)
+		bare = !schemed
+		if s.hide && schemed {
+			v.Remove |= 1 << s.header
+		}
+	} else if token, done = s.parameter(req, d, v); done {
 		return true
-	default: // Unavailable, and whatever a faulty cache may say
-		return refuse(v, refuseUnavailable)
+	}
+	if s.hide && (header == nil || bare) {
+		s.hideQuery(req, d, v)
+	}
+	if len(token) == 0 {
+		return s.anonymous.fail(d, v, s.missing)
+	}
+	if len(token) > contract.MaxCredential {
+		return s.anonymous.fail(d, v, s.invalid)
+	}
+	n, answer, done := d.ask(contract.HashToken(token), s.id, v)
+	if done {
+		return true
+	}
+	if answer == contract.Unknown {
+		return s.anonymous.fail(d, v, s.invalid)
+	}
+	return s.accept(d, v, n, bare)
+}
+
+// parameter finds the token in the query or, if there is none by that name, in
+// the body.
+func (s *oauth2Step) parameter(req *Request, d *decision, v *Verdict) (token []byte, done bool) {
+	p := &d.program.params[s.param]
+	found, token := findPair(query(req.Path), p, d.room()[:contract.MaxCredential])
+	if found == absent {
+		if !s.body.open(req, d, v) {
+			return nil, true
+		}
+		found, token = d.body.found[s.param], d.body.values[s.param]
+		if found != absent && s.hide {
+			if contentType, _ := req.header(s.body.contentType); mediaOf(contentType) == mediaForm {
+				v.HideBody |= 1 << s.param
+			}
+		}
+	}
+	switch found {
+	case text:
+		return token, false
+	case long:
+		return nil, s.anonymous.fail(d, v, s.invalid)
+	default:
+		return nil, false
 	}
 }
 
-// accept decides about a valid token from its packed record in the buffer.
-func (s *oauth2Step) accept(d *decision, v *Verdict, n int) (done bool) {
-	if n < 0 || n > len(d.buf) {
-		return refuse(v, refuseUnusable)
+// hideQuery hides whatever the query has under the name of tokens.
+func (s *oauth2Step) hideQuery(req *Request, d *decision, v *Verdict) {
+	if found, _ := findPair(query(req.Path), &d.program.params[s.param], nil); found != absent {
+		v.HideQuery |= 1 << s.param
 	}
-	record := d.buf[:n]
-	f, ok := contract.Unpacked(record)
+}
+
+// accept decides about a known token from its packed record in the buffer.
+func (s *oauth2Step) accept(d *decision, v *Verdict, n int, bare bool) (done bool) {
+	record, f, ok := d.read(n)
 	if !ok {
 		return refuse(v, refuseUnusable)
+	}
+	if len(cut(record, f[contract.FieldKey])) != 0 {
+		return s.anonymous.fail(d, v, s.invalid)
 	}
 	switch service := cut(record, f[contract.FieldService]); {
 	case len(service) == 0 && !s.global:
 		// Refused even with an anonymous consumer: the token is good, the
 		// configuration is not, and hiding that would help nobody.
 		return refuse(v, s.unbound)
-	case len(service) != 0 && string(service) != d.service:
-		return s.fail(d, v, s.invalid)
+	case len(service) != 0 && string(service) != s.service:
+		return s.anonymous.fail(d, v, s.invalid)
 	}
 	if !validRecord(record, &f) {
 		return refuse(v, refuseUnusable)
 	}
-	v.Headers = [contract.NumIdentityHeaders]contract.Span{
-		contract.HeaderConsumerID:           f[contract.FieldConsumerID],
-		contract.HeaderConsumerCustomID:     f[contract.FieldConsumerCustomID],
-		contract.HeaderConsumerUsername:     f[contract.FieldConsumerUsername],
-		contract.HeaderCredentialIdentifier: f[contract.FieldClientID],
-		contract.HeaderAuthenticatedScope:   f[contract.FieldScope],
-		contract.HeaderAuthenticatedUserID:  f[contract.FieldUserID],
-	}
+	d.establish(v, record, &f)
 	// A bare header value that was accepted is a credential too. One that was
 	// not may be something else, such as Basic credentials for the upstream, and
 	// is left to it.
-	v.RemoveCredential = s.hide
+	if s.hide && bare {
+		v.Remove |= 1 << s.header
+	}
 	return false
 }
-
-// fail falls back to the anonymous consumer, or refuses. The fallback leaves no
-// credential behind, so that a later plugin of the chain can still replace it.
-func (s *oauth2Step) fail(d *decision, v *Verdict, with *Refusal) (done bool) {
-	switch a := s.anonymous; {
-	case a == nil:
-		return refuse(v, with)
-	case a.refusal != nil:
-		return refuse(v, a.refusal)
-	default:
-		copy(d.buf, a.values)
-		v.Headers = a.headers
-		return false
-	}
-}
-
-func refuse(v *Verdict, with *Refusal) (done bool) {
-	*v = Verdict{Action: Refuse, Refusal: with}
-	return true
-}
-
-func cut(b []byte, s contract.Span) []byte { return b[s.Off : s.Off+s.Len] }

@@ -25,14 +25,28 @@ func FuzzBearer(f *testing.F) {
 	})
 }
 
-func FuzzIssuing(f *testing.F) {
-	for _, s := range []string{"", "/", "?", "/oauth2/token", "/a/oauth2/authorize/?x", "/oauth2/token//", "/OAUTH2/token", "/x?/oauth2/token", "/oauth2/token#", "oauth2/token"} {
+func FuzzEndpoint(f *testing.F) {
+	for _, s := range []string{"", "/", "?", "/oauth2/token", "/a/oauth2/authorize/?x", "/oauth2/token//", "/OAUTH2/token", "/x?/oauth2/token", "/oauth2/token#",
+		"oauth2/token", "/a/oauth2/revoke", "/oauth2/introspect/?", "/.well-known/oauth-authorization-server", "/.well-known/oauth-authorization-server/a?b",
+		"/.well-known/oauth-authorization-servers", "/.well-known/oauth-authorization-server/oauth2/token"} {
 		f.Add(s)
 	}
-	endpoint := regexp.MustCompile(`(?s)^[^?]*/oauth2/(token|authorize)/?(\?.*)?$`)
+	issuing := regexp.MustCompile(`(?s)^[^?]*/oauth2/(token|authorize)/?(\?.*)?$`)
+	further := regexp.MustCompile(`(?s)^[^?]*/oauth2/(introspect|revoke)/?(\?.*)?$`)
+	public := regexp.MustCompile(`(?s)^/\.well-known/oauth-authorization-server(/[^?]*)?(\?.*)?$`)
 	f.Fuzz(func(t *testing.T, path string) {
-		if got, want := issuing([]byte(path)), endpoint.MatchString(path); got != want {
-			t.Errorf("issuing(%q) = %v, want %v", path, got, want)
+		plain, all := noEndpoint, noEndpoint
+		if issuing.MatchString(path) {
+			plain, all = issuingEndpoint, issuingEndpoint
+		}
+		if further.MatchString(path) {
+			all = issuingEndpoint
+		}
+		if public.MatchString(path) {
+			all = publicEndpoint
+		}
+		if got := [2]endpoint{endpointOf([]byte(path), false), endpointOf([]byte(path), true)}; got != [2]endpoint{plain, all} {
+			t.Errorf("%q is %v, want %v, %v", path, got, plain, all)
 		}
 	})
 }
@@ -77,7 +91,7 @@ func TestQuoted(t *testing.T) {
 func TestGRPCStatus(t *testing.T) {
 	for status, want := range map[int]int{
 		200: 0, 400: 3, 401: 16, 403: 7, 404: 5, 409: 6, 429: 8, 499: 1, 500: 13, 501: 12, 503: 14, 504: 4,
-		402: 3, 418: 3, 502: 13, 599: 13,
+		402: 3, 418: 3, 502: 13, 599: 13, 204: 0, 302: 2, 426: 3,
 	} {
 		if got := grpcStatus(status); got != want {
 			t.Errorf("grpcStatus(%d) = %d, want %d", status, got, want)
@@ -89,6 +103,8 @@ func TestGRPCMessage(t *testing.T) {
 	for status, want := range map[int]string{
 		http.StatusUnauthorized: "Unauthenticated", http.StatusForbidden: "PermissionDenied", http.StatusServiceUnavailable: "Unavailable",
 		http.StatusTooManyRequests: "ResourceExhausted", http.StatusBadRequest: "InvalidArgument", http.StatusInternalServerError: "Internal",
+		http.StatusOK: "OK", http.StatusFound: "Unknown", http.StatusNotFound: "NotFound", http.StatusConflict: "AlreadyExists",
+		http.StatusGatewayTimeout: "DeadlineExceeded", http.StatusNotImplemented: "Unimplemented", 499: "Canceled",
 	} {
 		if got := answer(status, "", "").GRPCMessage(); got != want {
 			t.Errorf("status %d: %q, want %q", status, got, want)

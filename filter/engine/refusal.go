@@ -18,6 +18,11 @@ const (
 	ReasonUnavailable      = "unavailable"
 	ReasonRecordUnusable   = "record_unusable"
 	ReasonChainBroken      = "chain_broken"
+	ReasonKeyMissing       = "key_missing"
+	ReasonKeyInvalid       = "key_invalid"
+	ReasonKeyDuplicate     = "key_duplicate"
+	ReasonTerminated       = "terminated"
+	ReasonProtocol         = "protocol"
 )
 
 const (
@@ -34,7 +39,20 @@ var (
 		message("The identity of the caller cannot be passed on"))
 	refuseBroken = answer(http.StatusServiceUnavailable, ReasonChainBroken,
 		message("The configuration of this route cannot be used"))
+	refuseNotGRPC = answer(http.StatusUnsupportedMediaType, ReasonProtocol,
+		message("Non-gRPC request matched gRPC route"))
+	refuseOldHTTP      = inGRPC("Please use HTTP2 protocol", http.StatusUpgradeRequired)
+	refuseNotWebSocket = answer(http.StatusBadRequest, ReasonProtocol,
+		message("The request is not a valid WebSocket handshake"))
 )
+
+// inGRPC refuses a client that speaks gRPC in the wrong place. The proxy may leave
+// nothing of an HTTP answer but its grpc-message.
+func inGRPC(text string, status int) *Refusal {
+	r := answer(status, ReasonProtocol, message(text), [2]string{"upgrade", "HTTP/2"})
+	r.grpcText = text
+	return r
+}
 
 // Unavailable refuses because no authority could be asked. Adapters send it for
 // requests whose look-up could not be started or waited for, so that clients see
@@ -62,6 +80,27 @@ func refuseInvalid(realm string) *Refusal {
 func refuseUnbound(realm string) *Refusal {
 	return answer(http.StatusUnauthorized, ReasonTokenUnbound,
 		oauthError("invalid_token", descriptionUnbound), [2]string{"www-authenticate", invalidChallenge(realm)})
+}
+
+func refuseNoKey(realm string) *Refusal {
+	return answer(http.StatusForbidden, ReasonKeyMissing,
+		message("No API key found in headers or query string"), keyChallenge(realm))
+}
+
+func refuseKey(realm string) *Refusal {
+	return answer(http.StatusUnauthorized, ReasonKeyInvalid, message("Unauthorized"), keyChallenge(realm))
+}
+
+func refuseDuplicate(realm string) *Refusal {
+	return answer(http.StatusUnauthorized, ReasonKeyDuplicate, message("Duplicate API key found"), keyChallenge(realm))
+}
+
+func keyChallenge(realm string) [2]string {
+	challenge := "Key"
+	if realm != "" {
+		challenge += " realm=" + quoted(realm)
+	}
+	return [2]string{"www-authenticate", challenge}
 }
 
 func refuseNoAnonymous(configured string) *Refusal {

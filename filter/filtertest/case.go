@@ -19,10 +19,19 @@ type Case struct {
 	Want Want
 }
 
-// Token is an access token and what the authority knows about it.
+// Token is an access token, or an API key if the record is one, and what the
+// authority knows about it.
 type Token struct {
 	Value  string
 	Record contract.Record
+}
+
+// Hash is what caches know the token by.
+func (t *Token) Hash() contract.Hash {
+	if t.Record.Key {
+		return contract.HashKey([]byte(t.Value))
+	}
+	return contract.HashToken([]byte(t.Value))
 }
 
 // Request is a client's request. Its Host is the runner's business.
@@ -35,6 +44,11 @@ type Request struct {
 	Headers [][2]string
 	// HTTP2 asks for HTTP/2, which gRPC needs.
 	HTTP2 bool
+	// Body is sent with its length, or without it if Chunked.
+	Body    string
+	Chunked bool
+	// Trailers sends a trailer behind the body, which then has no length.
+	Trailers bool
 }
 
 // Outcome is where a request ends.
@@ -85,12 +99,24 @@ type Want struct {
 	Upstream [][2]string
 	// NoUpstream headers must not arrive either.
 	NoUpstream []string
+	// Path is what must arrive as the path, query included; that of the request,
+	// normalised, if empty.
+	Path string
+	// Sent is the body that must arrive; that of the request if empty, and none
+	// for Nothing.
+	Sent string
 }
+
+// Nothing is the Want.Sent of a body that is removed whole.
+const Nothing = "\x00"
 
 // Cases returns the table.
 func Cases() []Case {
 	var all []Case
-	for _, part := range [][]Case{tokenCases, acceptanceCases, upstreamCases, hiddenCases, anonymousCases, issuingCases, failureCases} {
+	for _, part := range [][]Case{
+		tokenCases, parameterCases, acceptanceCases, upstreamCases, hiddenCases, hiddenParameterCases, anonymousCases,
+		issuingCases, furtherCases, failureCases, keyCases, bothCases, eitherCases, terminationCases, protocolCases,
+	} {
 		all = append(all, part...)
 	}
 	return all

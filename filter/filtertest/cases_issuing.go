@@ -44,3 +44,21 @@ var issuingCases = []Case{
 	{Name: "path-other-word", Chain: chainPlain, Request: request("/xoauth2/token"), Want: wantMissing},
 	{Name: "path-encoded-blank", Chain: chainPlain, Request: request("/oauth2/token%20"), Want: wantMissing},
 }
+
+// furtherCases: the endpoints that a plugin may have beside the two issuing ones.
+var furtherCases = []Case{
+	{Name: "further-introspect", Chain: chainOf(oauth2With(endpoints)), Request: sending("/a/oauth2/introspect", formType, "token=x"), Want: wantIssued},
+	{Name: "further-revoke", Chain: chainOf(oauth2With(endpoints)), Request: sending("/oauth2/revoke/", formType, "token=x"), Want: wantIssued},
+	{Name: "further-token", Chain: chainOf(oauth2With(endpoints)), Request: request("/oauth2/token"), Want: wantIssued},
+	{Name: "further-metadata", Chain: chainOf(oauth2With(endpoints)), Request: spoofing("/.well-known/oauth-authorization-server"), Want: wantIssued},
+	{Name: "further-metadata-path", Chain: chainOf(oauth2With(endpoints)), Request: request("/.well-known/oauth-authorization-server/a/b?c"), Want: wantIssued},
+	{Name: "further-metadata-longer", Chain: chainOf(oauth2With(endpoints)), Request: request("/.well-known/oauth-authorization-servers"), Want: wantMissing},
+	{Name: "further-metadata-elsewhere", Chain: chainOf(oauth2With(endpoints)), Request: request("/a/.well-known/oauth-authorization-server"), Want: wantMissing},
+	{Name: "further-introspect-key", Chain: chainOf(oauth2With(endpoints), keyWith("")), Tokens: everyToken, Request: sending("/oauth2/introspect", formType, "token=x"), Want: wantNoKey},
+	{Name: "further-metadata-key", Chain: chainOf(oauth2With(endpoints), keyWith("")), Tokens: everyToken, Request: request("/.well-known/oauth-authorization-server"), Want: wantIssued},
+	{Name: "further-off-introspect", Chain: chainPlain, Request: request("/oauth2/introspect"), Want: wantMissing},
+	{Name: "further-off-revoke", Chain: chainPlain, Request: request("/oauth2/revoke"), Want: wantMissing},
+	{Name: "further-off-metadata", Chain: chainPlain, Request: request("/.well-known/oauth-authorization-server"), Want: wantMissing},
+}
+
+const endpoints = `,"endpoints":true`

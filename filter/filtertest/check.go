@@ -21,6 +21,9 @@ type Observed struct {
 	// Upstream holds the request headers as the upstream or the OAuth server saw
 	// them; nil if neither got the request.
 	Upstream http.Header
+	// Path and Sent are the path, query included, and the body as they saw them.
+	Path string
+	Sent string
 }
 
 // Check compares what came of the case's request with what had to. It returns
@@ -79,6 +82,22 @@ func (c *Case) checkAnswer(o *Observed, d *differences) {
 }
 
 func (c *Case) checkUpstream(o *Observed, d *differences) {
+	path, sent := c.Want.Path, c.Want.Sent
+	if path == "" {
+		path = normalise(c.Request.Path)
+	}
+	switch sent {
+	case "":
+		sent = c.Request.Body
+	case Nothing:
+		sent = ""
+	}
+	if o.Path != path {
+		d.add("upstream got path %q, want %q", o.Path, path)
+	}
+	if o.Sent != sent {
+		d.add("upstream got body %.200q, want %.200q", o.Sent, sent)
+	}
 	for _, h := range c.Want.Upstream {
 		d.exactly("upstream", o.Upstream, h[0], h[1])
 	}

@@ -1,6 +1,10 @@
 package filtertest
 
-import "github.com/meshgate/meshgate/filter/contract"
+import (
+	"strings"
+
+	"github.com/meshgate/meshgate/filter/contract"
+)
 
 // Ids that the chains and records of the table use.
 const (
@@ -11,6 +15,10 @@ const (
 	ConsumerID     = "00000000-0000-4000-8000-000000000005"
 	AnonymousID    = "00000000-0000-4000-8000-000000000006"
 	CredentialID   = "00000000-0000-4000-8000-000000000007"
+	KeyPluginID    = "00000000-0000-4000-8000-000000000008"
+	EndPluginID    = "00000000-0000-4000-8000-000000000009"
+	OtherID        = "00000000-0000-4000-8000-00000000000a"
+	KeyID          = "00000000-0000-4000-8000-00000000000b"
 )
 
 // Chains: the members of oauth2 stand between before and after.
@@ -37,6 +45,36 @@ const (
 	chainEvilAnonymous = before + `"header":"authorization","anonymous":{"configured":"evil","consumer":{"id":"` + AnonymousID + `","username":"a\r\nx-evil: 1"}}` + after
 )
 
+// chainOf makes a chain of plugins.
+func chainOf(plugins ...string) string {
+	return `{"route":"` + RouteID + `","service":"` + ServiceID + `","plugins":[` + strings.Join(plugins, ",") + `]}`
+}
+
+// speaking makes a chain of a route with a protocol.
+func speaking(protocol string, plugins ...string) string {
+	return `{"route":"` + RouteID + `","service":"` + ServiceID + `","protocol":"` + protocol + `","plugins":[` + strings.Join(plugins, ",") + `]}`
+}
+
+// oauth2With, keyWith and endWith make plugins; members are further members of
+// the configuration, each with a comma before it.
+func oauth2With(members string) string {
+	return `{"id":"` + PluginID + `","oauth2":{"header":"authorization"` + members + `}}`
+}
+
+func keyWith(members string) string {
+	return `{"id":"` + KeyPluginID + `","key_auth":{"names":["apikey","x-key"],"in_header":true,"in_query":true` + members + `}}`
+}
+
+func endWith(members string) string {
+	return `{"id":"` + EndPluginID + `","termination":{` + members + `}}`
+}
+
+const (
+	orAnonymous = "," + anonymousMember
+	// otherAnonymous is another consumer to fall back to.
+	otherAnonymous = `,"anonymous":{"configured":"other","consumer":{"id":"` + OtherID + `","username":"other"}}`
+)
+
 // Answers to refused requests.
 const (
 	jsonType = "application/json; charset=utf-8"
@@ -47,6 +85,10 @@ const (
 	bodyUnavailable = `{"message":"The access token cannot be verified at the moment"}`
 	bodyUnusable    = `{"message":"The identity of the caller cannot be passed on"}`
 	bodyBroken      = `{"message":"The configuration of this route cannot be used"}`
+
+	bodyNoKey   = `{"message":"No API key found in headers or query string"}`
+	bodyBadKey  = `{"message":"Unauthorized"}`
+	bodyTwoKeys = `{"message":"Duplicate API key found"}`
 
 	challengeInvalid = `Bearer error="invalid_token", error_description="The access token is invalid or has expired"`
 )
@@ -63,7 +105,10 @@ var (
 		Headers: [][2]string{{"content-type", jsonType}}}
 	wantUnavailable = Want{Outcome: Refused, Status: 503, Body: bodyUnavailable, NoHeaders: []string{"www-authenticate"},
 		Headers: [][2]string{{"content-type", jsonType}, {"retry-after", "1"}}}
-	wantBroken = Want{Outcome: Refused, Status: 503, Body: bodyBroken, NoHeaders: []string{"www-authenticate", "retry-after"},
+	wantNoKey   = Want{Outcome: Refused, Status: 403, Body: bodyNoKey, Headers: [][2]string{{"content-type", jsonType}, {"www-authenticate", "Key"}}}
+	wantBadKey  = Want{Outcome: Refused, Status: 401, Body: bodyBadKey, Headers: [][2]string{{"content-type", jsonType}, {"www-authenticate", "Key"}}}
+	wantTwoKeys = Want{Outcome: Refused, Status: 401, Body: bodyTwoKeys, Headers: [][2]string{{"content-type", jsonType}, {"www-authenticate", "Key"}}}
+	wantBroken  = Want{Outcome: Refused, Status: 503, Body: bodyBroken, NoHeaders: []string{"www-authenticate", "retry-after"},
 		Headers: [][2]string{{"content-type", jsonType}}}
 )
 
@@ -74,6 +119,14 @@ var (
 		{"x-credential-identifier", "client-1"}, {"x-authenticated-scope", "email,phone"}, {"x-authenticated-userid", "user 1"}}}
 	wantGlobal = Want{Outcome: Proxied, Upstream: [][2]string{
 		{"x-consumer-id", ConsumerID}, {"x-consumer-username", "bob"}, {"x-credential-identifier", "client-1"}}}
+	wantKey = Want{Outcome: Proxied, Upstream: [][2]string{
+		{"x-consumer-id", OtherID}, {"x-consumer-username", "carol"}, {"x-credential-identifier", KeyID}}}
+	// wantBoth is what two credentials come to: who the consumer is says the last,
+	// what the token knows stays.
+	wantBoth = Want{Outcome: Proxied, Upstream: append([][2]string{
+		{"x-authenticated-scope", "email,phone"}, {"x-authenticated-userid", "user 1"}}, wantKey.Upstream...)}
+	wantOther = Want{Outcome: Proxied, Upstream: [][2]string{
+		{"x-consumer-id", OtherID}, {"x-consumer-username", "other"}, {"x-anonymous-consumer", "true"}}}
 	wantAnonymous = Want{Outcome: Proxied, Upstream: [][2]string{
 		{"x-consumer-id", AnonymousID}, {"x-consumer-custom-id", "n-1"}, {"x-consumer-username", "nobody"},
 		{"x-anonymous-consumer", "true"}}}
@@ -98,5 +151,13 @@ var (
 	padded = Token{"token-padded", contract.Record{Version: 1, Revision: 1, Service: ServiceID, Credential: credential,
 		Consumer: &contract.Consumer{ID: ConsumerID, Username: " bob"}}}
 
-	everyToken = []Token{full, global, otherService, expired, external, unicode, schemeWord, injecting, padded}
+	apiKey = Token{"key-1", contract.Record{Version: 1, Revision: 1, Key: true, Credential: contract.Credential{ID: KeyID, ClientID: KeyID},
+		Consumer: &contract.Consumer{ID: OtherID, Username: "carol"}}}
+	// twice is one text that is a token and a key.
+	twiceToken = Token{"twice", contract.Record{Version: 1, Revision: 1, Service: ServiceID, Credential: credential, Consumer: consumer}}
+	twiceKey   = Token{"twice", contract.Record{Version: 1, Revision: 1, Key: true, Credential: contract.Credential{ID: KeyID, ClientID: KeyID},
+		Consumer: &contract.Consumer{ID: OtherID, Username: "carol"}}}
+	odd = Token{"a b&c=d%", contract.Record{Version: 1, Revision: 1, Service: ServiceID, Credential: credential, Consumer: consumer}}
+
+	everyToken = []Token{apiKey, twiceToken, twiceKey, odd, full, global, otherService, expired, external, unicode, schemeWord, injecting, padded}
 )

@@ -39,7 +39,7 @@ func TestTable(t *testing.T) {
 func TestTableIsSound(t *testing.T) {
 	label := regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
 	names := map[string]bool{}
-	records := map[string]contract.Record{}
+	records := map[contract.Hash]contract.Record{}
 	for _, c := range Cases() {
 		if !label.MatchString(c.Name) || names[c.Name] {
 			t.Errorf("case %q: the name is no DNS label or is used twice", c.Name)
@@ -49,10 +49,10 @@ func TestTableIsSound(t *testing.T) {
 			t.Errorf("case %q has no path or no outcome", c.Name)
 		}
 		for _, tok := range c.Tokens {
-			if old, ok := records[tok.Value]; ok && !cmp.Equal(old, tok.Record) {
+			if old, ok := records[tok.Hash()]; ok && !cmp.Equal(old, tok.Record) {
 				t.Errorf("case %q: token %q has another record elsewhere", c.Name, tok.Value)
 			}
-			records[tok.Value] = tok.Record
+			records[tok.Hash()] = tok.Record
 			b, err := tok.Record.Marshal()
 			if err != nil {
 				t.Fatal(err)
@@ -92,6 +92,9 @@ func TestCheckFinds(t *testing.T) {
 		{"hand-over leaks", "bearer", func(o *Observed) { o.Upstream.Set("x-meshgate-oauth", "evil") }},
 		{"credential shown", "hidden", func(o *Observed) { o.Upstream.Set("authorization", "x") }},
 		{"client believed", "issue-spoofed", func(o *Observed) { o.Upstream.Set("x-meshgate-client", spoofedClient) }},
+		{"path changed", "query-hidden", func(o *Observed) { o.Path += "?access_token=token-full" }},
+		{"body changed", "form", func(o *Observed) { o.Sent += "x" }},
+		{"body left", "form-hidden-whole", func(o *Observed) { o.Sent = "x" }},
 		{"client invented", "issue-spoofed", func(o *Observed) { o.Upstream.Set("x-meshgate-client", "x") }},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -23,7 +23,7 @@ func NewTokens(otherwise contract.Answer, tokens ...Token) *Tokens {
 	for i := range tokens {
 		r := &tokens[i].Record
 		if r.Expires == 0 || r.Expires > now {
-			t.packed[contract.HashToken([]byte(tokens[i].Value))] = r.Pack(nil)
+			t.packed[tokens[i].Hash()] = r.Pack(nil)
 		}
 	}
 	return t

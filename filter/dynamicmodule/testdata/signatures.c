@@ -15,6 +15,7 @@ typedef T(http_filter_envoy_ptr) dm_filter_envoy;
 typedef T(http_filter_module_ptr) dm_filter_module;
 typedef T(http_filter_scheduler_module_ptr) dm_scheduler;
 typedef T(http_header_type) dm_header_type;
+typedef T(http_body_type) dm_body_type;
 typedef T(log_level) dm_log_level;
 typedef T(attribute_id) dm_attribute;
 typedef T(on_http_filter_request_headers_status) dm_request_headers_status;
