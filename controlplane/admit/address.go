@@ -47,13 +47,17 @@ func Lookup(r store.Reader, a Address) (*model.Resource, error) {
 		return target(r, a)
 	}
 	var owner *model.Resource
+	within := ""
 	if a.Under != nil {
 		var err error
 		if owner, err = Lookup(r, a.Under.Address); err != nil {
 			return nil, err
 		}
+		if a.Under.Ref == a.Kind.Schema.KeyUnder {
+			within = owner.Name
+		}
 	}
-	res, err := find(r, a)
+	res, err := find(r, a, within)
 	if err != nil || owner == nil {
 		return res, err
 	}
@@ -76,8 +80,9 @@ func target(r store.Reader, a Address) (*model.Resource, error) {
 	return r.Get(a.Kind, a.Scope, id)
 }
 
-// find looks a resource up by id or key field.
-func find(r store.Reader, a Address) (*model.Resource, error) {
+// find looks a resource up by id or key field. within is the id that the key
+// field is unique within, where it is not unique as it is.
+func find(r store.Reader, a Address, within string) (*model.Resource, error) {
 	s := a.Kind.Schema
 	field := model.FieldID
 	var res *model.Resource
@@ -85,11 +90,15 @@ func find(r store.Reader, a Address) (*model.Resource, error) {
 	switch {
 	case model.IsUUID(a.Key):
 		res, err = r.Get(a.Kind, a.Scope, strings.ToLower(a.Key))
+	case s.KeyUnder != "" && within == "":
 	case s.Key != "" && a.Key != "":
 		field = s.Key
 		value := a.Key
 		if s.KeyIndex != nil {
 			value = s.KeyIndex(value)
+		}
+		if s.KeyUnder != "" {
+			value = within + " " + value
 		}
 		res, err = r.Find(a.Kind, a.Scope, field, value)
 	}

@@ -46,7 +46,7 @@ func (g *Gate) Create(ctx context.Context, a Address, in Input) (Outcome, error)
 	if err != nil {
 		return Outcome{}, err
 	}
-	w, err := g.prepare(a.Kind, model.OpCreate, in, nil)
+	w, err := g.Prepare(a.Kind, model.OpCreate, in, nil)
 	if err != nil {
 		return Outcome{}, err
 	}
@@ -79,7 +79,7 @@ func (g *Gate) Replace(ctx context.Context, a Address, in Input) (Outcome, error
 	if key := a.Kind.Schema.Key; key != "" && !model.IsUUID(a.Key) {
 		in.Values[key] = a.Key
 	}
-	w, err := g.prepare(a.Kind, model.OpReplace, in, nil)
+	w, err := g.Prepare(a.Kind, model.OpReplace, in, nil)
 	if err != nil {
 		return Outcome{}, err
 	}
@@ -116,7 +116,7 @@ func (g *Gate) patch(ctx context.Context, a Address, in Input) (Outcome, error) 
 	if err != nil {
 		return Outcome{}, err
 	}
-	w, err := g.prepare(a.Kind, model.OpPatch, in, old)
+	w, err := g.Prepare(a.Kind, model.OpPatch, in, old)
 	if err != nil {
 		return Outcome{}, err
 	}
@@ -130,7 +130,7 @@ func (g *Gate) patch(ctx context.Context, a Address, in Input) (Outcome, error) 
 			return err
 		}
 		r.Name = stored.Name
-		if err := cross(tx, r); err != nil {
+		if err := Cross(tx, r); err != nil {
 			return err
 		}
 		out.Resource, err = tx.Update(r, stored.Version)
@@ -179,8 +179,10 @@ func (g *Gate) owned(ctx context.Context, a Address, in Input) (Input, error) {
 	return in, nil
 }
 
-// prepare does everything that needs no transaction.
-func (g *Gate) prepare(k *model.Kind, op model.Op, in Input, old map[string]any) (*model.Write, error) {
+// Prepare does everything that needs no transaction: it types, completes,
+// validates and settles what a caller sent. old is the stored entity for
+// model.OpPatch. What it refers to is not looked at.
+func (g *Gate) Prepare(k *model.Kind, op model.Op, in Input, old map[string]any) (*model.Write, error) {
 	s := k.Schema
 	values := in.Values
 	if in.Text {
@@ -200,7 +202,14 @@ func (g *Gate) prepare(k *model.Kind, op model.Op, in Input, old map[string]any)
 
 // put updates the addressed resource or creates it.
 func (g *Gate) put(tx store.Tx, a Address, w *model.Write) (*model.Resource, error) {
-	existing, err := find(tx, a)
+	within := ""
+	if ref, ok := w.New[a.Kind.Schema.KeyUnder].(map[string]any); ok {
+		within, _ = ref[model.FieldID].(string)
+	}
+	existing, err := find(tx, a, within)
+	if fault.Is(err, fault.NotFound) && a.Kind.Schema.Key == "" && !model.IsUUID(a.Key) {
+		return nil, err // nothing can be created under such a key
+	}
 	if fault.Is(err, fault.NotFound) {
 		name := ""
 		if model.IsUUID(a.Key) {
@@ -219,7 +228,7 @@ func (g *Gate) put(tx store.Tx, a Address, w *model.Write) (*model.Resource, err
 	if r.Created.IsZero() {
 		r.Created = g.now()
 	}
-	if err := cross(tx, r); err != nil {
+	if err := Cross(tx, r); err != nil {
 		return nil, err
 	}
 	return tx.Update(r, 0)
@@ -242,7 +251,7 @@ func (g *Gate) create(tx store.Tx, a Address, w *model.Write, name string) (*mod
 	if r.Created.IsZero() {
 		r.Created = g.now()
 	}
-	if err := cross(tx, r); err != nil {
+	if err := Cross(tx, r); err != nil {
 		return nil, err
 	}
 	stored, err := tx.Create(r)

@@ -51,7 +51,7 @@ func (g *Gate) resolve(r store.Reader, scope string, f *model.Field, ref map[str
 	for name, value := range ref {
 		text, _ := value.(string)
 		to := g.kinds[f.To]
-		if to == nil || !resolvable(to, name) {
+		if to == nil || !Resolvable(to, name) {
 			return "", fault.Violated([]fault.Violation{{Path: f.Name + "." + name, Message: model.TextUnknown}})
 		}
 		target, err := r.Find(to, scope, name, text)
@@ -67,9 +67,9 @@ func (g *Gate) resolve(r store.Reader, scope string, f *model.Field, ref map[str
 	return "", fault.New(fault.Internal, "a reference without content was admitted")
 }
 
-// resolvable reports whether resources of a kind may be named by an index: it
+// Resolvable reports whether resources of a kind may be named by an index: it
 // must be a field that is no secret.
-func resolvable(k *model.Kind, index string) bool {
+func Resolvable(k *model.Kind, index string) bool {
 	for i := range k.Unique {
 		if k.Unique[i].Name == index {
 			return !k.Unique[i].Secret && k.Schema.Field(index) != nil
@@ -78,8 +78,8 @@ func resolvable(k *model.Kind, index string) bool {
 	return false
 }
 
-// cross checks a resource against others in the transaction.
-func cross(tx store.Tx, r *model.Resource) error {
+// Cross checks a resource against others in the transaction.
+func Cross(tx store.Tx, r *model.Resource) error {
 	if r.Kind.Schema.Cross == nil {
 		return nil
 	}

@@ -25,6 +25,8 @@ var applicationSchema = &model.Schema{
 		},
 		model.Field{Name: "client_type", Type: model.String, Required: true, Default: ClientConfidential, OneOf: []string{ClientConfidential, ClientPublic}},
 		tags(),
+		model.Field{Name: "secondary_secret", Type: model.String, MaxLen: maxSecret},
+		model.Field{Name: "scopes", Type: model.Array, Elem: &model.Field{Type: model.String, MaxLen: MaxScope, Check: scopeText}, Check: scopesText},
 	),
 	Checks: []model.Check{{Fields: []string{"client_secret", "hash_secret"}, Run: secretCoupling}},
 }
@@ -60,18 +62,23 @@ func secretCoupling(w *model.Write) []fault.Violation {
 	return nil
 }
 
-// hashOnWrite replaces a secret by its hash where the entity asks for it. What
-// is a hash already is left alone, so that an entity can be written back as it
-// was read.
+// hashOnWrite replaces secrets by their hashes where the entity asks for it.
+// What is a hash already is left alone, so that an entity can be written back
+// as it was read.
 func hashOnWrite(w *model.Write, _ time.Time) error {
-	secret := given(w.New, "client_secret")
-	if hashed, _ := Hashed(secret); hashed || w.New["hash_secret"] != true {
+	if w.New["hash_secret"] != true {
 		return nil
 	}
-	hash, err := HashSecret(secret)
-	if err != nil {
-		return err
+	for _, name := range []string{"client_secret", "secondary_secret"} {
+		secret := given(w.New, name)
+		if hashed, _ := Hashed(secret); hashed || secret == "" {
+			continue
+		}
+		hash, err := HashSecret(secret)
+		if err != nil {
+			return err
+		}
+		w.New[name] = hash
 	}
-	w.New["client_secret"] = hash
 	return nil
 }

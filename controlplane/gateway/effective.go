@@ -5,14 +5,15 @@ package gateway
 type Target struct{ Name, Route, Service string }
 
 // TargetOf returns where a plugin is attached. ok is false for instances bound
-// to a consumer: those are not selected by route and service.
+// to a consumer: those are not selected by route and service alone, and share
+// the target with others.
 func TargetOf(p *Plugin) (t Target, ok bool) {
 	return Target{p.Name, p.Route, p.Service}, p.Consumer == ""
 }
 
 // PluginOrder lists the plugins that can run, in the order in which they run:
-// descending priority (oauth2 has 1400).
-var PluginOrder = []string{PluginOAuth2}
+// descending priority (1400, 1250, 2).
+var PluginOrder = []string{PluginOAuth2, PluginKeyAuth, PluginRequestTermination}
 
 // Effective finds the one instance of a plugin that runs on a route: the most
 // specific of (route and service), route, service, global. find returns the

@@ -33,8 +33,12 @@ var oauth2Schema = &model.Schema{
 		flag("reuse_refresh_token"),
 		{Name: "pkce", Type: model.String, Required: true, Default: "lax", OneOf: []string{"none", "lax", "strict"}},
 		{Name: "realm", Type: model.String, MaxLen: maxRealm, Check: realmText},
+		{Name: "profile", Type: model.String, Required: true, Default: ProfileOAuth20, OneOf: []string{ProfileOAuth20, ProfileOAuth21}},
+		flag("endpoints"),
+		{Name: "refresh_token_grace", Type: model.Integer, Required: true, Default: int64(10), Between: &[2]int64{0, 300}},
 	},
 	Checks: []model.Check{
+		{Fields: append([]string{"profile"}, grants...), Run: strictGrants},
 		{Fields: grants, Run: someGrant},
 		{Fields: []string{"scopes", "mandatory_scope"}, Run: mandatoryScopes},
 	},
@@ -51,6 +55,20 @@ func someGrant(w *model.Write) []fault.Violation {
 		}
 	}
 	return entityViolation("at least one of these fields must be true: " + strings.Join(grants, ", "))
+}
+
+// strictGrants refuses what the strict profile does not have, instead of
+// switching it off silently.
+func strictGrants(w *model.Write) (out []fault.Violation) {
+	if w.New["profile"] != ProfileOAuth21 {
+		return nil
+	}
+	for _, name := range []string{"enable_implicit_grant", "enable_password_grant"} {
+		if w.New[name] == true {
+			out = append(out, violation(name, "must be false in profile "+ProfileOAuth21)...)
+		}
+	}
+	return out
 }
 
 func mandatoryScopes(w *model.Write) []fault.Violation {

@@ -21,6 +21,8 @@ type pluginType struct {
 // pluginTypes lists the plugins there are. Adding one is adding an entry.
 var pluginTypes = []pluginType{
 	{name: PluginOAuth2, config: oauth2Schema},
+	{name: PluginKeyAuth, config: keyAuthSchema},
+	{name: PluginRequestTermination, config: terminationSchema, consumer: true},
 }
 
 // PluginNames lists the plugins that instances can be made of.
@@ -59,7 +61,7 @@ var pluginSchema = &model.Schema{
 		}},
 		model.Field{
 			Name: "protocols", Type: model.Set, Required: true, Default: []any{"grpc", "grpcs", "http", "https"}, MinElements: 1,
-			Elem: &model.Field{Type: model.String, OneOf: []string{"grpc", "grpcs", "http", "https"}},
+			Elem: &model.Field{Type: model.String, OneOf: []string{"grpc", "grpcs", "http", "https", "ws", "wss"}},
 		},
 		model.Field{Name: "enabled", Type: model.Boolean, Required: true, Default: true},
 		tags(),

@@ -20,6 +20,10 @@ type Candidate struct {
 	Route   *Route
 	// Path is one of Route.Paths; empty if the route has none.
 	Path string
+	// Metadata marks the place at which the authorisation server metadata of
+	// the route lies (RFC 8414 section 3). Path is then that place: it and what
+	// is below it match, by any method. It ranks as the route does.
+	Metadata bool
 }
 
 // Candidates returns the ways in which a route can match, in the order of its
@@ -37,29 +41,71 @@ func Candidates(id string, created time.Time, r *Route) []Candidate {
 	return out
 }
 
+// metadataPath begins the well-known URI of an authorisation server's metadata;
+// the path of its issuer follows. Source: RFC 8414 sections 3 and 3.1.
+const metadataPath = "/.well-known/oauth-authorization-server"
+
+// MetadataCandidates returns the further ways in which a route matches whose
+// plugin answers for authorisation server metadata: one for each path, or one
+// for a route without. Regular expressions have none, for their issuers cannot be
+// told.
+func MetadataCandidates(id string, created time.Time, r *Route) []Candidate {
+	var out []Candidate
+	for _, c := range Candidates(id, created, r) {
+		if IsRegexPath(c.Path) {
+			continue
+		}
+		c.Path, c.Metadata = metadataPath+strings.TrimSuffix(c.Path, "/"), true
+		out = append(out, c)
+	}
+	return out
+}
+
 // Compare orders candidates by priority: the one that wins comes first. The
 // first difference decides: more kinds of attributes; all hosts plain; more
 // header names; regex paths before prefixes; higher regex_priority; longer
 // prefix; older route. Ids break the tie that remains, so that the order is
 // total and the same on every replica; only two equal paths of one route
-// compare as equal.
+// compare as equal. A path of the place of metadata counts as a prefix.
 func Compare(a, b Candidate) int {
-	aRegex, bRegex := IsRegexPath(a.Path), IsRegexPath(b.Path)
-	order := cmp.Or(
-		cmp.Compare(attributes(b.Route), attributes(a.Route)),
-		first(plainHosts(a.Route), plainHosts(b.Route)),
-		cmp.Compare(len(b.Route.Headers), len(a.Route.Headers)),
-		first(aRegex, bRegex),
-	)
-	if order != 0 {
-		return order
-	}
-	if aRegex {
+	return cmp.Or(a.Tier().Compare(b.Tier()), CompareWithin(a, b))
+}
+
+// CompareWithin is Compare for two candidates of one tier.
+func CompareWithin(a, b Candidate) int {
+	var order int
+	if IsRegexPath(a.Path) {
 		order = cmp.Compare(b.Route.RegexPriority, a.Route.RegexPriority)
 	} else {
 		order = cmp.Compare(len(b.Path), len(a.Path))
 	}
 	return cmp.Or(order, a.Created.Compare(b.Created), cmp.Compare(a.ID, b.ID), cmp.Compare(a.Path, b.Path))
+}
+
+// Tier is what decides before paths are compared with each other. Among the
+// candidates of a tier without regular expressions the longer path wins, so those
+// of a tier may be looked up by path.
+type Tier struct {
+	// Kinds counts the kinds of attributes that the route sets.
+	Kinds int
+	// Plain says that hosts are set and none is a wildcard.
+	Plain bool
+	// Headers counts the names of headers.
+	Headers int
+	// Regex says that the path is a regular expression.
+	Regex bool
+}
+
+// Compare orders tiers: the one that wins comes first.
+func (t Tier) Compare(o Tier) int {
+	return cmp.Or(
+		cmp.Compare(o.Kinds, t.Kinds), first(t.Plain, o.Plain), cmp.Compare(o.Headers, t.Headers), first(t.Regex, o.Regex),
+	)
+}
+
+// Tier returns the tier of a candidate.
+func (c Candidate) Tier() Tier {
+	return Tier{attributes(c.Route), plainHosts(c.Route), len(c.Route.Headers), IsRegexPath(c.Path)}
 }
 
 // first orders true before false.
@@ -90,39 +136,39 @@ func plainHosts(r *Route) bool {
 	return len(r.Hosts) > 0 && !slices.ContainsFunc(r.Hosts, isWildcard)
 }
 
-func isWildcard(host string) bool { return strings.Contains(host, "*") }
-
 // IsRegexPath reports whether a path of a route is a regular expression.
 func IsRegexPath(path string) bool { return strings.HasPrefix(path, "~") }
 
-// Matchable reports what about a route the gateway cannot match yet, or nil. A
-// route that is not matchable must be left out as a whole: to match it without
-// one of its attributes would widen it.
+// Matchable reports what about a route the gateway cannot match, or nil. A route
+// that is not matchable must be left out as a whole: to match it without one of
+// its attributes would widen it.
 func Matchable(r *Route) error {
 	var errs []error
 	add := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
-	if len(r.Headers) > 0 {
-		add("headers cannot be matched")
-	}
-	if len(r.SNIs) > 0 {
-		add("snis cannot be matched")
-	}
 	for _, h := range r.Hosts {
-		switch {
-		case h == "" || isWildcard(h):
-			add("host %q cannot be matched: only exact names are", h)
-		case hasPort(h):
-			add("host %q cannot be matched: it names a port", h)
+		if _, ok := ParseHost(h); !ok {
+			add("host %q cannot be matched", h)
 		}
 	}
 	for _, p := range r.Paths {
-		// A question mark or a fragment is never part of a normalised path.
-		if !strings.HasPrefix(p, "/") || strings.ContainsAny(p, "?#") {
-			add("path %q cannot be matched: only plain prefixes are", p)
+		if err := matchablePath(p); err != nil {
+			add("path %q cannot be matched: %w", p, err)
+		}
+	}
+	for name, values := range r.Headers {
+		if len(values) == 0 {
+			add("header %q has no values", name)
+		}
+		for _, v := range values {
+			if strings.HasPrefix(v, headerPattern) {
+				if _, err := ParseHeader(v); err != nil {
+					add("header %q cannot be matched: %w", name, err)
+				}
+			}
 		}
 	}
 	for _, p := range r.Protocols {
-		if p != "http" && p != "https" {
+		if routeProtocolText(p) != "" {
 			add("protocol %q cannot be served", p)
 		}
 	}
@@ -132,17 +178,36 @@ func Matchable(r *Route) error {
 	return errors.Join(errs...)
 }
 
-// hasPort reports whether a host carries a port; the colons of a bare or
-// bracketed IPv6 address are none.
-func hasPort(host string) bool {
-	if strings.HasPrefix(host, "[") {
-		return strings.Contains(host, "]:")
+func matchablePath(p string) error {
+	switch {
+	case IsRegexPath(p):
+		_, err := ParsePath(p)
+		return err
+	// A question mark or a fragment is never part of a normalised path.
+	case !strings.HasPrefix(p, "/") || strings.ContainsAny(p, "?#"):
+		return errors.New("it is no prefix of a path")
 	}
-	return strings.Count(host, ":") == 1
+	return nil
 }
 
-// HTTPSOnly reports whether a route refuses plain HTTP: its protocols contain
-// https and not http. (A route for http alone does not refuse https.)
+// secured lists protocols with TLS and their counterparts without.
+var secured = [][2]string{{"https", "http"}, {"grpcs", "grpc"}, {"wss", "ws"}}
+
+// HTTPSOnly reports whether a route refuses requests that did not come by TLS:
+// its protocols contain https, grpcs or wss without the counterpart. (A route for
+// http alone does not refuse https.)
 func HTTPSOnly(r *Route) bool {
-	return slices.Contains(r.Protocols, "https") && !slices.Contains(r.Protocols, "http")
+	return slices.ContainsFunc(secured, func(pair [2]string) bool {
+		return slices.Contains(r.Protocols, pair[0]) && !slices.Contains(r.Protocols, pair[1])
+	})
+}
+
+// IsGRPC reports whether a route is for gRPC.
+func IsGRPC(r *Route) bool {
+	return slices.Contains(r.Protocols, "grpc") || slices.Contains(r.Protocols, "grpcs")
+}
+
+// IsWebSocket reports whether a route is for WebSocket.
+func IsWebSocket(r *Route) bool {
+	return slices.Contains(r.Protocols, "ws") || slices.Contains(r.Protocols, "wss")
 }

@@ -59,20 +59,47 @@ func TestMatchable(t *testing.T) {
 		route gateway.Route
 		ok    bool
 	}{
-		"exact":         {gateway.Route{Hosts: []string{"a.test", "[::1]", "::1"}, Paths: []string{"/a"}, Methods: []string{"GET"}, Protocols: []string{"http", "https"}}, true},
-		"nothing":       {gateway.Route{}, false},
-		"wildcard":      {gateway.Route{Hosts: []string{"a.test", "*.test"}}, false},
-		"port":          {gateway.Route{Hosts: []string{"a.test:80"}}, false},
-		"address, port": {gateway.Route{Hosts: []string{"[::1]:80"}}, false},
-		"regex":         {gateway.Route{Paths: []string{"~/a"}}, false},
-		"relative":      {gateway.Route{Paths: []string{"a"}}, false},
-		"query":         {gateway.Route{Paths: []string{"/a?b"}}, false},
-		"headers":       {gateway.Route{Paths: []string{"/a"}, Headers: map[string][]string{"a": {"b"}}}, false},
-		"snis":          {gateway.Route{SNIs: []string{"a.test"}}, false},
-		"grpc":          {gateway.Route{Paths: []string{"/a"}, Protocols: []string{"grpc"}}, false},
+		"exact":           {gateway.Route{Hosts: []string{"a.test", "[::1]", "::1"}, Paths: []string{"/a"}, Methods: []string{"GET"}, Protocols: []string{"http", "https"}}, true},
+		"nothing":         {gateway.Route{}, false},
+		"wildcards":       {gateway.Route{Hosts: []string{"a.test", "*.test", "a.*", "*.test:80"}}, true},
+		"two wildcards":   {gateway.Route{Hosts: []string{"*.a.*"}}, false},
+		"wildcard inside": {gateway.Route{Hosts: []string{"a.*.test"}}, false},
+		"any":             {gateway.Route{Hosts: []string{"*"}}, false},
+		"ports":           {gateway.Route{Hosts: []string{"a.test:80", "[::1]:80"}}, true},
+		"bad port":        {gateway.Route{Hosts: []string{"a.test:0"}}, false},
+		"regex":           {gateway.Route{Paths: []string{"~/a(b"}}, false},
+		"good regex":      {gateway.Route{Paths: []string{"~/a(b)"}}, true},
+		"relative":        {gateway.Route{Paths: []string{"a"}}, false},
+		"query":           {gateway.Route{Paths: []string{"/a?b"}}, false},
+		"headers":         {gateway.Route{Headers: map[string][]string{"a": {"b", "~*c"}}}, true},
+		"header regex":    {gateway.Route{Headers: map[string][]string{"a": {"~*("}}}, false},
+		"header alone":    {gateway.Route{Headers: map[string][]string{"a": nil}}, false},
+		"snis":            {gateway.Route{SNIs: []string{"a.test"}}, true},
+		"grpc":            {gateway.Route{Paths: []string{"/a"}, Protocols: []string{"grpc", "grpcs"}}, true},
+		"tcp":             {gateway.Route{Paths: []string{"/a"}, Protocols: []string{"tcp"}}, false},
 	} {
 		if err := gateway.Matchable(&c.route); (err == nil) != c.ok {
 			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestMetadataCandidates(t *testing.T) {
+	paths := func(r *gateway.Route) (out []string) {
+		for _, c := range gateway.MetadataCandidates("id", time.Time{}, r) {
+			if !c.Metadata || c.Tier().Regex {
+				t.Errorf("%+v", c)
+			}
+			out = append(out, c.Path)
+		}
+		return out
+	}
+	const at = "/.well-known/oauth-authorization-server"
+	for _, c := range []struct{ given, want []string }{
+		{nil, []string{at}}, {[]string{"/"}, []string{at}}, {[]string{"/a", "/b/", "~/c"}, []string{at + "/a", at + "/b"}}, {[]string{"~/c"}, nil},
+	} {
+		if diff := cmp.Diff(c.want, paths(&gateway.Route{Paths: c.given})); diff != "" {
+			t.Errorf("%v (-want +got):\n%s", c.given, diff)
 		}
 	}
 }
@@ -100,7 +127,10 @@ func TestEffective(t *testing.T) {
 }
 
 func TestHTTPSOnly(t *testing.T) {
-	for want, sets := range map[bool][][]string{true: {{"https"}}, false: {{"http"}, {"http", "https"}, nil}} {
+	for want, sets := range map[bool][][]string{
+		true:  {{"https"}, {"grpcs"}, {"wss"}},
+		false: {{"http"}, {"http", "https"}, {"grpc", "grpcs"}, {"ws"}, {"wss", "ws"}, nil},
+	} {
 		for _, s := range sets {
 			if got := gateway.HTTPSOnly(&gateway.Route{Protocols: s}); got != want {
 				t.Errorf("%v: %t", s, got)

@@ -16,10 +16,10 @@ var families = [][]string{
 	{"http", "https"}, {"grpc", "grpcs"}, {"tcp", "tls", "udp"}, {"tls_passthrough"}, {"ws", "wss"},
 }
 
-// routeSchema describes routes. This version matches exact hosts, methods and
-// path prefixes; everything else is refused, never silently ignored.
+// routeSchema describes routes. What cannot be matched or served is refused,
+// never silently ignored.
 var routeSchema = &model.Schema{
-	Key: "name", CreatedUnit: time.Second,
+	Key: "name", CreatedUnit: time.Second, Shorthand: keepsPath,
 	Fields: append(model.Identity(time.Second, true),
 		model.Field{Name: "name", Type: model.String, MaxLen: 128, Check: nameText},
 		model.Field{
@@ -28,25 +28,54 @@ var routeSchema = &model.Schema{
 		},
 		model.Field{Name: "methods", Type: model.Set, Elem: &model.Field{Type: model.String, MaxLen: 64, Check: methodText}},
 		model.Field{Name: "hosts", Type: model.Array, Elem: &model.Field{Type: model.String, MaxLen: 260, Check: routeHostText}},
-		model.Field{Name: "paths", Type: model.Array, Elem: &model.Field{Type: model.String, MaxLen: 1024, Check: routePathText}},
-		model.Field{Name: "headers", Type: model.Map, Elem: &model.Field{Type: model.Array, Elem: &model.Field{Type: model.String}}, Check: notSupported},
-		model.Field{Name: "snis", Type: model.Set, Elem: &model.Field{Type: model.String}, Check: notSupported},
+		model.Field{Name: "paths", Type: model.Array, Elem: &model.Field{Type: model.String, MaxLen: maxPattern + 1, Check: routePathText}},
+		model.Field{
+			Name: "headers", Type: model.Map, Check: headersText,
+			Elem: &model.Field{Type: model.Array, MinElements: 1, Elem: &model.Field{Type: model.String, MaxLen: maxPattern + 2, Check: headerValueText}},
+		},
+		model.Field{Name: "snis", Type: model.Set, Elem: &model.Field{Type: model.String, MaxLen: 253, Check: serverNameText}},
 		model.Field{Name: "https_redirect_status_code", Type: model.Integer, Required: true, Default: int64(426), OneOfInt: []int64{426, 301, 302, 307, 308}},
 		model.Field{Name: "regex_priority", Type: model.Integer, Required: true, Default: int64(0), Between: &[2]int64{-1 << 31, 1<<31 - 1}},
 		model.Field{Name: "strip_path", Type: model.Boolean, Required: true, Default: true},
 		model.Field{Name: "preserve_host", Type: model.Boolean, Required: true, Default: false},
-		model.Field{Name: "path_handling", Type: model.String, Required: true, Default: "v0", OneOf: []string{"v0", "v1"}},
+		model.Field{Name: "path_handling", Type: model.String, Required: true, Default: "v0", OneOf: []string{"v0", "v1"}, Check: handlingText},
 		model.Field{Name: "request_buffering", Type: model.Boolean, Required: true, Default: true},
 		model.Field{Name: "response_buffering", Type: model.Boolean, Required: true, Default: true},
 		model.Field{Name: "service", Type: model.Foreign, To: "service"},
 		tags(),
 	),
-	Checks: []model.Check{{
-		Fields: []string{"protocols", "methods", "hosts", "headers", "paths", "snis"}, Run: routeMatches,
-	}},
+	Checks: []model.Check{
+		{Fields: []string{"protocols", "methods", "strip_path", "snis"}, Run: routeProtocols},
+		{Fields: []string{"protocols", "methods", "hosts", "headers", "paths", "snis"}, Run: routeMatches},
+	},
 }
 
-func notSupported(any) string { return "not supported" }
+// routeProtocolText refuses protocols that a gateway cannot carry.
+func routeProtocolText(protocol string) string {
+	switch protocol {
+	case "http", "https", "grpc", "grpcs", "ws", "wss":
+		return ""
+	}
+	return "not supported: " + protocol
+}
+
+// handlingText refuses the other way of joining paths.
+func handlingText(v any) string {
+	if v != "v0" {
+		return "not supported: v1"
+	}
+	return ""
+}
+
+// keepsPath is the default of strip_path for gRPC, whose paths are names of
+// methods.
+func keepsPath(in map[string]any) []fault.Violation {
+	given := texts(in["protocols"])
+	if _, named := in["strip_path"]; !named && (slices.Contains(given, "grpc") || slices.Contains(given, "grpcs")) {
+		in["strip_path"] = false
+	}
+	return nil
+}
 
 // protocolsText refuses mixed families and families that this version cannot
 // carry.
@@ -66,7 +95,7 @@ func protocolsText(v any) string {
 		return "these sets are mutually exclusive: " + strings.Join(sets, ", ")
 	}
 	for _, p := range protocols {
-		if text := protocolText(p); text != "" {
+		if text := routeProtocolText(p); text != "" {
 			return text
 		}
 	}
@@ -91,8 +120,8 @@ func methodText(v any) string {
 
 func routeHostText(v any) string {
 	host := v.(string)
-	if strings.Contains(host, "*") {
-		return "not supported: wildcard host"
+	if isWildcard(host) {
+		return wildcardText(host)
 	}
 	name, port, hasPort := strings.Cut(host, ":")
 	if hasPort {
@@ -106,35 +135,129 @@ func routeHostText(v any) string {
 	return ""
 }
 
+func wildcardText(host string) string {
+	p, ok := ParseHost(host)
+	name := p.Name
+	switch {
+	case p.Suffix() != "":
+		name = name[2:]
+	case p.Prefix() != "":
+		name = name[:len(name)-2]
+	}
+	switch {
+	case strings.Count(host, "*") > 1:
+		return "invalid wildcard: must have at most one"
+	case isWildcard(name):
+		return "invalid wildcard: must be the leftmost or the rightmost label"
+	case !ok || !validHostname(name):
+		return "invalid hostname: " + strconv.Quote(host)
+	}
+	return ""
+}
+
 func routePathText(v any) string {
 	path := v.(string)
 	switch {
 	case strings.HasPrefix(path, "~/"):
-		return "not supported: regex path"
+		if _, err := ParsePath(path); err != nil {
+			return err.Error()
+		}
+		return ""
 	case !strings.HasPrefix(path, "/"):
 		return "should start with: / (fixed path) or ~/ (regex path)"
 	}
 	return segmentsText(path)
 }
 
+// headersText checks the names: host has an attribute of its own, and of two
+// spellings of a name only one could count.
+func headersText(v any) string {
+	seen := map[string]bool{}
+	for name := range v.(map[string]any) {
+		lower := strings.ToLower(name)
+		switch {
+		case lower == "host":
+			return "cannot contain 'host' header, which must be specified in the 'hosts' attribute"
+		case name == "" || headerNameText(name) != "":
+			return "invalid header name: " + strconv.Quote(name)
+		case seen[lower]:
+			return "header named twice: " + strconv.Quote(lower)
+		}
+		seen[lower] = true
+	}
+	return ""
+}
+
+func headerValueText(v any) string {
+	if strings.HasPrefix(v.(string), headerPattern) {
+		if _, err := ParseHeader(v.(string)); err != nil {
+			return err.Error()
+		}
+		return ""
+	}
+	return headerText(v)
+}
+
+func serverNameText(v any) string {
+	if !validHostname(v.(string)) {
+		return "invalid server name: " + strconv.Quote(v.(string))
+	}
+	return ""
+}
+
+// routeProtocols refuses attributes that a family of protocols does not have.
+func routeProtocols(w *model.Write) []fault.Violation {
+	protocols := texts(w.New["protocols"])
+	has := func(p string) bool { return slices.Contains(protocols, p) }
+	var out []fault.Violation
+	if has("grpc") || has("grpcs") {
+		if set(w.New["methods"]) {
+			out = append(out, violation("methods", "cannot set 'methods' when 'protocols' is 'grpc' or 'grpcs'")...)
+		}
+		if w.New["strip_path"] == true {
+			out = append(out, violation("strip_path", "cannot set 'strip_path' when 'protocols' is 'grpc' or 'grpcs'")...)
+		}
+	}
+	if set(w.New["snis"]) && !has("https") && !has("grpcs") && !has("wss") {
+		out = append(out, violation("snis", "'snis' can only be set when 'protocols' is 'https', 'grpcs' or 'wss'")...)
+	}
+	return out
+}
+
 // routeMatches demands that a route selects by something; which fields can do
 // so depends on its protocols.
 func routeMatches(w *model.Write) []fault.Violation {
+	protocols := texts(w.New["protocols"])
 	protocol, fields := "http", []string{"methods", "hosts", "headers", "paths"}
-	if slices.Contains(texts(w.New["protocols"]), "https") {
-		protocol, fields = "https", append(fields, "snis")
-	}
-	for _, name := range fields {
-		switch v := w.New[name].(type) {
-		case []any:
-			if len(v) > 0 {
-				return nil
+	for _, pair := range secured {
+		for i, p := range pair {
+			if !slices.Contains(protocols, p) {
+				continue
 			}
-		case map[string]any:
-			if len(v) > 0 {
-				return nil
+			if protocol = p; i == 0 {
+				fields = append(fields, "snis")
+				break
 			}
 		}
 	}
+	if protocol == "grpc" || protocol == "grpcs" {
+		fields = fields[1:]
+	}
+	for _, name := range fields {
+		if set(w.New[name]) {
+			return nil
+		}
+	}
 	return entityViolation(fmt.Sprintf("must set one of %s when 'protocols' is '%s'", quoted(fields), protocol))
+}
+
+// set reports whether a list or map has members.
+func set(v any) bool {
+	switch v := v.(type) {
+	case []any:
+		return len(v) > 0
+	case map[string]any:
+		return len(v) > 0
+	}
+	return false
 }

@@ -63,7 +63,7 @@ func TestViolations(t *testing.T) {
 		{Services, `{"url":"ftp://h"}`, map[string]string{"protocol": "expected one of: http, https, grpc, grpcs, tcp, tls, tls_passthrough, udp, ws, wss"}},
 		{Services, `{"host":"h","path":"/a?b"}`, map[string]string{"path": "must be percent-encoded and without query or fragment"}},
 		{Services, `{"host":"h","path":"/a%2"}`, map[string]string{"path": "invalid percent-encoding"}},
-		{Services, `{"host":"h","client_certificate":{"id":"x"},"ca_certificates":[]}`, map[string]string{"client_certificate": model.TextNull, "ca_certificates": model.TextNull}},
+		{Services, `{"host":"h","client_certificate":{"id":"x"},"ca_certificates":[]}`, map[string]string{"client_certificate.id": model.TextUUID, "ca_certificates": model.TextNull}},
 		{Services, `{"host":"h","protocol":"https","tls_verify":true,"tls_verify_depth":3}`, map[string]string{}},
 		{Services, `{"host":"h","write_timeout":0,"enabled":null}`, map[string]string{"write_timeout": "value should be between 1 and 2147483646", "enabled": model.TextRequired}},
 		{Routes, `{"paths":["/a/../b"]}`, map[string]string{"paths.1": "must be normalized"}},
@@ -80,13 +80,13 @@ func TestViolations(t *testing.T) {
 		{Plugins, `{"name":"oauth2","config":{"enable_implicit_grant":true,"refresh_token_ttl":100000001,"token_expiration":"1"}}`, map[string]string{
 			"config.refresh_token_ttl": "value should be between 0 and 100000000", "config.token_expiration": "expected a number",
 		}},
-		{Plugins, `{"name":"oauth2","protocols":["ws"],"config":{"enable_implicit_grant":true}}`, map[string]string{"protocols.1": "expected one of: grpc, grpcs, http, https"}},
+		{Plugins, `{"name":"oauth2","protocols":["tcp"],"config":{"enable_implicit_grant":true}}`, map[string]string{"protocols.1": "expected one of: grpc, grpcs, http, https, ws, wss"}},
 		{Tokens, `{` + credential + `,"expires_in":-1}`, map[string]string{"expires_in": "value should be between 0 and 2147483647"}},
 		{Tokens, `{` + credential + `,"expires_in":1,"scope":"a\nb","authenticated_userid":"x\r","created_at":-1}`, map[string]string{
 			"scope": "must not contain control characters", "authenticated_userid": "must not contain control characters",
 			"created_at": "value should be between 0 and 253402300799000",
 		}},
-		{Tokens, `{"credential":{"id":"x","client_id":"y"},"expires_in":1e1}`, map[string]string{"credential.id": model.TextUUID, "credential": "expected the id or one unique field"}},
+		{Tokens, `{"credential":{"id":"x","client_id":"y"},"expires_in":1e1}`, map[string]string{"credential.id": model.TextUUID}},
 		{Tokens, `{"credential":"x","expires_in":1}`, map[string]string{"credential": "expected a record"}},
 		{Tokens, `{"credential_id":null,"expires_in":1}`, map[string]string{"credential": model.TextRequired}},
 	} {
@@ -114,7 +114,7 @@ func TestDefaultsFillTheConfiguration(t *testing.T) {
 	}
 	want := OAuth2Config{
 		EnableClientCredentials: true, TokenExpiration: 7200, RefreshTokenTTL: 1209600,
-		AuthHeaderName: "authorization", PKCE: "lax",
+		AuthHeaderName: "authorization", PKCE: "lax", Profile: ProfileOAuth20, RefreshTokenGrace: 10,
 	}
 	if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(OAuth2Config{}, "ProvisionKey")); diff != "" {
 		t.Error(diff)

@@ -3,6 +3,7 @@ package gateway
 import (
 	"net"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -17,23 +18,27 @@ var transports = []string{"http", "https", "grpc", "grpcs", "tcp", "tls", "tls_p
 
 // serviceSchema describes services. Timeouts are in milliseconds.
 var serviceSchema = &model.Schema{
-	Key: "name", CreatedUnit: time.Second, Shorthand: expandURL,
+	Key: "name", CreatedUnit: time.Second, Settle: settleAuthorities,
+	Shorthand: expandURL, Shorthands: []model.Field{{Name: "url", Type: model.String}},
 	Fields: append(model.Identity(time.Second, true),
 		model.Field{Name: "name", Type: model.String, MaxLen: 128, Check: nameText},
-		model.Field{Name: "protocol", Type: model.String, Required: true, Default: "http", OneOf: transports, Check: protocolText},
+		model.Field{Name: "protocol", Type: model.String, Required: true, Default: "http", OneOf: transports, Check: serviceProtocolText},
 		model.Field{Name: "host", Type: model.String, Required: true, MaxLen: 253, Check: hostText},
 		model.Field{Name: "port", Type: model.Integer, Required: true, Default: int64(80), Between: &[2]int64{0, 65535}},
 		model.Field{Name: "path", Type: model.String, MaxLen: 1024, Check: servicePathText},
 		model.Field{Name: "retries", Type: model.Integer, Required: true, Default: int64(5), Between: &[2]int64{0, 32767}},
 		timeout("connect_timeout"), timeout("write_timeout"), timeout("read_timeout"),
 		tags(),
-		model.Field{Name: "client_certificate", Type: model.Foreign, Null: true},
-		model.Field{Name: "ca_certificates", Type: model.Array, Null: true},
+		model.Field{Name: "client_certificate", Type: model.Foreign, To: "certificate"},
+		model.Field{Name: "ca_certificates", Type: model.Array, Elem: &model.Field{Type: model.String, Check: uuidText}},
 		model.Field{Name: "tls_verify", Type: model.Boolean},
 		model.Field{Name: "tls_verify_depth", Type: model.Integer, Between: &[2]int64{0, 64}},
 		model.Field{Name: "enabled", Type: model.Boolean, Required: true, Default: true},
 	),
 	Checks: []model.Check{
+		{Fields: []string{"protocol", "path"}, Run: noPath},
+		{Fields: []string{"protocol", "client_certificate"}, Run: onlyTLS("client_certificate")},
+		{Fields: []string{"protocol", "ca_certificates"}, Run: onlyTLS("ca_certificates")},
 		{Fields: []string{"protocol", "tls_verify"}, Run: onlyTLS("tls_verify")},
 		{Fields: []string{"protocol", "tls_verify_depth"}, Run: onlyTLS("tls_verify_depth")},
 	},
@@ -43,17 +48,56 @@ func timeout(name string) model.Field {
 	return model.Field{Name: name, Type: model.Integer, Required: true, Default: int64(60000), Between: &[2]int64{1, 1<<31 - 2}}
 }
 
-// protocolText refuses protocols that this version cannot carry.
-func protocolText(v any) string {
-	if p := v.(string); p != "http" && p != "https" {
+// serviceProtocolText refuses protocols that are no HTTP.
+func serviceProtocolText(v any) string {
+	switch p := v.(string); p {
+	case "tcp", "tls", "tls_passthrough", "udp":
 		return "not supported: " + p
 	}
 	return ""
 }
 
+// TLS reports whether the upstream is spoken to in TLS.
+func (s *Service) TLS() bool { return overTLS(s.Protocol) }
+
+func overTLS(protocol any) bool {
+	return protocol == "https" || protocol == "grpcs" || protocol == "wss"
+}
+
+// noPath keeps services of gRPC, whose paths are their methods, from having one.
+func noPath(w *model.Write) []fault.Violation {
+	if w.New["path"] == nil || w.New["protocol"] != "grpc" && w.New["protocol"] != "grpcs" {
+		return nil
+	}
+	return violation("path", model.TextNull)
+}
+
+func uuidText(v any) string {
+	if !model.IsUUID(v.(string)) {
+		return model.TextUUID
+	}
+	return ""
+}
+
+// settleAuthorities stores ids as they are compared, each once.
+func settleAuthorities(w *model.Write, _ time.Time) error {
+	list, ok := w.New["ca_certificates"].([]any)
+	if !ok {
+		return nil
+	}
+	ids := make([]any, 0, len(list))
+	for _, id := range texts(list) {
+		if id = strings.ToLower(id); !slices.Contains(ids, any(id)) {
+			ids = append(ids, id)
+		}
+	}
+	w.New["ca_certificates"] = ids
+	return nil
+}
+
 func onlyTLS(name string) func(*model.Write) []fault.Violation {
 	return func(w *model.Write) []fault.Violation {
-		if w.New[name] == nil || w.New["protocol"] == "https" {
+		if w.New[name] == nil || overTLS(w.New["protocol"]) {
 			return nil
 		}
 		return violation(name, model.TextNull)

@@ -24,9 +24,14 @@ type Service struct {
 	WriteTimeout   int      `json:"write_timeout"`
 	ReadTimeout    int      `json:"read_timeout"`
 	Tags           []string `json:"tags,omitempty"`
-	TLSVerify      *bool    `json:"tls_verify,omitempty"`
-	TLSVerifyDepth *int     `json:"tls_verify_depth,omitempty"`
-	Enabled        bool     `json:"enabled"`
+	// ClientCertificate is the id of the certificate shown to the upstream, or
+	// empty; CACertificates are the ids of the authorities that may sign it, in
+	// place of those of the proxy's system.
+	ClientCertificate string   `json:"client_certificate,omitempty"`
+	CACertificates    []string `json:"ca_certificates,omitempty"`
+	TLSVerify         *bool    `json:"tls_verify,omitempty"`
+	TLSVerifyDepth    *int     `json:"tls_verify_depth,omitempty"`
+	Enabled           bool     `json:"enabled"`
 }
 
 // Route selects requests and sends them to a service.
@@ -66,8 +71,12 @@ type Plugin struct {
 	Tags      []string        `json:"tags,omitempty"`
 }
 
-// PluginOAuth2 is the name of the oauth2 plugin.
-const PluginOAuth2 = "oauth2"
+// Names of plugins.
+const (
+	PluginOAuth2             = "oauth2"
+	PluginKeyAuth            = "key-auth"
+	PluginRequestTermination = "request-termination"
+)
 
 // OAuth2Config is the configuration of an oauth2 plugin.
 // Source: requirement "Plugin configuration parameters".
@@ -89,6 +98,57 @@ type OAuth2Config struct {
 	ReuseRefreshToken             bool     `json:"reuse_refresh_token"`
 	PKCE                          string   `json:"pkce"`
 	Realm                         string   `json:"realm,omitempty"`
+	// Profile is [ProfileOAuth20] or [ProfileOAuth21].
+	Profile string `json:"profile"`
+	// Endpoints switches on introspection, revocation and metadata; the strict
+	// profile has them anyway, see [OAuth2Config.HasEndpoints].
+	Endpoints bool `json:"endpoints"`
+	// RefreshTokenGrace is, in the strict profile, for how many seconds after
+	// its rotation a refresh token may be sent again because the answer was
+	// lost. Afterwards its use revokes the family.
+	RefreshTokenGrace int64 `json:"refresh_token_grace"`
+}
+
+// Profiles of an oauth2 plugin.
+const (
+	// ProfileOAuth20 behaves as clients of such gateways have always known it.
+	ProfileOAuth20 = "oauth2.0"
+	// ProfileOAuth21 follows RFC 9700 and the OAuth 2.1 draft: PKCE is required,
+	// there is neither implicit nor password grant, refresh tokens and codes
+	// that are used again revoke their family.
+	ProfileOAuth21 = "oauth2.1"
+)
+
+// Strict reports whether the strict profile applies.
+func (c *OAuth2Config) Strict() bool { return c.Profile == ProfileOAuth21 }
+
+// HasEndpoints reports whether introspection, revocation and metadata are
+// endpoints of the plugin.
+func (c *OAuth2Config) HasEndpoints() bool { return c.Endpoints || c.Strict() }
+
+// KeyAuthConfig is the configuration of a key-auth plugin.
+// Source: requirement "Authentication".
+type KeyAuthConfig struct {
+	KeyNames        []string `json:"key_names"`
+	KeyInHeader     bool     `json:"key_in_header"`
+	KeyInQuery      bool     `json:"key_in_query"`
+	KeyInBody       bool     `json:"key_in_body"`
+	HideCredentials bool     `json:"hide_credentials"`
+	RunOnPreflight  bool     `json:"run_on_preflight"`
+	Anonymous       string   `json:"anonymous,omitempty"`
+	Realm           string   `json:"realm,omitempty"`
+}
+
+// TerminationConfig is the configuration of a request-termination plugin.
+// Message and Body exclude each other; without both the text of the status is
+// the message.
+type TerminationConfig struct {
+	StatusCode  int    `json:"status_code"`
+	Message     string `json:"message,omitempty"`
+	Body        string `json:"body,omitempty"`
+	ContentType string `json:"content_type,omitempty"`
+	Trigger     string `json:"trigger,omitempty"`
+	Echo        bool   `json:"echo"`
 }
 
 // Application is an OAuth application, the credential of a consumer.
@@ -104,6 +164,12 @@ type Application struct {
 	RedirectURIs []string `json:"redirect_uris"`
 	ClientType   string   `json:"client_type"`
 	Tags         []string `json:"tags,omitempty"`
+	// SecondarySecret is accepted beside ClientSecret while one replaces the
+	// other; hashed like it.
+	SecondarySecret string `json:"secondary_secret,omitempty"`
+	// Scopes, unless nil, are the only scopes that the application may obtain,
+	// of those that the plugin offers.
+	Scopes []string `json:"scopes,omitempty"`
 }
 
 // Client types of an application.
@@ -125,7 +191,57 @@ type Token struct {
 	ExpiresIn           int64  `json:"expires_in"`
 	Scope               string `json:"scope,omitempty"`
 	AuthenticatedUserID string `json:"authenticated_userid,omitempty"`
+	// Family is the id that all tokens from one authorisation share: those that
+	// came of one code or of one password grant, and what they were refreshed
+	// to. Empty for tokens that cannot have relatives.
+	Family string `json:"family,omitempty"`
 	// DropAt is when the row's lifetime is over, in milliseconds of Unix time;
 	// 0 means never.
+	DropAt int64 `json:"drop_at,omitempty"`
+}
+
+// Code is an authorisation code. It is used up by deleting it.
+type Code struct {
+	// Credential is the id of the application, Plugin of the instance that
+	// issued the code, Service of the current service or empty.
+	Credential string `json:"credential"`
+	Plugin     string `json:"plugin"`
+	Service    string `json:"service,omitempty"`
+	Code       string `json:"code"`
+	Scope      string `json:"scope,omitempty"`
+	// AuthenticatedUserID is the end user.
+	AuthenticatedUserID string `json:"authenticated_userid,omitempty"`
+	// Challenge is the code_challenge of RFC 7636, unpadded base64url; Method
+	// is S256 where there is one.
+	Challenge string `json:"challenge,omitempty"`
+	Method    string `json:"method,omitempty"`
+	// RedirectURI is the one that was asked for, or empty.
+	RedirectURI string `json:"redirect_uri,omitempty"`
+	// DropAt is when the code ends, in milliseconds of Unix time.
+	DropAt int64 `json:"drop_at"`
+}
+
+// Spent remembers a code or refresh token that was used up, so that its second
+// use can be told from a guess.
+type Spent struct {
+	// Value is [TokenKey] of what was used up.
+	Value string `json:"value"`
+	// Credential is the id of the application it belonged to.
+	Credential string `json:"credential"`
+	// Family is that of the tokens that came of it.
+	Family string `json:"family"`
+	// At is when it was used, DropAt when nothing that came of it can be left;
+	// both in milliseconds of Unix time, DropAt 0 for never.
+	At     int64 `json:"at"`
+	DropAt int64 `json:"drop_at,omitempty"`
+}
+
+// Key is an API key, a credential of a consumer.
+type Key struct {
+	// Consumer is the id of the owner.
+	Consumer string   `json:"consumer"`
+	Key      string   `json:"key"`
+	Tags     []string `json:"tags,omitempty"`
+	// DropAt is when the key ends, in milliseconds of Unix time; 0 for never.
 	DropAt int64 `json:"drop_at,omitempty"`
 }

@@ -27,6 +27,7 @@ var tokenSchema = &model.Schema{
 		model.Field{Name: "scope", Type: model.String, MaxLen: MaxScope, Check: headerText},
 		model.Field{Name: "authenticated_userid", Type: model.String, MaxLen: MaxIdentity, Check: headerText},
 		model.Field{Name: "ttl", Type: model.Integer, Meta: true, Between: &[2]int64{1, 100000000}},
+		model.Field{Name: "family", Type: model.String, Hidden: true},
 		model.Field{Name: "drop_at", Type: model.Integer, Hidden: true},
 	),
 }
@@ -34,22 +35,34 @@ var tokenSchema = &model.Schema{
 // settleToken turns the relative ttl into the moment at which the row is
 // dropped, and separates scopes by single blanks.
 func settleToken(w *model.Write, now time.Time) error {
-	if v, ok := w.Given["ttl"]; ok {
-		w.New["drop_at"] = nil
-		if ttl, isSet := w.New["ttl"].(int64); isSet && v != nil {
-			w.New["drop_at"] = now.UnixMilli() + ttl*1000
-		}
-	}
+	settleTTL(w, now)
 	if words := strings.Fields(given(w.New, "scope")); len(words) > 0 {
 		w.New["scope"] = strings.Join(words, " ")
 	}
 	return nil
 }
 
+// settleTTL turns a ttl in seconds into drop_at; a null one means never.
+func settleTTL(w *model.Write, now time.Time) {
+	v, ok := w.Given["ttl"]
+	if !ok {
+		return
+	}
+	w.New["drop_at"] = nil
+	if ttl, isSet := w.New["ttl"].(int64); isSet && v != nil {
+		w.New["drop_at"] = now.UnixMilli() + ttl*1000
+	}
+}
+
 // presentToken shows the remaining lifetime of the row in whole seconds.
 func presentToken(r *model.Resource, out map[string]any, now time.Time) {
-	out["ttl"] = nil
-	if at := r.Spec.(*Token).DropAt; at > 0 {
-		out["ttl"] = max(0, (at-now.UnixMilli()+999)/1000)
+	out["ttl"] = remaining(r.Spec.(*Token).DropAt, now)
+}
+
+// remaining is the time until a moment in seconds, rounded up; nil for never.
+func remaining(dropAt int64, now time.Time) any {
+	if dropAt <= 0 {
+		return nil
 	}
+	return max(0, (dropAt-now.UnixMilli()+999)/1000)
 }

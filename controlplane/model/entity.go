@@ -98,7 +98,7 @@ func (r *Resource) Show(now time.Time) (map[string]any, error) {
 		if f.Hidden {
 			continue
 		}
-		out[f.Name] = entity[f.Name]
+		out[f.Name] = f.show(entity, entity[f.Name])
 		if f.Flat != "" {
 			out[f.Flat] = nil
 			if ref, ok := entity[f.Name].(map[string]any); ok {
@@ -118,6 +118,26 @@ func (r *Resource) Show(now time.Time) (map[string]any, error) {
 		s.Present(r, out, now)
 	}
 	return out, nil
+}
+
+// show completes what is stored of a record in the same way; other values are
+// shown as they are.
+func (f *Field) show(entity map[string]any, v any) any {
+	stored, ok := v.(map[string]any)
+	if f.Type != Record || !ok {
+		return v
+	}
+	s := f.Record(entity)
+	if s == nil {
+		return v
+	}
+	out := make(map[string]any, len(s.Fields))
+	for i := range s.Fields {
+		if e := &s.Fields[i]; !e.Hidden {
+			out[e.Name] = e.show(stored, stored[e.Name])
+		}
+	}
+	return out
 }
 
 // stamp returns a time in the unit of the schema. Created is the reverse.

@@ -20,7 +20,7 @@ func (s *Schema) TypeText(given, known map[string]any) map[string]any {
 		}
 		var sub *Schema
 		if f.Type == Record {
-			sub = f.record(merged(known, given))
+			sub = f.Record(merged(known, given))
 		}
 		out[name] = f.typeText(v, sub)
 	}

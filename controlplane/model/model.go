@@ -68,6 +68,8 @@ type Kind struct {
 	Unique []Index
 	// Refs lists references to other resources of the same scope.
 	Refs []Ref
+	// Holds lists references to several resources each.
+	Holds []Hold
 	// Lists are values to list by that need not be unique (tags among them).
 	Lists []ListIndex
 	// Expires, if set, returns when the row itself may be dropped; zero = never.
@@ -79,6 +81,9 @@ type Kind struct {
 	// Document describes the documents of a kind of the mesh API; nil for others.
 	Document *Document
 }
+
+// Plural is what texts and files call the resources of a kind.
+func (k *Kind) Plural() string { return k.Name + "s" }
 
 // Index is one unique key.
 type Index struct {
@@ -117,6 +122,17 @@ type Ref struct {
 	OnDelete OnDelete
 	// Target returns the name of the target and whether the spec has one.
 	Target func(spec any) (string, bool)
+}
+
+// Hold is a reference by name to any number of resources of another kind in the
+// same scope. None of them can be deleted while it is held.
+type Hold struct {
+	// Name is the field, such as "ca_certificates".
+	Name string
+	// To is the targets' kind name.
+	To string
+	// Targets returns the names of the targets.
+	Targets func(spec any) []string
 }
 
 // Key addresses a resource.

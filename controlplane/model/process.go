@@ -163,7 +163,7 @@ func (p *processor) field(f *Field, path string, raw, given, old map[string]any)
 // recordField validates a record; a patch is merged into the stored record
 // field by field.
 func (p *processor) recordField(f *Field, path string, raw, given, old map[string]any) any {
-	s := f.record(raw)
+	s := f.Record(raw)
 	v := raw[f.Name]
 	switch {
 	case s == nil:

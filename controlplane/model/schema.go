@@ -127,12 +127,17 @@ type Schema struct {
 	// finds it; nil means unchanged.
 	Key      string
 	KeyIndex func(string) string
+	// KeyUnder is the reference within whose target the value of Key is unique,
+	// or empty if it is unique as it is. The index then holds the target's id, a
+	// blank and the value.
+	KeyUnder string
 	// CreatedUnit is the unit of times: a second or a millisecond.
 	CreatedUnit time.Duration
 	// Shorthand rewrites what the caller gave before anything else happens.
-	// It owns the map.
-	Shorthand func(given map[string]any) []fault.Violation
-	Checks    []Check
+	// It owns the map. Shorthands describes the fields that it takes beside Fields.
+	Shorthand  func(given map[string]any) []fault.Violation
+	Shorthands []Field
+	Checks     []Check
 	// Settle turns a valid entity into what is stored, such as a secret into
 	// its hash. It runs outside of transactions and may be slow.
 	Settle func(w *Write, now time.Time) error
@@ -152,8 +157,8 @@ func (s *Schema) Field(name string) *Field {
 	return nil
 }
 
-// record returns the schema of a Record within an entity, or nil.
-func (f *Field) record(entity map[string]any) *Schema {
+// Record returns the schema of a Record within an entity, or nil.
+func (f *Field) Record(entity map[string]any) *Schema {
 	if f.Variant != nil {
 		return f.Variant(entity)
 	}

@@ -164,7 +164,9 @@ func (p *processor) entries(f *Field, path string, v any) any {
 }
 
 // foreign checks the form of a reference; whether it exists is found out in the
-// transaction. The result has one entry: the id in lower case, or a unique field.
+// transaction. The result has one entry: the id in lower case, or a unique
+// field. Texts beside an id are let pass and mean nothing: tools repeat the name
+// of what they refer to.
 func (p *processor) foreign(path string, v any) any {
 	in, ok := v.(map[string]any)
 	if !ok {
@@ -176,8 +178,10 @@ func (p *processor) foreign(path string, v any) any {
 		if !isText || !IsUUID(s) {
 			p.violate(join(path, "id"), TextUUID)
 		}
-		if len(in) > 1 {
-			p.violate(path, "expected the id or one unique field")
+		for name, beside := range in {
+			if _, isText := beside.(string); !isText && name != "id" {
+				p.violate(join(path, name), "expected a string")
+			}
 		}
 		return map[string]any{"id": strings.ToLower(s)}
 	}

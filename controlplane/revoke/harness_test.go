@@ -39,8 +39,8 @@ func subjects() map[*model.Kind]Subject {
 			},
 			Under: func(s any) string { return s.(*gateway.Token).Credential },
 		},
-		gateway.Applications: {Is: contract.SubjectCredential, Below: gateway.Tokens, Ref: gateway.RefCredential},
-		gateway.Consumers:    {Is: contract.SubjectConsumer, Below: gateway.Applications, Ref: gateway.RefConsumer},
+		gateway.Applications: {Is: contract.SubjectCredential, Below: []Dependents{{gateway.Tokens, gateway.RefCredential}}},
+		gateway.Consumers:    {Is: contract.SubjectConsumer, Below: []Dependents{{gateway.Applications, gateway.RefConsumer}}},
 	}
 }
 

@@ -27,10 +27,16 @@ type Subject struct {
 	// Under returns the id of the credential that a token belongs to: a commit
 	// that revokes it covers the token too. For SubjectToken only.
 	Under func(spec any) string
-	// Below is the kind that refers to this one, and the name of its reference:
-	// tokens of an application, applications of a consumer.
-	Below *model.Kind
-	Ref   string
+	// Below lists the kinds that refer to this one: tokens of an application,
+	// applications and keys of a consumer.
+	Below []Dependents
+}
+
+// Dependents are the resources of a kind that refer to another one.
+type Dependents struct {
+	Kind *model.Kind
+	// Ref is the name of the reference.
+	Ref string
 }
 
 // staged remembers, for creations of tokens, the revision before the commit.
@@ -192,23 +198,25 @@ func (r *Revoker) below(tx store.Reader, res *model.Resource, budget *int) (int6
 	if s.Is == contract.SubjectToken {
 		return s.Expires(res), nil
 	}
-	if s.Below == nil {
-		return 0, nil
-	}
-	list, err := tx.List(s.Below, store.Query{Scope: res.Scope, Index: s.Ref, Value: res.Name, Limit: *budget + 1})
-	if err != nil {
-		return 0, fmt.Errorf("list what depends on %s %q: %w", res.Kind.Name, res.Name, err)
-	}
-	if *budget -= len(list); *budget < 0 {
+	if len(s.Below) == 0 {
 		return 0, nil
 	}
 	latest := int64(1)
-	for _, b := range list {
-		at, err := r.below(tx, b, budget)
-		if err != nil || at == 0 {
-			return 0, err
+	for _, d := range s.Below {
+		list, err := tx.List(d.Kind, store.Query{Scope: res.Scope, Index: d.Ref, Value: res.Name, Limit: *budget + 1})
+		if err != nil {
+			return 0, fmt.Errorf("list what depends on %s %q: %w", res.Kind.Name, res.Name, err)
 		}
-		latest = max(latest, at)
+		if *budget -= len(list); *budget < 0 {
+			return 0, nil
+		}
+		for _, b := range list {
+			at, err := r.below(tx, b, budget)
+			if err != nil || at == 0 {
+				return 0, err
+			}
+			latest = max(latest, at)
+		}
 	}
 	return latest, nil
 }

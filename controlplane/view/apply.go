@@ -1,7 +1,9 @@
 package view
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 
 	"github.com/google/uuid"
 
@@ -19,15 +21,19 @@ type draft struct {
 	routes    *edit[*Route]
 	plugins   *edit[*Plugin]
 	targets   *edit[*Plugin]
+	bound     *edit[*Bound]
 	anonymous *edit[*Consumer]
 	users     *edit[int]
+	balancingDraft
+	identitiesDraft
 }
 
 func draftOf(g *Gateway, r store.Reader) *draft {
 	return &draft{
 		reader: r, scope: g.scope,
 		services: editOf(g.services), routes: editOf(g.routes), plugins: editOf(g.plugins),
-		targets: editOf(g.targets), anonymous: editOf(g.anonymous), users: editOf(g.users),
+		targets: editOf(g.targets), bound: editOf(g.bound), anonymous: editOf(g.anonymous), users: editOf(g.users),
+		balancingDraft: g.balancing.draft(), identitiesDraft: g.identities.draft(),
 	}
 }
 
@@ -35,14 +41,23 @@ func (d *draft) freeze() *Gateway {
 	return &Gateway{
 		scope: d.scope, revision: d.reader.Revision(),
 		services: d.services.table, routes: d.routes.table, plugins: d.plugins.table,
-		targets: d.targets.table, anonymous: d.anonymous.table, users: d.users.table,
+		targets: d.targets.table, bound: d.bound.table, anonymous: d.anonymous.table, users: d.users.table,
+		balancing: d.balancingDraft.freeze(), identities: d.identitiesDraft.freeze(),
+	}
+}
+
+// held are the kinds of which a view holds every resource.
+func held() []*model.Kind {
+	return []*model.Kind{
+		gateway.Services, gateway.Routes, gateway.Plugins,
+		gateway.Upstreams, gateway.Targets, gateway.Certificates, gateway.SNIs, gateway.CACertificates,
 	}
 }
 
 // Load reads a whole control plane once, without following it.
 func Load(scope string, r store.Reader) (*Gateway, error) {
 	d := draftOf(&Gateway{scope: scope}, r)
-	for _, k := range []*model.Kind{gateway.Services, gateway.Routes, gateway.Plugins} {
+	for _, k := range held() {
 		rs, err := r.List(k, store.Query{Scope: scope})
 		if err != nil {
 			return nil, fmt.Errorf("list %s of %s: %w", k.Path, scope, err)
@@ -58,18 +73,13 @@ func Load(scope string, r store.Reader) (*Gateway, error) {
 
 // gatewaySource reads and follows a control plane.
 func gatewaySource(scope string) source[*Gateway] {
+	kinds := map[string]bool{gateway.Consumers.Name: true}
+	for _, k := range held() {
+		kinds[k.Name] = true
+	}
 	return source[*Gateway]{
 		load: func(r store.Reader) (*Gateway, error) { return Load(scope, r) },
-		mine: func(key model.Key) bool {
-			if key.Scope != scope {
-				return false
-			}
-			switch key.Kind {
-			case gateway.Services.Name, gateway.Routes.Name, gateway.Plugins.Name, gateway.Consumers.Name:
-				return true
-			}
-			return false
-		},
+		mine: func(key model.Key) bool { return key.Scope == scope && kinds[key.Kind] },
 	}
 }
 
@@ -97,18 +107,15 @@ func (g *Gateway) apply(r store.Reader, keys []model.Key) (next *Gateway, releva
 
 // refresh reads one resource again.
 func (d *draft) refresh(key model.Key) (bool, error) {
-	switch key.Kind {
-	case gateway.Services.Name:
-		return true, d.reread(gateway.Services, key.Name)
-	case gateway.Routes.Name:
-		return true, d.reread(gateway.Routes, key.Name)
-	case gateway.Plugins.Name:
-		return true, d.reread(gateway.Plugins, key.Name)
-	case gateway.Consumers.Name:
+	if key.Kind == gateway.Consumers.Name {
 		return d.consumer(key.Name)
-	default:
-		return false, nil
 	}
+	for _, k := range held() {
+		if k.Name == key.Kind {
+			return true, d.reread(k, key.Name)
+		}
+	}
+	return false, nil
 }
 
 func (d *draft) reread(k *model.Kind, name string) error {
@@ -130,6 +137,9 @@ func (d *draft) put(res *model.Resource) error {
 		d.routes.put(res.Name, entryOf[gateway.Route](res))
 	case gateway.Plugins.Name:
 		return d.putPlugin(pluginOf(res))
+	default:
+		d.balancingDraft.put(res)
+		d.identitiesDraft.put(res)
 	}
 	return nil
 }
@@ -142,6 +152,9 @@ func (d *draft) drop(k *model.Kind, name string) error {
 		d.routes.drop(name)
 	case gateway.Plugins.Name:
 		d.dropPlugin(name)
+	default:
+		d.balancingDraft.drop(k, name)
+		d.identitiesDraft.drop(k, name)
 	}
 	return nil
 }
@@ -157,6 +170,8 @@ func (d *draft) dropPlugin(id string) {
 		if at, ok := d.targets.get(targetKey(t)); ok && at.ID == id {
 			d.targets.drop(targetKey(t))
 		}
+	} else {
+		d.bind(t, id, nil)
 	}
 	d.release(old.Anonymous)
 }
@@ -171,8 +186,28 @@ func (d *draft) putPlugin(p *Plugin) error {
 	d.plugins.put(p.ID, p)
 	if t, ok := gateway.TargetOf(p.Spec); ok {
 		d.targets.put(targetKey(t), p)
+	} else {
+		d.bind(t, p.ID, p)
 	}
 	return nil
+}
+
+// bind puts p in the place of the instance of that id at a target, or removes
+// it if p is nil.
+func (d *draft) bind(t gateway.Target, id string, p *Plugin) {
+	var next Bound
+	if old, ok := d.bound.get(targetKey(t)); ok {
+		next.Plugins = slices.DeleteFunc(slices.Clone(old.Plugins), func(o *Plugin) bool { return o.ID == id })
+	}
+	if p != nil {
+		next.Plugins = append(next.Plugins, p)
+		slices.SortFunc(next.Plugins, func(a, b *Plugin) int { return cmp.Compare(a.ID, b.ID) })
+	}
+	if len(next.Plugins) == 0 {
+		d.bound.drop(targetKey(t))
+		return
+	}
+	d.bound.put(targetKey(t), &next)
 }
 
 // retain makes sure that a config.anonymous is resolved while it is in use.

@@ -45,11 +45,16 @@ type Gateway struct {
 	plugins  table[*Plugin]
 	// targets finds plugins by where they are attached.
 	targets table[*Plugin]
+	// bound finds the plugins that are bound to consumers by where else they are
+	// attached.
+	bound table[*Bound]
 	// anonymous maps each configured config.anonymous to the consumer that
 	// answers to it; nil where nobody does.
 	anonymous table[*Consumer]
 	// users counts the plugins that name a value in anonymous.
 	users table[int]
+	balancing
+	identities
 }
 
 // Scope is the control plane's name.
@@ -80,6 +85,17 @@ func (g *Gateway) Plugins() iter.Seq[*Plugin] { return values(g.plugins) }
 func (g *Gateway) Attached(t gateway.Target) (*Plugin, bool) {
 	p, ok := g.targets.get(targetKey(t))
 	return p, ok && p.Spec.Enabled
+}
+
+// Bound are the plugin instances of one target that are bound to consumers, in
+// the order of their ids. It is immutable; a change makes a new one.
+type Bound struct{ Plugins []*Plugin }
+
+// Bound returns the instances at a target that are bound to consumers, enabled
+// or not; nil if there are none.
+func (g *Gateway) Bound(t gateway.Target) *Bound {
+	b, _ := g.bound.get(targetKey(t))
+	return b
 }
 
 // Anonymous resolves a plugin's config.anonymous: by id first, then by

@@ -40,6 +40,11 @@ func newCodec(o Options) (*codec, error) {
 				return nil, fmt.Errorf("kind %s references the unknown kind %s", k.Name, ref.To)
 			}
 		}
+		for _, hold := range k.Holds {
+			if c.kinds[hold.To] == nil {
+				return nil, fmt.Errorf("kind %s holds the unknown kind %s", k.Name, hold.To)
+			}
+		}
 	}
 	return c, nil
 }
@@ -132,6 +137,9 @@ func fingerprint(kinds map[string]*model.Kind) string {
 		}
 		for _, r := range k.Refs {
 			line += fmt.Sprintf(" ref:%s:%s:%d", r.Name, r.To, r.OnDelete)
+		}
+		for _, h := range k.Holds {
+			line += fmt.Sprintf(" hold:%s:%s", h.Name, h.To)
 		}
 		for _, ix := range k.Lists {
 			line += " list:" + ix.Name

@@ -30,6 +30,8 @@ type Item struct {
 	Box    string   `json:"box,omitempty"`
 	Parent string   `json:"parent,omitempty"`
 	Person string   `json:"person,omitempty"`
+	// Boxes are held.
+	Boxes []string `json:"boxes,omitempty"`
 	// Ends is the expiry in milliseconds of Unix time; 0 = never.
 	Ends int64 `json:"ends,omitempty"`
 	N    int   `json:"n,omitempty"`
@@ -59,7 +61,7 @@ var (
 		Unique: []model.Index{{Name: "label", Value: text(func(i *Item) string { return i.Label })}},
 		Lists:  []model.ListIndex{{Name: "tags", Values: func(s any) []string { return s.(*Item).Tags }}},
 	}
-	// Thing refuses the deletion of its box and goes with its parent.
+	// Thing refuses the deletion of its boxes and goes with its parent.
 	Thing = &model.Kind{
 		Name: "thing", Class: model.Config, New: newItem,
 		Refs: []model.Ref{
@@ -67,6 +69,7 @@ var (
 			{Name: "parent", To: "thing", OnDelete: model.Cascade, Target: text(func(i *Item) string { return i.Parent })},
 			{Name: "person", To: "person", OnDelete: model.Cascade, Target: text(func(i *Item) string { return i.Person })},
 		},
+		Holds: []model.Hold{{Name: "boxes", To: "box", Targets: func(s any) []string { return s.(*Item).Boxes }}},
 	}
 	// Person is a credential of which everything is announced.
 	Person = &model.Kind{Name: "person", Class: model.Credential, Announce: model.AnnounceAll, New: newItem, Expires: ends}
@@ -101,6 +104,7 @@ func Run(t *testing.T, open Open) {
 		{"unique values", testUnique},
 		{"dangling references", testDangling},
 		{"cascade and refuse", testCascade},
+		{"references to several", testHolds},
 		{"cascade raises durability", testCascadeClass},
 		{"classes", testClasses},
 		{"pages and indexes", testLists},

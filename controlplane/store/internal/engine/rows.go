@@ -96,6 +96,12 @@ func Describe(r *model.Resource) Row {
 			row.Refs = append(row.Refs, Target{Ref: ref.Name, Kind: ref.To, Name: name, OnDelete: ref.OnDelete})
 		}
 	}
+	for i := range r.Kind.Holds {
+		hold := &r.Kind.Holds[i]
+		for _, name := range slices.Compact(slices.Sorted(slices.Values(hold.Targets(r.Spec)))) {
+			row.Refs = append(row.Refs, Target{Ref: hold.Name, Kind: hold.To, Name: name, OnDelete: model.Refuse})
+		}
+	}
 	for i := range r.Kind.Lists {
 		ix := &r.Kind.Lists[i]
 		values := slices.Compact(slices.Sorted(slices.Values(ix.Values(r.Spec))))

@@ -1,0 +1,236 @@
+package gateway
+
+import (
+	"crypto/ecdsa"
+	"crypto/rsa"
+	"crypto/sha256"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/hex"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"time"
+
+	"github.com/meshgate/meshgate/controlplane/fault"
+	"github.com/meshgate/meshgate/controlplane/model"
+)
+
+// maxPEM bounds a certificate chain or a key, in bytes.
+const maxPEM = 64 << 10
+
+// leastRSA is the smallest RSA key that proxies accept, in bits.
+const leastRSA = 2048
+
+// Certificate is a certificate chain with its private key, and a second pair of
+// another type. It is shown to clients that ask for one of its SNIs, and to the
+// upstreams of services that name it.
+type Certificate struct {
+	Cert    string   `json:"cert"`
+	Key     string   `json:"key"`
+	CertAlt string   `json:"cert_alt,omitempty"`
+	KeyAlt  string   `json:"key_alt,omitempty"`
+	Tags    []string `json:"tags,omitempty"`
+}
+
+// SNI is a server name, or *. and a domain, for which a certificate is shown.
+type SNI struct {
+	Name string `json:"name"`
+	// Certificate is the id of the certificate.
+	Certificate string   `json:"certificate"`
+	Tags        []string `json:"tags,omitempty"`
+}
+
+// CACertificate is the certificate of an authority that signs upstreams.
+type CACertificate struct {
+	Cert string `json:"cert"`
+	// CertDigest is the SHA-256 of the certificate's DER in lower-case hex.
+	CertDigest string   `json:"cert_digest"`
+	Tags       []string `json:"tags,omitempty"`
+}
+
+var (
+	certificateSchema = &model.Schema{
+		CreatedUnit: time.Second,
+		Fields: append(model.Identity(time.Second, true),
+			model.Field{Name: "cert", Type: model.String, Required: true, MaxLen: maxPEM, Check: chainText},
+			model.Field{Name: "key", Type: model.String, Required: true, MaxLen: maxPEM},
+			model.Field{Name: "cert_alt", Type: model.String, MaxLen: maxPEM, Check: chainText},
+			model.Field{Name: "key_alt", Type: model.String, MaxLen: maxPEM},
+			tags(),
+		),
+		Checks: []model.Check{
+			{Fields: []string{"cert", "key"}, Run: keyFits("cert", "key", "certificate does not match key")},
+			{Fields: []string{"cert_alt", "key_alt"}, Run: keyFits("cert_alt", "key_alt", "alternative certificate does not match key")},
+			{Fields: []string{"cert", "cert_alt"}, Run: differentTypes},
+		},
+	}
+	sniSchema = &model.Schema{
+		Key: "name", KeyIndex: strings.ToLower, CreatedUnit: time.Second, Settle: settleSNI,
+		Fields: append(model.Identity(time.Second, true),
+			model.Field{Name: "name", Type: model.String, Required: true, MaxLen: 255, Check: sniText},
+			model.Field{Name: "certificate", Type: model.Foreign, To: "certificate", Required: true},
+			tags(),
+		),
+	}
+	caCertificateSchema = &model.Schema{
+		CreatedUnit: time.Second, Settle: settleDigest,
+		Fields: append(model.Identity(time.Second, true),
+			model.Field{Name: "cert", Type: model.String, Required: true, MaxLen: maxPEM, Check: authorityText},
+			model.Field{Name: "cert_digest", Type: model.String, MaxLen: 64},
+			tags(),
+		),
+	}
+)
+
+// chainOf parses PEM certificates, at least one and nothing else.
+func chainOf(text string) ([]*x509.Certificate, error) {
+	var out []*x509.Certificate
+	for rest := []byte(text); ; {
+		var block *pem.Block
+		if block, rest = pem.Decode(rest); block == nil {
+			break
+		}
+		if block.Type != "CERTIFICATE" {
+			return nil, fmt.Errorf("holds a block of type %q", block.Type)
+		}
+		c, err := x509.ParseCertificate(block.Bytes)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, c)
+	}
+	if len(out) == 0 {
+		return nil, errors.New("holds no PEM block")
+	}
+	return out, nil
+}
+
+// chainText refuses what a proxy would refuse to show.
+func chainText(v any) string {
+	chain, err := chainOf(v.(string))
+	if err != nil {
+		return "invalid certificate: " + err.Error()
+	}
+	switch key := chain[0].PublicKey.(type) {
+	case *rsa.PublicKey:
+		if key.N.BitLen() < leastRSA {
+			return fmt.Sprintf("invalid certificate: the RSA key has %d bits, at least %d are needed", key.N.BitLen(), leastRSA)
+		}
+	case *ecdsa.PublicKey:
+		if bits := key.Params().BitSize; bits < 256 {
+			return fmt.Sprintf("invalid certificate: the curve has %d bits, at least 256 are needed", bits)
+		}
+	default:
+		return "invalid certificate: only RSA and ECDSA keys are supported"
+	}
+	return ""
+}
+
+// keyFits demands that two fields are a pair. Texts never quote the key.
+func keyFits(cert, key, text string) func(*model.Write) []fault.Violation {
+	return func(w *model.Write) []fault.Violation {
+		c, k := given(w.New, cert), given(w.New, key)
+		switch {
+		case c == "" && k == "":
+			return nil
+		case c == "" || k == "":
+			return entityViolation("all or none of these fields must be set: '" + cert + "', '" + key + "'")
+		}
+		if block, _ := pem.Decode([]byte(k)); block == nil {
+			return violation(key, "invalid key: no PEM block")
+		}
+		if _, err := tls.X509KeyPair([]byte(c), []byte(k)); err != nil {
+			return entityViolation(text)
+		}
+		return nil
+	}
+}
+
+func differentTypes(w *model.Write) []fault.Violation {
+	if w.New["cert_alt"] == nil || w.New["cert"] == nil {
+		return nil
+	}
+	one, err := chainOf(given(w.New, "cert"))
+	if err != nil {
+		return nil // reported already
+	}
+	two, err := chainOf(given(w.New, "cert_alt"))
+	if err != nil {
+		return nil
+	}
+	if one[0].PublicKeyAlgorithm == two[0].PublicKeyAlgorithm {
+		return entityViolation("certificate and alternative certificate need to have different type (e.g. RSA and ECDSA), the provided certificates were both of the same type")
+	}
+	return nil
+}
+
+func sniText(v any) string {
+	name := v.(string)
+	rest, _ := strings.CutPrefix(name, "*.")
+	switch {
+	case strings.HasSuffix(name, ".*"):
+		return "not supported: trailing wildcard"
+	case strings.Contains(rest, "*"):
+		return "invalid wildcard: must be the leftmost label"
+	case net.ParseIP(rest) != nil || !validHostname(rest):
+		return "invalid hostname: " + name
+	}
+	return ""
+}
+
+// settleSNI stores names as they are compared. Source: RFC 4343.
+func settleSNI(w *model.Write, _ time.Time) error {
+	w.New["name"] = strings.TrimSuffix(strings.ToLower(given(w.New, "name")), ".")
+	return nil
+}
+
+func authorityText(v any) string {
+	chain, err := chainOf(v.(string))
+	switch {
+	case err != nil:
+		return "invalid certificate: " + err.Error()
+	case len(chain) > 1:
+		return "please submit only one certificate at a time"
+	case !chain[0].IsCA:
+		return `certificate does not appear to be a CA because it is missing the "CA" basic constraint`
+	case time.Now().After(chain[0].NotAfter):
+		return `certificate expired, "Not After" time is in the past`
+	}
+	return ""
+}
+
+func settleDigest(w *model.Write, _ time.Time) error {
+	chain, err := chainOf(given(w.New, "cert"))
+	if err != nil {
+		return err
+	}
+	sum := sha256.Sum256(chain[0].Raw)
+	w.New["cert_digest"] = hex.EncodeToString(sum[:])
+	return nil
+}
+
+// Pair returns a chain and its key as proxies read them: certificates alone, and
+// the key in PKCS #8 (RFC 5958). alternative asks for the second pair. Errors
+// never contain key material.
+func (c *Certificate) Pair(alternative bool) (chain, key []byte, err error) {
+	chain, key = []byte(c.Cert), []byte(c.Key)
+	if alternative {
+		chain, key = []byte(c.CertAlt), []byte(c.KeyAlt)
+	}
+	pair, err := tls.X509KeyPair(chain, key)
+	if err != nil {
+		return nil, nil, errors.New("certificate and key are no pair") // the cause may quote the key
+	}
+	chain = nil
+	for _, der := range pair.Certificate {
+		chain = append(chain, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})...)
+	}
+	der, err := x509.MarshalPKCS8PrivateKey(pair.PrivateKey)
+	if err != nil {
+		return nil, nil, errors.New("the key is of a type that cannot be encoded")
+	}
+	return chain, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}), nil
+}

@@ -1,0 +1,153 @@
+package gateway
+
+import (
+	"net"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/meshgate/meshgate/controlplane/fault"
+	"github.com/meshgate/meshgate/controlplane/model"
+)
+
+// hashInputs are what can be hashed; hashing captures of a regex path is refused
+// by name, since the path has been rewritten when a target is chosen.
+var hashInputs = []string{HashNone, HashConsumer, HashIP, HashHeader, HashCookie, HashPath, HashQueryArg, "uri_capture"}
+
+// upstreamSchema describes upstreams.
+var upstreamSchema = &model.Schema{
+	Key: "name", KeyIndex: strings.ToLower, CreatedUnit: time.Second,
+	Fields: append(model.Identity(time.Second, true),
+		model.Field{Name: "name", Type: model.String, Required: true, MaxLen: 253, Check: upstreamNameText},
+		model.Field{
+			Name: "algorithm", Type: model.String, Required: true, Default: RoundRobin,
+			OneOf: []string{ConsistentHashing, LeastConnections, RoundRobin, "latency"}, Check: unsupported("latency"),
+		},
+		hashInput("hash_on"), hashInput("hash_fallback"),
+		model.Field{Name: "hash_on_header", Type: model.String, MaxLen: 128, Check: headerNameText},
+		model.Field{Name: "hash_fallback_header", Type: model.String, MaxLen: 128, Check: headerNameText},
+		model.Field{Name: "hash_on_cookie", Type: model.String, MaxLen: 128, Check: headerNameText},
+		model.Field{Name: "hash_on_cookie_path", Type: model.String, Default: "/", MaxLen: 1024, Check: servicePathText},
+		model.Field{Name: "hash_on_query_arg", Type: model.String, MaxLen: 256, Check: queryArgText},
+		model.Field{Name: "hash_fallback_query_arg", Type: model.String, MaxLen: 256, Check: queryArgText},
+		model.Field{Name: "hash_on_uri_capture", Type: model.String, Null: true},
+		model.Field{Name: "hash_fallback_uri_capture", Type: model.String, Null: true},
+		model.Field{Name: "slots", Type: model.Integer, Required: true, Default: int64(10000), Between: &[2]int64{10, 1 << 16}},
+		model.Field{Name: "healthchecks", Type: model.Record, Required: true, Schema: healthchecksSchema},
+		model.Field{Name: "host_header", Type: model.String, MaxLen: 260, Check: hostHeaderText},
+		model.Field{Name: "client_certificate", Type: model.Foreign, To: "certificate"},
+		model.Field{Name: "use_srv_name", Type: model.Boolean, Required: true, Default: false, Check: onlyFalse},
+		tags(),
+	),
+	Checks: []model.Check{
+		{Fields: []string{"hash_on", "hash_on_header"}, Run: needsWith("hash_on", HashHeader, "hash_on_header")},
+		{Fields: []string{"hash_fallback", "hash_fallback_header"}, Run: needsWith("hash_fallback", HashHeader, "hash_fallback_header")},
+		{Fields: []string{"hash_on", "hash_on_cookie"}, Run: needsWith("hash_on", HashCookie, "hash_on_cookie")},
+		{Fields: []string{"hash_fallback", "hash_on_cookie"}, Run: needsWith("hash_fallback", HashCookie, "hash_on_cookie")},
+		{Fields: []string{"hash_on", "hash_on_query_arg"}, Run: needsWith("hash_on", HashQueryArg, "hash_on_query_arg")},
+		{Fields: []string{"hash_fallback", "hash_fallback_query_arg"}, Run: needsWith("hash_fallback", HashQueryArg, "hash_fallback_query_arg")},
+		{Fields: []string{"hash_on", "hash_fallback", "hash_on_header", "hash_fallback_header", "hash_on_query_arg", "hash_fallback_query_arg"}, Run: distinctHashes},
+		{Fields: []string{"algorithm", "healthchecks"}, Run: hashingThreshold},
+	},
+}
+
+func hashInput(name string) model.Field {
+	return model.Field{
+		Name: name, Type: model.String, Required: true, Default: HashNone, OneOf: hashInputs, Check: unsupported("uri_capture"),
+	}
+}
+
+// unsupported refuses one value by name.
+func unsupported(value string) func(any) string {
+	return func(v any) string {
+		if v == value {
+			return "not supported: " + value
+		}
+		return ""
+	}
+}
+
+func onlyFalse(v any) string {
+	if v != false {
+		return "not supported"
+	}
+	return ""
+}
+
+func upstreamNameText(v any) string {
+	name := v.(string)
+	switch {
+	case net.ParseIP(strings.Trim(name, "[]")) != nil:
+		return "Invalid name ('" + name + "'); no ip addresses allowed"
+	case strings.Contains(name, ":"):
+		return "Invalid name ('" + name + "'); no port allowed"
+	case !validHostname(name):
+		return "Invalid name ('" + name + "'); must be a valid hostname"
+	}
+	return ""
+}
+
+// hostHeaderText checks a host name or address with an optional port.
+func hostHeaderText(v any) string {
+	host, _, ok := splitAddress(v.(string), 0)
+	if !ok || hostText(host) != "" {
+		return "invalid hostname: " + strconv.Quote(v.(string))
+	}
+	return ""
+}
+
+func queryArgText(v any) string {
+	if strings.ContainsAny(v.(string), "&=#") {
+		return "must not contain '&', '=' or '#'"
+	}
+	return headerText(v)
+}
+
+// needsWith demands one field where another has a value.
+func needsWith(field, value, needed string) func(*model.Write) []fault.Violation {
+	return func(w *model.Write) []fault.Violation {
+		if w.New[field] != value || w.New[needed] != nil {
+			return nil
+		}
+		return append(violation(needed, model.TextRequired),
+			entityViolation("failed conditional validation given value of field '"+field+"'")...)
+	}
+}
+
+// distinctHashes refuses a fallback that could never be of use.
+func distinctHashes(w *model.Write) []fault.Violation {
+	on, fallback := given(w.New, "hash_on"), given(w.New, "hash_fallback")
+	same := func(what string) []fault.Violation {
+		return entityViolation("values of these fields must be distinct: 'hash_on_" + what + "', 'hash_fallback_" + what + "'")
+	}
+	switch {
+	case fallback == HashNone:
+		return nil
+	case on == HashNone, on == HashCookie:
+		return append(violation("hash_fallback", "expected one of: none"),
+			entityViolation("failed conditional validation given value of field 'hash_on'")...)
+	case on != fallback:
+		return nil
+	case on == HashHeader:
+		if strings.EqualFold(given(w.New, "hash_on_header"), given(w.New, "hash_fallback_header")) {
+			return same("header")
+		}
+	case on == HashQueryArg:
+		if given(w.New, "hash_on_query_arg") == given(w.New, "hash_fallback_query_arg") {
+			return same("query_arg")
+		}
+	default:
+		return entityViolation("values of these fields must be distinct: 'hash_on', 'hash_fallback'")
+	}
+	return nil
+}
+
+// hashingThreshold refuses what a hash ring does not know: it would spread the
+// requests over all targets where it should serve none.
+func hashingThreshold(w *model.Write) []fault.Violation {
+	checks, _ := w.New["healthchecks"].(map[string]any)
+	if w.New["algorithm"] != ConsistentHashing || checks["threshold"] == float64(0) {
+		return nil
+	}
+	return violation("healthchecks.threshold", "not supported with the algorithm "+ConsistentHashing)
+}
