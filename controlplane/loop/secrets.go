@@ -30,6 +30,8 @@ type Identities interface {
 	Node(ctx context.Context, node string) (Pair, error)
 	// Workload is the certificate of a proxy of a mesh.
 	Workload(ctx context.Context, mesh, dataplane string) (Pair, error)
+	// Certificate is a certificate of a control plane, or its alternative pair.
+	Certificate(ctx context.Context, controlPlane, id string, alternative bool) (Pair, error)
 	// Roots is the PEM bundle that validates the control plane.
 	Roots(ctx context.Context) ([]byte, error)
 }
@@ -77,6 +79,9 @@ func (l *Loop) secret(ctx context.Context, id, name string) (*tlsv3.Secret, erro
 		}
 		return roots(name, bundle)
 	}
+	if certificate, alternative, ok := gateway.ParseCertificate(name); ok {
+		return l.stored(ctx, id, name, certificate, alternative)
+	}
 	meshName, dataplane, err := ParseProxy(id)
 	if err != nil || name != mesh.SecretIdentity(meshName) {
 		return nil, fault.New(fault.NotFound, "no such secret")
@@ -88,17 +93,42 @@ func (l *Loop) secret(ctx context.Context, id, name string) (*tlsv3.Secret, erro
 	return certificate(name, p)
 }
 
+// stored is a certificate that users gave. It is shown even if it has expired:
+// clients tell their users so, and without it there is no connection at all.
+func (l *Loop) stored(ctx context.Context, node, name, id string, alternative bool) (*tlsv3.Secret, error) {
+	controlPlane, _, err := ParseNode(node)
+	if err != nil {
+		return nil, fault.New(fault.NotFound, "no such secret")
+	}
+	p, err := l.Identities.Certificate(ctx, controlPlane, id, alternative)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := tls.X509KeyPair(p.Certificate, p.Key); err != nil {
+		return nil, errNoPair
+	}
+	return pairSecret(name, p), nil
+}
+
+// errNoPair hides its cause, which may quote the key.
+var errNoPair = errors.New("certificate and key are no pair")
+
+// certificate is a certificate that the control plane issued.
 func certificate(name string, p Pair) (*tlsv3.Secret, error) {
 	pair, err := tls.X509KeyPair(p.Certificate, p.Key)
 	if err != nil {
-		return nil, errors.New("certificate and key are no pair") // the cause may quote the key
+		return nil, errNoPair
 	}
 	if time.Now().After(pair.Leaf.NotAfter) {
 		return nil, fmt.Errorf("certificate expired at %s", pair.Leaf.NotAfter.UTC().Format(time.RFC3339))
 	}
+	return pairSecret(name, p), nil
+}
+
+func pairSecret(name string, p Pair) *tlsv3.Secret {
 	return &tlsv3.Secret{Name: name, Type: &tlsv3.Secret_TlsCertificate{TlsCertificate: &tlsv3.TlsCertificate{
 		CertificateChain: inline(p.Certificate), PrivateKey: inline(p.Key),
-	}}}, nil
+	}}}
 }
 
 func roots(name string, bundle []byte) (*tlsv3.Secret, error) {

@@ -8,6 +8,7 @@ import (
 	"crypto/rand"
 	"crypto/x509"
 	"encoding/pem"
+	"fmt"
 	"math/big"
 	"strings"
 	"testing"
@@ -17,6 +18,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/meshgate/meshgate/controlplane/fault"
+	"github.com/meshgate/meshgate/controlplane/gateway"
 	"github.com/meshgate/meshgate/controlplane/loop"
 	plan "github.com/meshgate/meshgate/xds/plan/gateway"
 )
@@ -25,6 +27,16 @@ import (
 type identities struct {
 	server, node loop.Pair
 	roots        []byte
+	// stored are certificates of users by control plane and id.
+	stored map[string]loop.Pair
+}
+
+func (i *identities) Certificate(_ context.Context, controlPlane, id string, alternative bool) (loop.Pair, error) {
+	p, ok := i.stored[fmt.Sprint(controlPlane, " ", id, " ", alternative)]
+	if !ok {
+		return p, fault.New(fault.NotFound, "no such certificate")
+	}
+	return p, nil
 }
 
 func (i *identities) Server(context.Context) (loop.Pair, error)       { return i.server, nil }
@@ -104,5 +116,41 @@ func TestSecretsAreRefused(t *testing.T) {
 	}
 	if _, err := r.loop.Secret(r.ctx, nodeB, plan.SecretCA); !fault.Is(err, fault.NotFound) {
 		t.Errorf("a node that is not connected: %v", err)
+	}
+}
+
+func TestStoredCertificates(t *testing.T) {
+	const shop, other, id = "00000000-0000-4000-8000-0000000000c1", "00000000-0000-4000-8000-0000000000c2", "00000000-0000-4000-8000-0000000000d1"
+	expired, alternative := pair(t, false, time.Unix(1, 0)), pair(t, false, time.Unix(1, 0))
+	ids := &identities{stored: map[string]loop.Pair{
+		"default " + shop + " false": expired, "default " + shop + " true": alternative, "default " + other + " false": expired,
+	}}
+	r := start(t, ids)
+	r.put(gateway.Certificates, shop, &gateway.Certificate{Cert: "unread", Key: "unread", CertAlt: "unread", KeyAlt: "unread"})
+	r.put(gateway.Certificates, other, &gateway.Certificate{Cert: "unread", Key: "unread"})
+	r.put(gateway.SNIs, id, &gateway.SNI{Name: "shop.test", Certificate: shop})
+	r.connect(nodeA)
+	for alt, want := range map[bool]loop.Pair{false: expired, true: alternative} {
+		name := plan.SecretCertificate(shop, alt)
+		res, err := r.loop.Secret(r.ctx, nodeA, name)
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		var s tlsv3.Secret
+		if err := proto.Unmarshal(res.Body, &s); err != nil {
+			t.Fatal(err)
+		}
+		if !bytes.Equal(s.GetTlsCertificate().GetPrivateKey().GetInlineBytes(), want.Key) {
+			t.Errorf("%s holds another key", name)
+		}
+	}
+	if _, err := r.loop.Secret(r.ctx, nodeA, plan.SecretCertificate(other, false)); !fault.Is(err, fault.Forbidden) {
+		t.Errorf("a certificate that no listener and no cluster names: %v", err)
+	}
+	ids.stored["default "+shop+" false"] = loop.Pair{Certificate: expired.Certificate, Key: alternative.Key}
+	if res, err := r.loop.Secret(r.ctx, nodeA, plan.SecretCertificate(shop, false)); err == nil {
+		t.Errorf("no pair was given out: %v", res)
+	} else if strings.Contains(err.Error(), "PRIVATE KEY") {
+		t.Error("the error shows a key")
 	}
 }

@@ -20,11 +20,25 @@ import (
 const MaxPlugins = 8
 
 // Attached is one effective plugin instance of a route, with the consumer that
-// its config.anonymous names. The zero value ends a list.
+// its config.anonymous names. The zero value ends a list. Values compare: equal
+// ones are encoded alike.
 type Attached struct {
+	// Plugin is nil where all instances are bound to consumers.
 	Plugin    *view.Plugin
 	Anonymous *view.Consumer
+	// Bound are the instances of request-termination that are bound to
+	// consumers, on the route's targets by specificity; nil where there are none.
+	Bound [numTargets]*view.Bound
 }
+
+// Targets of a route, the most specific first.
+const (
+	atRouteAndService = iota
+	atRoute
+	atService
+	atGlobal
+	numTargets
+)
 
 // Attach completes a plugin instance.
 func Attach(g *view.Gateway, p *view.Plugin) Attached {
@@ -39,32 +53,51 @@ func Attach(g *view.Gateway, p *view.Plugin) Attached {
 func Effective(g *view.Gateway, route, service string) (out [MaxPlugins]Attached) {
 	n := 0
 	for _, name := range gateway.PluginOrder {
-		p, ok := gateway.Effective(name, route, service, g.Attached)
-		if !ok {
-			continue
+		var a Attached
+		if p, ok := gateway.Effective(name, route, service, g.Attached); ok {
+			a = Attach(g, p)
 		}
-		out[n] = Attach(g, p)
-		n++
+		if name == gateway.PluginRequestTermination {
+			a.Bound = boundAt(g, name, route, service)
+		}
+		if a != (Attached{}) {
+			out[n] = a
+			n++
+		}
 	}
 	return out
 }
 
-// Encode encodes what the filter runs on a route; nil if nothing does. An
+func boundAt(g *view.Gateway, name, route, service string) (out [numTargets]*view.Bound) {
+	if service != "" {
+		out[atRouteAndService] = g.Bound(gateway.Target{Name: name, Route: route, Service: service})
+		out[atService] = g.Bound(gateway.Target{Name: name, Service: service})
+	}
+	out[atRoute] = g.Bound(gateway.Target{Name: name, Route: route})
+	out[atGlobal] = g.Bound(gateway.Target{Name: name})
+	return out
+}
+
+// Encode encodes what the filter runs on a route: base, which names route,
+// service and protocol, completed by the plugins. It is nil if nothing runs. An
 // error means that the route must refuse every request: a plugin that cannot be
 // told to the filter must not be skipped.
-func Encode(route, service string, plugins [MaxPlugins]Attached) ([]byte, error) {
-	chain := contract.Chain{Route: route, Service: service}
+func Encode(base contract.Chain, plugins [MaxPlugins]Attached) ([]byte, error) {
+	chain := base
+	chain.Plugins = nil
 	for _, a := range plugins {
-		if a.Plugin == nil {
+		if a == (Attached{}) {
 			break
 		}
-		p, err := pluginOf(a)
+		p, runs, err := pluginOf(a)
 		if err != nil {
-			return nil, fmt.Errorf("plugin %s: %w", a.Plugin.ID, err)
+			return nil, fmt.Errorf("plugin %s: %w", p.ID, err)
 		}
-		chain.Plugins = append(chain.Plugins, p)
+		if runs {
+			chain.Plugins = append(chain.Plugins, p)
+		}
 	}
-	if len(chain.Plugins) == 0 {
+	if len(chain.Plugins) == 0 && chain.Protocol == "" {
 		return nil, nil
 	}
 	body, err := chain.Marshal()
@@ -78,28 +111,81 @@ func Encode(route, service string, plugins [MaxPlugins]Attached) ([]byte, error)
 	return body, nil
 }
 
-func pluginOf(a Attached) (contract.Plugin, error) {
-	out := contract.Plugin{ID: a.Plugin.ID}
-	if a.Plugin.Spec.Name != gateway.PluginOAuth2 {
-		return out, fmt.Errorf("the filter does not know %q", a.Plugin.Spec.Name)
+// pluginOf tells the filter of one plugin. runs is false if nobody is concerned.
+func pluginOf(a Attached) (out contract.Plugin, runs bool, err error) {
+	if a.Plugin == nil {
+		return terminationOf(a)
 	}
+	out.ID = a.Plugin.ID
+	switch name := a.Plugin.Spec.Name; name {
+	case gateway.PluginOAuth2:
+		out.OAuth2, err = oauth2Of(a)
+	case gateway.PluginKeyAuth:
+		out.KeyAuth, err = keyAuthOf(a)
+	case gateway.PluginRequestTermination:
+		return terminationOf(a)
+	default:
+		err = fmt.Errorf("the filter does not know %q", name)
+	}
+	return out, true, err
+}
+
+func oauth2Of(a Attached) (*contract.OAuth2, error) {
 	var c gateway.OAuth2Config
-	d := json.NewDecoder(bytes.NewReader(a.Plugin.Spec.Config))
-	d.DisallowUnknownFields()
-	if err := d.Decode(&c); err != nil {
-		return out, fmt.Errorf("decode configuration: %w", err)
+	if err := decode(a.Plugin, &c); err != nil {
+		return nil, err
 	}
 	if c.AuthHeaderName == "" {
-		return out, errors.New("auth_header_name is missing")
+		return nil, errors.New("auth_header_name is missing")
 	}
-	out.OAuth2 = &contract.OAuth2{
+	return &contract.OAuth2{
 		Header: strings.ToLower(c.AuthHeaderName), Realm: c.Realm,
-		Global: c.GlobalCredentials, HideCredentials: c.HideCredentials,
+		Global: c.GlobalCredentials, HideCredentials: c.HideCredentials, Endpoints: c.HasEndpoints(),
+		Anonymous: anonymousOf(c.Anonymous, a.Anonymous),
+	}, nil
+}
+
+func keyAuthOf(a Attached) (*contract.KeyAuth, error) {
+	var c gateway.KeyAuthConfig
+	if err := decode(a.Plugin, &c); err != nil {
+		return nil, err
 	}
-	if c.Anonymous != "" {
-		out.OAuth2.Anonymous = &contract.Anonymous{Configured: c.Anonymous, Consumer: consumerOf(a.Anonymous)}
+	out := &contract.KeyAuth{
+		InHeader: c.KeyInHeader, InQuery: c.KeyInQuery, InBody: c.KeyInBody, HideCredentials: c.HideCredentials,
+		SkipPreflight: !c.RunOnPreflight, Realm: c.Realm, Anonymous: anonymousOf(c.Anonymous, a.Anonymous),
+	}
+	for _, n := range c.KeyNames {
+		out.Names = append(out.Names, strings.ToLower(n))
 	}
 	return out, nil
+}
+
+func anonymousOf(configured string, c *view.Consumer) *contract.Anonymous {
+	if configured == "" {
+		return nil
+	}
+	return &contract.Anonymous{Configured: configured, Consumer: consumerOf(c)}
+}
+
+func decode(p *view.Plugin, config any) error {
+	d := json.NewDecoder(bytes.NewReader(p.Spec.Config))
+	d.DisallowUnknownFields()
+	if err := d.Decode(config); err != nil {
+		return fmt.Errorf("decode configuration: %w", err)
+	}
+	return nil
+}
+
+// HasEndpoints reports whether the oauth2 plugin among these, if there is one,
+// answers for introspection, revocation and metadata too.
+func HasEndpoints(plugins [MaxPlugins]Attached) bool {
+	for _, a := range plugins {
+		var c gateway.OAuth2Config
+		if a.Plugin != nil && a.Plugin.Spec.Name == gateway.PluginOAuth2 && decode(a.Plugin, &c) == nil {
+			return c.HasEndpoints()
+		}
+	}
+	return false
 }
 
 func consumerOf(c *view.Consumer) *contract.Consumer {

@@ -36,7 +36,7 @@ func TestEncode(t *testing.T) {
 		{"unknown plugin", Attached{Plugin: plugin("other", `{}`)}, nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			body, err := Encode("r", "s", [MaxPlugins]Attached{c.attached})
+			body, err := Encode(contract.Chain{Route: "r", Service: "s"}, [MaxPlugins]Attached{c.attached})
 			if c.want == nil {
 				if err == nil {
 					t.Errorf("encoded %s", body)
@@ -60,7 +60,7 @@ func TestEncode(t *testing.T) {
 
 // TestEncodeNothing: a route without plugins carries no chain.
 func TestEncodeNothing(t *testing.T) {
-	if body, err := Encode("r", "s", [MaxPlugins]Attached{}); body != nil || err != nil {
+	if body, err := Encode(contract.Chain{Route: "r", Service: "s"}, [MaxPlugins]Attached{}); body != nil || err != nil {
 		t.Errorf("encoded %s, %v", body, err)
 	}
 }

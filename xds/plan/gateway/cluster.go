@@ -2,7 +2,6 @@ package gateway
 
 import (
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -15,7 +14,6 @@ import (
 	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
 	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
 	httpv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/upstreams/http/v3"
-	matcherv3 "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
 	"github.com/zeebo/xxh3"
 	"google.golang.org/protobuf/types/known/anypb"
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -41,48 +39,54 @@ type clusterKey struct {
 	id, protocol, host string
 	port               int
 	connect            int
-	verify             bool
-	depth              int // -1: unlimited
-	roots              string
+	tls                tlsKey
+	// upstream is that which the host names, nil if it names none. named are its
+	// targets while some have names, which no assignment can carry.
+	upstream *view.Upstream
+	named    *view.Targets
 }
 
-func clusterKeyOf(s *view.Service, p Params) clusterKey {
-	k := clusterKey{
+func clusterKeyOf(g *view.Gateway, s *view.Service, p Params) (k clusterKey, members *view.Targets) {
+	k = clusterKey{
 		id: s.ID, protocol: s.Spec.Protocol, host: strings.ToLower(s.Spec.Host), port: s.Spec.Port,
-		connect: s.Spec.ConnectTimeout, depth: -1,
+		connect: s.Spec.ConnectTimeout,
 	}
-	if k.protocol == "https" {
-		// Not to verify must be said: an unset tls_verify verifies.
-		k.verify = s.Spec.TLSVerify == nil || *s.Spec.TLSVerify
-	}
-	if k.verify {
-		k.roots = p.RootsFile
-		if s.Spec.TLSVerifyDepth != nil {
-			k.depth = *s.Spec.TLSVerifyDepth
+	if k.upstream, _ = g.Upstream(k.host); k.upstream != nil {
+		members = g.Targets(k.upstream.ID)
+		if hasNames(members) {
+			k.named = members
 		}
 	}
-	return k
+	k.tls = tlsKeyOf(g, s, k.upstream, p)
+	return k, members
 }
 
 // serviceCluster builds the cluster of a service. Its name contains a digest of
 // all the rest, so that any change is a new cluster beside the old one: routes
-// switch when it is warm, and the old one goes last.
+// switch when it is warm, and the old one goes last. The targets of an upstream
+// are no part of it but where they have names: they come as its assignment, and
+// a change of them leaves health and connections as they are.
 func serviceCluster(k clusterKey) (*resource.Resource, error) {
-	if k.port < 1 || k.port > 65535 {
-		return nil, fmt.Errorf("service port %d cannot be connected to", k.port)
-	}
-	connect := defaultConnectTimeout
-	if k.connect > 0 {
-		connect = time.Duration(k.connect) * time.Millisecond
-	}
-	c, err := cluster(k.host, uint32(k.port), connect)
+	c, err := discovered(k)
 	if err != nil {
 		return nil, err
 	}
+	options := httpOptions(http2(k.protocol))
+	if k.upstream != nil {
+		if err := balance(c, k); err != nil {
+			return nil, err
+		}
+		if options.OutlierDetection, err = watch(c, k); err != nil {
+			return nil, err
+		}
+	}
+	if err := speak(c, options); err != nil {
+		return nil, err
+	}
 	switch k.protocol {
-	case "http":
-	case "https":
-		socket, err := upstreamTLS(k)
+	case "http", "grpc", "ws":
+	case "https", "grpcs", "wss":
+		socket, err := upstreamTLS(k.tls, alpn(http2(k.protocol)))
 		if err != nil {
 			return nil, err
 		}
@@ -91,8 +95,10 @@ func serviceCluster(k clusterKey) (*resource.Resource, error) {
 		return nil, fmt.Errorf("service protocol %q cannot be served", k.protocol)
 	}
 	c.AltStatName = "service_" + strings.ReplaceAll(k.id, "-", "_")
-	c.LoadAssignment.ClusterName = "service:" + k.id
-	c.Name = c.LoadAssignment.ClusterName
+	c.Name = "service:" + k.id
+	if c.LoadAssignment != nil {
+		c.LoadAssignment.ClusterName = c.Name
+	}
 	content, err := plan.Freeze(resource.Cluster, c.Name, c)
 	if err != nil {
 		return nil, err
@@ -102,26 +108,58 @@ func serviceCluster(k clusterKey) (*resource.Resource, error) {
 	return plan.Freeze(resource.Cluster, c.Name, c)
 }
 
-// cluster is one host over HTTP/1.1 without TLS. Name and assignment name are
-// the caller's.
-func cluster(host string, port uint32, connect time.Duration) (*clusterv3.Cluster, error) {
-	options, err := plan.Pack(&httpv3.HttpProtocolOptions{
-		UpstreamProtocolOptions: &httpv3.HttpProtocolOptions_ExplicitHttpConfig_{
-			ExplicitHttpConfig: &httpv3.HttpProtocolOptions_ExplicitHttpConfig{
-				ProtocolConfig: &httpv3.HttpProtocolOptions_ExplicitHttpConfig_HttpProtocolOptions{
-					HttpProtocolOptions: &corev3.Http1ProtocolOptions{},
-				},
-			},
-		},
-	})
+// discovered is a cluster that finds its hosts: those of an upstream, or the one
+// that a service names.
+func discovered(k clusterKey) (*clusterv3.Cluster, error) {
+	connect := defaultConnectTimeout
+	if k.connect > 0 {
+		connect = time.Duration(k.connect) * time.Millisecond
+	}
+	if k.upstream != nil {
+		return pooled(k, connect)
+	}
+	if k.port < 1 || k.port > 65535 {
+		return nil, fmt.Errorf("service port %d cannot be connected to", k.port)
+	}
+	return single(k.host, uint32(k.port), connect), nil
+}
+
+func http2(protocol string) bool { return protocol == "grpc" || protocol == "grpcs" }
+
+func alpn(http2 bool) string {
+	if http2 {
+		return "h2"
+	}
+	return "http/1.1"
+}
+
+// httpOptions speak HTTP/1.1, or HTTP/2 with prior knowledge.
+func httpOptions(http2 bool) *httpv3.HttpProtocolOptions {
+	config := &httpv3.HttpProtocolOptions_ExplicitHttpConfig{
+		ProtocolConfig: &httpv3.HttpProtocolOptions_ExplicitHttpConfig_HttpProtocolOptions{HttpProtocolOptions: &corev3.Http1ProtocolOptions{}},
+	}
+	if http2 {
+		config.ProtocolConfig = &httpv3.HttpProtocolOptions_ExplicitHttpConfig_Http2ProtocolOptions{Http2ProtocolOptions: &corev3.Http2ProtocolOptions{
+			InitialStreamWindowSize:     wrapperspb.UInt32(streamWindow),
+			InitialConnectionWindowSize: wrapperspb.UInt32(connectionWindow),
+		}}
+	}
+	return &httpv3.HttpProtocolOptions{
+		UpstreamProtocolOptions: &httpv3.HttpProtocolOptions_ExplicitHttpConfig_{ExplicitHttpConfig: config},
+	}
+}
+
+func speak(c *clusterv3.Cluster, options *httpv3.HttpProtocolOptions) error {
+	packed, err := plan.Pack(options)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	host = unbracket(host)
-	kind := clusterv3.Cluster_STRICT_DNS
-	if _, err := netip.ParseAddr(host); err == nil {
-		kind = clusterv3.Cluster_STATIC
-	}
+	c.TypedExtensionProtocolOptions = map[string]*anypb.Any{"envoy.extensions.upstreams.http.v3.HttpProtocolOptions": packed}
+	return nil
+}
+
+// cluster is what all clusters have in common. The name is the caller's to set.
+func cluster(kind clusterv3.Cluster_DiscoveryType, connect time.Duration) *clusterv3.Cluster {
 	return &clusterv3.Cluster{
 		Name:                          "unnamed",
 		ClusterDiscoveryType:          &clusterv3.Cluster_Type{Type: kind},
@@ -132,46 +170,39 @@ func cluster(host string, port uint32, connect time.Duration) (*clusterv3.Cluste
 			MaxConnections: wrapperspb.UInt32(breaker), MaxPendingRequests: wrapperspb.UInt32(breaker),
 			MaxRequests: wrapperspb.UInt32(breaker), MaxRetries: wrapperspb.UInt32(breaker),
 		}}},
-		TypedExtensionProtocolOptions: map[string]*anypb.Any{
-			"envoy.extensions.upstreams.http.v3.HttpProtocolOptions": options,
-		},
-		LoadAssignment: &endpointv3.ClusterLoadAssignment{
-			ClusterName: "unnamed",
-			Endpoints: []*endpointv3.LocalityLbEndpoints{{LbEndpoints: []*endpointv3.LbEndpoint{{
-				HostIdentifier: &endpointv3.LbEndpoint_Endpoint{Endpoint: &endpointv3.Endpoint{Address: socketAddress(host, port)}},
-			}}}},
-		},
-	}, nil
+	}
 }
 
-// upstreamTLS talks TLS 1.2 or later to a service, by its host name.
-func upstreamTLS(k clusterKey) (*anypb.Any, error) {
-	common := &tlsv3.CommonTlsContext{
-		TlsParams:     &tlsv3.TlsParameters{TlsMinimumProtocolVersion: tlsv3.TlsParameters_TLSv1_2},
-		AlpnProtocols: []string{"http/1.1"},
+// single is one host by address or name.
+func single(host string, port uint32, connect time.Duration) *clusterv3.Cluster {
+	host = unbracket(host)
+	kind := clusterv3.Cluster_STRICT_DNS
+	if isAddress(host) {
+		kind = clusterv3.Cluster_STATIC
 	}
-	if k.verify {
-		if k.roots == "" {
-			return nil, errors.New("the certificate must be verified, but the proxy has no file of root certificates")
-		}
-		validation := &tlsv3.CertificateValidationContext{
-			TrustedCa: &corev3.DataSource{Specifier: &corev3.DataSource_Filename{Filename: k.roots}},
-			MatchTypedSubjectAltNames: []*tlsv3.SubjectAltNameMatcher{
-				subjectAltName(unbracket(k.host)),
-			},
-		}
-		if k.depth >= 0 {
-			validation.MaxVerifyDepth = wrapperspb.UInt32(uint32(k.depth)) //nolint:gosec // not negative
-		}
-		common.ValidationContextType = &tlsv3.CommonTlsContext_ValidationContext{ValidationContext: validation}
+	c := cluster(kind, connect)
+	c.LoadAssignment = &endpointv3.ClusterLoadAssignment{
+		ClusterName: "unnamed",
+		Endpoints:   []*endpointv3.LocalityLbEndpoints{{LbEndpoints: []*endpointv3.LbEndpoint{lbEndpoint(host, port)}}},
 	}
-	return plan.Pack(&tlsv3.UpstreamTlsContext{CommonTlsContext: common, Sni: serverName(k.host)})
+	return c
+}
+
+func lbEndpoint(host string, port uint32) *endpointv3.LbEndpoint {
+	return &endpointv3.LbEndpoint{
+		HostIdentifier: &endpointv3.LbEndpoint_Endpoint{Endpoint: &endpointv3.Endpoint{Address: socketAddress(host, port)}},
+	}
+}
+
+func isAddress(host string) bool {
+	_, err := netip.ParseAddr(host)
+	return err == nil
 }
 
 // oauthCluster reaches the OAuth server with the proxy's client certificate.
 func oauthCluster(e Endpoint) (*resource.Resource, error) {
-	c, err := cluster(e.Host, e.Port, oauthConnectTimeout)
-	if err != nil {
+	c := single(e.Host, e.Port, oauthConnectTimeout)
+	if err := speak(c, httpOptions(false)); err != nil {
 		return nil, err
 	}
 	c.Name = contract.OAuthCluster
@@ -203,37 +234,24 @@ func oauthCluster(e Endpoint) (*resource.Resource, error) {
 	return plan.Freeze(resource.Cluster, c.Name, c)
 }
 
-func subjectAltName(name string) *tlsv3.SubjectAltNameMatcher {
-	kind := tlsv3.SubjectAltNameMatcher_DNS
-	if ip, err := netip.ParseAddr(name); err == nil {
-		kind, name = tlsv3.SubjectAltNameMatcher_IP_ADDRESS, ip.String()
-	}
-	return &tlsv3.SubjectAltNameMatcher{
-		SanType: kind,
-		Matcher: &matcherv3.StringMatcher{MatchPattern: &matcherv3.StringMatcher_Exact{Exact: name}, IgnoreCase: false},
-	}
-}
-
-// serverName is what may stand in SNI: a DNS name, never an address (RFC 6066, 3).
-func serverName(host string) string {
-	if _, err := netip.ParseAddr(unbracket(host)); err == nil {
+// authority is the Host header for a service: without the protocol's own port. An
+// upstream may have its own.
+func authority(g *view.Gateway, s *view.Service) string {
+	if s == nil {
 		return ""
 	}
-	return host
-}
-
-func unbracket(host string) string {
-	return strings.TrimSuffix(strings.TrimPrefix(host, "["), "]")
-}
-
-// authority is the Host header for a service: without the protocol's own port.
-func authority(s *view.Service) string {
-	host, port := unbracket(s.Spec.Host), strconv.Itoa(s.Spec.Port)
-	if (s.Spec.Protocol == "http" && s.Spec.Port == 80) || (s.Spec.Protocol == "https" && s.Spec.Port == 443) {
-		if strings.Contains(host, ":") {
-			return "[" + host + "]"
-		}
-		return host
+	if u, ok := g.Upstream(s.Spec.Host); ok && u.Spec.HostHeader != "" {
+		return u.Spec.HostHeader
 	}
-	return net.JoinHostPort(host, port)
+	host, own := unbracket(s.Spec.Host), 80
+	if s.Spec.TLS() {
+		own = 443
+	}
+	if s.Spec.Port != own {
+		return net.JoinHostPort(host, strconv.Itoa(s.Spec.Port))
+	}
+	if strings.Contains(host, ":") {
+		return "[" + host + "]"
+	}
+	return host
 }

@@ -2,19 +2,23 @@ package gateway
 
 import (
 	"bufio"
+	"crypto"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
+	"crypto/rsa"
 	"crypto/x509"
 	"encoding/pem"
 	"fmt"
 	"io"
+	"math"
 	"math/big"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -23,6 +27,7 @@ import (
 	bootstrapv3 "github.com/envoyproxy/go-control-plane/envoy/config/bootstrap/v3"
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
@@ -30,6 +35,7 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
+	"google.golang.org/protobuf/types/known/structpb"
 
 	"github.com/meshgate/meshgate/controlplane/gateway"
 	"github.com/meshgate/meshgate/xds/plan/plantest"
@@ -50,12 +56,40 @@ func validate(t *testing.T, set *resource.Set) {
 // secrets inline.
 func static(t *testing.T, set *resource.Set, admin *bootstrapv3.Admin) string {
 	t.Helper()
-	b := &bootstrapv3.Bootstrap{
-		Admin: admin, StaticResources: &bootstrapv3.Bootstrap_StaticResources{Secrets: secrets(t)},
-		Node: &corev3.Node{Id: "test", Cluster: "test"},
+	b := bare(t)
+	b.Admin = admin
+	add(t, b, set)
+	return write(t, b)
+}
+
+// bare is a bootstrap without listeners. Like the real one it permits regular
+// expressions of any size.
+func bare(t testing.TB) *bootstrapv3.Bootstrap {
+	t.Helper()
+	runtime, err := structpb.NewStruct(map[string]any{"re2.max_program_size.error_level": float64(math.MaxUint32)})
+	if err != nil {
+		t.Fatal(err)
 	}
-	table := new(routev3.RouteConfiguration)
-	load(t, set.Get(resource.Route, TableName), table)
+	return &bootstrapv3.Bootstrap{
+		StaticResources: &bootstrapv3.Bootstrap_StaticResources{},
+		Node:            &corev3.Node{Id: "test", Cluster: "test"},
+		LayeredRuntime: &bootstrapv3.LayeredRuntime{Layers: []*bootstrapv3.RuntimeLayer{{
+			Name: "static", LayerSpecifier: &bootstrapv3.RuntimeLayer_StaticLayer{StaticLayer: runtime},
+		}}},
+	}
+}
+
+// add puts the listeners of a set into a bootstrap, and the clusters that are not
+// in it yet.
+func add(t testing.TB, b *bootstrapv3.Bootstrap, set *resource.Set) {
+	t.Helper()
+	for _, s := range secrets(t, set.Secrets()) {
+		if !slices.ContainsFunc(b.StaticResources.Secrets, func(o *tlsv3.Secret) bool { return o.Name == s.Name }) {
+			b.StaticResources.Secrets = append(b.StaticResources.Secrets, s)
+		}
+	}
+	table := tableOf(t, set)
+	table.ResponseHeadersToAdd = append(table.ResponseHeadersToAdd, overwrite("x-route", "%ROUTE_NAME%"))
 	for _, res := range set.All(resource.Listener) {
 		l := new(listenerv3.Listener)
 		load(t, res, l)
@@ -65,11 +99,16 @@ func static(t *testing.T, set *resource.Set, admin *bootstrapv3.Admin) string {
 	for _, res := range set.All(resource.Cluster) {
 		c := new(clusterv3.Cluster)
 		load(t, res, c)
-		if s := c.TransportSocket; s != nil {
-			edit(t, s.GetTypedConfig(), func(u *tlsv3.UpstreamTlsContext) { local(u.CommonTlsContext) })
+		if slices.ContainsFunc(b.StaticResources.Clusters, func(o *clusterv3.Cluster) bool { return o.Name == c.Name }) {
+			continue
 		}
+		settle(t, set, c)
 		b.StaticResources.Clusters = append(b.StaticResources.Clusters, c)
 	}
+}
+
+func write(t testing.TB, b *bootstrapv3.Bootstrap) string {
+	t.Helper()
 	text, err := protojson.Marshal(b)
 	if err != nil {
 		t.Fatal(err)
@@ -81,14 +120,36 @@ func static(t *testing.T, set *resource.Set, admin *bootstrapv3.Admin) string {
 	return file
 }
 
-func inline(t *testing.T, l *listenerv3.Listener, table *routev3.RouteConfiguration) {
+// settle gives a cluster its assignment and secrets from the same file.
+func settle(t testing.TB, set *resource.Set, c *clusterv3.Cluster) {
 	t.Helper()
-	chain := l.FilterChains[0]
-	edit(t, chain.Filters[0].GetTypedConfig(), func(m *hcmv3.HttpConnectionManager) {
-		m.RouteSpecifier = &hcmv3.HttpConnectionManager_RouteConfig{RouteConfig: table}
-	})
-	if s := chain.TransportSocket; s != nil {
-		edit(t, s.GetTypedConfig(), func(d *tlsv3.DownstreamTlsContext) { local(d.CommonTlsContext) })
+	if c.GetType() == clusterv3.Cluster_EDS {
+		c.ClusterDiscoveryType = &clusterv3.Cluster_Type{Type: clusterv3.Cluster_STATIC}
+		c.EdsClusterConfig, c.LoadAssignment = nil, new(endpointv3.ClusterLoadAssignment)
+		load(t, set.Get(resource.Endpoint, c.Name), c.LoadAssignment)
+	}
+	sockets := []*corev3.TransportSocket{c.TransportSocket}
+	for _, m := range c.TransportSocketMatches {
+		sockets = append(sockets, m.TransportSocket)
+	}
+	for _, s := range sockets {
+		if s.GetName() == "envoy.transport_sockets.tls" {
+			edit(t, s.GetTypedConfig(), func(u *tlsv3.UpstreamTlsContext) { local(u.CommonTlsContext) })
+		}
+	}
+}
+
+// inline gives a listener its routes and secrets.
+func inline(t testing.TB, l *listenerv3.Listener, table *routev3.RouteConfiguration) {
+	t.Helper()
+	for _, chain := range l.FilterChains {
+		manager := chain.Filters[len(chain.Filters)-1]
+		edit(t, manager.GetTypedConfig(), func(m *hcmv3.HttpConnectionManager) {
+			m.RouteSpecifier = &hcmv3.HttpConnectionManager_RouteConfig{RouteConfig: table}
+		})
+		if s := chain.TransportSocket; s != nil {
+			edit(t, s.GetTypedConfig(), func(d *tlsv3.DownstreamTlsContext) { local(d.CommonTlsContext) })
+		}
 	}
 }
 
@@ -102,14 +163,14 @@ func local(c *tlsv3.CommonTlsContext) {
 	}
 }
 
-func load(t *testing.T, r *resource.Resource, into proto.Message) {
+func load(t testing.TB, r *resource.Resource, into proto.Message) {
 	t.Helper()
 	if err := proto.Unmarshal(r.Body, into); err != nil {
 		t.Fatal(err)
 	}
 }
 
-func edit[M proto.Message](t *testing.T, a *anypb.Any, fn func(M)) {
+func edit[M proto.Message](t testing.TB, a *anypb.Any, fn func(M)) {
 	t.Helper()
 	m, err := a.UnmarshalNew()
 	if err != nil {
@@ -125,9 +186,38 @@ func edit[M proto.Message](t *testing.T, a *anypb.Any, fn func(M)) {
 	}
 }
 
-func secrets(t *testing.T) []*tlsv3.Secret {
+// secrets makes the named secrets; an alternative pair is of another type.
+func secrets(t testing.TB, names []string) []*tlsv3.Secret {
 	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	var out []*tlsv3.Secret
+	for _, name := range names {
+		_, alternative, _ := ParseCertificate(name)
+		chain, key := selfSigned(t, alternative)
+		if name == SecretCA {
+			out = append(out, &tlsv3.Secret{Name: name, Type: &tlsv3.Secret_ValidationContext{
+				ValidationContext: &tlsv3.CertificateValidationContext{TrustedCa: inlineString(chain)},
+			}})
+			continue
+		}
+		out = append(out, &tlsv3.Secret{Name: name, Type: &tlsv3.Secret_TlsCertificate{TlsCertificate: &tlsv3.TlsCertificate{
+			CertificateChain: inlineString(chain), PrivateKey: inlineString(key),
+		}}})
+	}
+	return out
+}
+
+func inlineString(text string) *corev3.DataSource {
+	return &corev3.DataSource{Specifier: &corev3.DataSource_InlineString{InlineString: text}}
+}
+
+// selfSigned makes an authority that is its own server, as PEM.
+func selfSigned(t testing.TB, rsaKey bool) (chain, key string) {
+	t.Helper()
+	var signer crypto.Signer
+	signer, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if rsaKey {
+		signer, err = rsa.GenerateKey(rand.Reader, 2048)
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -135,25 +225,18 @@ func secrets(t *testing.T) []*tlsv3.Secret {
 		SerialNumber: big.NewInt(1), NotBefore: time.Unix(0, 0), NotAfter: time.Now().Add(time.Hour),
 		IsCA: true, BasicConstraintsValid: true, DNSNames: []string{"localhost"},
 	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	der, err := x509.CreateCertificate(rand.Reader, template, template, signer.Public(), signer)
 	if err != nil {
 		t.Fatal(err)
 	}
-	private, err := x509.MarshalPKCS8PrivateKey(key)
+	private, err := x509.MarshalPKCS8PrivateKey(signer)
 	if err != nil {
 		t.Fatal(err)
 	}
-	data := func(kind string, b []byte) *corev3.DataSource {
-		return &corev3.DataSource{Specifier: &corev3.DataSource_InlineBytes{InlineBytes: pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: b})}}
+	text := func(kind string, b []byte) string {
+		return string(pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: b}))
 	}
-	pair := func(name string) *tlsv3.Secret {
-		return &tlsv3.Secret{Name: name, Type: &tlsv3.Secret_TlsCertificate{TlsCertificate: &tlsv3.TlsCertificate{
-			CertificateChain: data("CERTIFICATE", der), PrivateKey: data("PRIVATE KEY", private),
-		}}}
-	}
-	return []*tlsv3.Secret{pair(SecretServer), pair(SecretIdentity), {
-		Name: SecretCA, Type: &tlsv3.Secret_ValidationContext{ValidationContext: &tlsv3.CertificateValidationContext{TrustedCa: data("CERTIFICATE", der)}},
-	}}
+	return text("CERTIFICATE", der), text("PRIVATE KEY", private)
 }
 
 // urlTable is the table of upstream URLs.
@@ -246,7 +329,14 @@ func serve(t *testing.T, w *world) string {
 	t.Helper()
 	params := Params{Address: "127.0.0.1", HTTPPort: freePort(t)}
 	address := fmt.Sprintf("127.0.0.1:%d", params.HTTPPort)
-	file := static(t, NewPlanner(params).Plan(w.state()).Set, nil)
+	run(t, static(t, NewPlanner(params).Plan(w.state()).Set, nil))
+	return address
+}
+
+// run starts an Envoy with a configuration file, until the test ends, and returns
+// when it listens.
+func run(t testing.TB, file string) *os.Process {
+	t.Helper()
 	c := plantest.Command(t, "-c", file, "--disable-hot-restart", "--concurrency", "1", "-l", "info")
 	log, err := c.StderrPipe()
 	if err != nil {
@@ -256,34 +346,34 @@ func serve(t *testing.T, w *world) string {
 		t.Fatal(err)
 	}
 	ready, ended := make(chan struct{}), make(chan struct{})
+	var last string
 	go func() {
 		defer close(ended)
 		lines := bufio.NewScanner(log)
 		for started := false; lines.Scan(); {
-			if !started && strings.Contains(lines.Text(), "starting main dispatch loop") {
+			last = lines.Text()
+			if !started && strings.Contains(last, "starting main dispatch loop") {
 				started = true
 				close(ready)
 			}
 		}
 	}()
 	t.Cleanup(func() {
-		if err := c.Process.Kill(); err != nil {
-			t.Error(err)
-		}
+		_ = c.Process.Kill() // it may have ended
 		<-ended
 		_ = c.Wait() // killed
 	})
 	select {
 	case <-ready:
 	case <-ended:
-		t.Fatal("envoy ended")
-	case <-time.After(20 * time.Second):
+		t.Fatalf("envoy ended: %s", last)
+	case <-time.After(3 * time.Minute):
 		t.Fatal("envoy did not start")
 	}
-	return address
+	return c.Process
 }
 
-func freePort(t *testing.T) uint32 {
+func freePort(t testing.TB) uint32 {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -60,7 +60,10 @@ func loadWorld(t *testing.T, path string) *world {
 		t.Fatal(err)
 	}
 	w := newWorld(t)
-	for _, k := range []*model.Kind{gateway.Services, gateway.Routes, gateway.Consumers, gateway.Plugins} {
+	for _, k := range []*model.Kind{
+		gateway.Certificates, gateway.SNIs, gateway.CACertificates, gateway.Upstreams, gateway.Targets,
+		gateway.Services, gateway.Routes, gateway.Consumers, gateway.Plugins,
+	} {
 		for i, raw := range lists[k.Path] {
 			var head struct {
 				ID string `json:"id"`

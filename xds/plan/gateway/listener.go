@@ -5,10 +5,10 @@ import (
 	"strings"
 	"time"
 
-	mutationv3 "github.com/envoyproxy/go-control-plane/envoy/config/common/mutation_rules/v3"
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
 	routerv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/router/v3"
+	inspectorv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/listener/tls_inspector/v3"
 	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
 	earlyv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/http/early_header_mutation/header_mutation/v3"
 	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
@@ -16,7 +16,6 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
-	"github.com/meshgate/meshgate/filter/contract"
 	"github.com/meshgate/meshgate/xds/chain"
 	"github.com/meshgate/meshgate/xds/plan"
 	"github.com/meshgate/meshgate/xds/resource"
@@ -39,52 +38,85 @@ const (
 type endpoint struct {
 	scheme, address string
 	port            uint32
+	// trusted is that of [Params]; certificates are those of [shown].
+	trusted, certificates string
 }
 
 func (e endpoint) name() string { return fmt.Sprintf("gateway:%s:%d", e.scheme, e.port) }
 
-// listener builds one gateway listener.
+// listener builds one gateway listener. What it has beside its filter chains
+// never changes, so that a change of one chain leaves the connections of the
+// others alone.
 func listener(e endpoint) (*resource.Resource, error) {
-	chain := &listenerv3.FilterChain{TransportSocketConnectTimeout: durationpb.New(handshakeTimeout)}
-	manager, err := connectionManager(e.scheme)
-	if err != nil {
-		return nil, err
-	}
-	chain.Filters = []*listenerv3.Filter{{
-		Name:       "envoy.filters.network.http_connection_manager",
-		ConfigType: &listenerv3.Filter_TypedConfig{TypedConfig: manager},
-	}}
-	if e.scheme == "https" {
-		socket, err := downstreamTLS()
-		if err != nil {
-			return nil, err
-		}
-		chain.TransportSocket = transportSocket(socket)
-	}
 	address := e.address
 	if address == "" {
 		address = "0.0.0.0"
 	}
-	return plan.Freeze(resource.Listener, e.name(), &listenerv3.Listener{
+	out := &listenerv3.Listener{
 		Name: e.name(), StatPrefix: strings.ReplaceAll(e.name(), ":", "_"),
 		Address:                       socketAddress(address, e.port),
-		FilterChains:                  []*listenerv3.FilterChain{chain},
 		PerConnectionBufferLimitBytes: wrapperspb.UInt32(connectionBuffer),
-	})
+	}
+	if e.scheme == "https" {
+		inspector, err := plan.Pack(&inspectorv3.TlsInspector{})
+		if err != nil {
+			return nil, err
+		}
+		out.ListenerFiltersTimeout = durationpb.New(handshakeTimeout)
+		out.ListenerFilters = []*listenerv3.ListenerFilter{{
+			Name: "envoy.filters.listener.tls_inspector", ConfigType: &listenerv3.ListenerFilter_TypedConfig{TypedConfig: inspector},
+		}}
+	}
+	facts, err := connectionFacts(e)
+	if err != nil {
+		return nil, err
+	}
+	managers := map[bool]*anypb.Any{}
+	for _, s := range shapes(e) {
+		if managers[s.trusted] == nil {
+			manager, err := connectionManager(e.scheme, s.trusted)
+			if err != nil {
+				return nil, err
+			}
+			managers[s.trusted] = manager
+		}
+		c, err := filterChain(s, e.trusted, facts, managers[s.trusted])
+		if err != nil {
+			return nil, err
+		}
+		out.FilterChains = append(out.FilterChains, c)
+	}
+	return plan.Freeze(resource.Listener, e.name(), out)
 }
 
-func downstreamTLS() (*anypb.Any, error) {
-	return plan.Pack(&tlsv3.DownstreamTlsContext{CommonTlsContext: &tlsv3.CommonTlsContext{
-		TlsParams:                      &tlsv3.TlsParameters{TlsMinimumProtocolVersion: tlsv3.TlsParameters_TLSv1_2},
-		AlpnProtocols:                  []string{"h2", "http/1.1"},
-		TlsCertificateSdsSecretConfigs: []*tlsv3.SdsSecretConfig{secret(SecretServer)},
-	}})
+func filterChain(s shape, trusted string, facts *listenerv3.Filter, manager *anypb.Any) (*listenerv3.FilterChain, error) {
+	match, err := s.match(trusted)
+	if err != nil {
+		return nil, err
+	}
+	c := &listenerv3.FilterChain{
+		Name: s.name, FilterChainMatch: match, TransportSocketConnectTimeout: durationpb.New(handshakeTimeout),
+		Filters: []*listenerv3.Filter{facts, {
+			Name:       "envoy.filters.network.http_connection_manager",
+			ConfigType: &listenerv3.Filter_TypedConfig{TypedConfig: manager},
+		}},
+	}
+	if len(s.secrets) == 0 {
+		return c, nil
+	}
+	socket, err := downstreamTLS(s.secrets)
+	if err != nil {
+		return nil, err
+	}
+	c.TransportSocket = transportSocket(socket)
+	return c, nil
 }
 
 // connectionManager is the HTTP part of a listener. It has no request timeout,
 // because uploads and streams may be long; slow headers and idle streams end.
-func connectionManager(scheme string) (*anypb.Any, error) {
-	mutations, err := plan.Pack(&earlyv3.HeaderMutation{Mutations: mutations()})
+// A trusted client's X-Forwarded-For and -Proto say who asks and by which scheme.
+func connectionManager(scheme string, trusted bool) (*anypb.Any, error) {
+	mutations, err := plan.Pack(&earlyv3.HeaderMutation{Mutations: mutations(trusted)})
 	if err != nil {
 		return nil, err
 	}
@@ -96,7 +128,7 @@ func connectionManager(scheme string) (*anypb.Any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return plan.Pack(&hcmv3.HttpConnectionManager{
+	manager := &hcmv3.HttpConnectionManager{
 		StatPrefix: "gateway_" + scheme,
 		RouteSpecifier: &hcmv3.HttpConnectionManager_Rds{Rds: &hcmv3.Rds{
 			RouteConfigName: TableName, ConfigSource: plan.ADS(),
@@ -129,7 +161,12 @@ func connectionManager(scheme string) (*anypb.Any, error) {
 		HttpFilters: []*hcmv3.HttpFilter{filter, {
 			Name: "envoy.filters.http.router", ConfigType: &hcmv3.HttpFilter_TypedConfig{TypedConfig: router},
 		}},
-	})
+	}
+	if trusted {
+		manager.XffNumTrustedHops = 1
+		manager.SchemeHeaderTransformation = nil
+	}
+	return plan.Pack(manager)
 }
 
 // nobodyInternal trusts no client, wherever it is, to steer Envoy by x-envoy-*
@@ -138,20 +175,6 @@ func connectionManager(scheme string) (*anypb.Any, error) {
 func nobodyInternal() *hcmv3.HttpConnectionManager_InternalAddressConfig {
 	return &hcmv3.HttpConnectionManager_InternalAddressConfig{
 		CidrRanges: []*corev3.CidrRange{{AddressPrefix: "255.255.255.255", PrefixLen: wrapperspb.UInt32(32)}},
-	}
-}
-
-// mutations run before routing and before Envoy sets its own headers, on every
-// request, so they are only what cannot wait for the filter: the header by which
-// the OAuth server's route is chosen goes, and the client's X-Forwarded-Proto,
-// which Envoy is about to overwrite, is kept (an empty value would leave a
-// client's own header standing, so that goes first). Everything else that clients may not say of
-// themselves is removed by the filter, in one pass instead of one for each name.
-func mutations() []*mutationv3.HeaderMutation {
-	return []*mutationv3.HeaderMutation{
-		{Action: &mutationv3.HeaderMutation_Remove{Remove: contract.HeaderOAuthPlugin}},
-		{Action: &mutationv3.HeaderMutation_Remove{Remove: contract.HeaderOAuthProto}},
-		{Action: &mutationv3.HeaderMutation_Append{Append: overwrite(contract.HeaderOAuthProto, "%REQ(X-FORWARDED-PROTO)%")}},
 	}
 }
 

@@ -1,5 +1,7 @@
 package gateway
 
+import "strings"
+
 // Params are what a proxy brings along besides the view. They are comparable:
 // proxies with equal parameters get equal sets.
 type Params struct {
@@ -15,6 +17,9 @@ type Params struct {
 	// servers. Without it an upstream whose certificate must be verified is
 	// refused.
 	RootsFile string
+	// Trusted are the networks of clients whose X-Forwarded-* headers count, as
+	// CIDRs in order, with commas between; empty trusts nobody.
+	Trusted string
 }
 
 // Endpoint is a TLS server.
@@ -37,6 +42,26 @@ const (
 	// SecretCA validates the control plane.
 	SecretCA = "controlplane:ca"
 )
+
+// prefixCertificate begins the names of secrets with certificates of users.
+const prefixCertificate = SecretServer + ":"
+
+// SecretCertificate is the name of the secret with a certificate, or with its
+// alternative pair.
+func SecretCertificate(id string, alternative bool) string {
+	if alternative {
+		return prefixCertificate + id + ":alt"
+	}
+	return prefixCertificate + id
+}
+
+// ParseCertificate splits the name of a secret with a certificate; ok is false
+// for any other.
+func ParseCertificate(name string) (id string, alternative, ok bool) {
+	id, ok = strings.CutPrefix(name, prefixCertificate)
+	id, alternative = strings.CutSuffix(id, ":alt")
+	return id, alternative, ok && id != ""
+}
 
 // TableName is the name of the route table that both listeners subscribe to.
 const TableName = "gateway"

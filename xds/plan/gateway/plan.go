@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"slices"
 
-	"github.com/meshgate/meshgate/controlplane/gateway"
 	"github.com/meshgate/meshgate/controlplane/view"
 	"github.com/meshgate/meshgate/xds/chain"
 	"github.com/meshgate/meshgate/xds/plan"
@@ -21,14 +20,14 @@ type Result struct {
 // Planner plans the proxies of one control plane with equal parameters. It
 // remembers cells between plans and is used by one goroutine.
 type Planner struct {
-	params   Params
-	cells    *plan.Cells
-	treeFrom int
+	params Params
+	cells  *plan.Cells
+	copies int
 }
 
 // NewPlanner returns a planner without memory.
 func NewPlanner(p Params) *Planner {
-	return &Planner{params: p, cells: plan.NewCells(), treeFrom: treeFrom}
+	return &Planner{params: p, cells: plan.NewCells(), copies: mostCopies}
 }
 
 // Plan makes the set for a state. Equal states yield equal bytes, whatever was
@@ -43,10 +42,13 @@ func (p *Planner) Plan(g *view.Gateway) Result {
 		}
 	}
 	secrets := map[string]string{}
-	for _, e := range p.endpoints() {
+	for _, e := range p.endpoints(shown(g)) {
 		keep(plan.Cell(p.cells, "listener "+e.name(), e, listener))
 		if e.scheme == "https" {
 			secrets[SecretServer] = ""
+			for s := range g.SNIs() {
+				allow(secrets, g, s.Spec.Certificate, true)
+			}
 		}
 	}
 	oauth := p.params.OAuth.Host != ""
@@ -54,27 +56,28 @@ func (p *Planner) Plan(g *view.Gateway) Result {
 		keep(plan.Cell(p.cells, "cluster oauth2", p.params.OAuth, oauthCluster))
 		secrets[SecretIdentity], secrets[SecretCA] = "", ""
 	}
-	clusters, names := p.clusters(g)
+	clusters, names := p.clusters(g, secrets)
 	out = append(out, clusters...)
 
-	in := tableInput{cells: p.routes(g, names), oauth: oauth, treeFrom: p.treeFrom}
+	in := tableInput{cells: p.routes(g, names), oauth: oauth, copies: p.copies}
 	keep(plan.Cell(p.cells, "table "+TableName, in.digest(), func(string) (*resource.Resource, error) { return table(in) }))
 	return Result{Set: resource.NewSet(out, secrets), Failures: p.cells.End()}
 }
 
-func (p *Planner) endpoints() []endpoint {
+func (p *Planner) endpoints(certificates string) []endpoint {
 	var out []endpoint
 	if p.params.HTTPPort != 0 {
-		out = append(out, endpoint{"http", p.params.Address, p.params.HTTPPort})
+		out = append(out, endpoint{scheme: "http", address: p.params.Address, port: p.params.HTTPPort, trusted: p.params.Trusted})
 	}
 	if p.params.HTTPSPort != 0 {
-		out = append(out, endpoint{"https", p.params.Address, p.params.HTTPSPort})
+		out = append(out, endpoint{"https", p.params.Address, p.params.HTTPSPort, p.params.Trusted, certificates})
 	}
 	return out
 }
 
-// clusters builds the clusters of the services that some route uses.
-func (p *Planner) clusters(g *view.Gateway) (out []*resource.Resource, names map[string]string) {
+// clusters builds the clusters of the services that some route uses, with their
+// assignments, and allows the client certificates that they name.
+func (p *Planner) clusters(g *view.Gateway, secrets map[string]string) (out []*resource.Resource, names map[string]string) {
 	names = map[string]string{}
 	used := map[string]bool{}
 	for r := range g.Routes() {
@@ -85,31 +88,39 @@ func (p *Planner) clusters(g *view.Gateway) (out []*resource.Resource, names map
 		if !ok || !s.Spec.Enabled {
 			continue
 		}
-		if c, ok := plan.Cell(p.cells, "service "+id, clusterKeyOf(s, p.params), serviceCluster); ok {
-			names[id] = c.Name
-			out = append(out, c)
+		k, targets := clusterKeyOf(g, s, p.params)
+		if certificate, _, ok := ParseCertificate(k.tls.certificate); ok {
+			allow(secrets, g, certificate, false)
+		}
+		c, ok := plan.Cell(p.cells, "service "+id, k, serviceCluster)
+		if !ok {
+			continue
+		}
+		names[id] = c.Name
+		out = append(out, c)
+		if k.upstream == nil || k.named != nil {
+			continue
+		}
+		if a, ok := plan.Cell(p.cells, "targets of service "+id, assignmentKey{c.Name, targets}, assignment); ok {
+			out = append(out, a)
 		}
 	}
 	return out, names
 }
 
-// routes builds the entries of all routes that are matched, ordered by id.
+// routes builds the ways of all routes that are matched, ordered by id.
 // Routes of disabled services are not; nor are routes with an attribute that
 // cannot be matched, which are reported.
 func (p *Planner) routes(g *view.Gateway, clusters map[string]string) []*routeCell {
 	var out []*routeCell
 	for _, r := range slices.SortedFunc(g.Routes(), func(a, b *view.Route) int { return cmp.Compare(a.ID, b.ID) }) {
 		cell := "route " + r.ID
-		if err := gateway.Matchable(r.Spec); err != nil {
-			p.cells.Report(plan.Failure{Cell: cell, Err: err})
-			continue
-		}
 		s, _ := g.Service(r.Spec.Service)
 		if s != nil && !s.Spec.Enabled {
 			continue
 		}
 		k := routeKey{
-			route: r, service: s, cluster: clusters[r.Spec.Service],
+			route: r, service: s, cluster: clusters[r.Spec.Service], host: authority(g, s),
 			plugins: chain.Effective(g, r.ID, r.Spec.Service),
 			http:    p.params.HTTPPort, https: p.params.HTTPSPort,
 		}

@@ -34,15 +34,20 @@ func reply(status uint32, body string) *routev3.Route {
 	}
 }
 
-// insecure refuses plain HTTP on an https-only route, before any plugin runs.
-// Listeners write :scheme themselves, so clients cannot choose it. Envoy removes
-// Connection and Upgrade from the 426: they speak of its own connection.
-func insecure(k routeKey, c gateway.Candidate, method string) []*routev3.Route {
+// insecure refuses requests that came without TLS to a route that demands it,
+// before any plugin runs. What counts is X-Forwarded-Proto, which the listener
+// writes unless the peer is trusted. Envoy removes Connection and Upgrade from the
+// 426: they speak of its own connection.
+func insecure(k routeKey, c gateway.Candidate, f fate) []*routev3.Route {
 	on := func(r *routev3.Route, extra ...*routev3.HeaderMatcher) *routev3.Route {
-		r.Name = k.route.ID
-		r.Match = match(join{prefix: prefixOf(c)}, method)
-		r.Match.Headers = append(append(r.Match.Headers, header(":scheme", "http")), extra...)
-		return r
+		r.Match = match(c, join{})
+		r.Match.Headers = append(extra, notHTTPS())
+		return finish(r, k, nil)
+	}
+	if gateway.IsGRPC(k.route.Spec) {
+		// The filter still tells first what is no gRPC.
+		r := on(insecureGRPC())
+		return []*routev3.Route{finish(r, k, f.early)}
 	}
 	code, ok := redirects[k.route.Spec.HTTPSRedirectStatusCode]
 	if !ok {
@@ -68,17 +73,32 @@ func insecure(k routeKey, c gateway.Candidate, method string) []*routev3.Route {
 	return append(out, on(to(0)))
 }
 
+func notHTTPS() *routev3.HeaderMatcher {
+	return &routev3.HeaderMatcher{
+		Name: "x-forwarded-proto", InvertMatch: true, TreatMissingHeaderAsEmpty: true,
+		HeaderMatchSpecifier: &routev3.HeaderMatcher_StringMatch{StringMatch: &matcherv3.StringMatcher{
+			MatchPattern: &matcherv3.StringMatcher_Exact{Exact: "https"}, IgnoreCase: true,
+		}},
+	}
+}
+
+// insecureGRPC answers as gRPC does: status CANCELLED in the headers of a 200.
+func insecureGRPC() *routev3.Route {
+	return &routev3.Route{
+		Action: &routev3.Route_DirectResponse{DirectResponse: &routev3.DirectResponseAction{Status: 200}},
+		ResponseHeadersToAdd: []*corev3.HeaderValueOption{
+			overwrite("content-type", "application/grpc"), overwrite("grpc-status", "1"),
+			overwrite("grpc-message", "gRPC request matched gRPCs route"),
+		},
+	}
+}
+
 // issuing sends what the filter hands over to the OAuth server. It comes first
-// in every list; only the filter can set the header.
+// in every virtual host; only the filter can set the header.
 func issuing() *routev3.Route {
 	return &routev3.Route{
-		Name: contract.OAuthCluster,
-		Match: &routev3.RouteMatch{
-			PathSpecifier: &routev3.RouteMatch_Prefix{Prefix: "/"},
-			Headers: []*routev3.HeaderMatcher{{
-				Name: contract.HeaderOAuthPlugin, HeaderMatchSpecifier: &routev3.HeaderMatcher_PresentMatch{PresentMatch: true},
-			}},
-		},
+		Name:  contract.OAuthCluster,
+		Match: &routev3.RouteMatch{PathSpecifier: &routev3.RouteMatch_Prefix{Prefix: "/"}},
 		Action: &routev3.Route_Route{Route: &routev3.RouteAction{
 			ClusterSpecifier: &routev3.RouteAction_Cluster{Cluster: contract.OAuthCluster},
 			Timeout:          durationpb.New(connectionBudget),
@@ -86,7 +106,7 @@ func issuing() *routev3.Route {
 	}
 }
 
-// unmatched ends every list.
+// unmatched answers what nothing matches.
 func unmatched() *routev3.Route {
 	r := reply(404, `{"message":"no Route matched with those values"}`)
 	r.Match = &routev3.RouteMatch{PathSpecifier: &routev3.RouteMatch_Prefix{Prefix: ""}}

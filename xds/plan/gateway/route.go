@@ -3,7 +3,6 @@ package gateway
 import (
 	"encoding/hex"
 	"fmt"
-	"slices"
 	"strconv"
 	"time"
 
@@ -25,7 +24,7 @@ import (
 
 // bodyBuffer is how many bytes of a request body the filter may hold back on a
 // route with a chain; it lifts the limit of the connection.
-const bodyBuffer = 1 << 20
+const bodyBuffer = 2 << 20
 
 // defaultIdle is the pause between two bytes after which a stream to a service
 // without read and write timeouts ends.
@@ -36,56 +35,111 @@ type routeKey struct {
 	route *view.Route
 	// service is nil on a route without one.
 	service *view.Service
-	// cluster is empty if the service's cluster could never be built.
-	cluster string
-	plugins [chain.MaxPlugins]chain.Attached
+	// cluster is empty if the service's cluster could never be built; host is the
+	// Host header for it.
+	cluster, host string
+	plugins       [chain.MaxPlugins]chain.Attached
 	// Ports of the listeners, for redirects.
 	http, https uint32
 }
 
-// routeCell is what one route contributes to every table that it is in.
+// routeCell is what one route contributes to the table.
 type routeCell struct {
-	hosts []string
-	ways  []way
+	ways []*way
 	// chained reports that the filter runs on this route.
 	chained bool
-	// broken says why the route refuses every request; nil if it does not.
+	// broken says why the route refuses every request or, if it cannot be
+	// matched, has no ways; nil if all is well.
 	broken error
 	digest string
 }
 
-// way is a candidate with its entries: marshalled envoy.config.route.v3.Route
-// messages that together match what the candidate matches.
+// way is a candidate with what it demands and what it leads to. It is shared by
+// all virtual hosts and never changed.
 type way struct {
 	gateway.Candidate
-	entries [][]byte
+	tier       gateway.Tier
+	hosts      []gateway.HostPattern
+	conditions []predicate
+	then       onMatch
 }
 
-// buildRoute makes the entries of a route.
+// buildRoute makes the ways of a route.
 func buildRoute(k routeKey) (*routeCell, error) {
-	cell := &routeCell{hosts: normalHosts(k.route.Spec.Hosts)}
-	act, broken := actionOf(k)
-	cell.broken = broken
-	cell.chained = len(act.filters) > 0
-	h := xxh3.New()
-	for _, c := range gateway.Candidates(k.route.ID, k.route.Created, k.route.Spec) {
-		w := way{Candidate: c}
-		for _, r := range entries(k, c, act) {
-			body, err := marshalRoute(r)
-			if err != nil {
-				return nil, fmt.Errorf("path %q: %w", c.Path, err)
-			}
-			w.entries = append(w.entries, body)
-			writeField(h, body)
-		}
-		cell.ways = append(cell.ways, w)
+	if err := gateway.Matchable(k.route.Spec); err != nil {
+		return &routeCell{broken: err, digest: k.route.ID}, nil
 	}
-	// The digest covers what the table reads besides the entries.
-	writeField(h, fmt.Appendf(nil, "%q %d %v %d %d", cell.hosts, k.route.Created.UnixNano(), cell.chained,
-		len(k.route.Spec.Methods), len(k.route.Spec.Paths)))
+	end := fateOf(k)
+	cell := &routeCell{broken: end.broken, chained: len(end.filters) > 0}
+	var hosts []gateway.HostPattern
+	for _, text := range k.route.Spec.Hosts {
+		if p, ok := gateway.ParseHost(text); ok {
+			hosts = append(hosts, p)
+		}
+	}
+	candidates := gateway.Candidates(k.route.ID, k.route.Created, k.route.Spec)
+	if chain.HasEndpoints(k.plugins) {
+		candidates = append(candidates, gateway.MetadataCandidates(k.route.ID, k.route.Created, k.route.Spec)...)
+	}
+	h := xxh3.New()
+	writeField(h, fmt.Appendf(nil, "%v %d %t %d", hosts, k.route.Created.UnixNano(), cell.chained, k.route.Spec.RegexPriority))
+	for _, c := range candidates {
+		w, err := wayOf(k, c, end)
+		if err != nil {
+			return nil, fmt.Errorf("path %q: %w", c.Path, err)
+		}
+		w.hosts = hosts
+		cell.ways = append(cell.ways, w)
+		if err := w.writeTo(h); err != nil {
+			return nil, err
+		}
+	}
 	sum := h.Sum128().Bytes()
 	cell.digest = k.route.ID + hex.EncodeToString(sum[:])
 	return cell, nil
+}
+
+func wayOf(k routeKey, c gateway.Candidate, end fate) (*way, error) {
+	w := &way{Candidate: c, tier: c.Tier()}
+	var err error
+	if w.conditions, err = conditions(c); err != nil {
+		return nil, err
+	}
+	list, err := entries(k, c, end)
+	if err != nil {
+		return nil, err
+	}
+	w.then, err = leadTo(list)
+	return w, err
+}
+
+// leadTo is the action of routes of which one matches every request that gets
+// there.
+func leadTo(list []*routev3.Route) (onMatch, error) {
+	if len(list) == 1 {
+		body, err := marshalRoute(list[0])
+		return action("Route", body), err
+	}
+	all := &routev3.RouteList{Routes: list}
+	if err := all.ValidateAll(); err != nil {
+		return nil, err
+	}
+	body, err := proto.MarshalOptions{Deterministic: true}.Marshal(all)
+	return action("RouteList", body), err
+}
+
+// writeTo adds what tables read of a way to a digest.
+func (w *way) writeTo(h *xxh3.Hasher) error {
+	writeField(h, fmt.Appendf(nil, "%q %+v", w.Path, w.tier))
+	writeField(h, w.then.GetAction().GetTypedConfig().GetValue())
+	for _, c := range w.conditions {
+		body, err := proto.MarshalOptions{Deterministic: true}.Marshal(c)
+		if err != nil {
+			return err
+		}
+		writeField(h, body)
+	}
+	return nil
 }
 
 func writeField(h *xxh3.Hasher, b []byte) {
@@ -100,50 +154,61 @@ func marshalRoute(r *routev3.Route) ([]byte, error) {
 	return proto.MarshalOptions{Deterministic: true}.Marshal(r)
 }
 
-// action is what happens to a matched request, apart from its path.
-type action struct {
-	filters map[string]*anypb.Any
+// fate is what happens to a matched request, apart from its path.
+type fate struct {
+	// filters configures the filter for the route; early does so for answers
+	// that come before the plugins.
+	filters, early map[string]*anypb.Any
 	// refuse answers instead of forwarding.
 	refuse *routev3.Route
 	host   string
+	// broken is why the route is refused, if it should not be.
+	broken error
 }
 
-// actionOf decides between forwarding and refusing. A chain that cannot be
-// encoded refuses: the request must neither pass without its plugins nor fall
-// through to a less specific route.
-func actionOf(k routeKey) (action, error) {
-	service := ""
+const misconfigured = `{"message":"this route is misconfigured"}`
+
+// fateOf decides between forwarding and refusing. A chain that cannot be encoded
+// refuses: the request must neither pass without its plugins nor fall through to
+// a less specific route.
+func fateOf(k routeKey) fate {
+	base := contract.Chain{Route: k.route.ID, Protocol: protocolOf(k.route.Spec)}
 	if k.service != nil {
-		service = k.service.ID
+		base.Service = k.service.ID
 	}
-	refuse := func(err error) (action, error) {
-		return action{refuse: reply(503, `{"message":"this route is misconfigured"}`)}, err
+	var f fate
+	if f.filters, f.broken = perRoute(base, k.plugins); f.broken == nil {
+		f.early, f.broken = perRoute(base, [chain.MaxPlugins]chain.Attached{})
 	}
-	encoded, err := chain.Encode(k.route.ID, service, k.plugins)
-	if err != nil {
-		return refuse(err)
-	}
-	filters, err := perRoute(encoded)
 	switch {
-	case err != nil:
-		return refuse(err)
+	case f.broken != nil:
+		return fate{refuse: reply(503, misconfigured), broken: f.broken}
 	case k.service == nil:
-		return action{filters: filters, refuse: reply(503, `{"message":"no Service found with those values"}`)}, nil
+		f.refuse = reply(503, `{"message":"no Service found with those values"}`)
 	case k.cluster == "":
-		return action{
-			filters: filters, refuse: reply(503, `{"message":"this route is misconfigured"}`),
-		}, fmt.Errorf("service %s has no cluster", k.service.ID)
-	case k.route.Spec.PreserveHost:
-		return action{filters: filters}, nil
-	default:
-		return action{filters: filters, host: authority(k.service)}, nil
+		f.refuse, f.broken = reply(503, misconfigured), fmt.Errorf("service %s has no cluster", k.service.ID)
+	case !k.route.Spec.PreserveHost:
+		f.host = k.host
 	}
+	return f
+}
+
+// protocolOf is what the filter demands of requests before any plugin runs.
+func protocolOf(r *gateway.Route) contract.Protocol {
+	switch {
+	case gateway.IsGRPC(r):
+		return contract.ProtocolGRPC
+	case gateway.IsWebSocket(r):
+		return contract.ProtocolWebSocket
+	}
+	return ""
 }
 
 // perRoute is the configuration of the filter on a route; nil where it has none.
-func perRoute(encoded []byte) (map[string]*anypb.Any, error) {
-	if encoded == nil {
-		return nil, nil
+func perRoute(base contract.Chain, plugins [chain.MaxPlugins]chain.Attached) (map[string]*anypb.Any, error) {
+	encoded, err := chain.Encode(base, plugins)
+	if encoded == nil || err != nil {
+		return nil, err
 	}
 	config, err := chain.PerRoute(encoded)
 	if err != nil {
@@ -157,77 +222,61 @@ func perRoute(encoded []byte) (map[string]*anypb.Any, error) {
 }
 
 // entries lists the routes of one candidate, in the order in which they are
-// tried. One per method, since Envoy has no alternation of header values but
-// regular expressions.
-func entries(k routeKey, c gateway.Candidate, a action) []*routev3.Route {
+// tried. Few are better: each makes Envoy build a configuration of the filter.
+func entries(k routeKey, c gateway.Candidate, f fate) ([]*routev3.Route, error) {
 	var out []*routev3.Route
-	methods := slices.Clone(k.route.Spec.Methods)
-	slices.Sort(methods)
-	if len(methods) == 0 {
-		methods = []string{""}
+	if gateway.HTTPSOnly(k.route.Spec) {
+		out = insecure(k, c, f)
 	}
-	for _, method := range slices.Compact(methods) {
-		if gateway.HTTPSOnly(k.route.Spec) {
-			out = append(out, insecure(k, c, method)...)
-		}
-		if a.refuse != nil {
-			r := clone(a.refuse)
-			r.Match = match(join{prefix: prefixOf(c)}, method)
-			r.TypedPerFilterConfig = a.filters
-			out = append(out, name(r, k, a))
-			continue
-		}
-		for _, j := range joins(c.Path, k.route.Spec.StripPath, k.service.Spec.Path) {
-			r := &routev3.Route{
-				Match:                match(j, method),
-				Action:               &routev3.Route_Route{Route: forward(k, a, j)},
-				TypedPerFilterConfig: a.filters,
-			}
-			if k.route.Spec.StripPath && c.Path != "" {
-				r.RequestHeadersToAdd = []*corev3.HeaderValueOption{overwrite(headerForwardedPrefix, literal(c.Path))}
-			}
-			out = append(out, name(r, k, a))
-		}
+	if f.refuse != nil {
+		r := clone(f.refuse)
+		r.Match = match(c, join{})
+		return append(out, finish(r, k, f.filters)), nil
 	}
-	return out
+	joins, err := joinsOf(c, k.service.Spec.Path)
+	if err != nil {
+		return nil, err
+	}
+	for _, j := range joins {
+		r := &routev3.Route{Match: match(c, j), Action: &routev3.Route_Route{Route: forward(k, f, j)}}
+		if strips(c) && !gateway.IsRegexPath(c.Path) {
+			r.RequestHeadersToAdd = []*corev3.HeaderValueOption{prefixOption(c.Path)}
+		}
+		out = append(out, finish(r, k, f.filters))
+	}
+	return out, nil
 }
 
-func name(r *routev3.Route, k routeKey, a action) *routev3.Route {
+// prefixOption tells the upstream what was stripped, unless a trusted client has
+// stripped something before; what others say was removed by the listener.
+func prefixOption(path string) *corev3.HeaderValueOption {
+	option := overwrite(headerForwardedPrefix, literal(path))
+	option.AppendAction = corev3.HeaderValueOption_ADD_IF_ABSENT
+	return option
+}
+
+func finish(r *routev3.Route, k routeKey, filters map[string]*anypb.Any) *routev3.Route {
 	r.Name = k.route.ID
-	if len(a.filters) > 0 {
+	if r.TypedPerFilterConfig = filters; len(filters) > 0 {
 		r.RequestBodyBufferLimit = wrapperspb.UInt64(bodyBuffer)
 	}
 	return r
 }
 
-func prefixOf(c gateway.Candidate) string {
-	if c.Path == "" {
-		return "/"
+// match selects a join. What the candidate demands was asked for on the way here.
+func match(c gateway.Candidate, j join) *routev3.RouteMatch {
+	switch {
+	case j.whole != "":
+		return &routev3.RouteMatch{PathSpecifier: &routev3.RouteMatch_SafeRegex{SafeRegex: &matcherv3.RegexMatcher{Regex: j.whole}}}
+	case c.Path == "" || gateway.IsRegexPath(c.Path):
+		return &routev3.RouteMatch{PathSpecifier: &routev3.RouteMatch_Prefix{Prefix: "/"}}
 	}
-	return c.Path
-}
-
-// match selects a join and, unless empty, a method.
-func match(j join, method string) *routev3.RouteMatch {
-	m := &routev3.RouteMatch{PathSpecifier: &routev3.RouteMatch_Prefix{Prefix: j.prefix}}
-	if j.exact != "" {
-		m.PathSpecifier = &routev3.RouteMatch_Path{Path: j.exact}
-	}
-	if method != "" {
-		m.Headers = append(m.Headers, header(":method", method))
-	}
-	return m
-}
-
-func header(name, value string) *routev3.HeaderMatcher {
-	return &routev3.HeaderMatcher{Name: name, HeaderMatchSpecifier: &routev3.HeaderMatcher_StringMatch{
-		StringMatch: &matcherv3.StringMatcher{MatchPattern: &matcherv3.StringMatcher_Exact{Exact: value}},
-	}}
+	return &routev3.RouteMatch{PathSpecifier: &routev3.RouteMatch_Prefix{Prefix: c.Path}}
 }
 
 // forward sends a request to the service. The whole answer may take any time,
 // as long as bytes move.
-func forward(k routeKey, a action, j join) *routev3.RouteAction {
+func forward(k routeKey, f fate, j join) *routev3.RouteAction {
 	out := &routev3.RouteAction{
 		ClusterSpecifier: &routev3.RouteAction_Cluster{Cluster: k.cluster},
 		PrefixRewrite:    j.rewrite,
@@ -239,8 +288,12 @@ func forward(k routeKey, a action, j join) *routev3.RouteAction {
 			Pattern: &matcherv3.RegexMatcher{Regex: j.pattern}, Substitution: j.substitution,
 		}
 	}
-	if a.host != "" {
-		out.HostRewriteSpecifier = &routev3.RouteAction_HostRewriteLiteral{HostRewriteLiteral: a.host}
+	if f.host != "" {
+		out.HostRewriteSpecifier = &routev3.RouteAction_HostRewriteLiteral{HostRewriteLiteral: f.host}
+	}
+	if gateway.IsGRPC(k.route.Spec) {
+		// The listener lets all routes upgrade; gRPC has no use for it.
+		out.UpgradeConfigs = []*routev3.RouteAction_UpgradeConfig{{UpgradeType: "websocket", Enabled: wrapperspb.Bool(false)}}
 	}
 	if n := k.service.Spec.Retries; n > 0 {
 		// Only requests that never reached the service: a retry must not repeat one.

@@ -3,83 +3,96 @@ package gateway
 import (
 	"regexp"
 	"strings"
+
+	"github.com/meshgate/meshgate/controlplane/gateway"
 )
 
-// join is one way in which a request path becomes an upstream path. Exactly one
-// of exact and prefix is set. Joins of one candidate are tried in order; together
-// they match what the candidate's path matches and nothing else.
+// join is a way in which a request path becomes an upstream path. Joins of one
+// candidate are tried in order; the last takes every request. Expressions are
+// RE2's; they see the path without its query.
 type join struct {
-	exact, prefix string
-	// rewrite replaces what exact or prefix matched; empty keeps the path.
+	// whole, unless empty, is what the whole path must match.
+	whole string
+	// rewrite replaces the prefix that was matched; empty keeps the path.
 	rewrite string
-	// pattern, if set, is replaced by substitution instead (RE2).
+	// pattern, if set, is replaced by substitution instead.
 	pattern, substitution string
 }
 
-// joins implements the table of upstream URLs for a route path (empty if the
-// route has none), strip_path and the service's path (empty means "/"). Envoy
-// has normalised the request path: it has no dot segments, no empty segments,
-// and unreserved characters are not escaped.
-func joins(path string, strip bool, base string) []join {
+// strips reports whether what matched is taken off the path.
+func strips(c gateway.Candidate) bool { return c.Route.StripPath && c.Path != "" && !c.Metadata }
+
+// joinsOf implements the table of upstream URLs for a candidate and the path of
+// its service (empty means "/"). Envoy has normalised the request path: it has no
+// dot segments, no empty segments, and unreserved characters are not escaped.
+func joinsOf(c gateway.Candidate, base string) ([]join, error) {
 	if base == "" {
 		base = "/"
 	}
 	trimmed := strings.TrimSuffix(base, "/")
-	if path == "" || path == "/" {
-		return joinRoot(base, trimmed)
-	}
 	switch {
-	case !strip && trimmed == "":
-		return []join{{prefix: path}}
-	case !strip:
-		return []join{{prefix: path, rewrite: trimmed + path}}
-	case strings.HasSuffix(path, "/"):
-		return []join{{prefix: path, rewrite: trimmed + "/"}}
+	case gateway.IsRegexPath(c.Path) && strips(c):
+		pattern, err := gateway.ParsePath(c.Path)
+		if err != nil {
+			return nil, err
+		}
+		return joinMatched(pattern.Path, base, trimmed), nil
+	case c.Path == "" || c.Path == "/" || gateway.IsRegexPath(c.Path):
+		return []join{joinRoot(base, trimmed)}, nil
+	case !strips(c) && trimmed == "":
+		return []join{{}}, nil
+	case !strips(c):
+		return []join{{rewrite: trimmed + c.Path}}, nil
+	case strings.HasSuffix(c.Path, "/"):
+		return []join{{rewrite: trimmed + "/"}}, nil
 	default:
-		return joinStripped(path, trimmed)
+		return []join{joinStripped(c.Path, trimmed)}, nil
 	}
 }
 
 // joinRoot joins without a prefix to strip, or with "/", which is the same: the
 // rest of "/" is the base as it is written.
-func joinRoot(base, trimmed string) []join {
+func joinRoot(base, trimmed string) join {
 	switch {
 	case trimmed == "":
-		return []join{{prefix: "/"}}
+		return join{}
 	case base != trimmed:
-		return []join{{prefix: "/", rewrite: base}}
+		return join{rewrite: base}
 	default:
-		return []join{{exact: "/", rewrite: base}, {prefix: "/", rewrite: base + "/"}}
+		return join{pattern: `^(?:/|(\C*))$`, substitution: replacement(trimmed) + `\1`}
 	}
 }
 
 // joinStripped strips a path without a trailing slash. The rest may then be
 // empty, start with a slash, or be the tail of a segment; such a tail can begin
 // with dots that were no dot segment before and would be one now, leading out of
-// the base: they are dropped.
-func joinStripped(path, trimmed string) []join {
-	var out []join
-	if trimmed != "" {
-		out = append(out, join{exact: path, rewrite: trimmed})
+// the base: they are dropped. A rest that is empty, or nothing but dots, yields
+// the base without a slash, which no substitution can leave out; so the slash is
+// captured from the path, in the alternative that needs it.
+func joinStripped(path, trimmed string) join {
+	quoted := regexp.QuoteMeta(path)
+	if trimmed == "" {
+		return join{pattern: `^` + quoted + `(?:\.\.?(?:/|$))?/?(\C*)$`, substitution: `/\1`}
 	}
-	return append(out,
-		join{prefix: path + "/", rewrite: trimmed + "/"},
-		dotted(path, trimmed),
-		join{prefix: path, rewrite: trimmed + "/"},
-	)
+	return join{
+		pattern:      `^(?:` + quoted + `(?:\.\.?)?$|(/)` + regexp.QuoteMeta(path[1:]) + `(?:\.\.?/)?/?(\C*)$)`,
+		substitution: replacement(trimmed) + `\1\2`,
+	}
 }
 
-// dotted handles rests that begin with a dot. A rest that is nothing but dots
-// yields the base without a slash, which no substitution can leave out; so the
-// slash is captured from the path, in the alternative that needs it.
-func dotted(path, trimmed string) join {
-	j := join{prefix: path + "."}
-	if trimmed == "" {
-		j.pattern = "^" + regexp.QuoteMeta(path) + `(?:\.\.?(?:/|$))?(.*)$`
-		j.substitution = `/\1`
-		return j
+// joinMatched strips what an expression matches. Where it can match in several
+// ways, the one that takes the whole path is preferred, then the one that RE2
+// prefers.
+func joinMatched(pattern, base, trimmed string) []join {
+	all := join{whole: `(?:` + pattern + `)(?:\.\.?)?`, pattern: `^(?:/|\C*?(/?))$`, substitution: replacement(trimmed) + `\1`}
+	switch {
+	case trimmed == "":
+		all.pattern, all.substitution = `^\C*$`, "/"
+	case base != trimmed:
+		all.pattern, all.substitution = `^(?:(/)|\C*?(/?))$`, replacement(trimmed)+`\1\2`
 	}
-	j.pattern = "^(?:" + regexp.QuoteMeta(path) + `\.\.?$|(/)` + regexp.QuoteMeta(path[1:]) + `(?:\.\.?/)?(.*)$)`
-	j.substitution = strings.ReplaceAll(trimmed, `\`, `\\`) + `\1\2`
-	return j
+	return []join{all, {pattern: `^(?:` + pattern + `)(?:\.\.?(?:/|$))?/?(\C*)$`, substitution: replacement(trimmed) + `/\1`}}
 }
+
+// replacement escapes a text for a substitution.
+func replacement(text string) string { return strings.ReplaceAll(text, `\`, `\\`) }

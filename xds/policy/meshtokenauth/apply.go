@@ -86,7 +86,7 @@ func (f found) unusable(id string) string {
 
 // encode is the chain of one plugin instance.
 func (f found) encode(name string) ([]byte, error) {
-	return chain.Encode(name, f.service, [chain.MaxPlugins]chain.Attached{f.instance})
+	return chain.Encode(contract.Chain{Route: name, Service: f.service}, [chain.MaxPlugins]chain.Attached{f.instance})
 }
 
 // inbound installs the filter, switched off, in every HTTP inbound: a filter that
