@@ -1,8 +1,10 @@
 package oauth
 
 import (
+	"context"
 	"encoding/base64"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 
@@ -18,63 +20,114 @@ type client struct {
 	secret     any
 	hasSecret  bool
 	fromHeader bool
+	// twice says that the client used two methods of authentication at once.
+	twice bool
 }
 
 // readClient extracts client credentials. Both parameters win over the header;
 // a header that cannot be read is still the source, so that the answer is a 401.
 // Source: RFC 6749 section 2.3.1.
-func readClient(p params, header http.Header, name string) client {
-	id, isText := p.text("client_id")
-	if p.has("client_id") && p.has("client_secret") {
-		return client{id: id, hasID: isText, secret: p["client_secret"], hasSecret: true}
+func (t *Request) readClient(header http.Header) client {
+	id, isText := t.params.text("client_id")
+	values := header.Values(t.Config.AuthHeaderName)
+	if t.params.has("client_id") && t.params.has("client_secret") {
+		c := client{id: id, hasID: isText, secret: t.params.values["client_secret"], hasSecret: true}
+		c.twice = slices.ContainsFunc(values, func(v string) bool { return isBasic(v) })
+		return c
 	}
-	if v := header.Values(name); len(v) > 0 {
-		c := client{fromHeader: true}
-		c.id, c.secret, c.hasID, c.hasSecret = basic(v[0])
+	if len(values) > 0 {
+		c := client{fromHeader: true, twice: t.params.has("client_secret") && isBasic(values[0])}
+		c.id, c.secret, c.hasID, c.hasSecret = basic(values[0], t.Config.Strict())
 		return c
 	}
 	return client{id: id, hasID: isText}
 }
 
-// basic decodes "Basic base64(id:secret)".
-func basic(v string) (id string, secret any, hasID, hasSecret bool) {
-	scheme, rest, _ := strings.Cut(v, " ")
-	if scheme != "Basic" && scheme != "basic" {
+func isBasic(v string) bool {
+	scheme, _, _ := strings.Cut(v, " ")
+	return scheme == "Basic" || scheme == "basic"
+}
+
+// basic decodes "Basic base64(id:secret)". encoded says that both are
+// form-encoded, as RFC 6749 section 2.3.1 has it; clients of old send them bare.
+func basic(v string, encoded bool) (id string, secret any, hasID, hasSecret bool) {
+	if !isBasic(v) {
 		return "", nil, false, false
 	}
+	_, rest, _ := strings.Cut(v, " ")
 	raw, err := base64.StdEncoding.DecodeString(strings.TrimSpace(rest))
 	if err != nil {
 		return "", nil, false, false
 	}
 	id, s, hasSecret := strings.Cut(string(raw), ":")
+	if encoded {
+		var badID, badSecret error
+		id, badID = url.QueryUnescape(id)
+		s, badSecret = url.QueryUnescape(s)
+		if badID != nil || badSecret != nil {
+			return "", nil, false, false
+		}
+	}
 	return id, s, id != "", hasSecret
 }
 
-// authenticate finds the application and checks its secret. It returns the
-// refusal of the last check that failed, or nil. For a grant that needs no
-// redirect URI an unknown application is not yet a refusal: the grant answers.
-func (s *Server) authenticate(r store.Reader, scope string, t *Request, c client, redirectless bool) (*Error, error) {
-	if c.hasID && c.id != "" {
-		app, err := r.Find(gateway.Applications, scope, gateway.IndexClientID, c.id)
-		if err != nil && !fault.Is(err, fault.NotFound) {
-			return nil, err
+// findClient looks the application up; an unknown one leaves t.Application nil.
+func (s *Server) findClient(ctx context.Context, t *Request, id string) error {
+	return s.Store.View(ctx, func(r store.Reader) error {
+		app, err := r.Find(gateway.Applications, t.Scope, gateway.IndexClientID, id)
+		if fault.Is(err, fault.NotFound) {
+			return nil
 		}
 		t.Application = app
+		return err
+	})
+}
+
+// authenticate finds the application and checks its secret. It returns the
+// refusal of the last check that failed, or nil. Where nobody is redirected an
+// unknown application is not yet a refusal, except in the strict profile: the
+// caller has its own answer.
+func (s *Server) authenticate(ctx context.Context, t *Request, c client, redirectless bool) (*Error, error) {
+	if t.Config.Strict() {
+		if c.twice {
+			return errTwoMethods, nil
+		}
+		if wait := s.failures.wait(t.peer, t.Scope, c.id); wait > 0 {
+			return slowDown(wait), nil
+		}
 	}
-	var refusal *Error
-	if !redirectless {
-		refusal = checkRedirect(t, c)
+	if c.hasID && c.id != "" {
+		if err := s.findClient(ctx, t, c.id); err != nil {
+			return nil, err
+		}
 	}
-	if t.Application == nil {
-		return refusal, nil
-	}
-	if e := s.checkSecret(t.Spec(), c); e != nil {
-		refusal = e
+	refusal := s.check(ctx, t, c, redirectless)
+	if t.Config.Strict() && (t.Application == nil || (refusal != nil && refusal.Type == errClient.Type)) {
+		s.failures.failed(t.peer, t.Scope, c.id)
+		if refusal == nil {
+			refusal = c.refused()
+		}
 	}
 	return refusal, nil
 }
 
-func checkRedirect(t *Request, c client) *Error {
+func (s *Server) check(ctx context.Context, t *Request, c client, redirectless bool) (refusal *Error) {
+	if !redirectless {
+		refusal = t.checkRedirect(c)
+	}
+	if t.Application == nil {
+		return refusal
+	}
+	if e := t.checkSecret(c); e != nil {
+		return e
+	}
+	if text, ok := c.secret.(string); ok && t.Spec().ClientType != gateway.ClientPublic {
+		s.rehash(ctx, t, text)
+	}
+	return refusal
+}
+
+func (t *Request) checkRedirect(c client) *Error {
 	if t.Application == nil || t.Spec().RedirectURIs == nil {
 		return c.refused()
 	}
@@ -91,7 +144,9 @@ func checkRedirect(t *Request, c client) *Error {
 	return errRedirect
 }
 
-func (s *Server) checkSecret(app *gateway.Application, c client) *Error {
+// checkSecret runs outside of transactions: hashing takes milliseconds.
+func (t *Request) checkSecret(c client) *Error {
+	app := t.Spec()
 	secret, isText := c.secret.(string)
 	if app.ClientType == gateway.ClientPublic {
 		if c.hasSecret && (!isText || strings.TrimSpace(secret) != "") {
@@ -99,7 +154,10 @@ func (s *Server) checkSecret(app *gateway.Application, c client) *Error {
 		}
 		return nil
 	}
-	if !c.hasSecret || !isText || secret == "" || !gateway.VerifySecret(app.ClientSecret, secret) {
+	if !c.hasSecret || !isText || secret == "" {
+		return c.refused()
+	}
+	if !gateway.VerifySecret(app.ClientSecret, secret) && !gateway.VerifySecret(app.SecondarySecret, secret) {
 		return c.refused()
 	}
 	return nil

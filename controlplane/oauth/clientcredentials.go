@@ -2,8 +2,10 @@ package oauth
 
 import (
 	"crypto/subtle"
+	"strings"
 
 	"github.com/meshgate/meshgate/controlplane/gateway"
+	"github.com/meshgate/meshgate/controlplane/model"
 )
 
 // ClientCredentials is the grant of RFC 6749 section 4.4: the application acts
@@ -32,18 +34,41 @@ func (ClientCredentials) Authorize(t *Request) (*Issue, error) {
 		return nil, errPublicClient
 	}
 	user, ok := t.params.text("authenticated_userid")
-	if t.params.has("authenticated_userid") && (!ok || len(user) > gateway.MaxIdentity || !gateway.HeaderSafe(user)) {
+	if t.params.has("authenticated_userid") && (!ok || !fitting(user)) {
 		return nil, errUserID
 	}
 	scope, err := t.scope()
 	if err != nil {
 		return nil, err
 	}
-	return &Issue{Scope: scope, UserID: user}, nil
+	return &Issue{Scope: scope, UserID: user, Durability: model.Credential}, nil
 }
 
 // provisioned reports whether the request carries the plugin's provision key.
 func (t *Request) provisioned() bool {
 	key, ok := t.params.text("provision_key")
 	return ok && subtle.ConstantTimeCompare([]byte(key), []byte(t.Config.ProvisionKey)) == 1
+}
+
+// user returns the end user whom a backend with the provision key vouches for.
+func (t *Request) user() (string, *Error) {
+	if !t.provisioned() {
+		return "", errProvisionKey
+	}
+	if !t.params.has("authenticated_userid") {
+		return "", errUserMissing
+	}
+	user, ok := t.params.text("authenticated_userid")
+	switch {
+	case ok && strings.TrimSpace(user) == "":
+		return "", errUserMissing
+	case !ok, !fitting(user):
+		return "", errUserID
+	}
+	return user, nil
+}
+
+// fitting reports whether an end user's id reaches the upstream unchanged.
+func fitting(user string) bool {
+	return len(user) <= gateway.MaxIdentity && gateway.HeaderSafe(user)
 }

@@ -1,13 +1,30 @@
-// Package oauth is the OAuth 2.0 server behind the issuing endpoints of
-// gateways, and the source of token records for introspection.
+// Package oauth is the OAuth 2.0 server behind the endpoints of gateways, and
+// the source of token records for introspection by filters.
 //
-// A gateway's filter recognises an issuing endpoint, runs the route's plugins,
-// and hands the request over with the headers of filter/contract; it proves to
-// be a gateway by its client certificate. The handler owns the phases that all
-// grants share: HTTPS rule, parameters, client authentication, scopes, minting
-// and the reply. A [Grant] only declares what it needs and says what to issue,
-// so no grant can forget a shared step; one file per grant.
+// A gateway's filter recognises an endpoint, runs the route's plugins, and hands
+// the request over with the headers of filter/contract; it proves to be a
+// gateway by its client certificate. The handler owns the phases that all grants
+// share: HTTPS rule, parameters, client authentication, minting and the reply. A
+// [Grant] only declares what it needs and says what to issue, so no grant can
+// forget a shared step; one file per grant.
 //
-// Sources: RFC 6749 sections 2.3, 4.4, 5.1 and 5.2; RFC 6750 section 3;
-// requirement "POST /oauth2/token".
+// # Once
+//
+// Codes and refresh tokens are used up in the transaction that stores what they
+// are exchanged for: of any number of requests, at any number of servers on one
+// store, one succeeds, and a transaction that is not committed has used nothing
+// up. Nothing slow, such as hashing a secret, happens inside of one.
+//
+// # Families
+//
+// All tokens that came of one authorisation share a family. In the strict
+// profile ([gateway.ProfileOAuth21]) what was used up is remembered; its second
+// use revokes the family, by the one write path and so at once on all gateways.
+// Only for some seconds after its rotation a refresh token is taken again,
+// because the answer may have been lost; a family of which nothing is left stays
+// revoked.
+//
+// Sources: RFC 6749, 6750, 7009 (revocation), 7636 (PKCE), 7662 (introspection),
+// 8414 (metadata), 9207 (issuer), 9700 (the strict profile); requirement
+// "Endpoints".
 package oauth

@@ -1,8 +1,11 @@
 package oauth
 
 import (
+	"time"
+
 	"github.com/meshgate/meshgate/controlplane/gateway"
 	"github.com/meshgate/meshgate/controlplane/model"
+	"github.com/meshgate/meshgate/controlplane/store"
 )
 
 // Grant is one way to obtain a token. The handler has authenticated the client
@@ -22,7 +25,9 @@ type Grant interface {
 
 // Request is an authenticated token request as a grant sees it.
 type Request struct {
-	// Plugin is the id of the plugin instance, Config its configuration.
+	// Scope is the control plane, Plugin the id of the plugin instance, Config
+	// its configuration.
+	Scope  string
 	Plugin string
 	Config *gateway.OAuth2Config
 	// Service is the id of the current service, or empty.
@@ -30,11 +35,33 @@ type Request struct {
 	// Application is the authenticated client; nil if it is unknown and the
 	// grant has its own answer for that.
 	Application *model.Resource
-	params      params
+	// Now is when the request came.
+	Now    time.Time
+	params *params
+	// peer is the address of the client, issuer the URL of this server.
+	peer, issuer string
 }
 
 // Spec returns the application's fields.
 func (t *Request) Spec() *gateway.Application { return t.Application.Spec.(*gateway.Application) }
+
+// state is the parameter that is echoed, nil if there is none.
+func (t *Request) state() any { return t.params.values["state"] }
+
+// service is what a new token or code is bound to: the current service, or none
+// at plugins with global credentials.
+func (t *Request) service() string {
+	if t.Config.GlobalCredentials {
+		return ""
+	}
+	return t.Service
+}
+
+// bound reports whether a token or code of a service may be used here. A global
+// plugin takes those of any.
+func (t *Request) bound(service string) bool {
+	return t.Config.GlobalCredentials || service == t.Service
+}
 
 // Issue is what a grant wants minted.
 type Issue struct {
@@ -44,7 +71,21 @@ type Issue struct {
 	UserID string
 	// Refresh asks for a refresh token.
 	Refresh bool
+	// Family of the token; empty for one that cannot have relatives.
+	Family string
+	// Redeem, if set, runs in the transaction that stores the token: it uses up
+	// what the request presents and completes the issue, of which it gets a
+	// copy. Like the transaction it may run more than once, and if it fails,
+	// nothing was used up.
+	Redeem func(tx store.Tx, issue *Issue) error
+	// Replace is a stored token that gets a new access token, instead of a new
+	// row beside it.
+	Replace *model.Resource
+	// Durability that the transaction needs; the zero value is the strictest.
+	Durability model.Class
 }
 
 // Grants lists the grants that exist.
-func Grants() []Grant { return []Grant{ClientCredentials{}} }
+func Grants() []Grant {
+	return []Grant{AuthorizationCode{}, ClientCredentials{}, Password{}, RefreshToken{}}
+}

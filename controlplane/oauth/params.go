@@ -1,16 +1,18 @@
 package oauth
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"io"
+	"mime"
 	"mime/multipart"
 	"net/http"
 	"net/url"
 	"strings"
 )
 
-// Limits of a token request.
+// Limits of a request to an endpoint of the plugin.
 const (
 	maxBody   = 64 << 10
 	maxParams = 100
@@ -18,51 +20,92 @@ const (
 
 // params are the parameters of a request: query overlaid by body. A value is a
 // string, or true for a name without "=", or a list for a repeated name, or
-// what JSON says. "Present" means not absent: an empty string counts.
-type params map[string]any
+// what JSON says (numbers as json.Number). "Present" means not absent: an empty
+// string counts.
+type params struct {
+	values map[string]any
+	// inURI holds the names that came in the query.
+	inURI map[string]bool
+	// repeated is a name that came more than once, or empty.
+	repeated string
+}
 
 // text returns a parameter that is a string.
-func (p params) text(name string) (string, bool) {
-	s, ok := p[name].(string)
+func (p *params) text(name string) (string, bool) {
+	s, ok := p.values[name].(string)
 	return s, ok
 }
 
-func (p params) has(name string) bool {
-	_, ok := p[name]
+func (p *params) has(name string) bool {
+	_, ok := p.values[name]
 	return ok
 }
 
 // readParams collects the parameters. A body of another type than form, JSON or
 // multipart, or one that does not parse, counts as empty; a body over the limit
 // is an error, because half of it must never be acted upon.
-func readParams(w http.ResponseWriter, r *http.Request) (params, error) {
-	p := params{}
-	overlayQuery(p, r.URL.RawQuery)
+func readParams(w http.ResponseWriter, r *http.Request) (*params, error) {
+	p := &params{values: map[string]any{}, inURI: map[string]bool{}}
+	query := fields{}
+	query.readQuery(r.URL.RawQuery, maxParams)
+	p.overlay(&query)
+	for name := range query.values {
+		p.inURI[name] = true
+	}
 	if r.Method != http.MethodPost {
 		return p, nil
 	}
-	kind := strings.ToLower(strings.TrimSpace(strings.SplitN(r.Header.Get("Content-Type"), ";", 2)[0]))
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
+	raw, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
 	if err != nil {
 		return nil, err
 	}
-	switch {
-	case strings.HasPrefix(kind, "application/x-www-form-urlencoded"):
-		overlayQuery(p, string(body))
-	case strings.HasPrefix(kind, "application/json"):
-		overlayJSON(p, body)
-	case strings.HasPrefix(kind, "multipart/form-data"):
-		overlayMultipart(p, r.Header.Get("Content-Type"), string(body))
-	}
-	if len(p) > maxParams {
+	body := fields{}
+	body.read(r.Header.Get("Content-Type"), raw)
+	p.overlay(&body)
+	if len(p.values) > maxParams {
 		return nil, errors.New("too many parameters")
 	}
 	return p, nil
 }
 
-func overlayQuery(p params, query string) {
-	seen := map[string]any{}
-	for len(query) > 0 && len(seen) <= maxParams {
+// overlay lets what a part of the request says win over what was said before.
+func (p *params) overlay(over *fields) {
+	if p.repeated == "" {
+		p.repeated = over.repeated
+	}
+	for name, v := range over.values {
+		if v == nil { // JSON null counts as absent, RFC 6749 section 3.2
+			continue
+		}
+		if p.has(name) {
+			p.repeated = name
+		}
+		p.values[name] = v
+	}
+}
+
+// fields are what one part of a request says.
+type fields struct {
+	values   map[string]any
+	repeated string
+}
+
+// read reads a body by its type.
+func (f *fields) read(contentType string, body []byte) {
+	kind := strings.ToLower(strings.TrimSpace(strings.SplitN(contentType, ";", 2)[0]))
+	switch {
+	case strings.HasPrefix(kind, "application/x-www-form-urlencoded"):
+		f.readQuery(string(body), maxParams)
+	case strings.HasPrefix(kind, "application/json"):
+		f.readJSON(body)
+	case strings.HasPrefix(kind, "multipart/form-data"):
+		f.readMultipart(contentType, body)
+	}
+}
+
+// readQuery reads pairs until there are more names than the limit.
+func (f *fields) readQuery(query string, limit int) {
+	for len(query) > 0 && len(f.values) <= limit {
 		var pair string
 		pair, query, _ = strings.Cut(query, "&")
 		name, value, valued := strings.Cut(pair, "=")
@@ -78,53 +121,70 @@ func overlayQuery(p params, query string) {
 			}
 			v = s
 		}
-		add(seen, name, v)
-	}
-	overlay(p, seen)
-}
-
-func overlayJSON(p params, body []byte) {
-	var m map[string]any
-	if json.Unmarshal(body, &m) == nil {
-		overlay(p, m)
+		f.add(name, v)
 	}
 }
 
-func overlayMultipart(p params, contentType, body string) {
-	_, rest, _ := strings.Cut(contentType, "boundary=")
-	boundary := strings.Trim(strings.TrimSpace(strings.SplitN(rest, ";", 2)[0]), `"`)
-	if boundary == "" {
+// readJSON reads the members of an object; of one that comes twice the last
+// counts, as everywhere in JSON.
+func (f *fields) readJSON(body []byte) {
+	d := json.NewDecoder(bytes.NewReader(body))
+	d.UseNumber()
+	if start, err := d.Token(); err != nil || start != json.Delim('{') {
 		return
 	}
-	seen := map[string]any{}
-	for mr := multipart.NewReader(strings.NewReader(body), boundary); len(seen) <= maxParams; {
+	read := fields{values: map[string]any{}}
+	for d.More() {
+		name, err := d.Token()
+		if err != nil {
+			return
+		}
+		var v any
+		if err := d.Decode(&v); err != nil {
+			return
+		}
+		if _, again := read.values[name.(string)]; again {
+			read.repeated = name.(string)
+		}
+		read.values[name.(string)] = v
+	}
+	if _, err := d.Token(); err != nil {
+		return
+	}
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+		return // something follows the object
+	}
+	*f = read
+}
+
+func (f *fields) readMultipart(contentType string, body []byte) {
+	_, attributes, err := mime.ParseMediaType(contentType)
+	if err != nil || attributes["boundary"] == "" {
+		return
+	}
+	for mr := multipart.NewReader(bytes.NewReader(body), attributes["boundary"]); len(f.values) <= maxParams; {
 		part, err := mr.NextPart()
 		if err != nil {
-			break
+			return
 		}
 		value, err := io.ReadAll(part)
 		if err == nil && part.FormName() != "" && part.FileName() == "" {
-			add(seen, part.FormName(), string(value))
+			f.add(part.FormName(), string(value))
 		}
 	}
-	overlay(p, seen)
 }
 
-func add(m map[string]any, name string, v any) {
-	switch old := m[name].(type) {
+// add notes a value; further ones make a list.
+func (f *fields) add(name string, v any) {
+	if f.values == nil {
+		f.values = map[string]any{}
+	}
+	switch old := f.values[name].(type) {
 	case nil:
-		m[name] = v
+		f.values[name] = v
 	case []any:
-		m[name] = append(old, v)
+		f.values[name] = append(old, v)
 	default:
-		m[name] = []any{old, v}
-	}
-}
-
-func overlay(p params, over map[string]any) {
-	for k, v := range over {
-		if v != nil { // JSON null counts as absent, RFC 6749 section 3.2
-			p[k] = v
-		}
+		f.values[name], f.repeated = []any{old, v}, name
 	}
 }

@@ -8,10 +8,10 @@ import (
 )
 
 // scope evaluates the scope parameter against the scopes that the plugin
-// offers. The result holds the words separated by single blanks, in the order
-// and with the repetitions of the request.
-func (t *Request) scope() (string, error) {
-	v, present := t.params["scope"]
+// offers and the application may have. The result holds the words separated by
+// single blanks, in the order and with the repetitions of the request.
+func (t *Request) scope() (string, *Error) {
+	v, present := t.params.values["scope"]
 	switch {
 	case !present && t.Config.MandatoryScope:
 		return "", errScopeMissing
@@ -24,8 +24,8 @@ func (t *Request) scope() (string, error) {
 	}
 	words := strings.Fields(s)
 	for _, w := range words {
-		if !slices.Contains(t.Config.Scopes, w) {
-			return "", bad("invalid_scope", `"`+printable(w)+`" is an invalid scope`)
+		if !slices.Contains(t.Config.Scopes, w) || !t.allowed(w) {
+			return "", errScope(w)
 		}
 	}
 	if len(words) == 0 && t.Config.MandatoryScope {
@@ -36,6 +36,26 @@ func (t *Request) scope() (string, error) {
 		return "", errScopeLong
 	}
 	return scope, nil
+}
+
+// allowed reports whether the application, if it is known, may have a scope.
+func (t *Request) allowed(word string) bool {
+	return t.Application == nil || t.Spec().Scopes == nil || slices.Contains(t.Spec().Scopes, word)
+}
+
+// permitted refuses a scope that was granted when the application was still
+// allowed to have it.
+func (t *Request) permitted(scope string) *Error {
+	for word := range strings.FieldsSeq(scope) {
+		if !t.allowed(word) {
+			return errScope(word)
+		}
+	}
+	return nil
+}
+
+func errScope(word string) *Error {
+	return bad("invalid_scope", `"`+printable(word)+`" is an invalid scope`)
 }
 
 // printable cuts what a client sent down to what may stand in an error text.

@@ -4,13 +4,10 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
-	"encoding/base64"
 	"encoding/json"
 	"io"
-	"log/slog"
 	"net/http"
 	"net/http/httptest"
-	"net/netip"
 	"net/url"
 	"strings"
 	"testing"
@@ -19,118 +16,22 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/meshgate/meshgate/controlplane/gateway"
-	"github.com/meshgate/meshgate/controlplane/model"
-	"github.com/meshgate/meshgate/controlplane/store"
-	"github.com/meshgate/meshgate/controlplane/store/memstore"
 	"github.com/meshgate/meshgate/filter/contract"
 )
-
-const scopeName = "default"
-
-// world is an OAuth server over a memory store with two applications.
-type world struct {
-	t      testing.TB
-	db     store.Store
-	server *Server
-	now    time.Time
-	minted []contract.Hash
-}
-
-// direct is the write path without revocation, which minting does not need.
-type direct struct{ store.Store }
-
-func (d direct) Write(ctx context.Context, class model.Class, fn func(store.Tx) error) (store.Commit, error) {
-	return d.Update(ctx, class, fn)
-}
-
-func newWorld(t testing.TB, cfg gateway.OAuth2Config) *world {
-	w := &world{t: t, now: time.UnixMilli(1_700_000_000_500)}
-	w.db = memstore.Open(memstore.Options{Now: func() time.Time { return w.now }})
-	t.Cleanup(func() { _ = w.db.Close() })
-	if cfg.AuthHeaderName == "" {
-		cfg.AuthHeaderName = "authorization"
-	}
-	raw, err := json.Marshal(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	hashed, err := gateway.HashSecret("hashed-secret")
-	if err != nil {
-		t.Fatal(err)
-	}
-	app := func(id string, a gateway.Application) *model.Resource {
-		a.Consumer, a.Name, a.ClientID = "c1", id, id
-		if a.ClientType == "" {
-			a.ClientType = gateway.ClientConfidential
-		}
-		return &model.Resource{Kind: gateway.Applications, Scope: scopeName, Name: id, Spec: &a}
-	}
-	resources := []*model.Resource{
-		{Kind: gateway.Services, Scope: scopeName, Name: "s1", Spec: &gateway.Service{Name: "s", Host: "h"}},
-		{Kind: gateway.Plugins, Scope: scopeName, Name: "p1", Spec: &gateway.Plugin{Name: gateway.PluginOAuth2, Enabled: true, Config: raw}},
-		{Kind: gateway.Consumers, Scope: scopeName, Name: "c1", Spec: &gateway.Consumer{Username: "alice", CustomID: "x"}},
-		app("app", gateway.Application{ClientSecret: "secret", RedirectURIs: []string{"https://a/cb"}}),
-		app("hashed", gateway.Application{ClientSecret: hashed, HashSecret: true, RedirectURIs: []string{"https://a/cb"}}),
-		app("public", gateway.Application{ClientSecret: "other", ClientType: gateway.ClientPublic, RedirectURIs: []string{"https://a/cb"}}),
-	}
-	if _, err := w.db.Update(context.Background(), model.Config, func(tx store.Tx) error {
-		for _, r := range resources {
-			if _, err := tx.Create(r); err != nil {
-				return err
-			}
-		}
-		return nil
-	}); err != nil {
-		t.Fatal(err)
-	}
-	w.server = New(Options{
-		Store: w.db, Writer: direct{w.db}, Grants: Grants(), Now: func() time.Time { return w.now },
-		TrustedIPs: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")},
-		Minted:     func(_ string, h contract.Hash) { w.minted = append(w.minted, h) },
-		Log:        slog.New(slog.NewTextHandler(io.Discard, nil)),
-	})
-	return w
-}
-
-// ask sends a request as a gateway would hand it over.
-func (w *world) ask(method, target, contentType, body string, header map[string]string) *httptest.ResponseRecorder {
-	r := httptest.NewRequest(method, target, strings.NewReader(body))
-	if contentType != "" {
-		r.Header.Set("Content-Type", contentType)
-	}
-	r.Header.Set(contract.HeaderOAuthPlugin, "p1")
-	r.Header.Set(contract.HeaderOAuthService, "s1")
-	r.Header.Set(contract.HeaderOAuthScheme, "https")
-	r.Header.Set(contract.HeaderOAuthClient, "192.0.2.1")
-	for k, v := range header {
-		r.Header.Set(k, v)
-	}
-	id, _ := url.Parse("spiffe://meshgate/cp/default/g1")
-	leaf := &x509.Certificate{URIs: []*url.URL{id}}
-	r.TLS = &tls.ConnectionState{PeerCertificates: []*x509.Certificate{leaf}, VerifiedChains: [][]*x509.Certificate{{leaf}}}
-	rec := httptest.NewRecorder()
-	w.server.ServeHTTP(rec, r)
-	return rec
-}
-
-func basicAuth(id, secret string) string {
-	return "Basic " + base64.StdEncoding.EncodeToString([]byte(id+":"+secret))
-}
-
-const form = "application/x-www-form-urlencoded"
 
 func TestTokenRefusals(t *testing.T) {
 	cfg := gateway.OAuth2Config{EnableClientCredentials: true, EnablePasswordGrant: true, Scopes: []string{"email", "phone"}, TokenExpiration: 7200, ProvisionKey: "pk"}
 	for name, tc := range map[string]struct {
 		method, target, kind, body string
 		header                     map[string]string
+		accept                     bool // accept_http_if_already_terminated
 		status                     int
 		want                       string
 		challenge                  string
 	}{
 		"nothing sent":               {status: 400, want: `{"error":"invalid_client","error_description":"Invalid client authentication"}`},
 		"no grant type":              {body: "client_id=app&client_secret=secret", status: 400, want: `{"error":"unsupported_grant_type","error_description":"Invalid grant_type"}`},
-		"grant that does not exist":  {body: "grant_type=password&client_id=app&client_secret=secret", status: 400, want: `{"error":"unsupported_grant_type","error_description":"Invalid grant_type"}`},
+		"grant that does not exist":  {body: "grant_type=device_code&client_id=app&client_secret=secret", status: 400, want: `{"error":"unsupported_grant_type","error_description":"Invalid grant_type"}`},
 		"absent grant, wrong secret": {body: "grant_type=implicit&client_id=app&client_secret=wrong", status: 400, want: `{"error":"invalid_client","error_description":"Invalid client authentication"}`},
 		"wrong secret":               {body: "grant_type=client_credentials&client_id=app&client_secret=wrong", status: 400, want: `{"error":"invalid_client","error_description":"Invalid client authentication"}`},
 		"wrong secret by header": {body: "grant_type=client_credentials", header: map[string]string{"Authorization": basicAuth("app", "wrong")},
@@ -150,18 +51,24 @@ func TestTokenRefusals(t *testing.T) {
 			want: `{"error":"invalid_scope","error_description":"scope must be a string"}`},
 		"user without provision key": {body: "grant_type=client_credentials&client_id=app&client_secret=secret&authenticated_userid=u", status: 400,
 			want: `{"error":"invalid_provision_key","error_description":"Invalid provision_key"}`},
+		"upgrade": {body: "grant_type=client_credentials&client_id=app&client_secret=secret", header: map[string]string{"Upgrade": "websocket", "Connection": "Upgrade"}, status: 400,
+			want: `{"error":"invalid_request","error_description":"A request for another protocol cannot be answered here"}`},
 		"plain HTTP": {body: "grant_type=client_credentials&client_id=app&client_secret=secret&state=x", header: map[string]string{contract.HeaderOAuthScheme: "http"}, status: 400,
 			want: `{"error":"access_denied","error_description":"You must use HTTPS","state":"x"}`},
 		"claimed HTTPS is not believed": {body: "grant_type=client_credentials", header: map[string]string{contract.HeaderOAuthScheme: "http", contract.HeaderOAuthProto: "https", contract.HeaderOAuthClient: "10.1.1.1"},
+			status: 400, want: `{"error":"access_denied","error_description":"You must use HTTPS"}`},
+		"nobody speaks for the connection": {body: "grant_type=client_credentials", accept: true, header: map[string]string{contract.HeaderOAuthScheme: "http", "X-Forwarded-Proto": "https"},
 			status: 400, want: `{"error":"access_denied","error_description":"You must use HTTPS"}`},
 		"GET": {method: "GET", status: 405, want: `{"error":"invalid_method","error_description":"The HTTP method GET is invalid for the token endpoint"}`,
 			challenge: `Bearer error="invalid_method", error_description="The HTTP method GET is invalid for the token endpoint"`},
 		"GET authorize": {method: "GET", target: "/x/oauth2/authorize", status: 405, want: `{"error":"invalid_method","error_description":"The HTTP method GET is invalid for the authorization endpoint"}`,
 			challenge: `Bearer error="invalid_method", error_description="The HTTP method GET is invalid for the authorization endpoint"`},
-		"authorize": {target: "/x/oauth2/authorize/", status: 400, want: `{"error":"unsupported_response_type","error_description":"Invalid response_type"}`},
+		"authorize": {target: "/x/oauth2/authorize/", status: 400, want: `{"error":"invalid_provision_key","error_description":"Invalid provision_key"}`},
 		"oversized": {body: strings.Repeat("a", maxBody+1), status: 400, want: `{"error":"invalid_request","error_description":"The request body is too large or cannot be read"}`},
 	} {
 		t.Run(name, func(t *testing.T) {
+			cfg := cfg
+			cfg.AcceptHTTPIfAlreadyTerminated = tc.accept
 			w := newWorld(t, cfg)
 			method, target, kind := tc.method, tc.target, tc.kind
 			if method == "" {
@@ -293,10 +200,13 @@ func FuzzParams(f *testing.F) {
 	f.Fuzz(func(t *testing.T, query, kind, body string) {
 		r := &http.Request{Method: http.MethodPost, URL: &url.URL{RawQuery: query}, Header: http.Header{"Content-Type": {kind}}, Body: io.NopCloser(strings.NewReader(body))}
 		p, err := readParams(httptest.NewRecorder(), r)
-		if err == nil && len(p) > maxParams {
-			t.Errorf("%d parameters", len(p))
+		if err == nil && len(p.values) > maxParams {
+			t.Errorf("%d parameters", len(p.values))
 		}
-		for k, v := range p {
+		if err != nil {
+			return
+		}
+		for k, v := range p.values {
 			if v == nil {
 				t.Errorf("parameter %q is present without a value", k)
 			}

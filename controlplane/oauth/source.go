@@ -35,8 +35,14 @@ func (s *Source) Record(ctx context.Context, scope string, token contract.Hash) 
 	return rec, revision, err
 }
 
+// record looks for an access token and then for an API key: a hash cannot be
+// both.
 func record(r store.Reader, scope string, hash contract.Hash, now time.Time) (*contract.Record, error) {
-	res, err := r.Find(gateway.Tokens, scope, gateway.IndexAccessToken, hex.EncodeToString(hash[:]))
+	index := hex.EncodeToString(hash[:])
+	res, err := r.Find(gateway.Tokens, scope, gateway.IndexAccessToken, index)
+	if fault.Is(err, fault.NotFound) {
+		return keyRecord(r, scope, index, now)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -49,17 +55,44 @@ func record(r store.Reader, scope string, hash contract.Hash, now time.Time) (*c
 	if err != nil {
 		return nil, err
 	}
-	owner, err := r.Get(gateway.Consumers, scope, app.Spec.(*gateway.Application).Consumer)
+	consumer, err := consumerOf(r, scope, app.Spec.(*gateway.Application).Consumer)
 	if err != nil {
 		return nil, err
 	}
-	consumer := owner.Spec.(*gateway.Consumer)
 	return &contract.Record{
 		Version: contract.RecordVersion, Expires: expires, Service: token.Service,
 		Credential: contract.Credential{ID: app.Name, ClientID: app.Spec.(*gateway.Application).ClientID},
-		Consumer:   &contract.Consumer{ID: owner.Name, Username: consumer.Username, CustomID: consumer.CustomID},
-		Scope:      token.Scope, UserID: token.AuthenticatedUserID,
+		Consumer:   consumer, Scope: token.Scope, UserID: token.AuthenticatedUserID,
 	}, nil
+}
+
+// keyRecord is record for API keys.
+func keyRecord(r store.Reader, scope, index string, now time.Time) (*contract.Record, error) {
+	res, err := r.Find(gateway.Keys, scope, gateway.IndexKey, index)
+	if err != nil {
+		return nil, err
+	}
+	key := res.Spec.(*gateway.Key)
+	if key.DropAt != 0 && now.UnixMilli() >= key.DropAt {
+		return nil, nil
+	}
+	consumer, err := consumerOf(r, scope, key.Consumer)
+	if err != nil {
+		return nil, err
+	}
+	return &contract.Record{
+		Version: contract.RecordVersion, Expires: key.DropAt, Key: true,
+		Credential: contract.Credential{ID: res.Name, ClientID: res.Name}, Consumer: consumer,
+	}, nil
+}
+
+func consumerOf(r store.Reader, scope, id string) (*contract.Consumer, error) {
+	res, err := r.Get(gateway.Consumers, scope, id)
+	if err != nil {
+		return nil, err
+	}
+	c := res.Spec.(*gateway.Consumer)
+	return &contract.Consumer{ID: res.Name, Username: c.Username, CustomID: c.CustomID}, nil
 }
 
 // lifetime is the first millisecond at which the token is refused: the end of

@@ -1,97 +1,80 @@
 package oauth
 
 import (
-	"context"
 	"errors"
 	"net/http"
-	"time"
-
-	"github.com/google/uuid"
 
 	"github.com/meshgate/meshgate/controlplane/fault"
 	"github.com/meshgate/meshgate/controlplane/gateway"
-	"github.com/meshgate/meshgate/controlplane/model"
 	"github.com/meshgate/meshgate/controlplane/store"
-	"github.com/meshgate/meshgate/filter/contract"
 )
 
 // TokenType is the only type of token there is, RFC 6750.
-const TokenType = "bearer"
+const TokenType = gateway.TokenBearer
 
 // token answers the token endpoint. The checks before the grant all run; the
 // last that fails is the answer.
-func (s *Server) token(w http.ResponseWriter, r *http.Request, scope string, t *Request, state any) error {
+func (s *Server) token(w http.ResponseWriter, r *http.Request, t *Request) error {
 	var refusal *Error
 	name, _ := t.params.text("grant_type")
 	grant := s.grants[name]
+	redirectless := grant != nil && !grant.NeedsRedirect()
 	if grant == nil || !grant.Enabled(t.Config) {
-		grant, refusal = nil, errGrantType
+		refusal = errGrantType
 	}
-	c := readClient(t.params, r.Header, t.Config.AuthHeaderName)
-	err := s.Store.View(r.Context(), func(tx store.Reader) error {
-		e, err := s.authenticate(tx, scope, t, c, name == ClientCredentials{}.Type())
-		if e != nil {
-			refusal = e
-		}
-		return err
-	})
+	e, err := s.authenticate(r.Context(), t, t.readClient(r.Header), redirectless)
 	if err != nil {
 		return err
+	}
+	if e != nil {
+		refusal = e
 	}
 	if refusal != nil {
-		return refuse(w, refusal, state)
+		return refuse(w, refusal, t.state())
 	}
 	issue, err := grant.Authorize(t)
-	if e, ok := errors.AsType[*Error](err); ok {
-		return refuse(w, e, state)
-	}
 	if err != nil {
-		return err
+		return s.refused(w, r, t, err)
 	}
-	doc, err := s.mint(r.Context(), scope, t, issue)
-	if fault.Is(err, fault.Dangling) { // the application was deleted meanwhile
-		return refuse(w, errClient, state)
-	}
+	doc, err := s.mint(r.Context(), t, issue)
 	if err != nil {
-		return err
+		return s.refused(w, r, t, err)
 	}
-	doc.State = state
+	doc.State = t.state()
 	noStore(w)
 	return writeReply(w, http.StatusOK, doc)
 }
 
-// mint stores a new token and returns the success document of RFC 6749
-// section 5.1.
-func (s *Server) mint(ctx context.Context, scope string, t *Request, issue *Issue) (*reply, error) {
-	spec := &gateway.Token{
-		Credential: t.Application.Name, Service: t.Service, TokenType: TokenType,
-		AccessToken: gateway.RandomString(), ExpiresIn: max(t.Config.TokenExpiration, 0),
-		Scope: issue.Scope, AuthenticatedUserID: issue.UserID,
+// refused writes the answer to a token request that failed; it returns errors
+// that are none of the client's.
+func (s *Server) refused(w http.ResponseWriter, r *http.Request, t *Request, err error) error {
+	if e, ok := errors.AsType[*Error](err); ok {
+		return refuse(w, e, t.state())
 	}
-	if t.Config.GlobalCredentials {
-		spec.Service = ""
+	if gone := clientGone(err); gone != nil {
+		return refuse(w, gone, t.state())
 	}
-	if issue.Refresh && spec.ExpiresIn > 0 {
-		spec.RefreshToken = gateway.RandomString()
-	}
-	now := s.Now()
-	if spec.ExpiresIn > 0 && t.Config.RefreshTokenTTL > 0 {
-		spec.DropAt = now.Add(time.Duration(t.Config.RefreshTokenTTL) * time.Second).UnixMilli()
-	}
-	_, err := s.Writer.Write(ctx, model.Credential, func(tx store.Tx) error {
-		_, err := tx.Create(&model.Resource{
-			Kind: gateway.Tokens, Scope: scope, Name: uuid.NewString(), Created: now, Spec: spec,
-		})
+	again, ok := errors.AsType[*replay](err)
+	if !ok {
 		return err
-	})
-	if err != nil {
-		return nil, err
 	}
-	if s.Minted != nil {
-		s.Minted(scope, contract.HashToken([]byte(spec.AccessToken)))
+	s.Log.WarnContext(r.Context(), "a code or refresh token was used again: its tokens are revoked",
+		"application", t.Application.Name, "plugin", t.Plugin)
+	if err := s.revokeFamily(r.Context(), t.Scope, again.family); err != nil {
+		return err
 	}
-	return &reply{
-		AccessToken: spec.AccessToken, TokenType: TokenType,
-		ExpiresIn: spec.ExpiresIn, RefreshToken: spec.RefreshToken,
-	}, nil
+	return refuse(w, again.refusal, t.state())
+}
+
+// clientGone is the refusal for an application that was deleted between its
+// authentication and the transaction; nil for any other error.
+func clientGone(err error) *Error {
+	f, ok := errors.AsType[*fault.Error](err)
+	if !ok || f.Code != fault.Dangling {
+		return nil
+	}
+	if ref, ok := f.Subject.(store.DanglingReference); ok && ref.Ref == gateway.RefCredential {
+		return errClient
+	}
+	return nil
 }

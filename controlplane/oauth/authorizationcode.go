@@ -1,0 +1,91 @@
+package oauth
+
+import (
+	"github.com/google/uuid"
+
+	"github.com/meshgate/meshgate/controlplane/fault"
+	"github.com/meshgate/meshgate/controlplane/gateway"
+	"github.com/meshgate/meshgate/controlplane/model"
+	"github.com/meshgate/meshgate/controlplane/store"
+)
+
+// AuthorizationCode is the grant of RFC 6749 section 4.1.3: a code, once, for a
+// token. A failed exchange leaves the code usable, so that somebody who merely
+// guesses at client or verifier cannot take it from its owner.
+type AuthorizationCode struct{}
+
+// Type implements Grant.
+func (AuthorizationCode) Type() string { return "authorization_code" }
+
+// Enabled implements Grant. What decides is whether codes are issued.
+func (AuthorizationCode) Enabled(*gateway.OAuth2Config) bool { return true }
+
+// NeedsRedirect implements Grant.
+func (AuthorizationCode) NeedsRedirect() bool { return true }
+
+// Authorize implements Grant. User and scope are those of the code.
+func (AuthorizationCode) Authorize(t *Request) (*Issue, error) {
+	value, ok := t.params.text("code")
+	if !ok || value == "" {
+		return nil, t.spoiled(errCode)
+	}
+	return &Issue{
+		Refresh: true, Durability: model.Credential,
+		Redeem: func(tx store.Tx, issue *Issue) error { return t.redeemCode(tx, value, issue) },
+	}, nil
+}
+
+func (t *Request) redeemCode(tx store.Tx, value string, issue *Issue) error {
+	res, err := tx.Find(gateway.Codes, t.Scope, gateway.IndexCode, value)
+	if fault.Is(err, fault.NotFound) {
+		return t.unknownCode(tx, value)
+	}
+	if err != nil {
+		return err
+	}
+	code := res.Spec.(*gateway.Code)
+	if e := t.checkCode(code); e != nil {
+		return e
+	}
+	if e := t.permitted(code.Scope); e != nil {
+		return e
+	}
+	issue.Scope, issue.UserID, issue.Family = code.Scope, code.AuthenticatedUserID, uuid.NewString()
+	if err := t.spend(tx, value, issue.Family); err != nil {
+		return err
+	}
+	return tx.Delete(gateway.Codes, t.Scope, res.Name, res.Version)
+}
+
+// checkCode decides whether the client may use a code here and now.
+func (t *Request) checkCode(code *gateway.Code) *Error {
+	if !t.bound(code.Service) || code.Credential != t.Application.Name {
+		return t.spoiled(errCode)
+	}
+	if e := t.verify(code); e != nil {
+		return e
+	}
+	// Plugins of one service may share its codes, as gRPC needs: there tokens
+	// are used on one route and issued on another. Where no service binds the
+	// code, and in the strict profile, its plugin does.
+	if (t.Config.GlobalCredentials || t.Config.Strict()) && code.Plugin != t.Plugin {
+		return t.spoiled(errCode)
+	}
+	if uri, ok := t.params.text("redirect_uri"); t.Config.Strict() && code.RedirectURI != "" && (!ok || uri != code.RedirectURI) {
+		return errRedirectDiffers
+	}
+	return nil
+}
+
+// unknownCode refuses a code that is not there; one that was used before is a
+// sign of theft.
+func (t *Request) unknownCode(tx store.Reader, value string) error {
+	spent, err := t.spentValue(tx, value)
+	if err != nil {
+		return err
+	}
+	if spent == nil {
+		return t.spoiled(errCode)
+	}
+	return &replay{family: spent.Family, refusal: t.spoiled(errCode)}
+}

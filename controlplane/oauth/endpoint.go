@@ -1,0 +1,81 @@
+package oauth
+
+import (
+	"net/http"
+	"strings"
+)
+
+// endpoint is what a request is for.
+type endpoint int
+
+// Endpoints of an oauth2 plugin.
+const (
+	endpointUnknown endpoint = iota
+	endpointToken
+	endpointAuthorize
+	endpointIntrospect
+	endpointRevoke
+	endpointMetadata
+)
+
+// Suffixes of paths, and the prefix at which metadata are.
+const (
+	pathToken      = "/oauth2/token" //nolint:gosec // a path, no credential
+	pathAuthorize  = "/oauth2/authorize"
+	pathIntrospect = "/oauth2/introspect"
+	pathRevoke     = "/oauth2/revoke"
+	// Source: RFC 8414 section 3.
+	pathMetadata = "/.well-known/oauth-authorization-server"
+)
+
+var suffixes = []struct {
+	path string
+	is   endpoint
+}{
+	{pathToken, endpointToken}, {pathAuthorize, endpointAuthorize},
+	{pathIntrospect, endpointIntrospect}, {pathRevoke, endpointRevoke},
+}
+
+// name is the endpoint in sentences.
+func (e endpoint) name() string {
+	switch e {
+	case endpointToken:
+		return "token endpoint"
+	case endpointAuthorize:
+		return "authorization endpoint"
+	case endpointIntrospect:
+		return "introspection endpoint"
+	case endpointRevoke:
+		return "revocation endpoint"
+	case endpointMetadata:
+		return "metadata endpoint"
+	case endpointUnknown:
+	}
+	return "endpoint"
+}
+
+// optional reports whether only plugins with further endpoints have this one.
+func (e endpoint) optional() bool { return e != endpointToken && e != endpointAuthorize }
+
+// recognise says which endpoint a normalised path is, and what precedes it: the
+// path of the issuer. Suffixes are compared byte by byte, one trailing slash is
+// allowed.
+func recognise(path string) (is endpoint, issuer string) {
+	trimmed := strings.TrimSuffix(path, "/")
+	for _, s := range suffixes {
+		if issuer, ok := strings.CutSuffix(trimmed, s.path); ok {
+			return s.is, issuer
+		}
+	}
+	if issuer, ok := strings.CutPrefix(trimmed, pathMetadata); ok && (issuer == "" || issuer[0] == '/') {
+		return endpointMetadata, issuer
+	}
+	return endpointUnknown, ""
+}
+
+// issuerOf is the identifier of the authorisation server that a request
+// addresses: the same URL from whichever of its endpoints it is made, because
+// the gateway routes by what precedes them. Source: RFC 8414 section 2.
+func issuerOf(r *http.Request, path string) string {
+	return "https://" + strings.ToLower(r.Host) + path
+}

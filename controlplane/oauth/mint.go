@@ -1,0 +1,81 @@
+package oauth
+
+import (
+	"context"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/meshgate/meshgate/controlplane/fault"
+	"github.com/meshgate/meshgate/controlplane/gateway"
+	"github.com/meshgate/meshgate/controlplane/model"
+	"github.com/meshgate/meshgate/controlplane/store"
+	"github.com/meshgate/meshgate/filter/contract"
+)
+
+// mint uses up what the request presents, stores a new token, both in one
+// transaction, and returns the success document of RFC 6749 section 5.1. Of
+// requests that present the same, at any number of servers, one succeeds.
+func (s *Server) mint(ctx context.Context, t *Request, issue *Issue) (*reply, error) {
+	var stored *gateway.Token
+	_, err := s.Writer.Write(ctx, issue.Durability, func(tx store.Tx) error {
+		filled := *issue
+		if issue.Redeem != nil {
+			if err := issue.Redeem(tx, &filled); err != nil {
+				return err
+			}
+		}
+		res := t.row(&filled)
+		stored = res.Spec.(*gateway.Token)
+		if filled.Replace != nil {
+			_, err := tx.Update(res, filled.Replace.Version)
+			return err
+		}
+		_, err := tx.Create(res)
+		return err
+	})
+	if err != nil {
+		return nil, orLater(err)
+	}
+	if s.Minted != nil {
+		s.Minted(t.Scope, contract.HashToken([]byte(stored.AccessToken)))
+	}
+	return &reply{
+		AccessToken: stored.AccessToken, TokenType: TokenType,
+		ExpiresIn: stored.ExpiresIn, RefreshToken: stored.RefreshToken,
+	}, nil
+}
+
+// row is the token that an issue asks for.
+func (t *Request) row(issue *Issue) *model.Resource {
+	spec := &gateway.Token{
+		Credential: t.Application.Name, Service: t.service(), TokenType: TokenType,
+		Scope: issue.Scope, AuthenticatedUserID: issue.UserID, Family: issue.Family,
+	}
+	name := uuid.NewString()
+	if issue.Replace != nil {
+		old := *issue.Replace.Spec.(*gateway.Token)
+		old.Family = issue.Family
+		spec, name = &old, issue.Replace.Name
+	}
+	spec.AccessToken, spec.ExpiresIn, spec.DropAt = gateway.RandomString(), max(t.Config.TokenExpiration, 0), 0
+	if issue.Refresh && spec.ExpiresIn > 0 && issue.Replace == nil {
+		spec.RefreshToken = gateway.RandomString()
+	}
+	// The row's lifetime ends the access token too, also where there is no
+	// refresh token.
+	if spec.ExpiresIn > 0 && t.Config.RefreshTokenTTL > 0 {
+		spec.DropAt = t.Now.Add(time.Duration(t.Config.RefreshTokenTTL) * time.Second).UnixMilli()
+	}
+	return &model.Resource{Kind: gateway.Tokens, Scope: t.Scope, Name: name, Created: t.Now, Spec: spec}
+}
+
+// orLater makes an error of a reference other than the client (a service or
+// plugin that was deleted while the request was on its way) one that is over
+// when the gateways know of it.
+func orLater(err error) error {
+	if fault.Is(err, fault.Dangling) && clientGone(err) == nil {
+		return fault.Wrap(fault.Unavailable, err, "the plugin is being changed")
+	}
+	return err
+}

@@ -1,0 +1,176 @@
+package oauthtest
+
+import (
+	"embed"
+	"fmt"
+	"io/fs"
+	"maps"
+	"path"
+	"strings"
+
+	"sigs.k8s.io/yaml"
+)
+
+//go:embed testdata/*.yaml
+var files embed.FS
+
+// Case is one story: a world and steps in it.
+type Case struct {
+	// Name is unique, and part of everything that the case creates.
+	Name string `json:"name"`
+	// Rule says in a sentence what the case shows.
+	Rule string `json:"rule"`
+	// Needs is empty if the endpoints of the OAuth server are enough; "gateway"
+	// if requests to protected routes are among the steps.
+	Needs string `json:"needs"`
+	// Config is merged into the configuration of the world's plugin, Application
+	// and Public into its confidential and its public client, Route into its
+	// route. Bare leaves the plugin out.
+	Config      map[string]any `json:"config"`
+	Application map[string]any `json:"application"`
+	Public      map[string]any `json:"public"`
+	Route       map[string]any `json:"route"`
+	Bare        bool           `json:"bare"`
+	// Setup are further entities, after those of the world.
+	Setup []Put  `json:"setup"`
+	Steps []Step `json:"steps"`
+}
+
+// Put is an entity of the administration API.
+type Put struct {
+	Path string         `json:"path"`
+	Doc  map[string]any `json:"doc"`
+	// Save maps names of variables to fields of the answer.
+	Save map[string]string `json:"save"`
+}
+
+// Step is one request and what must come of it.
+type Step struct {
+	// Name says what is different here; it may be empty.
+	Name string `json:"name"`
+	// Admin is a request to the administration API instead of one to the gateway.
+	Admin *Admin `json:"admin"`
+	Request
+	Expect
+	// Save maps names of variables to members of the answer's document, or to
+	// "redirect." and a parameter of its redirect_uri.
+	Save map[string]string `json:"save"`
+}
+
+// Admin is an administrative request; its answer must have Status, 200 if none
+// is given.
+type Admin struct {
+	Method string         `json:"method"`
+	Path   string         `json:"path"`
+	Doc    map[string]any `json:"doc"`
+	Status int            `json:"status"`
+}
+
+// Request is a request to the gateway. At most one of the bodies is set.
+type Request struct {
+	// Token, Authorize, Introspect and Revoke are forms that are posted to the
+	// endpoint of that name at the world's route.
+	Token      *string `json:"token"`
+	Authorize  *string `json:"authorize"`
+	Introspect *string `json:"introspect"`
+	Revoke     *string `json:"revoke"`
+	// Method is POST if there is a body and GET otherwise, unless given.
+	Method string `json:"method"`
+	// Path, with a query if it has one.
+	Path string `json:"path"`
+	// Query is appended to the path of an endpoint.
+	Query string `json:"query"`
+	// Form, JSON and Raw are bodies as they are sent; Type is the type of Raw.
+	Form string `json:"form"`
+	JSON string `json:"json"`
+	Raw  string `json:"raw"`
+	Type string `json:"type"`
+	// Multipart are the fields of a multipart form.
+	Multipart map[string]string `json:"multipart"`
+	// Headers holds a value or a list of values by name.
+	Headers map[string]Values `json:"headers"`
+	// Basic is "id:secret", sent as Authorization.
+	Basic string `json:"basic"`
+	// Scheme is https unless given.
+	Scheme string `json:"scheme"`
+	// Host is the authority of the request, if not that of the target.
+	Host string `json:"host"`
+	// HTTP2 asks for HTTP/2.
+	HTTP2 bool `json:"http2"`
+}
+
+// Expect is what an answer must be. What is not given may be anything, but a
+// token or code endpoint's answer must always forbid to be stored.
+type Expect struct {
+	Status int `json:"status"`
+	// Error is "error / error_description": the whole document, with State.
+	Error string `json:"error"`
+	State any    `json:"state"`
+	// Body is the whole document, Has some of its members; a null member of Has
+	// must be absent.
+	Body any            `json:"body"`
+	Has  map[string]any `json:"has"`
+	// Text is the whole body as text.
+	Text *string `json:"text"`
+	// Redirect is the whole redirect_uri, the only member of the document.
+	Redirect string `json:"redirect"`
+	// Answer holds headers; an empty value means that there is none.
+	Answer map[string]string `json:"answer"`
+	// Upstream is what the upstream must have received.
+	Upstream *Received `json:"upstream"`
+}
+
+// Received is what an upstream got.
+type Received struct {
+	Path string  `json:"path"`
+	Body *string `json:"body"`
+	// Headers by name; an empty value means that there is none.
+	Headers map[string]string `json:"headers"`
+}
+
+// Values are the values of a header: one text, or several.
+type Values []string
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (v *Values) UnmarshalJSON(data []byte) error {
+	if strings.HasPrefix(string(data), "[") {
+		return yaml.Unmarshal(data, (*[]string)(v))
+	}
+	*v = make(Values, 1)
+	return yaml.Unmarshal(data, &(*v)[0])
+}
+
+// Cases returns the cases of all files, in the order of their names.
+func Cases() ([]Case, error) {
+	names, err := fs.Glob(files, "testdata/*.yaml")
+	if err != nil {
+		return nil, err
+	}
+	var all []Case
+	seen := map[string]bool{}
+	for _, name := range names {
+		data, err := files.ReadFile(name)
+		if err != nil {
+			return nil, err
+		}
+		var cases []Case
+		if err := yaml.UnmarshalStrict(data, &cases); err != nil {
+			return nil, fmt.Errorf("%s: %w", path.Base(name), err)
+		}
+		for _, c := range cases {
+			if c.Name == "" || seen[c.Name] {
+				return nil, fmt.Errorf("%s: the name %q is missing or taken", path.Base(name), c.Name)
+			}
+			seen[c.Name] = true
+			all = append(all, c)
+		}
+	}
+	return all, nil
+}
+
+// merged returns base with the members of over in it or instead of its own.
+func merged(base, over map[string]any) map[string]any {
+	out := maps.Clone(base)
+	maps.Copy(out, over)
+	return out
+}

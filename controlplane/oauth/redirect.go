@@ -1,0 +1,111 @@
+package oauth
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// redirectURI adds the parameters of an answer to the query of a redirect URI:
+// its own ones are kept unless the answer has one of the same name, and all are
+// sorted. A parameter of it without a value becomes "true".
+// Source: RFC 6749 section 4.1.2.
+func redirectURI(target string, answer map[string]any) string {
+	base, query, _ := strings.Cut(target, "?")
+	all := fields{values: map[string]any{}}
+	all.readQuery(query, len(query))
+	maps.Copy(all.values, answer)
+	return base + "?" + encodeParams(all.values)
+}
+
+// redirectFragment puts the parameters of an answer into the fragment and leaves
+// the query as it is. Source: RFC 6749 section 4.2.2.
+func redirectFragment(target string, answer map[string]any) string {
+	return target + "#" + encodeParams(answer)
+}
+
+// encodeParams writes parameters in the order of their names. The elements of
+// lists are numbered from 1.
+func encodeParams(values map[string]any) string {
+	var pairs []string
+	for _, name := range slices.Sorted(maps.Keys(values)) {
+		pairs = appendPairs(pairs, name, values[name])
+	}
+	return strings.Join(pairs, "&")
+}
+
+func appendPairs(pairs []string, name string, v any) []string {
+	text := ""
+	switch v := v.(type) {
+	case []any:
+		for i, e := range v {
+			pairs = appendPairs(pairs, fmt.Sprintf("%s[%d]", name, i+1), e)
+		}
+		return pairs
+	case map[string]any:
+		for _, k := range slices.Sorted(maps.Keys(v)) {
+			pairs = appendPairs(pairs, name+"["+k+"]", v[k])
+		}
+		return pairs
+	case string:
+		text = v
+	case bool:
+		text = strconv.FormatBool(v)
+	case int64:
+		text = strconv.FormatInt(v, 10)
+	case json.Number:
+		text = v.String()
+	}
+	if text == "" {
+		return append(pairs, percentEncode(name))
+	}
+	return append(pairs, percentEncode(name)+"="+percentEncode(text))
+}
+
+// percentEncode encodes every byte but letters, digits and "_", with lower-case
+// digits: the form that clients of such gateways have always been sent.
+func percentEncode(s string) string {
+	const digits = "0123456789abcdef"
+	out := make([]byte, 0, len(s))
+	for i := range len(s) {
+		c := s[i]
+		switch {
+		case c >= 'A' && c <= 'Z', c >= 'a' && c <= 'z', c >= '0' && c <= '9', c == '_':
+			out = append(out, c)
+		default:
+			out = append(out, '%', digits[c>>4], digits[c&15])
+		}
+	}
+	return string(out)
+}
+
+// redirectTarget chooses where an authorisation request is answered to. Without
+// a URI of the application there is no target: nobody is redirected to what
+// nobody registered. A wrong one is answered to the first that is registered,
+// but in the strict profile to nowhere (RFC 9700 section 4.11).
+func (t *Request) redirectTarget() (target string, refusal *Error) {
+	if t.Application == nil || t.Spec().RedirectURIs == nil {
+		return "", errClient
+	}
+	uris := t.Spec().RedirectURIs
+	if len(uris) == 0 {
+		return "", errRedirect
+	}
+	asked, given := t.params.values["redirect_uri"]
+	if !given && (len(uris) == 1 || !t.Config.Strict()) {
+		asked = uris[0]
+	}
+	if uri, ok := asked.(string); ok && slices.Contains(uris, uri) {
+		if t.Config.Strict() && !encrypted(uri) {
+			return "", errRedirectHTTP
+		}
+		return uri, nil
+	}
+	if t.Config.Strict() {
+		return "", errRedirect
+	}
+	return uris[0], errRedirect
+}

@@ -1,0 +1,118 @@
+package oauth
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/meshgate/meshgate/controlplane/fault"
+	"github.com/meshgate/meshgate/controlplane/gateway"
+	"github.com/meshgate/meshgate/controlplane/model"
+	"github.com/meshgate/meshgate/controlplane/store"
+)
+
+// RefreshToken is the grant of RFC 6749 section 6. Scope and user stay those of
+// the token that is refreshed; a scope parameter is not looked at, so nothing
+// can be widened. The old access token is dead with the answer.
+type RefreshToken struct{}
+
+// Type implements Grant.
+func (RefreshToken) Type() string { return "refresh_token" }
+
+// Enabled implements Grant. What decides is whether refresh tokens are issued.
+func (RefreshToken) Enabled(*gateway.OAuth2Config) bool { return true }
+
+// NeedsRedirect implements Grant.
+func (RefreshToken) NeedsRedirect() bool { return true }
+
+// Authorize implements Grant. Its transaction revokes the old access token and
+// so needs the strictest durability.
+func (RefreshToken) Authorize(t *Request) (*Issue, error) {
+	value, ok := t.params.text("refresh_token")
+	if !ok || value == "" {
+		return nil, t.spoiled(errRefresh)
+	}
+	return &Issue{
+		Refresh: true, Durability: model.Config,
+		Redeem: func(tx store.Tx, issue *Issue) error { return t.redeemRefresh(tx, value, issue) },
+	}, nil
+}
+
+func (t *Request) redeemRefresh(tx store.Tx, value string, issue *Issue) error {
+	res, err := tx.Find(gateway.Tokens, t.Scope, gateway.IndexRefreshToken, value)
+	if fault.Is(err, fault.NotFound) {
+		return t.unknownRefresh(tx, value, issue)
+	}
+	if err != nil {
+		return err
+	}
+	if err := t.inherit(res.Spec.(*gateway.Token), issue); err != nil {
+		return err
+	}
+	if t.reuses() {
+		issue.Replace = res
+		return nil
+	}
+	if err := t.spend(tx, value, issue.Family); err != nil {
+		return err
+	}
+	return tx.Delete(gateway.Tokens, t.Scope, res.Name, res.Version)
+}
+
+// inherit checks that a token may be refreshed here and takes from it what the
+// new one shares with it.
+func (t *Request) inherit(token *gateway.Token, issue *Issue) error {
+	switch {
+	case !t.bound(token.Service):
+		return t.spoiled(errRefresh)
+	case token.Credential != t.Application.Name:
+		return errClient
+	}
+	for word := range strings.FieldsSeq(token.Scope) {
+		if !slices.Contains(t.Config.Scopes, word) {
+			return errScopeMismatch
+		}
+	}
+	if e := t.permitted(token.Scope); e != nil {
+		return e
+	}
+	issue.Scope, issue.UserID, issue.Family = token.Scope, token.AuthenticatedUserID, token.Family
+	if issue.Family == "" {
+		issue.Family = uuid.NewString()
+	}
+	return nil
+}
+
+// reuses reports whether the refresh token stays. That of a public client
+// rotates in the strict profile: nothing else could show that it was stolen.
+// Source: RFC 9700 section 2.2.2.
+func (t *Request) reuses() bool {
+	return t.Config.ReuseRefreshToken && (!t.Config.Strict() || t.Spec().ClientType != gateway.ClientPublic)
+}
+
+// unknownRefresh refuses a refresh token that is not there. One that was spent
+// a moment ago is taken once more, because its answer may have been lost;
+// later its use is a sign of theft. Source: RFC 9700 section 4.14.2.
+func (t *Request) unknownRefresh(tx store.Reader, value string, issue *Issue) error {
+	spent, err := t.spentValue(tx, value)
+	if err != nil {
+		return err
+	}
+	if spent == nil {
+		return t.spoiled(errRefresh)
+	}
+	grace := time.Duration(t.Config.RefreshTokenGrace) * time.Second
+	if t.Now.UnixMilli() >= spent.At+grace.Milliseconds() {
+		return &replay{family: spent.Family, refusal: t.spoiled(errRefresh)}
+	}
+	family, err := tx.List(gateway.Tokens, store.Query{Scope: t.Scope, Index: gateway.IndexFamily, Value: spent.Family, Limit: 1})
+	if err != nil {
+		return err
+	}
+	if len(family) == 0 { // it was revoked, and stays so
+		return t.spoiled(errRefresh)
+	}
+	return t.inherit(family[0].Spec.(*gateway.Token), issue)
+}

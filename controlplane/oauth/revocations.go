@@ -1,0 +1,120 @@
+package oauth
+
+import (
+	"context"
+
+	"github.com/meshgate/meshgate/controlplane/fault"
+	"github.com/meshgate/meshgate/controlplane/gateway"
+	"github.com/meshgate/meshgate/controlplane/model"
+	"github.com/meshgate/meshgate/controlplane/store"
+)
+
+// revokeBatch bounds the tokens that one transaction revokes, so that other
+// writers get their turn.
+const revokeBatch = 500
+
+// RevokeBy says whose tokens to revoke; exactly one member is set.
+type RevokeBy struct {
+	// Credential is the id of an application, Consumer that of a consumer.
+	Credential, Consumer string
+	// UserID is the authenticated_userid of an end user.
+	UserID string
+}
+
+// Revocations revokes many tokens in one call.
+type Revocations struct {
+	Store  store.Store
+	Writer Writer
+}
+
+// Revoke revokes every token of one application, one consumer or one end user,
+// together with the codes that could still become tokens, and returns how many
+// tokens it were and the last commit. Tokens that are issued during the call may
+// or may not be among them.
+//
+// It works in batches: after an error, which says that revoking did not get any
+// further or (Unavailable) that a gateway could not be told, n tokens are
+// revoked all the same. Errors of its own are Invalid, unless exactly one member
+// of by is set, and NotFound for an unknown application or consumer.
+func (v *Revocations) Revoke(ctx context.Context, scope string, by RevokeBy) (n int, c store.Commit, err error) {
+	lists, revision, err := v.lists(ctx, scope, by)
+	if err != nil {
+		return 0, store.Commit{}, err
+	}
+	c.Revision = revision
+	for _, q := range lists {
+		// Codes first: a code that is exchanged meanwhile becomes a token that
+		// is found afterwards.
+		for _, k := range []*model.Kind{gateway.Codes, gateway.Tokens} {
+			revoked, last, err := revokeListed(ctx, v.Writer, k, q)
+			if k == gateway.Tokens {
+				n += revoked
+			}
+			if last.Revision > c.Revision {
+				c = last
+			}
+			if err != nil {
+				return n, c, err
+			}
+		}
+	}
+	return n, c, nil
+}
+
+// lists returns the queries that find what is to be revoked.
+func (v *Revocations) lists(ctx context.Context, scope string, by RevokeBy) (out []store.Query, revision uint64, err error) {
+	err = v.Store.View(ctx, func(r store.Reader) error {
+		revision = r.Revision()
+		switch by {
+		case RevokeBy{Credential: by.Credential}:
+			if by.Credential == "" {
+				break
+			}
+			out = []store.Query{{Scope: scope, Index: gateway.RefCredential, Value: by.Credential}}
+			_, err := r.Get(gateway.Applications, scope, by.Credential)
+			return err
+		case RevokeBy{Consumer: by.Consumer}:
+			if _, err := r.Get(gateway.Consumers, scope, by.Consumer); err != nil {
+				return err
+			}
+			apps, err := r.List(gateway.Applications, store.Query{Scope: scope, Index: gateway.RefConsumer, Value: by.Consumer})
+			for _, app := range apps {
+				out = append(out, store.Query{Scope: scope, Index: gateway.RefCredential, Value: app.Name})
+			}
+			return err
+		case RevokeBy{UserID: by.UserID}:
+			out = []store.Query{{Scope: scope, Index: gateway.IndexUser, Value: by.UserID}}
+			return nil
+		}
+		return fault.New(fault.Invalid, "exactly one of credential, consumer and user must be given")
+	})
+	return out, revision, err
+}
+
+// revokeListed deletes what a query finds, batch by batch, until it finds no
+// more. A commit whose publication failed counts, because it stands.
+func revokeListed(ctx context.Context, w Writer, k *model.Kind, q store.Query) (n int, last store.Commit, err error) {
+	q.Limit = revokeBatch
+	for {
+		found := 0
+		c, err := w.Write(ctx, model.Config, func(tx store.Tx) error {
+			rows, err := tx.List(k, q)
+			if err != nil {
+				return err
+			}
+			found = len(rows)
+			for _, row := range rows {
+				if err := tx.Delete(k, row.Scope, row.Name, 0); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		if err == nil || len(c.Changes) > 0 {
+			n, last = n+found, c
+		}
+		if err != nil || found < revokeBatch {
+			return n, last, err
+		}
+	}
+}

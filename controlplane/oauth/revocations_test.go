@@ -1,0 +1,110 @@
+package oauth
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	"github.com/meshgate/meshgate/controlplane/fault"
+	"github.com/meshgate/meshgate/controlplane/gateway"
+	"github.com/meshgate/meshgate/controlplane/model"
+	"github.com/meshgate/meshgate/controlplane/store"
+)
+
+// addTokens stores n tokens of an application and a user.
+func (w *world) addTokens(n int, app, user string) {
+	w.t.Helper()
+	if _, err := w.db.Update(context.Background(), model.Credential, func(tx store.Tx) error {
+		for i := range n {
+			name := fmt.Sprintf("%s-%s-%d", app, user, i)
+			if _, err := tx.Create(&model.Resource{Kind: gateway.Tokens, Scope: scopeName, Name: name, Spec: &gateway.Token{
+				Credential: app, AccessToken: name, AuthenticatedUserID: user, TokenType: TokenType,
+			}}); err != nil {
+				return err
+			}
+		}
+		return nil
+	}); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+func TestRevocations(t *testing.T) {
+	const many = revokeBatch + 7 // more than one batch
+	for name, tc := range map[string]struct {
+		by      RevokeBy
+		n, left int
+		codes   int
+		code    fault.Code
+	}{
+		"an application":                {by: RevokeBy{Credential: "app"}, n: many + 3, left: 5, codes: 0},
+		"a consumer":                    {by: RevokeBy{Consumer: "c1"}, n: many + 8, left: 0, codes: 0},
+		"a user":                        {by: RevokeBy{UserID: "u"}, n: many + 5, left: 3, codes: 0},
+		"an unknown user":               {by: RevokeBy{UserID: "x"}, left: many + 8, codes: 1},
+		"an application without tokens": {by: RevokeBy{Credential: "hashed"}, left: many + 8, codes: 1},
+		"nobody":                        {left: many + 8, codes: 1, code: fault.Invalid},
+		"two at once":                   {by: RevokeBy{UserID: "u", Credential: "app"}, left: many + 8, codes: 1, code: fault.Invalid},
+		"an unknown one":                {by: RevokeBy{Credential: "x"}, left: many + 8, codes: 1, code: fault.NotFound},
+		"an unknown consumer":           {by: RevokeBy{Consumer: "x"}, left: many + 8, codes: 1, code: fault.NotFound},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, strict())
+			w.newCode()
+			w.addTokens(many, "app", "u")
+			w.addTokens(3, "app", "v")
+			w.addTokens(5, "rival", "u")
+			v := &Revocations{Store: w.db, Writer: direct{w.db}}
+			n, c, err := v.Revoke(context.Background(), scopeName, tc.by)
+			if n != tc.n || fault.CodeOf(err) != tc.code {
+				t.Fatalf("%d, %v", n, err)
+			}
+			if err == nil && c.Revision != w.db.Revision() {
+				t.Errorf("revision %d, want %d", c.Revision, w.db.Revision())
+			}
+			if left := w.count(gateway.Tokens); left != tc.left {
+				t.Errorf("%d tokens are left, want %d", left, tc.left)
+			}
+			if left := w.count(gateway.Codes); left != tc.codes {
+				t.Errorf("%d codes are left, want %d", left, tc.codes)
+			}
+		})
+	}
+}
+
+// unpublished commits and then cannot tell the gateways.
+type unpublished struct{ store.Store }
+
+// Write implements Writer.
+func (u unpublished) Write(ctx context.Context, class model.Class, fn func(store.Tx) error) (store.Commit, error) {
+	c, err := u.Update(ctx, class, fn)
+	if err != nil {
+		return c, err
+	}
+	return c, fault.New(fault.Unavailable, "a gateway is out of reach")
+}
+
+func TestRevocationsThatCannotBeTold(t *testing.T) {
+	w := newWorld(t, strict())
+	w.addTokens(3, "app", "u")
+	v := &Revocations{Store: w.db, Writer: unpublished{w.db}}
+	// The first write is about codes: there are none, so nothing was revoked.
+	if n, _, err := v.Revoke(context.Background(), scopeName, RevokeBy{UserID: "u"}); n != 0 || !fault.Is(err, fault.Unavailable) {
+		t.Errorf("%d, %v", n, err)
+	}
+	n, c, err := revokeListed(context.Background(), v.Writer, gateway.Tokens, store.Query{Scope: scopeName, Index: gateway.IndexUser, Value: "u"})
+	if n != 3 || len(c.Changes) != 3 || !fault.Is(err, fault.Unavailable) {
+		t.Errorf("%d tokens with %d changes: %v", n, len(c.Changes), err)
+	}
+}
+
+func TestRevokeEndpointNeverClaimsTooMuch(t *testing.T) {
+	w := newWorld(t, strict())
+	access, _ := w.newPair()
+	for name, writer := range map[string]Writer{"store": failing{w.db}, "publication": unpublished{w.db}} {
+		w.server.Writer = writer
+		rec := w.ask("POST", "/oauth2/revoke", form, asApp+"&token="+access, nil)
+		if rec.Code != 503 {
+			t.Errorf("%s fails: %d %s", name, rec.Code, rec.Body)
+		}
+	}
+}

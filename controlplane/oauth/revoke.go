@@ -1,0 +1,64 @@
+package oauth
+
+import (
+	"net/http"
+
+	"github.com/meshgate/meshgate/controlplane/fault"
+	"github.com/meshgate/meshgate/controlplane/gateway"
+	"github.com/meshgate/meshgate/controlplane/model"
+	"github.com/meshgate/meshgate/controlplane/store"
+)
+
+// revoke answers the revocation endpoint. 200 says that the token is not
+// accepted by any gateway; a token that is unknown or another client's gets the
+// same answer and is left alone. Whatever keeps that from being true is a 503,
+// after which the client must assume that the token is good. Public clients may
+// revoke what is theirs. Source: RFC 7009 section 2.
+func (s *Server) revoke(w http.ResponseWriter, r *http.Request, t *Request) error {
+	if done, err := s.authenticated(w, r, t); done || err != nil {
+		return err
+	}
+	value, ok := t.params.text("token")
+	if !ok || value == "" {
+		return refuse(w, errTokenMissing, t.state())
+	}
+	if err := s.revokeToken(r, t, value); err != nil {
+		return fault.Wrap(fault.Unavailable, err, "revoke a token")
+	}
+	noStore(w)
+	w.WriteHeader(http.StatusOK)
+	return nil
+}
+
+// revokeToken revokes an access token together with the refresh token of its
+// row, and a refresh token together with everything from the same authorisation;
+// also one that was spent, because the client may not have got its successor.
+func (s *Server) revokeToken(r *http.Request, t *Request, value string) error {
+	var family string
+	_, err := s.Writer.Write(r.Context(), model.Config, func(tx store.Tx) error {
+		family = ""
+		res, isRefresh, err := findToken(tx, t.Scope, value)
+		if err != nil {
+			return err
+		}
+		if res == nil {
+			spent, err := t.spentValue(tx, value)
+			if spent != nil {
+				family = spent.Family
+			}
+			return err
+		}
+		token := res.Spec.(*gateway.Token)
+		if token.Credential != t.Application.Name {
+			return nil
+		}
+		if isRefresh {
+			family = token.Family
+		}
+		return tx.Delete(gateway.Tokens, t.Scope, res.Name, 0)
+	})
+	if err != nil || family == "" {
+		return err
+	}
+	return s.revokeFamily(r.Context(), t.Scope, family)
+}

@@ -1,0 +1,72 @@
+package oauth
+
+import (
+	"context"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/meshgate/meshgate/controlplane/fault"
+	"github.com/meshgate/meshgate/controlplane/gateway"
+	"github.com/meshgate/meshgate/controlplane/model"
+	"github.com/meshgate/meshgate/controlplane/store"
+)
+
+// spentLife is how long a spent value is remembered where refresh tokens have no
+// end of their own. Later it is refused like one that never existed.
+const spentLife = 90 * 24 * time.Hour
+
+// replay is the error of a request that presents what was used up before. The
+// family is revoked; then the refusal is the answer.
+type replay struct {
+	family  string
+	refusal *Error
+}
+
+// Error implements error.
+func (r *replay) Error() string { return r.refusal.Error() }
+
+// spend remembers, in the strict profile, that a code or refresh token was used.
+func (t *Request) spend(tx store.Tx, value, family string) error {
+	if !t.Config.Strict() {
+		return nil
+	}
+	life := spentLife
+	if ttl := t.Config.RefreshTokenTTL; ttl > 0 {
+		life = time.Duration(ttl) * time.Second
+	}
+	_, err := tx.Create(&model.Resource{
+		Kind: gateway.SpentValues, Scope: t.Scope, Name: uuid.NewString(), Created: t.Now,
+		Spec: &gateway.Spent{
+			Value: gateway.TokenKey(value), Credential: t.Application.Name, Family: family,
+			At: t.Now.UnixMilli(), DropAt: t.Now.Add(life).UnixMilli(),
+		},
+	})
+	return err
+}
+
+// spentValue finds what is remembered of a value of the client; nil if nothing
+// is. What another client spent is nobody else's business.
+func (t *Request) spentValue(tx store.Reader, value string) (*gateway.Spent, error) {
+	if !t.Config.Strict() {
+		return nil, nil
+	}
+	res, err := tx.Find(gateway.SpentValues, t.Scope, gateway.IndexSpent, gateway.TokenKey(value))
+	if fault.Is(err, fault.NotFound) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	spent := res.Spec.(*gateway.Spent)
+	if spent.Credential != t.Application.Name {
+		return nil, nil
+	}
+	return spent, nil
+}
+
+// revokeFamily revokes all tokens that came of one authorisation.
+func (s *Server) revokeFamily(ctx context.Context, scope, family string) error {
+	_, _, err := revokeListed(ctx, s.Writer, gateway.Tokens, store.Query{Scope: scope, Index: gateway.IndexFamily, Value: family})
+	return err
+}

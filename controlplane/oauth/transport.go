@@ -1,0 +1,43 @@
+package oauth
+
+import (
+	"net/http"
+	"strings"
+
+	"github.com/meshgate/meshgate/controlplane/gateway"
+	"github.com/meshgate/meshgate/filter/contract"
+)
+
+// gatewayScope returns the control plane that a gateway's client certificate
+// speaks for: spiffe://meshgate/cp/<control plane>/<instance>.
+func gatewayScope(r *http.Request) (string, bool) {
+	if r.TLS == nil || len(r.TLS.VerifiedChains) == 0 {
+		return "", false
+	}
+	for _, u := range r.TLS.PeerCertificates[0].URIs {
+		part := strings.Split(u.Path, "/")
+		if u.Scheme == "spiffe" && u.Host == "meshgate" && len(part) == 4 && part[1] == "cp" && part[2] != "" {
+			return part[2], true
+		}
+	}
+	return "", false
+}
+
+// checkHTTPS demands that the client's connection was encrypted. The gateway
+// passes on only what a proxy that it trusts says of a connection of its own.
+// Source: RFC 6749 section 3.2.
+func checkHTTPS(cfg *gateway.OAuth2Config, r *http.Request) *Error {
+	if r.Header.Get(contract.HeaderOAuthScheme) == "https" {
+		return nil
+	}
+	protos := r.Header.Values(contract.HeaderOAuthProto)
+	switch {
+	case !cfg.AcceptHTTPIfAlreadyTerminated || len(protos) == 0:
+		return errHTTPS
+	case len(protos) > 1 || strings.Contains(protos[0], ","):
+		return errManyProtos
+	case strings.EqualFold(protos[0], "https"):
+		return nil
+	}
+	return errHTTPS
+}
