@@ -1,11 +1,13 @@
 package adminapi
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"net/http"
 	"slices"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/meshgate/meshgate/controlplane/admit"
@@ -28,6 +30,8 @@ type Progress interface {
 // Collection is one kind as this API offers it.
 type Collection struct {
 	Kind *model.Kind
+	// Nested is what the collection is called below an owner; Kind.Path if empty.
+	Nested string
 	// Total adds the number of all resources to pages.
 	Total bool
 	// Filters are query parameters that pick at most one resource by the unique
@@ -51,10 +55,20 @@ func Collections() []Collection {
 		},
 		{Kind: gateway.Applications, Filters: []string{gateway.IndexClientID}},
 		{Kind: gateway.Tokens, Total: true},
+		{Kind: gateway.Keys, Nested: "key-auth"},
+		{Kind: gateway.Upstreams},
+		{Kind: gateway.Targets, Composite: map[string]func(string) map[string]any{gateway.IndexTarget: gateway.UpstreamTargetFields}},
+		{Kind: gateway.Certificates},
+		{Kind: gateway.SNIs},
+		{Kind: gateway.CACertificates},
 	}
 }
 
-// Options are what an API is made of; all are required but Guard and Scope.
+// nested is the segment of the collection below an owner.
+func (c Collection) nested() string { return cmp.Or(c.Nested, c.Kind.Path) }
+
+// Options are what an API is made of. Guard, Token, Revocations, ReadOnly and
+// Scope may be left out.
 type Options struct {
 	Store       store.Store
 	Gate        *admit.Gate
@@ -69,12 +83,22 @@ type Options struct {
 	// Guard protects a loopback listener without authentication; nil where
 	// callers are authenticated before they get here.
 	Guard *httpkit.BrowserGuard
+	// Token, if set, is the bearer token that every request must carry.
+	Token string
+	// Revocations takes tokens away in bulk; without it the endpoints that do
+	// so do not exist.
+	Revocations Revocations
+	// ReadOnly, if set, says why nothing can be written; writes are answered 405
+	// with it.
+	ReadOnly string
 }
 
 // API serves the administration API.
 type API struct {
 	Options
 	byKind map[string]Collection
+	// description is the OpenAPI document as it is served.
+	description func() ([]byte, error)
 }
 
 // New returns the API.
@@ -89,12 +113,13 @@ func New(o Options) *API {
 	for _, c := range o.Collections {
 		a.byKind[c.Kind.Name] = c
 	}
+	a.description = sync.OnceValues(a.describe)
 	return a
 }
 
 // Handler returns the handler of every endpoint.
 func (a *API) Handler() http.Handler {
-	// Whoever passed the guard (or the authentication in front) administrates.
+	// Whoever passed the guard and showed the token, if there is one, administrates.
 	router := httpkit.NewRouter(a.Endpoints(), func(_ httpkit.Authorisation, h http.Handler) http.Handler { return h })
 	checked := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if _, err := httpkit.Query(r); err != nil {
@@ -103,10 +128,14 @@ func (a *API) Handler() http.Handler {
 		}
 		router.ServeHTTP(w, r)
 	})
-	if a.Guard != nil {
-		return a.Guard.Wrap(checked)
+	var h http.Handler = checked
+	if a.Token != "" {
+		h = httpkit.RequireBearer(a.Token, h)
 	}
-	return checked
+	if a.Guard != nil {
+		h = a.Guard.Wrap(h)
+	}
+	return h
 }
 
 // revision tells client and log where a write stands.

@@ -69,6 +69,7 @@ func (progress) Wait(_ context.Context, revision uint64) (any, error) {
 
 type fixture struct {
 	t       *testing.T
+	api     *adminapi.API
 	handler http.Handler
 	revoker *revoker
 	store   store.Store
@@ -78,6 +79,12 @@ var epoch = time.Unix(1700000000, 0)
 
 func setup(t *testing.T, guard *httpkit.BrowserGuard) *fixture {
 	t.Helper()
+	return setupWith(t, func(o *adminapi.Options) { o.Guard = guard })
+}
+
+// setupWith returns an API over a store in memory; adjust changes its options.
+func setupWith(t *testing.T, adjust func(*adminapi.Options)) *fixture {
+	t.Helper()
 	s := memstore.Open(memstore.Options{Now: func() time.Time { return epoch }})
 	t.Cleanup(func() {
 		if err := s.Close(); err != nil {
@@ -86,15 +93,18 @@ func setup(t *testing.T, guard *httpkit.BrowserGuard) *fixture {
 	})
 	now := func() time.Time { return epoch }
 	r := &revoker{}
-	api := adminapi.New(adminapi.Options{
+	o := adminapi.Options{
 		Store: s, Gate: admit.New(s, r, gateway.Kinds(), now), Collections: adminapi.Collections(),
-		Progress: progress{}, Log: slog.New(slog.DiscardHandler), Now: now, Version: "test", Guard: guard,
-	})
+		Progress: progress{}, Log: slog.New(slog.DiscardHandler), Now: now, Version: "test",
+	}
+	adjust(&o)
+	api := adminapi.New(o)
 	h := httpkit.Observe(http.MaxBytesHandler(api.Handler(), 1<<20), slog.New(slog.DiscardHandler))
-	return &fixture{t: t, handler: h, revoker: r, store: s}
+	return &fixture{t: t, api: api, handler: h, revoker: r, store: s}
 }
 
 // do performs a request; body is JSON if it starts with a brace, else a form.
+// The answer must be one that the OpenAPI document promises.
 func (f *fixture) do(method, target, body string) *httptest.ResponseRecorder {
 	f.t.Helper()
 	r := httptest.NewRequest(method, target, strings.NewReader(body))
@@ -103,8 +113,14 @@ func (f *fixture) do(method, target, body string) *httptest.ResponseRecorder {
 	} else if body != "" {
 		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	}
+	return f.serve(r)
+}
+
+func (f *fixture) serve(r *http.Request) *httptest.ResponseRecorder {
+	f.t.Helper()
 	w := httptest.NewRecorder()
 	f.handler.ServeHTTP(w, r)
+	contractOf(f.t, f.api).conforms(f.t, r, w)
 	return w
 }
 
@@ -112,8 +128,22 @@ var (
 	uuids   = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`)
 	randoms = regexp.MustCompile(`"[A-Za-z0-9]{32}"`)
 	updated = regexp.MustCompile(`"updated_at":[0-9]+`)
+	offsets = regexp.MustCompile(`(offset=|"offset":")[A-Za-z0-9_-]{32}`)
 	hashes  = regexp.MustCompile(`\$pbkdf2-sha512\$[^"]+`)
 )
+
+// scriptOptions are the options under which scripts run.
+var scriptOptions = map[string]func(*adminapi.Options){
+	"consumers.script": func(*adminapi.Options) {},
+	"keys.script":      func(*adminapi.Options) {},
+	"oauth2.script":    func(*adminapi.Options) {},
+	"readonly.script":  func(o *adminapi.Options) { o.ReadOnly = "entities come from a file" },
+	"revoke.script":    func(o *adminapi.Options) { o.Revocations = &revocations{store: o.Store, gate: o.Gate} },
+	"routing.script":   func(*adminapi.Options) {},
+	"schemas.script":   func(*adminapi.Options) {},
+	"upstreams.script": func(*adminapi.Options) {},
+	"tags.script":      func(*adminapi.Options) {},
+}
 
 // TestTranscripts runs the scripts in testdata: lines "METHOD path [body]",
 // each followed in the golden file by what was answered. {name} stands for the
@@ -129,7 +159,7 @@ func TestTranscripts(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			got := transcript(t, setup(t, nil), string(lines))
+			got := transcript(t, setupWith(t, scriptOptions[filepath.Base(script)]), string(lines))
 			golden := strings.TrimSuffix(script, ".script") + ".golden"
 			if *update {
 				if err := os.WriteFile(golden, []byte(got), 0o600); err != nil {
@@ -175,6 +205,7 @@ func transcript(t *testing.T, f *fixture, script string) string {
 			body = strings.ReplaceAll(body, id, "<"+n+">")
 		}
 		body = uuids.ReplaceAllString(body, "<uuid>")
+		body = offsets.ReplaceAllString(body, "$1<offset>")
 		body = randoms.ReplaceAllString(body, `"<random>"`)
 		body = updated.ReplaceAllString(body, `"updated_at":"<time>"`)
 		body = hashes.ReplaceAllString(body, "<hash>")
@@ -250,8 +281,7 @@ func TestContentTypes(t *testing.T) {
 			for _, v := range tc.types {
 				r.Header.Add("Content-Type", v)
 			}
-			w := httptest.NewRecorder()
-			f.handler.ServeHTTP(w, r)
+			w := f.serve(r)
 			if w.Code != tc.status {
 				t.Fatalf("status %d, want %d: %s", w.Code, tc.status, w.Body)
 			}
@@ -287,8 +317,7 @@ func TestGuard(t *testing.T) {
 			for k, v := range tc.header {
 				r.Header[k] = v
 			}
-			w := httptest.NewRecorder()
-			f.handler.ServeHTTP(w, r)
+			w := f.serve(r)
 			if w.Code != tc.status {
 				t.Errorf("status %d, want %d", w.Code, tc.status)
 			}

@@ -3,6 +3,7 @@ package adminapi
 import (
 	"context"
 	"net/http"
+	"slices"
 	"strconv"
 	"time"
 
@@ -14,13 +15,26 @@ import (
 // maxWait bounds ?wait=; it stays below the server's write timeout.
 const maxWait = 30 * time.Second
 
+// APIVersion is the version of the gateway whose administration API this one
+// speaks. Declarative tools choose the format of files and requests by it.
+const APIVersion = "3.9.0"
+
+// pathRevision is the name of a revision in a path.
+const pathRevision = "revision"
+
 // information lists the endpoints that belong to no collection.
 func (a *API) information() []httpkit.Endpoint {
+	unready := answering(endpoint(http.MethodGet, "/status", "Whether the store answers", a.status), schemaDocument)
+	unready.Contract.Answers[http.StatusServiceUnavailable] = schemaDocument
+	revisions := endpoint(http.MethodGet, "/revisions/{"+pathRevision+"}", "How far proxies are with a revision", a.Revisions)
+	revisions.Contract.Query = []httpkit.Parameter{{Name: "wait", Type: "string", Summary: "How long to wait for proxies, such as 10s; at most 30s"}}
 	return []httpkit.Endpoint{
-		endpoint(http.MethodGet, "/", "What this is", a.root),
-		endpoint(http.MethodGet, "/status", "Whether the store answers", a.status),
-		endpoint(http.MethodGet, "/plugins/enabled", "Plugins that instances can be made of", a.enabledPlugins),
-		endpoint(http.MethodGet, "/revisions/{revision}", "How far proxies are with a revision", a.Revisions),
+		answering(endpoint(http.MethodGet, "/", "What this is", a.root), schemaDocument),
+		unready,
+		answering(endpoint(http.MethodGet, "/plugins/enabled", "Plugins that instances can be made of", a.enabledPlugins), schemaDocument),
+		answering(endpoint(http.MethodGet, "/endpoints", "Paths of this API", a.paths), schemaDocument),
+		answering(endpoint(http.MethodGet, "/openapi.json", "This API as an OpenAPI document", a.openAPI), schemaDocument),
+		answering(revisions, schemaDocument),
 	}
 }
 
@@ -30,9 +44,18 @@ func (a *API) root(w http.ResponseWriter, r *http.Request) {
 		available[name] = true
 	}
 	reply(w, r, http.StatusOK, map[string]any{
-		"product": "meshgate", "version": a.Version, "control_plane": a.Scope,
+		"product": "meshgate", "version": APIVersion, "meshgate_version": a.Version, "control_plane": a.Scope,
 		"plugins": map[string]any{"available_on_server": available},
 	})
+}
+
+func (a *API) paths(w http.ResponseWriter, r *http.Request) {
+	var list []string
+	for _, e := range a.Endpoints() {
+		list = append(list, e.Pattern)
+	}
+	slices.Sort(list)
+	reply(w, r, http.StatusOK, map[string]any{"data": slices.Compact(list)})
 }
 
 func (a *API) status(w http.ResponseWriter, r *http.Request) {
@@ -59,7 +82,7 @@ func (a *API) Revisions(w http.ResponseWriter, r *http.Request) {
 	bad := func(text string) {
 		a.fail(w, r, &httpkit.BodyError{Status: http.StatusBadRequest, Message: text}, call{})
 	}
-	revision, err := strconv.ParseUint(r.PathValue("revision"), 10, 64)
+	revision, err := strconv.ParseUint(r.PathValue(pathRevision), 10, 64)
 	if err != nil {
 		bad("revision must be a positive integer")
 		return

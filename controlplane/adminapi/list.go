@@ -1,10 +1,9 @@
 package adminapi
 
 import (
-	"bytes"
-	"encoding/base64"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -29,6 +28,15 @@ type page struct {
 	more string
 }
 
+// source is where a list comes from: the union of queries of one kind.
+type source struct {
+	// list tells this list apart from others; offsets are bound to it.
+	list    string
+	queries []store.Query
+	// keep, if set, says which of the results are shown.
+	keep func(*model.Resource) bool
+}
+
 // list answers with a page, ordered by id.
 func (p place) list(w http.ResponseWriter, r *http.Request) {
 	query, err := httpkit.Query(r)
@@ -38,7 +46,7 @@ func (p place) list(w http.ResponseWriter, r *http.Request) {
 	}
 	var got page
 	err = p.api.Store.View(r.Context(), func(reader store.Reader) error {
-		got, err = p.page(reader, p.address(r), query)
+		got, err = p.page(reader, r, query)
 		return err
 	})
 	if err != nil {
@@ -48,41 +56,100 @@ func (p place) list(w http.ResponseWriter, r *http.Request) {
 	p.writePage(w, r, got, query)
 }
 
-func (p place) page(r store.Reader, a admit.Address, query url.Values) (page, error) {
+// from is the whole collection or, below an owner, what refers to it, unless the
+// place has a source of its own.
+func (p place) from(r store.Reader, request *http.Request) (source, error) {
+	if p.sources != nil {
+		return p.sources(r, request)
+	}
+	a := p.address(request)
 	q := store.Query{Scope: a.Scope}
 	if a.Under != nil {
 		owner, err := admit.Lookup(r, a.Under.Address)
 		if err != nil {
-			return page{}, err
+			return source{}, err
 		}
 		q.Index, q.Value = a.Under.Ref, owner.Name
 	}
+	return source{list: a.Kind.Name + "\n" + q.Index + "\n" + q.Value, queries: []store.Query{q}}, nil
+}
+
+func (p place) page(r store.Reader, request *http.Request, query url.Values) (page, error) {
+	var got page
+	from, err := p.from(r, request)
+	if err != nil {
+		return got, err
+	}
 	for _, name := range p.collection.Filters {
-		if query.Has(name) && a.Under == nil {
+		if query.Has(name) && !p.nested {
 			return p.filtered(r, name, query.Get(name))
 		}
 	}
-	var got page
+	kind := p.collection.Kind
+	tags, err := readTags(kind, query)
+	if err != nil {
+		return got, err
+	}
 	size, err := pageSize(query)
 	if err != nil {
 		return got, err
 	}
-	if q.After, err = p.offset(q, query.Get("offset")); err != nil {
+	after, err := readCursor(from.list, query.Get("offset"))
+	if err != nil {
 		return got, err
 	}
-	q.Limit = size + 1
-	if got.resources, err = r.List(a.Kind, q); err != nil {
+	if p.collection.Total {
+		if got.total, err = from.count(r, kind); err != nil {
+			return got, err
+		}
+	}
+	if got.resources, err = tags.narrow(kind, from).after(r, kind, after, size+1); err != nil {
 		return got, err
 	}
 	if len(got.resources) > size {
 		got.resources = got.resources[:size]
-		got.more = base64.RawURLEncoding.EncodeToString(append(p.offsetContext(q), got.resources[size-1].Name...))
+		got.more = cursor(from.list, got.resources[size-1].Name)
 	}
-	if p.collection.Total {
-		q.After, q.Limit = "", 0
-		got.total, err = r.Count(a.Kind, q)
+	return got, nil
+}
+
+// count adds up queries that have no result in common.
+func (s source) count(r store.Reader, k *model.Kind) (total int, err error) {
+	for _, q := range s.queries {
+		n, err := r.Count(k, q)
+		if err != nil {
+			return 0, err
+		}
+		total += n
 	}
-	return got, err
+	return total, nil
+}
+
+// after returns the first n results beyond a name, each once.
+func (s source) after(r store.Reader, k *model.Kind, name string, n int) ([]*model.Resource, error) {
+	var out []*model.Resource
+	for {
+		var batch []*model.Resource
+		for _, q := range s.queries {
+			q.After, q.Limit = name, n
+			found, err := r.List(k, q)
+			if err != nil {
+				return nil, err
+			}
+			batch = append(batch, found...)
+		}
+		slices.SortFunc(batch, func(a, b *model.Resource) int { return strings.Compare(a.Name, b.Name) })
+		batch = slices.CompactFunc(batch, func(a, b *model.Resource) bool { return a.Name == b.Name })
+		batch = batch[:min(len(batch), n)] // what is beyond may have others between
+		for _, res := range batch {
+			if name = res.Name; s.keep == nil || s.keep(res) {
+				out = append(out, res)
+			}
+		}
+		if len(batch) < n || len(out) >= n {
+			return out[:min(len(out), n)], nil
+		}
+	}
 }
 
 // filtered is the page of what a unique value names.
@@ -98,31 +165,6 @@ func (p place) filtered(r store.Reader, index, value string) (page, error) {
 		return page{}, err
 	}
 	return page{resources: []*model.Resource{res}, total: 1}, nil
-}
-
-// offsetContext binds an offset to the list that it continues.
-func (p place) offsetContext(q store.Query) []byte {
-	return []byte(p.collection.Kind.Name + "\n" + q.Index + "\n" + q.Value + "\n")
-}
-
-// offset returns the id after which the page starts.
-func (p place) offset(q store.Query, offset string) (string, error) {
-	if offset == "" {
-		return "", nil
-	}
-	bad := func(why string) error {
-		text := "'" + offset + "' is not a valid offset: " + why
-		return &problem{http.StatusBadRequest, document{Code: 7, Name: "invalid offset", Message: text}}
-	}
-	raw, err := base64.RawURLEncoding.DecodeString(strings.TrimRight(offset, "="))
-	if err != nil {
-		return "", bad("bad base64 encoding")
-	}
-	after, ok := bytes.CutPrefix(raw, p.offsetContext(q))
-	if !ok || !model.IsUUID(string(after)) {
-		return "", bad("it belongs to no page of this list")
-	}
-	return strings.ToLower(string(after)), nil
 }
 
 func pageSize(query url.Values) (int, error) {
@@ -160,6 +202,9 @@ func (p place) writePage(w http.ResponseWriter, r *http.Request, got page, query
 		next := strings.TrimSuffix(r.URL.EscapedPath(), "/") + "?offset=" + url.QueryEscape(got.more)
 		if size := query.Get("size"); !p.nested && size != "" {
 			next += "&size=" + url.QueryEscape(size)
+		}
+		if tags := query.Get("tags"); tags != "" {
+			next += "&tags=" + url.QueryEscape(tags)
 		}
 		doc["offset"], doc["next"] = got.more, next
 	}

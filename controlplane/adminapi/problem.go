@@ -21,6 +21,8 @@ type document struct {
 	Name    string         `json:"name"`
 	Message string         `json:"message"`
 	Fields  map[string]any `json:"fields,omitempty"`
+	// Options stands for Fields where a parameter of the query is meant.
+	Options map[string]any `json:"options,omitempty"`
 }
 
 // problem is an error that is a document already.
@@ -107,14 +109,14 @@ func (c call) problem(e *fault.Error) *problem {
 	case fault.Exists:
 		id, _ := c.given[model.FieldID].(string)
 		key := map[string]any{model.FieldID: strings.ToLower(id)}
-		return &problem{http.StatusBadRequest, document{3, "primary key violation", "primary key violation on key '" + literal(key) + "'", key}}
+		return &problem{http.StatusBadRequest, document{Code: 3, Name: "primary key violation", Message: "primary key violation on key '" + literal(key) + "'", Fields: key}}
 	case fault.Dangling:
 		return dangling(e.Subject)
 	case fault.Referenced:
 		if s, ok := e.Subject.(store.StillReferenced); ok {
 			by := plural(s.By)
 			text := fmt.Sprintf("an existing '%s' entity references this '%s' entity", by, plural(s.Key.Kind))
-			return &problem{http.StatusBadRequest, document{4, "foreign key violation", text, map[string]any{"@referenced_by": by}}}
+			return &problem{http.StatusBadRequest, document{Code: 4, Name: "foreign key violation", Message: text, Fields: map[string]any{"@referenced_by": by}}}
 		}
 	case fault.NotFound:
 		if s, ok := e.Subject.(admit.Missing); ok && c.detailed {
@@ -131,7 +133,7 @@ func notFound(s admit.Missing) *problem {
 	if s.Field == model.FieldID {
 		text += "primary key "
 	}
-	return &problem{http.StatusNotFound, document{6, "not found", text + "'" + literal(key) + "'", key}}
+	return &problem{http.StatusNotFound, document{Code: 6, Name: "not found", Message: text + "'" + literal(key) + "'", Fields: key}}
 }
 
 // uniqueViolation shows the value as the caller sent it: the index may hold
@@ -145,7 +147,7 @@ func (c call) uniqueViolation(s store.UniqueViolation) *problem {
 	} else if c.collection.Kind != nil && s.Index == c.collection.Kind.Schema.Key && c.key != "" {
 		fields[s.Index] = c.key
 	}
-	return &problem{http.StatusConflict, document{5, "unique constraint violation", "UNIQUE violation detected on '" + literal(fields) + "'", fields}}
+	return &problem{http.StatusConflict, document{Code: 5, Name: "unique constraint violation", Message: "UNIQUE violation detected on '" + literal(fields) + "'", Fields: fields}}
 }
 
 func dangling(subject any) *problem {
@@ -153,13 +155,13 @@ func dangling(subject any) *problem {
 	case store.DanglingReference:
 		key := map[string]any{model.FieldID: s.To.Name}
 		text := fmt.Sprintf("the foreign key '%s' does not reference an existing '%s' entity.", literal(key), plural(s.To.Kind))
-		return &problem{http.StatusBadRequest, document{4, "foreign key violation", text, map[string]any{s.Ref: key}}}
+		return &problem{http.StatusBadRequest, document{Code: 4, Name: "foreign key violation", Message: text, Fields: map[string]any{s.Ref: key}}}
 	case admit.Unresolved:
 		key := map[string]any{s.Index: s.Value}
 		why := fmt.Sprintf("the foreign key cannot be resolved with '%s' for an existing '%s' entity", literal(key), plural(s.To.Name))
 		return &problem{http.StatusBadRequest, document{
-			13, "foreign keys unresolved", fmt.Sprintf("foreign key unresolved (%s.%s: %s)", s.Field, s.Index, why),
-			map[string]any{s.Field: map[string]any{s.Index: why}},
+			Code: 13, Name: "foreign keys unresolved", Message: fmt.Sprintf("foreign key unresolved (%s.%s: %s)", s.Field, s.Index, why),
+			Fields: map[string]any{s.Field: map[string]any{s.Index: why}},
 		}}
 	}
 	return nil

@@ -32,10 +32,16 @@ func (c *Config) check() error {
 			bad(strings.Split(p.name, ".")[0]+".listen", "must be an IP address")
 		}
 	}
-	for _, p := range []struct{ name, listen string }{{"admin.listen", c.Admin.Listen}, {"mesh.listen", c.Mesh.Listen}, {"diagnostics.listen", c.Diagnostics.Listen}} {
+	for _, p := range []struct{ name, listen string }{{"mesh.listen", c.Mesh.Listen}, {"diagnostics.listen", c.Diagnostics.Listen}} {
 		if ip := net.ParseIP(p.listen); ip != nil && !ip.IsLoopback() {
 			bad(p.name, "must be a loopback address, because this API has no authentication")
 		}
+	}
+	if ip := net.ParseIP(c.Admin.Listen); ip != nil && !ip.IsLoopback() && !c.Admin.Protected() {
+		bad("admin.listen", "must be a loopback address unless admin.token or admin.tokenFile is set, because without a token this API has no authentication")
+	}
+	if c.Admin.Token != "" && c.Admin.TokenFile != "" {
+		bad("admin.tokenFile", "cannot be set beside admin.token")
 	}
 	if _, err := c.Trusted(); err != nil {
 		bad("gateway.trustedIPs", "%v", err)
@@ -82,7 +88,8 @@ func (c *Config) clashes() []fault.Violation {
 func (c *Config) Trusted() ([]netip.Prefix, error) {
 	var out []netip.Prefix
 	for _, f := range strings.FieldsFunc(c.Gateway.TrustedIPs, func(r rune) bool { return r == ',' || r == ' ' }) {
-		if a, err := netip.ParseAddr(f); err == nil {
+		if a, err := netip.ParseAddr(f); err == nil && a.Zone() == "" {
+			a = a.Unmap()
 			out = append(out, netip.PrefixFrom(a, a.BitLen()))
 			continue
 		}
@@ -95,38 +102,11 @@ func (c *Config) Trusted() ([]netip.Prefix, error) {
 	return out, nil
 }
 
-// nearest returns the known key with the smallest edit distance.
+// nearest returns the known key that is spelt most alike.
 func nearest(key string) string {
 	names := make([]string, len(Table))
 	for i, k := range Table {
 		names[i] = k.Name
 	}
-	return nearestOf(key, names)
-}
-
-func nearestOf(key string, names []string) string {
-	slices.Sort(names)
-	return slices.MinFunc(names, func(a, b string) int {
-		return distance(strings.ToLower(key), strings.ToLower(a)) - distance(strings.ToLower(key), strings.ToLower(b))
-	})
-}
-
-// distance is the Levenshtein distance in bytes.
-func distance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			cost := 1
-			if a[i] == b[j] {
-				cost = 0
-			}
-			diagonal, row[j+1] = row[j+1], min(diagonal+cost, row[j]+1, row[j+1]+1)
-		}
-	}
-	return row[len(b)]
+	return fault.Nearest(key, names)
 }

@@ -138,7 +138,7 @@ func readEnv(env []string) (map[string]any, error) {
 		}
 		key, ok := names[name]
 		if !ok {
-			return nil, fault.New(fault.Invalid, "environment: unknown setting %s; did you mean %s?", name, nearestOf(name, slices.Collect(maps.Keys(names))))
+			return nil, fault.New(fault.Invalid, "environment: unknown setting %s; did you mean %s?", name, fault.Nearest(name, slices.Collect(maps.Keys(names))))
 		}
 		out[key] = value
 	}

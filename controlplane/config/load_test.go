@@ -60,7 +60,9 @@ func TestMistakesAreNamed(t *testing.T) {
 		"not YAML":            {yaml: "a: [", want: "is not valid YAML"},
 		"wrong type":          {yaml: "admin: {port: many}\n", want: "wrong type"},
 		"port clash":          {flags: map[string]string{"mesh.port": "8001"}, want: "port 8001 is also mesh.port"},
-		"open admin":          {flags: map[string]string{"admin.listen": "0.0.0.0"}, want: "admin.listen: must be a loopback address"},
+		"open admin":          {flags: map[string]string{"admin.listen": "0.0.0.0"}, want: "admin.listen: must be a loopback address unless admin.token or admin.tokenFile is set"},
+		"open mesh":           {flags: map[string]string{"mesh.listen": "0.0.0.0", "admin.token": "0123456789abcdef"}, want: "mesh.listen: must be a loopback address"},
+		"two tokens":          {flags: map[string]string{"admin.token": "0123456789abcdef", "admin.tokenFile": "x"}, want: "admin.tokenFile: cannot be set beside admin.token"},
 		"bad enum":            {flags: map[string]string{"store.type": "mysql"}, want: "store.type: must be one of sqlite, memory"},
 		"bad network":         {flags: map[string]string{"gateway.trustedIPs": "10.0.0.0/8, x"}, want: `"x" is neither an address nor a network`},
 	} {
@@ -82,7 +84,7 @@ func TestMistakesAreNamed(t *testing.T) {
 }
 
 func TestShowMasksSecrets(t *testing.T) {
-	l, err := Load(Sources{Env: []string{"MESHGATE_REDIS_URL=redis://:canary-secret@h:1", "MESHGATE_STORE_ENCRYPTION_KEY=canary-secret"}})
+	l, err := Load(Sources{Env: []string{"MESHGATE_REDIS_URL=redis://:canary-secret@h:1", "MESHGATE_STORE_ENCRYPTION_KEY=canary-secret", "MESHGATE_ADMIN_TOKEN=canary-secret"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -93,8 +95,8 @@ func TestShowMasksSecrets(t *testing.T) {
 	if strings.Contains(out.String(), "canary-secret") {
 		t.Errorf("a secret is shown:\n%s", out.String())
 	}
-	if n := strings.Count(out.String(), Mask); n != 2 {
-		t.Errorf("%d masked values, want 2:\n%s", n, out.String())
+	if n := strings.Count(out.String(), Mask); n != 3 {
+		t.Errorf("%d masked values, want 3:\n%s", n, out.String())
 	}
 }
 
@@ -111,6 +113,35 @@ func TestTableCoversConfig(t *testing.T) {
 	}
 	if l.Config.Envoy.DrainTimeout.Seconds() != 10 || l.Config.Cache.NegativeTTL.Seconds() != 2 {
 		t.Errorf("durations were not decoded: %+v", l.Config)
+	}
+}
+
+func TestAdminToken(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "token")
+	for name, tc := range map[string]struct {
+		admin AdminPorts
+		file  string
+		want  string
+		fails string
+	}{
+		"none":              {},
+		"setting":           {admin: AdminPorts{Token: "0123456789abcdef"}, want: "0123456789abcdef"},
+		"file":              {admin: AdminPorts{TokenFile: file}, file: "0123456789abcdef\n", want: "0123456789abcdef"},
+		"short":             {admin: AdminPorts{Token: "short"}, fails: "admin.token: the token must have at least 16 characters"},
+		"blank":             {admin: AdminPorts{TokenFile: file}, file: "0123456789 abcdef", fails: "admin.tokenFile: the token must not hold blanks"},
+		"empty file":        {admin: AdminPorts{TokenFile: file}, file: "\n", fails: "is empty"},
+		"file is not there": {admin: AdminPorts{TokenFile: file + "x"}, fails: "cannot read admin.tokenFile"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			write(t, file, tc.file)
+			got, err := tc.admin.Secret()
+			if (err == nil) != (tc.fails == "") || err != nil && !strings.Contains(err.Error(), tc.fails) || err == nil && got != tc.want {
+				t.Errorf("%q, %v", got, err)
+			}
+		})
+	}
+	if l, err := Load(Sources{Flags: map[string]string{"admin.listen": "0.0.0.0", "admin.token": "0123456789abcdef"}}); err != nil || !l.Config.Admin.Protected() {
+		t.Errorf("an address with a token: %v", err)
 	}
 }
 

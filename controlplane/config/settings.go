@@ -1,6 +1,12 @@
 package config
 
-import "time"
+import (
+	"os"
+	"strings"
+	"time"
+
+	"github.com/meshgate/meshgate/controlplane/fault"
+)
 
 // Config is the effective configuration. Field tags are keys; nested structs
 // make dotted keys. Every leaf has a row in [Table].
@@ -75,6 +81,47 @@ type AdminPorts struct {
 	Listen  string `koanf:"listen"`
 	Port    int    `koanf:"port"`
 	TLSPort int    `koanf:"tlsPort"`
+	// Token is what callers must show; TokenFile is a file with it.
+	Token     string `koanf:"token"`
+	TokenFile string `koanf:"tokenFile"`
+}
+
+// Protected reports whether callers must show a token.
+func (a *AdminPorts) Protected() bool { return a.Token != "" || a.TokenFile != "" }
+
+// Secret returns the token, without the line break at the end of its file; it
+// is empty where there is none.
+func (a *AdminPorts) Secret() (string, error) {
+	if a.TokenFile == "" {
+		return a.Token, checkToken("admin.token", a.Token)
+	}
+	raw, err := os.ReadFile(a.TokenFile)
+	if err != nil {
+		return "", fault.Wrap(fault.Invalid, err, "cannot read admin.tokenFile")
+	}
+	token := strings.TrimRight(string(raw), "\r\n")
+	if token == "" {
+		return "", fault.New(fault.Invalid, "admin.tokenFile: %s is empty", a.TokenFile)
+	}
+	return token, checkToken("admin.tokenFile", token)
+}
+
+// minToken is the least length of a token in bytes: shorter ones can be guessed.
+const minToken = 16
+
+// checkToken refuses what could be guessed or could not be sent in a header
+// (RFC 6750 section 2.1).
+func checkToken(setting, token string) error {
+	if token == "" {
+		return nil
+	}
+	if len(token) < minToken {
+		return fault.New(fault.Invalid, "%s: the token must have at least %d characters", setting, minToken)
+	}
+	if strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r >= 0x7f }) {
+		return fault.New(fault.Invalid, "%s: the token must not hold blanks, control or non-ASCII characters", setting)
+	}
+	return nil
 }
 
 // Gateway configures the gateway that standalone and demo run.
@@ -84,6 +131,8 @@ type Gateway struct {
 	HTTPPort   int    `koanf:"httpPort"`
 	HTTPSPort  int    `koanf:"httpsPort"`
 	TrustedIPs string `koanf:"trustedIPs"`
+	// Declarative is a file that holds the entities of the default control plane.
+	Declarative string `koanf:"declarative"`
 }
 
 // Envoy says which Envoy runs and how.
@@ -136,11 +185,14 @@ var Table = []Key{
 	{"admin.listen", "127.0.0.1", "address of the gateway administration API", false},
 	{"admin.port", 8001, "port of the gateway administration API over HTTP", false},
 	{"admin.tlsPort", 8444, "port of the gateway administration API over HTTPS", false},
+	{"admin.token", "", "bearer token that the gateway administration API demands, at least 16 characters; empty: none, and then the API is on loopback only", true},
+	{"admin.tokenFile", "", "file that holds this token", false},
 	{"gateway.name", "gateway-1", "instance name of the gateway that standalone and demo run", false},
 	{"gateway.listen", "0.0.0.0", "address of the gateway's listeners", false},
 	{"gateway.httpPort", 8000, "the gateway's HTTP port", false},
 	{"gateway.httpsPort", 8443, "the gateway's HTTPS port", false},
-	{"gateway.trustedIPs", "", "comma-separated addresses and networks whose X-Forwarded-Proto is believed", false},
+	{"gateway.trustedIPs", "", "comma-separated addresses and networks of proxies whose X-Forwarded-* headers are believed", false},
+	{"gateway.declarative", "", "file with all entities of the gateway (see docs/declarative.md); the administration API is then read-only", false},
 	{"envoy.path", "", "Envoy binary; empty: $ENVOY_PATH, beside meshgate, .tools, PATH", false},
 	{"envoy.logLevel", "warning", "Envoy's log level", false},
 	{"envoy.concurrency", 0, "Envoy's worker threads; 0: one per CPU", false},

@@ -31,8 +31,25 @@ type Endpoint struct {
 	Auth Authorisation
 	// Summary is one line for documentation.
 	Summary string
-	Handler http.HandlerFunc
+	// Contract says what it takes and answers; an API without an OpenAPI
+	// document has none.
+	Contract Contract
+	Handler  http.HandlerFunc
 }
+
+// Contract is what a caller sends and gets.
+type Contract struct {
+	// Query lists the parameters of the query that have a meaning.
+	Query []Parameter
+	// Body names the schema of the request body; empty where none is read.
+	Body string
+	// Answers names the schema of each answer by status; an empty name is an
+	// answer without a body.
+	Answers map[int]string
+}
+
+// Parameter is one parameter of a query. Type is a type of JSON Schema.
+type Parameter struct{ Name, Type, Summary string }
 
 // Router dispatches to endpoints. HEAD runs the GET endpoint, OPTIONS is
 // answered from the list, a trailing slash makes no difference.

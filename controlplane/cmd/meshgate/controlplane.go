@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"runtime/debug"
@@ -19,7 +20,6 @@ import (
 	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc"
 
-	"github.com/meshgate/meshgate/controlplane/adminapi"
 	"github.com/meshgate/meshgate/controlplane/adminlink"
 	"github.com/meshgate/meshgate/controlplane/admit"
 	"github.com/meshgate/meshgate/controlplane/config"
@@ -67,6 +67,8 @@ type controlPlane struct {
 	snapshots *snapshot.Store
 	xds       *xds.Server
 	mesh      meshParts
+	// adminToken is what callers of the administration API must show, or empty.
+	adminToken string
 	// instance tells this process apart from others.
 	instance string
 	ready    readiness
@@ -81,7 +83,7 @@ func openControlPlane(ctx context.Context, c *config.Config, log *slog.Logger) (
 	}
 	cp := &controlPlane{cfg: c, log: log, instance: instanceID()}
 	steps := []func(context.Context) error{
-		cp.openPorts, cp.openStore, cp.openIdentities, cp.openMesh, cp.openRevocation, cp.openXDS, cp.openLifecycle,
+		cp.openAdminToken, cp.openPorts, cp.openStore, cp.openIdentities, cp.openMesh, cp.openRevocation, cp.openDeclarative, cp.openXDS, cp.openLifecycle,
 	}
 	for _, step := range steps {
 		if err := step(ctx); err != nil {
@@ -130,8 +132,12 @@ func (cp *controlPlane) openRevocation(ctx context.Context) (err error) {
 	cp.views = view.New(cp.store, all.Kinds(), cp.log)
 	cp.closers.add(func(context.Context) { cp.views.Close() })
 	cp.snapshots = snapshot.New()
+	trusted, err := cp.cfg.Trusted()
+	if err != nil {
+		return err
+	}
 	cp.loop = loop.New(loop.Options{
-		Views: cp.views, Publisher: cp.snapshots, Parameters: parameters{cp.store}, Identities: identities{cp},
+		Views: cp.views, Publisher: cp.snapshots, Parameters: parameters{cp.store, networks(trusted)}, Identities: identities{cp},
 		Policies: all.Policies(), Latest: cp.store.Revision, Issued: cp.mesh.insights.IssuedBackends, Check: cp.cfg.Debug.CheckPlans, Log: cp.log,
 	})
 	cp.revoker, err = revoke.New(ctx, revoke.Options{
@@ -154,12 +160,22 @@ func (cp *controlPlane) openRevocation(ctx context.Context) (err error) {
 		}
 	})
 	cp.gate = admit.New(cp.store, cp.revoker, allKinds(), time.Now)
-	trusted, err := cp.cfg.Trusted()
 	cp.oauth = oauth.New(oauth.Options{
-		Store: cp.store, Writer: cp.gate, Grants: oauth.Grants(), TrustedIPs: trusted,
+		Store: cp.store, Writer: cp.gate, Grants: oauth.Grants(),
 		Minted: cp.revoker.Refill, Log: cp.log, Now: time.Now,
 	})
-	return err
+	return nil
+}
+
+// networks lists networks in the form of the plan's parameters: equal for equal
+// settings.
+func networks(prefixes []netip.Prefix) string {
+	texts := make([]string, len(prefixes))
+	for i, p := range prefixes {
+		texts[i] = p.String()
+	}
+	slices.Sort(texts)
+	return strings.Join(slices.Compact(texts), ",")
 }
 
 func (cp *controlPlane) openXDS(context.Context) (err error) {
@@ -187,10 +203,7 @@ func (cp *controlPlane) run(ctx context.Context) error {
 	}
 	serve("data_plane", cp.dataPlane(), httpLn)
 	serve("diagnostics", diagnostics(&cp.ready, cp.metrics()), cp.ports.diagnostics)
-	admin := adminapi.New(adminapi.Options{
-		Store: cp.store, Gate: cp.gate, Collections: adminapi.Collections(), Progress: progress{cp.snapshots},
-		Now: time.Now, Version: version, Guard: &httpkit.BrowserGuard{},
-	})
+	admin := cp.adminAPI()
 	serve("admin", admin.Handler(), cp.ports.admin)
 	serve("admin_tls", admin.Handler(), tlsListener(cp.ports.adminTLS, cp.authority.ServerConfig(cp.names())))
 	serve("mesh", cp.meshAPI(admin.Revisions), cp.ports.mesh)

@@ -76,6 +76,7 @@ func perform(ctx context.Context, c *config.Config, s *standalone, echoPort int,
 	if err != nil {
 		return err
 	}
+	api.adminToken = s.cp.adminToken
 	if err := api.seed(bounded, echoPort); err != nil {
 		return fmt.Errorf("the demo's resources: %w", err)
 	}

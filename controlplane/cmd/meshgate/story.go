@@ -32,6 +32,8 @@ type client struct {
 	admin, mesh  string // base URLs of the administration and the mesh API
 	plain, tls   string // base URLs of the gateway
 	lastRevision string
+	// adminToken is what the administration API demands, or empty.
+	adminToken string
 }
 
 func newClient(caFile string, adminPort, meshPort, httpPort, httpsPort int) (*client, error) {
@@ -82,6 +84,9 @@ func (c *client) do(ctx context.Context, method, u string, header http.Header, c
 	}
 	if contentType != "" {
 		req.Header.Set("Content-Type", contentType)
+	}
+	if c.adminToken != "" && strings.HasPrefix(u, c.admin+"/") {
+		req.Header.Set("Authorization", "Bearer "+c.adminToken)
 	}
 	resp, err := c.http.Do(req)
 	if err != nil {

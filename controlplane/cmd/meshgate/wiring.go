@@ -11,6 +11,7 @@ import (
 
 	"google.golang.org/grpc/credentials"
 
+	"github.com/meshgate/meshgate/controlplane/declarative"
 	"github.com/meshgate/meshgate/controlplane/fault"
 	"github.com/meshgate/meshgate/controlplane/gateway"
 	"github.com/meshgate/meshgate/controlplane/identity"
@@ -31,6 +32,7 @@ import (
 func allKinds() []*model.Kind {
 	var kinds []*model.Kind
 	kinds = append(kinds, gateway.Kinds()...)
+	kinds = append(kinds, declarative.Kinds()...)
 	kinds = append(kinds, identity.Kinds()...)
 	kinds = append(kinds, mesh.Kinds()...)
 	kinds = append(kinds, all.Kinds()...)
@@ -46,13 +48,25 @@ func revocationSubjects() map[*model.Kind]revoke.Subject {
 			Expires: oauth.Expires,
 			Under:   func(spec any) string { return spec.(*gateway.Token).Credential },
 		},
-		gateway.Applications: {Is: contract.SubjectCredential, Below: gateway.Tokens, Ref: gateway.RefCredential},
-		gateway.Consumers:    {Is: contract.SubjectConsumer, Below: gateway.Applications, Ref: gateway.RefConsumer},
+		gateway.Applications: {Is: contract.SubjectCredential, Below: []revoke.Dependents{{Kind: gateway.Tokens, Ref: gateway.RefCredential}}},
+		gateway.Consumers: {Is: contract.SubjectConsumer, Below: []revoke.Dependents{
+			{Kind: gateway.Applications, Ref: gateway.RefConsumer}, {Kind: gateway.Keys, Ref: gateway.RefConsumer},
+		}},
+		gateway.Keys: {
+			Is:      contract.SubjectToken,
+			Token:   func(spec any) contract.Hash { return contract.HashKey([]byte(spec.(*gateway.Key).Key)) },
+			Expires: func(r *model.Resource) int64 { return r.Spec.(*gateway.Key).DropAt },
+		},
 	}
 }
 
 // parameters finds what a gateway said at its enrolment.
-type parameters struct{ store store.Store }
+type parameters struct {
+	store store.Store
+	// trusted are the networks whose X-Forwarded-* headers count, as the plan
+	// takes them.
+	trusted string
+}
 
 // Gateway implements loop.Parameters.
 func (p parameters) Gateway(ctx context.Context, node string) (out plan.Params, err error) {
@@ -77,6 +91,7 @@ func (p parameters) Gateway(ctx context.Context, node string) (out plan.Params, 
 		out = plan.Params{
 			Address: in.Listen, HTTPPort: uint32(in.HTTPPort), HTTPSPort: uint32(in.HTTPSPort), //nolint:gosec // checked at enrolment
 			OAuth: plan.Endpoint{Host: host, Port: uint32(oauthPort)}, RootsFile: in.RootsFile,
+			Trusted: p.trusted,
 		}
 		return nil
 	})
@@ -105,6 +120,19 @@ func (i identities) Workload(ctx context.Context, meshName, dataplane string) (l
 	i.cp.mesh.insights.Issued(meshName, dataplane, leaf.Backend, leaf.NotAfter, leaf.Issued)
 	i.cp.mesh.renewals.Note(meshName, dataplane, leaf.Issued, leaf.NotAfter)
 	return loop.Pair{Certificate: leaf.Certificate, Key: leaf.Key}, nil
+}
+
+// Certificate implements loop.Identities.
+func (i identities) Certificate(ctx context.Context, controlPlane, id string, alternative bool) (p loop.Pair, err error) {
+	err = i.cp.store.View(ctx, func(r store.Reader) error {
+		res, err := r.Get(gateway.Certificates, controlPlane, id)
+		if err != nil {
+			return err
+		}
+		p.Certificate, p.Key, err = res.Spec.(*gateway.Certificate).Pair(alternative)
+		return err
+	})
+	return p, err
 }
 
 // Roots implements loop.Identities.

@@ -1,0 +1,45 @@
+package adminapi_test
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/meshgate/meshgate/controlplane/adminapi"
+	"github.com/meshgate/meshgate/controlplane/httpkit"
+)
+
+// TestToken: with a token there is no endpoint, no method and no path that
+// answers without it, and names in Host do not matter any more.
+func TestToken(t *testing.T) {
+	const token = "a-token-for-this-test"
+	f := setupWith(t, func(o *adminapi.Options) {
+		o.Token, o.Guard, o.Revocations = token, &httpkit.BrowserGuard{AnyHost: true, Proxied: true}, &revocations{}
+	})
+	ask := func(method, path, authorization string) *httptest.ResponseRecorder {
+		r := httptest.NewRequest(method, path, nil)
+		r.Host = "gateway.internal:8001"
+		r.Header.Set("X-Forwarded-For", "192.0.2.1")
+		if authorization != "" {
+			r.Header.Set("Authorization", authorization)
+		}
+		return f.serve(r)
+	}
+	paths := map[string]string{"GET /nowhere": "/nowhere", "OPTIONS /consumers": "/consumers", "HEAD /": "/"}
+	for _, e := range f.api.Endpoints() {
+		paths[e.Method+" "+e.Pattern] = strings.NewReplacer("{", "", "}", "").Replace(e.Pattern)
+	}
+	for name, path := range paths {
+		method, _, _ := strings.Cut(name, " ")
+		for _, wrong := range []string{"", "Bearer " + token + "x", "Basic " + token} {
+			w := ask(method, path, wrong)
+			if w.Code != http.StatusUnauthorized || w.Header().Get("WWW-Authenticate") == "" || !strings.HasPrefix(w.Body.String(), `{"message":`) {
+				t.Errorf("%s with %q: %d %s", name, wrong, w.Code, w.Body)
+			}
+		}
+	}
+	if w := ask("GET", "/consumers", "Bearer "+token); w.Code != http.StatusOK {
+		t.Errorf("with the token: %d %s", w.Code, w.Body)
+	}
+}

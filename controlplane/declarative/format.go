@@ -1,0 +1,262 @@
+package declarative
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/meshgate/meshgate/controlplane/fault"
+	"github.com/meshgate/meshgate/controlplane/model"
+)
+
+// FormatVersion is the version of the file format that is understood.
+const FormatVersion = "3.0"
+
+// Names at the top of a file that are no collections.
+const (
+	keyFormat    = "_format_version"
+	keyInfo      = "_info"
+	keyTransform = "_transform"
+	keyComment   = "_comment"
+	keySelect    = "select_tags"
+)
+
+// entity is one entity of a file.
+type entity struct {
+	kind *model.Kind
+	at   *node
+	path string
+	// values are what the file says of it, without what nests in it.
+	values map[string]any
+	// parent is the entity it nests in, ref its reference to that.
+	parent *entity
+	ref    string
+	// resource is what is to be stored; nil while there are problems with it.
+	resource *model.Resource
+}
+
+// File is a file whose shape is right.
+type File struct {
+	name     string
+	kinds    []*model.Kind
+	entities []*entity
+	problems *Problems
+}
+
+// Parse reads a file. kinds are those that it may hold; name is that of the
+// file in problems. The error is [*Problems].
+func Parse(name string, data []byte, kinds []*model.Kind) (*File, error) {
+	f := &File{name: name, kinds: kinds, problems: &Problems{File: name}}
+	root := parse(data, f.problems)
+	if root == nil {
+		return nil, f.problems
+	}
+	if root.fields == nil {
+		f.problems.add(root.line, "", "expected an object with %s and collections", keyFormat)
+		return nil, f.problems
+	}
+	f.top(root)
+	return f, f.problems.orNil()
+}
+
+// top reads the members of the document.
+func (f *File) top(root *node) {
+	if version := root.fields[keyFormat]; version == nil {
+		f.problems.add(root.line, keyFormat, "must be there: %q", FormatVersion)
+	} else if fmt.Sprint(version.scalar) != FormatVersion && version.scalar != 3.0 {
+		f.problems.add(version.line, keyFormat, "must be %q", FormatVersion)
+	}
+	known := []string{keyFormat, keyInfo, keyTransform, keyComment}
+	for _, k := range f.kinds {
+		known = append(known, k.Path)
+	}
+	tags := f.info(root.fields[keyInfo])
+	for _, name := range root.names {
+		if kind := f.collection(name); kind != nil {
+			f.list(kind, root.fields[name], name, nil, "")
+		} else if !slices.Contains(known, name) {
+			f.problems.add(root.fields[name].line, name, "unknown key; did you mean %q?", fault.Nearest(name, known))
+		}
+	}
+	for _, e := range f.entities {
+		e.tag(tags)
+	}
+}
+
+// info reads the tags that every entity gets.
+func (f *File) info(n *node) (tags []any) {
+	if n == nil {
+		return nil
+	}
+	for _, name := range n.names {
+		value := n.fields[name]
+		if name != keySelect {
+			f.problems.add(value.line, keyInfo+"."+name, "not supported; only %s is", keySelect)
+			continue
+		}
+		for _, item := range value.items {
+			if text, ok := item.scalar.(string); ok && text != "" {
+				tags = append(tags, text)
+				continue
+			}
+			f.problems.add(item.line, keyInfo+"."+name, "expected texts")
+		}
+	}
+	return tags
+}
+
+// names lists what a kind's collection may be called.
+func names(k *model.Kind) []string { return []string{k.Path, k.Plural()} }
+
+func (f *File) collection(name string) *model.Kind {
+	for _, k := range f.kinds {
+		if slices.Contains(names(k), name) {
+			return k
+		}
+	}
+	return nil
+}
+
+// nested finds the kind that may nest in another one under a name.
+func (f *File) nested(in *model.Kind, name string) (*model.Kind, string) {
+	for _, k := range f.kinds {
+		for _, ref := range k.Refs {
+			if ref.To == in.Name && slices.Contains(names(k), name) {
+				return k, ref.Name
+			}
+		}
+	}
+	return nil, ""
+}
+
+func (f *File) list(kind *model.Kind, n *node, path string, parent *entity, ref string) {
+	if !n.isList {
+		f.problems.add(n.line, path, "expected a list")
+		return
+	}
+	for i, item := range n.items {
+		f.entity(&entity{kind: kind, at: item, path: fmt.Sprintf("%s[%d]", path, i), parent: parent, ref: ref})
+	}
+}
+
+// entity takes an entity and what nests in it. A text stands for the field by
+// which entities of its kind are known.
+func (f *File) entity(e *entity) {
+	f.entities = append(f.entities, e)
+	e.values = map[string]any{}
+	if text, ok := e.at.scalar.(string); ok && e.kind.Schema.Key != "" {
+		e.values[e.kind.Schema.Key] = text
+		return
+	}
+	if e.at.fields == nil {
+		f.problems.add(e.at.line, e.path, "expected an object")
+		return
+	}
+	for _, name := range e.at.names {
+		value := e.at.fields[name]
+		if kind, ref := f.nested(e.kind, name); kind != nil {
+			f.list(kind, value, e.path+"."+name, e, ref)
+			continue
+		}
+		if !f.known(e.kind, name) {
+			f.problems.add(value.line, e.path+"."+name, "unknown key; did you mean %q?", fault.Nearest(name, f.keys(e.kind)))
+			continue
+		}
+		e.values[name] = f.reference(e.kind.Schema.Field(name), value)
+	}
+	if _, given := e.values[e.ref]; given && e.parent != nil {
+		f.problems.add(e.at.fields[e.ref].line, e.path+"."+e.ref, "follows from where the entity stands")
+	}
+}
+
+func (f *File) known(k *model.Kind, name string) bool { return slices.Contains(f.keys(k), name) }
+
+// keys lists what an entity of a kind may have.
+func (f *File) keys(k *model.Kind) (list []string) {
+	for _, fields := range [][]model.Field{k.Schema.Fields, k.Schema.Shorthands} {
+		for i := range fields {
+			if !fields[i].Hidden {
+				list = append(list, fields[i].Name)
+			}
+		}
+	}
+	for _, child := range f.kinds {
+		for _, ref := range child.Refs {
+			if ref.To == k.Name {
+				list = append(list, names(child)...)
+			}
+		}
+	}
+	return list
+}
+
+// reference lets a text stand for the object that a reference is: an id, or the
+// field by which entities of the target's kind are known.
+func (f *File) reference(field *model.Field, n *node) any {
+	text, ok := n.scalar.(string)
+	if field == nil || field.Type != model.Foreign || !ok {
+		return n.plain()
+	}
+	to := f.kindNamed(field.To)
+	if to == nil || to.Schema.Key == "" || model.IsUUID(text) {
+		return map[string]any{model.FieldID: text}
+	}
+	return map[string]any{to.Schema.Key: text}
+}
+
+func (f *File) kindNamed(name string) *model.Kind {
+	for _, k := range f.kinds {
+		if k.Name == name {
+			return k
+		}
+	}
+	return nil
+}
+
+// tag adds tags to an entity whose kind has any.
+func (e *entity) tag(tags []any) {
+	if len(tags) == 0 || e.kind.Schema.Field("tags") == nil {
+		return
+	}
+	e.values = maps.Clone(e.values)
+	own, _ := e.values["tags"].([]any)
+	e.values["tags"] = append(slices.Clone(own), tags...)
+}
+
+// violated notes the violations of an entity on their lines.
+func (f *File) violated(e *entity, err error) {
+	failed, ok := errors.AsType[*fault.Error](err)
+	if !ok || len(failed.Violations) == 0 {
+		f.problems.add(e.at.line, e.path, "%v", err)
+		return
+	}
+	for _, v := range failed.Violations {
+		line, path := e.at.find(strings.TrimSuffix(strings.TrimSuffix(v.Path, model.EntityPath), "."))
+		text := v.Message
+		if known := e.fieldsBeside(v.Path); text == model.TextUnknown && known != nil {
+			text = fmt.Sprintf("unknown key; did you mean %q?", fault.Nearest(v.Path[strings.LastIndex(v.Path, ".")+1:], known))
+		}
+		f.problems.add(line, e.path+path, "%s", text)
+	}
+}
+
+// fieldsBeside lists the fields that the record of a path has.
+func (e *entity) fieldsBeside(path string) (list []string) {
+	s := e.kind.Schema
+	segments := strings.Split(path, ".")
+	for _, name := range segments[:len(segments)-1] {
+		field := s.Field(name)
+		if field == nil || field.Type != model.Record {
+			return nil
+		}
+		if s = field.Record(e.values); s == nil {
+			return nil
+		}
+	}
+	for i := range s.Fields {
+		list = append(list, s.Fields[i].Name)
+	}
+	return list
+}

@@ -1,0 +1,177 @@
+package declarative
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// Limits of a file. Aliases may make a small file large, so that it is nodes
+// that are counted.
+const (
+	maxNodes = 1 << 20
+	maxDepth = 32
+)
+
+// node is a value of the document with its line.
+type node struct {
+	line int
+	// names are the members of an object in their order, fields their values.
+	names  []string
+	fields map[string]*node
+	// items are the elements of a list; isList tells an empty one from null.
+	items  []*node
+	isList bool
+	// scalar is a text, number (int64 or float64), boolean or nil.
+	scalar any
+}
+
+// parse reads one YAML (or JSON) document.
+func parse(data []byte, problems *Problems) *node {
+	d := yaml.NewDecoder(bytes.NewReader(data))
+	var doc yaml.Node
+	if err := d.Decode(&doc); err != nil {
+		if errors.Is(err, io.EOF) {
+			problems.add(1, "", "the file is empty")
+		} else {
+			line, text := 1, strings.TrimPrefix(err.Error(), "yaml: ")
+			if _, scanned := fmt.Sscanf(text, "line %d:", &line); scanned == nil {
+				_, text, _ = strings.Cut(text, ": ")
+			}
+			problems.add(line, "", "not valid YAML: %s", text)
+		}
+		return nil
+	}
+	if err := d.Decode(new(yaml.Node)); !errors.Is(err, io.EOF) {
+		problems.add(doc.Line, "", "the file holds more than one document")
+		return nil
+	}
+	r := &treeReader{problems: problems}
+	root := r.read(doc.Content[0], 0)
+	if r.nodes > maxNodes {
+		problems.add(root.line, "", "the document has more than %d values", maxNodes)
+		return nil
+	}
+	return root
+}
+
+type treeReader struct {
+	problems *Problems
+	nodes    int
+}
+
+func (r *treeReader) read(y *yaml.Node, depth int) *node {
+	n := &node{line: y.Line}
+	if r.nodes++; r.nodes > maxNodes {
+		return n
+	}
+	if depth > maxDepth {
+		r.problems.add(y.Line, "", "values nest deeper than %d", maxDepth)
+		return n
+	}
+	switch y.Kind {
+	case yaml.AliasNode:
+		// The problem is where the alias is used, not where it points to.
+		n = r.read(y.Alias, depth+1)
+		n.line = y.Line
+	case yaml.SequenceNode:
+		n.isList = true
+		for _, item := range y.Content {
+			n.items = append(n.items, r.read(item, depth+1))
+		}
+	case yaml.MappingNode:
+		r.object(n, y, depth)
+	default:
+		n.scalar = r.scalar(y)
+	}
+	return n
+}
+
+func (r *treeReader) object(n *node, y *yaml.Node, depth int) {
+	n.fields = map[string]*node{}
+	for i := 0; i+1 < len(y.Content); i += 2 {
+		key, value := y.Content[i], y.Content[i+1]
+		if key.Kind != yaml.ScalarNode || key.ShortTag() == "!!merge" {
+			r.problems.add(key.Line, "", "expected a plain name")
+			continue
+		}
+		if _, twice := n.fields[key.Value]; twice {
+			r.problems.add(key.Line, key.Value, "is given twice")
+			continue
+		}
+		n.names = append(n.names, key.Value)
+		n.fields[key.Value] = r.read(value, depth+1)
+		n.fields[key.Value].line = key.Line
+	}
+}
+
+// scalar types a plain value. What JSON does not know stays text.
+func (r *treeReader) scalar(y *yaml.Node) any {
+	switch y.ShortTag() {
+	case "!!null":
+		return nil
+	case "!!bool":
+		return strings.EqualFold(y.Value, "true")
+	case "!!int":
+		if i, err := strconv.ParseInt(y.Value, 0, 64); err == nil {
+			return i
+		}
+	case "!!float":
+		if f, err := strconv.ParseFloat(y.Value, 64); err == nil {
+			return f
+		}
+	}
+	if strings.Contains(y.Value, "${{") {
+		r.problems.add(y.Line, "", "references to the environment are not replaced here")
+	}
+	return y.Value
+}
+
+// plain is the value without lines, as the schema of a kind takes it.
+func (n *node) plain() any {
+	switch {
+	case n.fields != nil:
+		out := make(map[string]any, len(n.fields))
+		for name, f := range n.fields {
+			out[name] = f.plain()
+		}
+		return out
+	case n.isList:
+		out := make([]any, len(n.items))
+		for i, item := range n.items {
+			out[i] = item.plain()
+		}
+		return out
+	}
+	return n.scalar
+}
+
+// find follows the path of a violation as far as it exists, and writes it the
+// way this file's paths are written, with indexes from 0 in brackets.
+func (n *node) find(path string) (line int, written string) {
+	line = n.line
+	for segment := range strings.SplitSeq(path, ".") {
+		i, err := strconv.Atoi(segment)
+		if err == nil && n != nil && n.isList {
+			written += "[" + strconv.Itoa(i-1) + "]"
+		} else if segment != "" {
+			written += "." + segment
+		}
+		switch {
+		case n == nil:
+		case err == nil && i >= 1 && i <= len(n.items):
+			n = n.items[i-1]
+		default:
+			n = n.fields[segment]
+		}
+		if n != nil {
+			line = n.line
+		}
+	}
+	return line, written
+}
