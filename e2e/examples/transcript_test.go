@@ -1,0 +1,70 @@
+package examples_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/meshgate/meshgate/e2e/framework"
+)
+
+// script is all shell blocks of the page, in their order, for the ports and the
+// state directory of a demo of this test. At each heading it prints the heading.
+func script(demo *framework.ControlPlane) string {
+	data, err := os.ReadFile(filepath.Join(framework.Root(), "docs", "examples", "README.md"))
+	Expect(err).NotTo(HaveOccurred())
+	var out strings.Builder
+	inside := false
+	for line := range strings.Lines(string(data)) {
+		switch {
+		case line == "```sh\n":
+			inside = true
+		case strings.HasPrefix(line, "```"):
+			inside = false
+		case inside:
+			out.WriteString(line)
+		case strings.HasPrefix(line, "## "):
+			fmt.Fprintf(&out, "echo %q\n", strings.TrimSpace(line))
+		}
+	}
+	pairs := []string{":8001", ":" + strconv.Itoa(demo.Admin), ":8443", ":" + strconv.Itoa(demo.HTTPS), ".state/", demo.StateDir + "/"}
+	for i, port := range framework.FreePorts(4) {
+		for _, before := range []string{":", " "} { // as part of an address or as a word
+			pairs = append(pairs, fmt.Sprintf("%s900%d", before, i), before+strconv.Itoa(port))
+		}
+	}
+	return strings.NewReplacer(pairs...).Replace(out.String())
+}
+
+var _ = Describe("docs/examples/README.md", func() {
+	It("can be followed by copy and paste", func() {
+		demo := framework.NewControlPlane("demo").Start()
+		p := framework.Start([]string{"GOFLAGS=-buildvcs=false"}, "bash", "-c", "cd "+framework.Root()+" && trap 'kill $(jobs -p) 2>/dev/null' EXIT && set -uo pipefail\n"+script(demo))
+		Expect(p.Exit(patience)).To(Equal(0), p.Output())
+		sections := map[string]string{}
+		for part := range strings.SplitSeq(p.Output(), "## ") {
+			title, text, _ := strings.Cut(part, "\n")
+			sections[title] = text
+		}
+		for _, created := range []string{"/services", "/services/photos/routes", "/routes/photos/plugins", "/consumers", "/consumers/mary/oauth2"} {
+			Expect(sections["A route that gives out tokens"]).To(ContainSubstring(created + " 201\n"))
+		}
+		code := sections["Authorisation code"]
+		for _, want := range []string{
+			`"refresh_token":"`, `"X-Authenticated-Userid": "user-1"`, `"X-Authenticated-Scope": "email"`, `"X-Consumer-Username": "mary"`,
+			`"X-Credential-Identifier": "album"`, "The access token is invalid or has expired", "/callback?error=access_denied&state=xyz",
+		} {
+			Expect(code).To(ContainSubstring(want))
+		}
+		for _, title := range []string{"A public client", "Passwords, for old clients"} {
+			Expect(sections[title]).To(And(ContainSubstring(`"access_token":"`), ContainSubstring(`"refresh_token":"`)), title)
+		}
+		Expect(sections["WebSocket"]).To(HaveSuffix("hello\nhello\nrefused: 401\n"))
+		Expect(sections["gRPC"]).To(HaveSuffix("SERVING\ngrpc: rpc error: code = Unauthenticated desc = Unauthenticated\n"))
+	})
+})
