@@ -10,10 +10,10 @@ TEST_FLAGS ?=
 # Further versions of Envoy that the core of the mesh suite must pass.
 ENVOY_VERSIONS ?= 1.38.3
 
-.PHONY: help run build test check lint bench bench-fleet fuzz clean tools
+.PHONY: help run build test check lint bench bench-fleet bench-gateway bench-routes fuzz clean tools
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 run: build ## build everything and run the demo
 	./bin/meshgate demo --state-dir .state
@@ -58,6 +58,13 @@ bench: build ## figures for docs/performance.md
 
 bench-fleet: build ## the control plane under N proxies (N, SERVICES, OUTBOUNDS, FLEET_FLAGS)
 	@go run ./e2e/bench/fleet -n $(or $(N),1000) -services $(or $(SERVICES),50) -outbounds $(or $(OUTBOUNDS),10) $(FLEET_FLAGS)
+
+bench-routes: build ## route tables in a real Envoy: updates, look-up, sharing, planning
+	@go test -run '^$$' -bench 'Routes(Update|Plan)' -benchtime 3x ./xds/plan/gateway
+	@go test -run '^$$' -bench 'Routes(Lookup|WithoutHosts)' -benchtime 5000x ./xds/plan/gateway
+
+bench-gateway: build ## tokens and protected requests per second of CPU, memory of tokens (GATEWAY_FLAGS)
+	@go run ./e2e/bench/gateway $(GATEWAY_FLAGS)
 
 fuzz: ## every fuzz target for FUZZTIME (default 20s)
 	@.ci/fuzz $(or $(FUZZTIME),20s)

@@ -41,20 +41,30 @@ var _ = Describe("the demo", func() {
 		Expect(text).To(ContainSubstring(`"X-Consumer-Custom-Id": "alice-4711"`))
 		Expect(text).To(ContainSubstring(`"X-Credential-Identifier": "alice-app"`))
 		Expect(text).To(ContainSubstring(`"X-Authenticated-Scope": "read"`))
-		Expect(text).To(HaveSuffix("The access token is invalid or has expired\"}\n401\n"))
+		Expect(text).To(ContainSubstring("The access token is invalid or has expired\"}\n401\n"))
+		By("the flows of today")
+		Expect(text).To(ContainSubstring("&iss=https%3a%2f%2flocalhost%3a"))
+		Expect(text).To(ContainSubstring(`"X-Authenticated-Userid": "user-17"`))
+		Expect(strings.Count(text, `"refresh_token":"`)).To(Equal(2), text)
+		Expect(text).To(ContainSubstring(`{"error":"invalid_grant","error_description":"Invalid code"}`))
+		Expect(text).To(ContainSubstring(`{"active":false}`))
+		Expect(text).To(ContainSubstring(`"code_challenge_methods_supported":["S256"]`))
 	})
 })
 
-// readmeTranscript extracts the shell block that follows the marker in the
-// README and points it at the ports of this test.
+// readmeTranscript extracts the shell blocks that follow the marker in the README,
+// as one session, and points it at the ports of this test.
 func readmeTranscript(c *framework.ControlPlane) string {
 	data, err := os.ReadFile(filepath.Join(framework.Root(), "README.md"))
 	Expect(err).NotTo(HaveOccurred())
-	_, rest, found := strings.Cut(string(data), "<!-- transcript -->\n```sh\n")
-	Expect(found).To(BeTrue(), "the README has a transcript")
-	block, _, _ := strings.Cut(rest, "```")
+	session := ""
+	for _, part := range strings.Split(string(data), "<!-- transcript -->\n```sh\n")[1:] {
+		block, _, _ := strings.Cut(part, "```")
+		session += block
+	}
+	Expect(session).NotTo(BeEmpty(), "the README has a transcript")
 	return strings.NewReplacer(
 		":8001", ":"+strconv.Itoa(c.Admin), ":8000", ":"+strconv.Itoa(c.HTTP), ":8443", ":"+strconv.Itoa(c.HTTPS),
 		".state/", c.StateDir+"/",
-	).Replace(block)
+	).Replace(session)
 }
