@@ -5,9 +5,9 @@
 //
 // A file is read in steps, each of which reports everything that is wrong with
 // the line it stands on: the text ([Parse]), its shape, each entity by the
-// schema of its kind, references and unique values ([Resolve]), and last, in
+// schema of its kind, references and unique values ([File.Resolve]), and last, in
 // the one transaction that also writes, entities against each other
-// ([Loader.Apply]).
+// ([File.Apply]).
 //
 // Entities without an id get one that follows from what makes them unique, so
 // that the same file gives the same ids on every start.
