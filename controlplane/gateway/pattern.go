@@ -49,7 +49,7 @@ func ParsePath(path string) (PathPattern, error) {
 	if err != nil {
 		return PathPattern{}, err
 	}
-	inPath := inASCII(tree)
+	inPath := over(tree, pathClass)
 	if instructions(inPath) > maxProgram {
 		return PathPattern{}, errors.New("the regular expression is too large")
 	}
@@ -69,7 +69,7 @@ func ParseHeader(value string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if tree = inBytes(tree); instructions(tree) > maxProgram {
+	if tree = over(tree, byteClass); instructions(tree) > maxProgram {
 		return "", errors.New("the regular expression is too large")
 	}
 	return anyByte + "*(?:" + inLatin(tree) + ")" + anyByte + "*", nil
@@ -112,11 +112,12 @@ func inLatin(re *syntax.Regexp) string {
 	return b.String()
 }
 
-// inASCII restricts an expression to what paths consist of.
-func inASCII(re *syntax.Regexp) *syntax.Regexp {
+// over rewrites an expression over characters: class says what stands for some of
+// them, given as ranges. What is captured is of no interest.
+func over(re *syntax.Regexp, class func(ranges []rune) *syntax.Regexp) *syntax.Regexp {
 	switch re.Op {
 	case syntax.OpCapture:
-		return inASCII(re.Sub[0])
+		return over(re.Sub[0], class)
 	case syntax.OpAnyChar, syntax.OpAnyCharNotNL:
 		return class([]rune{0, unicode.MaxRune})
 	case syntax.OpCharClass:
@@ -128,7 +129,7 @@ func inASCII(re *syntax.Regexp) *syntax.Regexp {
 		}
 		return out
 	default:
-		return each(re, inASCII)
+		return each(re, func(sub *syntax.Regexp) *syntax.Regexp { return over(sub, class) })
 	}
 }
 
@@ -143,8 +144,8 @@ func folded(r rune, fold bool) []rune {
 	return out
 }
 
-// class is the printable ASCII characters but the question mark within ranges.
-func class(ranges []rune) *syntax.Regexp {
+// pathClass is the printable ASCII characters but the question mark within ranges.
+func pathClass(ranges []rune) *syntax.Regexp {
 	var out []rune
 	for pair := range slices.Chunk(ranges, 2) {
 		for _, limits := range [][2]rune{{'!', '>'}, {'@', '~'}} {
@@ -174,27 +175,6 @@ func markEnds(re *syntax.Regexp) *syntax.Regexp {
 		return &syntax.Regexp{Op: syntax.OpLiteral, Rune: []rune{endOfPath}}
 	}
 	return each(re, markEnds)
-}
-
-// inBytes rewrites an expression over characters so that it is one over the bytes
-// of their UTF-8.
-func inBytes(re *syntax.Regexp) *syntax.Regexp {
-	switch re.Op {
-	case syntax.OpCapture:
-		return inBytes(re.Sub[0])
-	case syntax.OpAnyChar, syntax.OpAnyCharNotNL:
-		return byteClass([]rune{0, unicode.MaxRune})
-	case syntax.OpCharClass:
-		return byteClass(re.Rune)
-	case syntax.OpLiteral:
-		out := &syntax.Regexp{Op: syntax.OpConcat}
-		for _, r := range re.Rune {
-			out.Sub = append(out.Sub, byteClass(folded(r, re.Flags&syntax.FoldCase != 0)))
-		}
-		return out
-	default:
-		return each(re, inBytes)
-	}
 }
 
 // wide is any character beyond ASCII, or a byte that is part of none.
