@@ -56,6 +56,14 @@ func (r *run) attack(workers int) {
 	work.Wait()
 }
 
+// unreadable reports whether an upstream cannot read the path. It then answers
+// without having read the body and closes, which the gateway may notice while it
+// is still sending.
+func (a *attack) unreadable() bool {
+	_, err := url.ParseRequestURI(a.path)
+	return err != nil && a.body != ""
+}
+
 // one performs one attack and checks its answers; what reaches an upstream is
 // judged there.
 func (r *run) one(a *attack) {
@@ -68,6 +76,10 @@ func (r *run) one(a *attack) {
 	}
 	for _, x := range answers {
 		r.count(fmt.Sprintf("answer %d", x.status))
+		if x.status == http.StatusServiceUnavailable && a.unreadable() {
+			r.count("the upstream broke off")
+			continue
+		}
 		// A framing that nobody implements and a version that nobody speaks.
 		if x.status >= 500 && x.status != http.StatusNotImplemented && x.status != http.StatusHTTPVersionNotSupported {
 			r.report(a, answers, "an error of the gateway")
