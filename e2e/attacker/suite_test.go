@@ -11,12 +11,11 @@
 //   - no answer is a 5xx, nothing crashes, and who behaves is served afterwards,
 //     on the same connection where that goes on.
 //
-// MESHGATE_E2E_ATTACK_SEED repeats a run, MESHGATE_E2E_ATTACK_ONLY one attack of
+// MESHGATE_E2E_ATTACK_SEED makes another run or repeats one, MESHGATE_E2E_ATTACK_ONLY one attack of
 // it, and MESHGATE_E2E_ATTACK_TIME sets how long it goes on (30s).
 package attacker_test
 
 import (
-	"math/rand/v2"
 	"os"
 	"strconv"
 	"testing"
@@ -64,12 +63,16 @@ func variable[T any](name string, otherwise T, parse func(string) (T, error)) T 
 	return v
 }
 
+// usualSeed makes every run of the test suite the same attacks, as far as it gets.
+// Hunting for new ones is for other seeds.
+const usualSeed = 5
+
 func number(text string) (uint64, error) { return strconv.ParseUint(text, 10, 64) }
 
 var _ = Describe("an attacker", func() {
 	It("reaches nothing that a credential of hers does not open", func() {
 		r := &run{
-			seed: variable("SEED", rand.Uint64(), number),
+			seed: variable("SEED", usualSeed, number),
 			only: variable("ONLY", 0, number),
 			time: variable("TIME", 30*time.Second, time.ParseDuration),
 		}
