@@ -1,6 +1,7 @@
 package framework
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"os"
@@ -82,6 +83,29 @@ func Ready(port int) error {
 		return fmt.Errorf("/ready answered %d", resp.StatusCode)
 	}
 	return nil
+}
+
+// AwaitReady waits, for programs that are no tests, until a process that they
+// have started can work or has ended. A process that starts can only be asked
+// again and again.
+func AwaitReady(ctx context.Context, port int, ended <-chan struct{}) error {
+	ctx, cancel := context.WithTimeout(ctx, ReadyTimeout)
+	defer cancel()
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		err := Ready(port)
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-tick.C:
+		case <-ended:
+			return fmt.Errorf("the process has ended: %w", err)
+		case <-ctx.Done():
+			return fmt.Errorf("not ready in %s: %w", ReadyTimeout, err)
+		}
+	}
 }
 
 // CAFile is the control plane's certificate authority.

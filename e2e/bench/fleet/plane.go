@@ -56,33 +56,11 @@ func startPlane(ctx context.Context, binary, dir string, args []string) (*plane,
 		_ = pl.cmd.Wait()
 		close(pl.done)
 	}()
-	if err := pl.ready(ctx); err != nil {
+	if err := framework.AwaitReady(ctx, pl.Diagnostics, pl.done); err != nil {
 		pl.stop()
 		return nil, fmt.Errorf("%s run: %w\n%s", binary, err, pl.tail())
 	}
 	return pl, nil
-}
-
-// ready waits until the process can work. A process that starts can only be
-// asked again and again.
-func (p *plane) ready(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, framework.ReadyTimeout)
-	defer cancel()
-	tick := time.NewTicker(50 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		err := framework.Ready(p.Diagnostics)
-		if err == nil {
-			return nil
-		}
-		select {
-		case <-tick.C:
-		case <-p.done:
-			return fmt.Errorf("the process has ended: %w", err)
-		case <-ctx.Done():
-			return fmt.Errorf("not ready in %s: %w", framework.ReadyTimeout, err)
-		}
-	}
 }
 
 func (p *plane) stop() {

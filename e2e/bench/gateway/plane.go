@@ -69,7 +69,7 @@ func startPlane(ctx context.Context, o *options) (*plane, error) {
 		_ = command.Wait()
 		close(p.ended)
 	}()
-	err = p.ready(ctx)
+	err = framework.AwaitReady(ctx, p.Diagnostics, p.ended)
 	if err == nil {
 		err = p.connect(o.clients)
 	}
@@ -103,28 +103,6 @@ func (p *plane) child(dir, path string, args ...string) error {
 	}
 	p.children = append(p.children, cmd)
 	return nil
-}
-
-// ready waits until the process can work. A process that starts can only be
-// asked again and again.
-func (p *plane) ready(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, framework.ReadyTimeout)
-	defer cancel()
-	tick := time.NewTicker(50 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		err := framework.Ready(p.Diagnostics)
-		if err == nil {
-			return nil
-		}
-		select {
-		case <-tick.C:
-		case <-p.ended:
-			return errors.New("it has ended")
-		case <-ctx.Done():
-			return err
-		}
-	}
 }
 
 // connect makes the client that all load comes from.
