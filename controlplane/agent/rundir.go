@@ -16,7 +16,7 @@ import (
 // runDir holds the files of one node. Only its owner may look inside: they
 // contain tokens and keys.
 type runDir struct {
-	path, bootstrap, settings, pid, relay, admin, adminPort, cache, redisCA string
+	path, sockets, bootstrap, settings, pid, relay, admin, adminPort, cache, redisCA string
 }
 
 // runDirOf names the files of a node.
@@ -26,9 +26,11 @@ func runDirOf(stateDir, name string) (*runDir, error) {
 		return nil, err
 	}
 	in := func(file string) string { return filepath.Join(root, file) }
+	sockets := socketDir(root)
 	return &runDir{
-		path: root, bootstrap: in("bootstrap.yaml"), settings: in("settings.json"), pid: in("envoy.pid"),
-		relay: in("relay.sock"), admin: in("admin.sock"), adminPort: in("admin.port"), cache: in("xds.cache"), redisCA: in("redis-ca.pem"),
+		path: root, sockets: sockets, bootstrap: in("bootstrap.yaml"), settings: in("settings.json"), pid: in("envoy.pid"),
+		relay: filepath.Join(sockets, relaySocket), admin: filepath.Join(sockets, adminSocket),
+		adminPort: in("admin.port"), cache: in("xds.cache"), redisCA: in("redis-ca.pem"),
 	}, nil
 }
 
@@ -39,7 +41,10 @@ func (d *runDir) make() error {
 	if err := os.Chmod(d.path, 0o700); err != nil { //nolint:gosec // a directory needs the x
 		return fmt.Errorf("run directory: %w", err)
 	}
-	return nil
+	if d.sockets == d.path {
+		return nil
+	}
+	return makePrivate(d.sockets)
 }
 
 // adminClient reaches the admin interface of the Envoy that was started last: on

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -34,11 +35,17 @@ type Loaded struct {
 	Config Config
 	// Origin maps each key to default, file, environment or flag.
 	Origin map[string]string
+	// Warnings are for the log: variables of the environment that look like
+	// settings and are none.
+	Warnings []string
 	values map[string]any
 }
 
-// Load merges all sources. Unknown keys and values of the wrong type are
-// errors that name the source and, for keys, the nearest known one.
+// Load merges all sources. Values of the wrong type and unknown keys of files and
+// flags are errors that name the source and, for keys, the nearest known one.
+// Unknown variables of the environment are warnings, because others set them too:
+// Kubernetes gives every container MESHGATE_SERVICE_HOST and the like where a
+// service is called meshgate.
 func Load(src Sources) (*Loaded, error) {
 	l := &Loaded{Origin: map[string]string{}, values: map[string]any{}}
 	for _, k := range Table {
@@ -48,10 +55,8 @@ func Load(src Sources) (*Loaded, error) {
 	if err != nil {
 		return nil, err
 	}
-	env, err := readEnv(src.Env)
-	if err != nil {
-		return nil, err
-	}
+	env, warnings := readEnv(src.Env)
+	l.Warnings = warnings
 	flags := map[string]any{}
 	for k, v := range src.Flags {
 		flags[k] = v
@@ -125,25 +130,35 @@ func flatten(prefix string, tree, into map[string]any) {
 	}
 }
 
-func readEnv(env []string) (map[string]any, error) {
+// readEnv returns the settings in the environment, and what it ignored.
+func readEnv(env []string) (values map[string]any, warnings []string) {
 	names := map[string]string{}
 	for _, k := range Table {
 		names[EnvName(k.Name)] = k.Name
 	}
-	out := map[string]any{}
+	values = map[string]any{}
 	for _, e := range env {
 		name, value, _ := strings.Cut(e, "=")
 		if !strings.HasPrefix(name, envPrefix) || slices.Contains(reserved, name) {
 			continue
 		}
-		key, ok := names[name]
-		if !ok {
-			return nil, fault.New(fault.Invalid, "environment: unknown setting %s; did you mean %s?", name, fault.Nearest(name, slices.Collect(maps.Keys(names))))
+		key, known := names[name]
+		switch {
+		case !known:
+			warnings = append(warnings, fmt.Sprintf("%s is no setting; did you mean %s?", name, fault.Nearest(name, slices.Collect(maps.Keys(names)))))
+		case strings.HasSuffix(name, "_PORT") && serviceLink.MatchString(value):
+			warnings = append(warnings, fmt.Sprintf("%s=%s describes a Kubernetes service; set enableServiceLinks: false in the pod to get rid of it", name, value))
+		default:
+			values[key] = value
 		}
-		out[key] = value
 	}
-	return out, nil
+	slices.Sort(warnings)
+	return values, warnings
 }
+
+// serviceLink is the value of NAME_PORT that Kubernetes sets for a service. For
+// services called meshgate-admin or meshgate-mesh the name is that of a setting.
+var serviceLink = regexp.MustCompile(`^(tcp|udp|sctp)://`)
 
 // EnvName is the environment variable of a key: store.sqlite.path is
 // MESHGATE_STORE_SQLITE_PATH, stateDir is MESHGATE_STATE_DIR. A run of capitals

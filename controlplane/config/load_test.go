@@ -51,12 +51,10 @@ func TestMistakesAreNamed(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "meshgate.yaml")
 	for name, tc := range map[string]struct {
 		yaml  string
-		env   string
 		flags map[string]string
 		want  string
 	}{
 		"unknown key":         {yaml: "admin:\n  prot: 1\n", want: `unknown setting "admin.prot"; did you mean "admin.port"?`},
-		"unknown environment": {env: "MESHGATE_STORE_SQLITE_PAHT=x", want: "did you mean MESHGATE_STORE_SQLITE_PATH?"},
 		"not YAML":            {yaml: "a: [", want: "is not valid YAML"},
 		"wrong type":          {yaml: "admin: {port: many}\n", want: "wrong type"},
 		"port clash":          {flags: map[string]string{"mesh.port": "8001"}, want: "port 8001 is also mesh.port"},
@@ -72,14 +70,42 @@ func TestMistakesAreNamed(t *testing.T) {
 				write(t, file, tc.yaml)
 				src.File = file
 			}
-			if tc.env != "" {
-				src.Env = []string{tc.env}
-			}
 			_, err := Load(src)
 			if err == nil || !strings.Contains(err.Error(), tc.want) {
 				t.Errorf("error = %v, want %q", err, tc.want)
 			}
 		})
+	}
+}
+
+// TestForeignVariablesAreWarnings loads what Kubernetes puts into the environment
+// of every container beside services called meshgate and meshgate-admin.
+func TestForeignVariablesAreWarnings(t *testing.T) {
+	l, err := Load(Sources{Env: []string{
+		"MESHGATE_SERVICE_HOST=10.0.0.1", "MESHGATE_PORT=tcp://10.0.0.1:8001", "MESHGATE_PORT_8001_TCP_ADDR=10.0.0.1",
+		"MESHGATE_ADMIN_PORT=tcp://10.0.0.2:8001", "MESHGATE_STORE_SQLITE_PAHT=x", "MESHGATE_LOG_LEVEL=debug",
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if l.Config.Admin.Port != 8001 || l.Config.Log.Level != "debug" {
+		t.Errorf("loaded %+v", l.Config)
+	}
+	all := strings.Join(l.Warnings, "\n")
+	for _, want := range []string{
+		"MESHGATE_SERVICE_HOST is no setting", "MESHGATE_PORT is no setting", "MESHGATE_PORT_8001_TCP_ADDR is no setting",
+		"MESHGATE_ADMIN_PORT=tcp://10.0.0.2:8001 describes a Kubernetes service", "did you mean MESHGATE_STORE_SQLITE_PATH?",
+	} {
+		if !strings.Contains(all, want) {
+			t.Errorf("no warning %q in\n%s", want, all)
+		}
+	}
+	if len(l.Warnings) != 5 {
+		t.Errorf("%d warnings, want 5:\n%s", len(l.Warnings), all)
+	}
+	// A port that is no number and no link either is still a mistake.
+	if _, err := Load(Sources{Env: []string{"MESHGATE_ADMIN_PORT=many"}}); err == nil {
+		t.Error("MESHGATE_ADMIN_PORT=many was accepted")
 	}
 }
 

@@ -163,7 +163,7 @@ type Key struct {
 
 // Table lists every setting in the order in which it is shown.
 var Table = []Key{
-	{"stateDir", "", "directory for the database, certificates and run files; empty: /var/lib/meshgate as root, else below the user's state directory", false},
+	{"stateDir", "", "directory for the database, certificates and run files; empty: /var/lib/meshgate as root, else below the user's state directory; a dataplane then uses a folder of its own below it", false},
 	{"modulePath", "", "directory of libmeshgate.so; empty: beside the meshgate binary", false},
 	{"log.level", "info", "debug, info, warn or error", false},
 	{"log.format", "text", "text or json", false},

@@ -53,8 +53,9 @@ func isProxy(body []byte) bool {
 // maxName keeps node ids within what certificates and paths can hold.
 const maxName = 253
 
-// maxSocketPath is the longest path of a Unix socket on Linux, without its zero.
-const maxSocketPath = 107
+// MaxSocketPath is the longest path of a Unix socket on Linux in bytes, without
+// its terminating zero.
+const MaxSocketPath = 107
 
 func parseProxy(body []byte) (*Proxy, error) {
 	in := new(Proxy)
@@ -80,7 +81,7 @@ func parseProxy(body []byte) (*Proxy, error) {
 			add("relay.socket", "cannot be empty")
 		}
 		for path, socket := range map[string]string{"relay.socket": r.Socket, "relay.adminSocket": r.AdminSocket} {
-			if len(socket) > maxSocketPath {
+			if len(socket) > MaxSocketPath {
 				add(path, "is longer than a path of a Unix socket may be")
 			}
 		}

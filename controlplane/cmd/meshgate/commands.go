@@ -22,17 +22,32 @@ import (
 // withState gives a command its configuration and a claim on the state directory
 // for as long as it runs.
 func withState(run func(context.Context, *config.Loaded, io.Writer) error) func(*cobra.Command, []string) error {
+	return withStateBelow(func() string { return "" }, run)
+}
+
+// withStateBelow is withState for programs that run several times on a machine:
+// unless a state directory is configured, each has a folder of its own below the
+// default one.
+func withStateBelow(folder func() string, run func(context.Context, *config.Loaded, io.Writer) error) func(*cobra.Command, []string) error {
 	return func(c *cobra.Command, _ []string) error {
 		l, err := load(c)
 		if err != nil {
 			return err
 		}
+		placeState(l, folder())
 		claim, err := claimStateDir(l.Config.StateDir)
 		if err != nil {
 			return err
 		}
 		defer claim.Close()
 		return run(c.Context(), l, c.OutOrStdout())
+	}
+}
+
+// placeState moves the default state directory to a folder below it.
+func placeState(l *config.Loaded, folder string) {
+	if l.Origin["stateDir"] == "default" {
+		l.Config.StateDir = filepath.Join(l.Config.StateDir, folder)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -39,7 +40,9 @@ func dataplaneCommand() *cobra.Command {
 		Use:   "dataplane",
 		Short: "Run one Envoy of a given type",
 		Args:  cobra.NoArgs,
-		RunE: withState(func(ctx context.Context, l *config.Loaded, _ io.Writer) error {
+		// The name of the state's folder is made of these flags.
+		PreRunE: func(*cobra.Command, []string) error { return notBegun(f.check()) },
+		RunE: withStateBelow(f.folder, func(ctx context.Context, l *config.Loaded, _ io.Writer) error {
 			a, err := openDataplane(ctx, &l.Config, &f)
 			if err != nil {
 				return err
@@ -62,10 +65,16 @@ func dataplaneCommand() *cobra.Command {
 	return c
 }
 
-func openDataplane(ctx context.Context, cfg *config.Config, f *dataplaneFlags) (*agent.Agent, error) {
-	if err := f.check(); err != nil {
-		return nil, notBegun(err)
+// folder is where a proxy keeps its state below the default state directory, so
+// that several run on one machine without any setting.
+func (f *dataplaneFlags) folder() string {
+	if f.proxyType == proxyGateway {
+		return filepath.Join("gateways", filepath.Base(f.controlPlane)+"."+f.name)
 	}
+	return filepath.Join("proxies", f.mesh+"."+f.name)
+}
+
+func openDataplane(ctx context.Context, cfg *config.Config, f *dataplaneFlags) (*agent.Agent, error) {
 	envoy, line, err := findEnvoy(cfg.Envoy.Path)
 	if err != nil {
 		return nil, err

@@ -50,7 +50,13 @@ func load(c *cobra.Command) (*config.Loaded, error) {
 		}
 	}
 	l, err := config.Load(src)
-	return l, notBegun(err)
+	if err != nil {
+		return nil, notBegun(err)
+	}
+	for _, w := range l.Warnings {
+		newLogger(l.Config.Log).Warn("a variable of the environment is not used", "reason", w)
+	}
+	return l, nil
 }
 
 // newLogger returns the logger that everything gets injected.

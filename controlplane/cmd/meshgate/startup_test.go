@@ -83,6 +83,30 @@ func TestStartErrors(t *testing.T) {
 	}
 }
 
+// TestEachProxyHasItsOwnState lets two sidecars and a gateway run on one machine
+// without any setting.
+func TestEachProxyHasItsOwnState(t *testing.T) {
+	seen := map[string]bool{}
+	for _, f := range []dataplaneFlags{
+		{proxyType: proxySidecar, mesh: "default", name: "web"},
+		{proxyType: proxySidecar, mesh: "default", name: "backend"},
+		{proxyType: proxySidecar, mesh: "shop", name: "web"},
+		{proxyType: proxyGateway, controlPlane: "default", mesh: "default", name: "web"},
+	} {
+		l := &config.Loaded{Origin: map[string]string{"stateDir": "default"}}
+		l.Config.StateDir = "/state"
+		placeState(l, f.folder())
+		if dir := l.Config.StateDir; seen[dir] || !strings.HasPrefix(dir, "/state/") {
+			t.Errorf("%+v uses %s, as another one does", f, dir)
+		}
+		seen[l.Config.StateDir] = true
+		l.Origin["stateDir"], l.Config.StateDir = "flag", "/chosen"
+		if placeState(l, f.folder()); l.Config.StateDir != "/chosen" {
+			t.Errorf("%s instead of the chosen directory", l.Config.StateDir)
+		}
+	}
+}
+
 // TestClashLeavesNothing frees the ports that were opened before the clash.
 func TestClashLeavesNothing(t *testing.T) {
 	free := func() int {
