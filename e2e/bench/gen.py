@@ -4,7 +4,7 @@ import json, os, random, time, base64
 import jwt
 from cryptography.hazmat.primitives.asymmetric import rsa
 here = os.path.dirname(os.path.abspath(__file__)); os.chdir(here); os.makedirs("configs", exist_ok=True)
-N = 10000
+N = int(os.environ.get("TOKENS", "10000"))
 V = ["6b6e2c1a-8d7b-4a6e-9a55-0c6f8e1d2f3a", "custom-4711", "user-4711", "email profile phone", "7f0a55f0-cd11-4f08-92e3-8a0f1c2d3e4f"]
 K = ["x-consumer-id", "x-consumer-custom-id", "x-consumer-username", "x-authenticated-scope", "x-credential-identifier"]
 random.seed(1)

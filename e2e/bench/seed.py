@@ -3,14 +3,14 @@
 
   seed.py ADMIN_PORT MESH_PORT DATA_PORT CA_FILE ENVOY_ADMIN_SOCKET
 
-One service, one route, one oauth2 plugin, one application and 10,000 tokens with the values that the other
+One service, one route, one oauth2 plugin, one application and $TOKENS (10,000) tokens with the values that the other
 variants know. The filter runs in a static Envoy configuration whose settings point at that control plane, so that
 it holds a lease and answers from its first level, as in production. What the generated listener does to headers before
 routing is taken from the configuration of the control plane's own gateway, at ENVOY_ADMIN_SOCKET."""
 import http.client, json, os, socket, sys
 admin, mesh, data, ca, envoy = sys.argv[1:6]
 here = os.path.dirname(os.path.abspath(__file__)); os.chdir(here)
-N = 10000
+N = int(os.environ.get("TOKENS", "10000"))
 conns = {}
 def call(port, method, path, doc=None):
     c = conns.setdefault(port, http.client.HTTPConnection("127.0.0.1", int(port), timeout=60))
@@ -40,8 +40,12 @@ class Unix(http.client.HTTPConnection):
         self.sock = socket.socket(socket.AF_UNIX)
         self.sock.connect(envoy)
 u = Unix("envoy"); u.request("GET", "/config_dump?resource=dynamic_listeners")
-listener = json.loads(u.getresponse().read())["configs"][0]["active_state"]["listener"]
-manager = listener["filter_chains"][0]["filters"][0]["typed_config"]
+def managers(dump):
+    for config in dump["configs"]:
+        listener = config["active_state"]["listener"]
+        for c in listener.get("filter_chains", []) + [listener.get("default_filter_chain", {})]:
+            yield from (f["typed_config"] for f in c.get("filters", []) if "early_header_mutation_extensions" in f["typed_config"])
+manager = next(managers(json.loads(u.getresponse().read())))
 early = "          early_header_mutation_extensions: " + json.dumps(manager["early_header_mutation_extensions"]) + "\n"
 filt = '''          - name: meshgate
             typed_config:
