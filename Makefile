@@ -1,7 +1,8 @@
 # Meshgate. "make" lists the targets.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-export GOFLAGS := -buildvcs=auto
+# One set of flags for everything, so that tests and programs share what is built.
+export GOFLAGS := -buildvcs=auto -trimpath
 export CGO_ENABLED := 1
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo development)
 GO_FILES := $(shell find . -name '*.go' -not -path './.tools/*') go.mod go.sum
@@ -10,7 +11,7 @@ TEST_FLAGS ?=
 # Further versions of Envoy that the core of the mesh suite must pass.
 ENVOY_VERSIONS ?= 1.38.3
 
-.PHONY: help run build test check lint bench bench-fleet bench-gateway bench-routes fuzz clean tools
+.PHONY: help run build test check lint smoke bench bench-fleet bench-gateway bench-routes fuzz clean tools
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -25,13 +26,13 @@ tools:
 
 bin/meshgate: $(GO_FILES)
 	@echo "building bin/meshgate"
-	@go build -trimpath -ldflags '-X main.version=$(VERSION)' -o $@ ./controlplane/cmd/meshgate
+	@go build -ldflags '-X main.version=$(VERSION)' -o $@ ./controlplane/cmd/meshgate
 
 # The module is written beside and renamed: overwriting it in place would crash
 # an Envoy that has it mapped.
 bin/libmeshgate.so: $(GO_FILES) $(C_FILES)
 	@echo "building bin/libmeshgate.so"
-	@go build -trimpath -buildmode=c-shared -ldflags '-s -w -X=runtime.godebugDefault=cgocheck=0' -o $@.new ./filter/dynamicmodule
+	@go build -buildmode=c-shared -ldflags '-s -w -X=runtime.godebugDefault=cgocheck=0' -o $@.new ./filter/dynamicmodule
 	@rm -f bin/libmeshgate.so.h && mv $@.new $@
 
 test: build ## every test, with a real Envoy and a real Redis
@@ -51,6 +52,10 @@ lint: ## golangci-lint and govulncheck
 	@.ci/install-linters
 	@.tools/bin/golangci-lint run ./...
 	@.ci/vulnerabilities
+
+smoke: build ## every benchmark, bench program and fuzz target once, at its smallest
+	@.ci/install-packages
+	@.ci/smoke
 
 bench: build ## figures for docs/performance.md
 	@go test -run '^$$' -bench . -benchmem ./filter/... ./controlplane/... ./xds/...

@@ -37,7 +37,7 @@ var (
 
 func TestAttacker(t *testing.T) {
 	RegisterFailHandler(Fail)
-	RunSpecs(t, "attacker")
+	framework.RunSuite(t, "attacker")
 }
 
 var _ = BeforeSuite(func() {

@@ -30,7 +30,7 @@ var (
 
 func TestEdge(t *testing.T) {
 	RegisterFailHandler(Fail)
-	RunSpecs(t, "edge")
+	framework.RunSuite(t, "edge")
 }
 
 var _ = BeforeSuite(func() {

@@ -24,7 +24,7 @@ import (
 
 func TestExamples(t *testing.T) {
 	RegisterFailHandler(Fail)
-	RunSpecs(t, "examples")
+	framework.RunSuite(t, "examples")
 }
 
 // The world of every spec.

@@ -7,9 +7,11 @@ import (
 
 	"github.com/onsi/ginkgo/v2"
 	"github.com/onsi/gomega"
+
+	"github.com/meshgate/meshgate/e2e/framework"
 )
 
 func TestFaults(t *testing.T) {
 	gomega.RegisterFailHandler(ginkgo.Fail)
-	ginkgo.RunSpecs(t, "faults")
+	framework.RunSuite(t, "faults")
 }

@@ -1,10 +1,14 @@
 package framework
 
 import (
+	"encoding/binary"
 	"fmt"
 	"math/rand/v2"
 	"net"
+	"os"
+	"path/filepath"
 	"sync"
+	"syscall"
 
 	"github.com/onsi/gomega"
 )
@@ -17,20 +21,27 @@ const (
 	lastPort  = 31000
 )
 
-var (
-	portsMu sync.Mutex
-	next    = firstPort + rand.IntN(lastPort-firstPort)
-)
+var portsMu sync.Mutex
 
-// FreePorts returns ports that nobody listens on now and that it has not
-// returned lately.
+// FreePorts returns ports that nobody listens on now. All test processes of a
+// user count on in one file, so suites that run side by side are not given the
+// same port before either has opened it.
 func FreePorts(n int) []int {
 	portsMu.Lock()
 	defer portsMu.Unlock()
+	counter, err := os.OpenFile(filepath.Join(os.TempDir(), fmt.Sprintf("meshgate-ports-%d", os.Getuid())), os.O_RDWR|os.O_CREATE, 0o600)
+	gomega.Expect(err).NotTo(gomega.HaveOccurred())
+	defer func() { _ = counter.Close() }() // and so releases the lock
+	gomega.Expect(syscall.Flock(int(counter.Fd()), syscall.LOCK_EX)).To(gomega.Succeed())
+	next := firstPort + rand.IntN(lastPort-firstPort)
+	var last [4]byte
+	if _, err := counter.ReadAt(last[:], 0); err == nil {
+		next = int(binary.BigEndian.Uint32(last[:]))
+	}
 	var ports []int
 	for tries := 0; len(ports) < n; tries++ {
 		gomega.Expect(tries).To(gomega.BeNumerically("<", lastPort-firstPort), "no free ports")
-		if next++; next >= lastPort {
+		if next++; next < firstPort || next >= lastPort {
 			next = firstPort
 		}
 		ln, err := net.Listen("tcp", fmt.Sprintf(":%d", next))
@@ -40,5 +51,8 @@ func FreePorts(n int) []int {
 		_ = ln.Close()
 		ports = append(ports, next)
 	}
+	binary.BigEndian.PutUint32(last[:], uint32(next)) //nolint:gosec // a port
+	_, err = counter.WriteAt(last[:], 0)
+	gomega.Expect(err).NotTo(gomega.HaveOccurred())
 	return ports
 }

@@ -23,7 +23,7 @@ var core = Label("core")
 
 func TestMesh(t *testing.T) {
 	RegisterFailHandler(Fail)
-	RunSpecs(t, "mesh")
+	framework.RunSuite(t, "mesh")
 }
 
 // otherEnvoy is the path of the Envoy that the suite is asked to run on; empty for

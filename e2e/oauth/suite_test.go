@@ -22,7 +22,7 @@ import (
 
 func TestOAuth(t *testing.T) {
 	RegisterFailHandler(Fail)
-	RunSpecs(t, "oauth")
+	framework.RunSuite(t, "oauth")
 }
 
 // echo is an upstream that answers with what it received.

@@ -31,7 +31,7 @@ var (
 
 func TestTraffic(t *testing.T) {
 	RegisterFailHandler(Fail)
-	RunSpecs(t, "traffic")
+	framework.RunSuite(t, "traffic")
 }
 
 var _ = BeforeSuite(func() {

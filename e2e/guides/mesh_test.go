@@ -1,0 +1,75 @@
+package guides_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/meshgate/meshgate/e2e/framework"
+)
+
+// meshPorts are the ports that the guide of meshes names, and the setting that
+// moves those of the control plane.
+var meshPorts = []struct{ port, setting string }{
+	{"5678", "DATA_PLANE_PORT"}, {"5680", "DIAGNOSTICS_PORT"}, {"5681", "MESH_PORT"},
+	{"8001", "ADMIN_PORT"}, {"8443", "GATEWAY_HTTPS_PORT"}, {"8000", "GATEWAY_HTTP_PORT"},
+	{"8444", "ADMIN_TLS_PORT"}, {"6390", "REDIS_EMBEDDED_PORT"},
+	{"9101", ""}, {"9102", ""}, {"9100", ""}, {"9200", ""}, {"9201", ""}, {"9202", ""}, {"9300", ""},
+}
+
+// meshScript is the guide on ports of this test, and the environment it needs.
+// The guide writes 910$v and 920$v for the ports of the two backends.
+func meshScript() (script string, env []string) {
+	var pairs []string
+	ports := map[string]string{}
+	for i, free := range framework.FreePorts(len(meshPorts)) {
+		p := meshPorts[i]
+		ports[p.port] = strconv.Itoa(free)
+		pairs = append(pairs, p.port, ports[p.port])
+		if p.setting != "" {
+			env = append(env, fmt.Sprintf("MESHGATE_%s=%d", p.setting, free))
+		}
+	}
+	choose := func(prefix string) string {
+		return fmt.Sprintf("$([ $v = 1 ] && echo %s || echo %s)", ports[prefix+"1"], ports[prefix+"2"])
+	}
+	pairs = append(pairs, "910$v", choose("910"), "920$v", choose("920"))
+	return strings.NewReplacer(pairs...).Replace(framework.Guide("docs", "mesh.md")), env
+}
+
+var _ = Describe("docs/mesh.md", func() {
+	It("can be followed by copy and paste", func() {
+		script, env := meshScript()
+		dir, err := os.MkdirTemp("/tmp", "guide-")
+		Expect(err).NotTo(HaveOccurred())
+		DeferCleanup(os.RemoveAll, dir)
+		Expect(os.Symlink(filepath.Join(framework.Root(), "bin"), filepath.Join(dir, "bin"))).To(Succeed())
+		// The guide ends what it started itself; the trap is for one that breaks off.
+		p := framework.Start(env, "bash", "-c", "cd "+dir+" && trap 'kill $(jobs -p) 2>/dev/null; wait' EXIT && set -uo pipefail\n"+script)
+		Expect(p.Exit(patience)).To(Equal(0), p.Output())
+		out := framework.Chapters(p.Output())
+
+		Expect(out["Start"]).To(And(ContainSubstring("201\n"), ContainSubstring("backend v1\n"), ContainSubstring("backend v2\n"),
+			ContainSubstring("Empty reply from server"), ContainSubstring("cluster.backend.ssl.handshake: ")))
+		Expect(out["Who may call whom"]).To(And(
+			MatchRegexp(`"proxies":\{"acknowledged":\d,"waiting":\[\],"rejected":\[\]\}`),
+			ContainSubstring("RBAC: access denied 403\n"), MatchRegexp(`201\nbackend v[12]\n 200`)))
+		Expect(out["A split"]).To(And(MatchRegexp(`1[5-9]\d backend v1`), MatchRegexp(`\d+ backend v2`)))
+		Expect(out["Bearer tokens on a service"]).To(And(
+			ContainSubstring(`"The access token is missing"} 401`), MatchRegexp(`backend v\d\n 200`),
+			ContainSubstring(`"The access token is invalid or has expired"} 401`)))
+		Expect(out["From plain text to STRICT"]).To(And(MatchRegexp(`200\nbackend v1\n200\n`), ContainSubstring("Empty reply from server")))
+		for _, phase := range []string{"phase=trusting", "phase=signing", `phase=""`} {
+			Expect(out["A new root"]).To(ContainSubstring(phase))
+		}
+		Expect(out["Tokens of proxies"]).To(And(ContainSubstring("the token does not prove who the proxy is"), ContainSubstring("204")))
+		Expect(strings.Count(out["Without the control plane"], "200\n")).To(BeNumerically(">=", 2), out["Without the control plane"])
+		Expect(out["Without the control plane"]).To(ContainSubstring("the control plane cannot be reached; starting with what it said last"))
+		Expect(out["What is going on"]).To(And(ContainSubstring(`"connectTime"`), ContainSubstring(`"certificateExpirationTime"`)))
+	})
+})
