@@ -43,8 +43,10 @@ test: build ## every test, with a real Envoy and a real Redis
 	@echo "end-to-end tests"
 	@go test -count=1 -p 1 -timeout 20m $(TEST_FLAGS) ./e2e/...
 	@.ci/install-envoy $(ENVOY_VERSIONS)
-	@for v in $(ENVOY_VERSIONS); do echo "meshes on Envoy $$v"; \
-		MESHGATE_E2E_ENVOY=$(CURDIR)/.tools/envoy-$$v go test -count=1 $(TEST_FLAGS) ./e2e/mesh -ginkgo.label-filter=core || exit 1; done
+	@go build -race -o bin/meshgate-race ./controlplane/cmd/meshgate
+	@for v in $(ENVOY_VERSIONS); do echo "meshes on Envoy $$v, the program with the race detector"; \
+		MESHGATE_E2E_ENVOY=$(CURDIR)/.tools/envoy-$$v MESHGATE_E2E_BINARY=$(CURDIR)/bin/meshgate-race \
+		go test -count=1 $(TEST_FLAGS) ./e2e/mesh -ginkgo.label-filter=core || exit 1; done
 
 check: test lint ## make test, then make lint
 

@@ -38,8 +38,17 @@ func NewControlPlane(command string, args ...string) *ControlPlane {
 	}
 }
 
+// BinaryVariable is the environment variable that names another program to test,
+// such as one that was built with the race detector.
+const BinaryVariable = "MESHGATE_E2E_BINARY"
+
 // Binary is the program under test.
-func Binary() string { return filepath.Join(Root(), "bin", "meshgate") }
+func Binary() string {
+	if path := os.Getenv(BinaryVariable); path != "" {
+		return path
+	}
+	return filepath.Join(Root(), "bin", "meshgate")
+}
 
 // Arguments are what the process is started with.
 func (c *ControlPlane) Arguments() []string {

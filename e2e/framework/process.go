@@ -76,11 +76,13 @@ func Start(env []string, path string, args ...string) *Process {
 		if ginkgo.CurrentSpecReport().Failed() {
 			ginkgo.AddReportEntry(name+" output", p.output.String())
 		}
+		// Programs that were built with the race detector say so and go on.
+		gomega.Expect(p.output.String()).NotTo(gomega.ContainSubstring("WARNING: DATA RACE"))
 	})
 	return p
 }
 
-// ours reports whether a variable is for the tests: meshgate refuses settings that
+// ours reports whether a variable is for the tests: meshgate warns of settings that
 // it does not know.
 func ours(variable string) bool { return strings.HasPrefix(variable, "MESHGATE_E2E_") }
 

@@ -37,6 +37,6 @@ var _ = Describe("docs/declarative.md", func() {
 		c := framework.NewControlPlane("standalone", "--gateway-declarative", file, "--store-type", "memory").Start()
 		p := framework.Start(nil, "curl", "-s", "-o", "/dev/null", "-w", "%{http_code}", "http://127.0.0.1:"+strconv.Itoa(c.HTTP)+"/invoices")
 		Expect(p.Exit(patience)).To(Equal(0))
-		Expect(p.Output()).To(Equal("401"), "the plugin of the file asks for a key")
+		Expect(p.Output()).To(Equal("403"), "the plugin of the file asks for a key")
 	})
 })
