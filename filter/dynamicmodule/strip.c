@@ -45,14 +45,14 @@ static bool forbidden(const dm_envoy_header *h, bool handing_over) {
   return false;
 }
 
-bool front_strip(dm_filter_envoy f, bool handing_over) {
+static bool strip(dm_filter_envoy f, dm_header_type type, bool handing_over) {
   dm_envoy_header inline_headers[STRIP_INLINE], *h = inline_headers;
-  size_t n = DM_CALL(http_get_headers_size)(f, DM_REQUEST_HEADER);
+  size_t n = DM_CALL(http_get_headers_size)(f, type);
   if (n > STRIP_INLINE) {
     h = malloc(n * sizeof(*h));
     if (h == NULL) return false;
   }
-  bool ok = DM_CALL(http_get_headers)(f, DM_REQUEST_HEADER, h);
+  bool ok = DM_CALL(http_get_headers)(f, type, h);
   for (size_t i = 0; ok && i < n; i++) {
     if (!forbidden(&h[i], handing_over)) continue;
     // Removing frees the name: it is copied, and later entries of the same name
@@ -66,9 +66,13 @@ bool front_strip(dm_filter_envoy f, bool handing_over) {
     for (size_t j = i + 1; j < n; j++)
       if (h[j].key_length == len && memcmp(h[j].key_ptr, key, len) == 0) h[j].key_length = 0;
     dm_module_buffer name = {key, len}, none = {NULL, 0};
-    DM_CALL(http_set_header)(f, DM_REQUEST_HEADER, name, none);
+    DM_CALL(http_set_header)(f, type, name, none);
     if (key != copy) free(key);
   }
   if (h != inline_headers) free(h);
   return ok;
 }
+
+bool front_strip(dm_filter_envoy f, bool handing_over) { return strip(f, DM_REQUEST_HEADER, handing_over); }
+
+bool front_strip_trailers(dm_filter_envoy f) { return strip(f, DM_REQUEST_TRAILER, false); }
