@@ -47,7 +47,7 @@ typedef void *dm_filter_envoy;
 typedef const void *dm_filter_module;
 typedef void *dm_scheduler;
 
-typedef enum { DM_REQUEST_HEADER = 0 } dm_header_type;
+typedef enum { DM_REQUEST_HEADER = 0, DM_REQUEST_TRAILER = 1 } dm_header_type;
 
 typedef enum {
   DM_LOG_TRACE = 0,

@@ -79,5 +79,7 @@ void front_refuse_broken(dm_filter_envoy f);
 // server could take for them. False means that they may still be there: the
 // request must not go on.
 bool front_strip(dm_filter_envoy f, bool handing_over);
+// The same for trailers.
+bool front_strip_trailers(dm_filter_envoy f);
 
 #endif

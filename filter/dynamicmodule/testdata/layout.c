@@ -40,6 +40,7 @@ SAME_TYPE(dm_filter_module, T(http_filter_module_ptr));
 SAME_TYPE(dm_scheduler, T(http_filter_scheduler_module_ptr));
 
 SAME_VALUE(DM_REQUEST_HEADER, T(http_header_type_RequestHeader));
+SAME_VALUE(DM_REQUEST_TRAILER, T(http_header_type_RequestTrailer));
 SAME_VALUE(DM_LOG_TRACE, T(log_level_Trace));
 SAME_VALUE(DM_LOG_DEBUG, T(log_level_Debug));
 SAME_VALUE(DM_LOG_INFO, T(log_level_Info));
