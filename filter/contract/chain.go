@@ -36,6 +36,11 @@ type Chain struct {
 	// Protocol is what requests of the route must speak; others are refused
 	// before any plugin runs. Empty means any HTTP.
 	Protocol Protocol `json:"protocol,omitempty"`
+	// Issues says that behind this route there is an OAuth server: requests for
+	// the endpoints of the chain's oauth2 plugin are handed to it without a token.
+	// Only routes of gateways say so. Everywhere else such a path is one of the
+	// service's own, and as protected as any other.
+	Issues bool `json:"issues,omitempty"`
 	// Plugins run in order; the first that refuses ends the chain. The list may
 	// be empty on a route with a Protocol.
 	Plugins []Plugin `json:"plugins,omitempty"`
@@ -79,8 +84,16 @@ type OAuth2 struct {
 	Global bool `json:"global,omitempty"`
 	// HideCredentials removes the credential from the upstream request.
 	HideCredentials bool `json:"hide_credentials,omitempty"`
+	// InBody says that a token which is neither in the header nor in the query is
+	// looked for in the body, which is then held back and read. Source: RFC 6750
+	// section 2.2.
+	InBody bool `json:"in_body,omitempty"`
+	// OneConsumer refuses, with 403, a request that another plugin of the chain
+	// takes for a different consumer's than the token is.
+	OneConsumer bool `json:"one_consumer,omitempty"`
 	// Endpoints says that introspection, revocation and metadata are endpoints
-	// of the plugin too, beside the two issuing ones.
+	// of the plugin too, beside the two issuing ones. It counts where the chain
+	// issues.
 	Endpoints bool `json:"endpoints,omitempty"`
 	// Anonymous is set when failed authentication falls back to a consumer.
 	Anonymous *Anonymous `json:"anonymous,omitempty"`

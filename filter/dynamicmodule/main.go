@@ -33,5 +33,7 @@
 // ignored.
 package main
 
+//go:generate sh -c "go run reserved_gen.go > reserved_table.h"
+
 // main is demanded by -buildmode=c-shared and never runs.
 func main() {}

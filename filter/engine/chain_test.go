@@ -31,6 +31,7 @@ func drawOAuth2(t *rapid.T) contract.Plugin {
 		Header: rapid.SampledFrom([]string{"authorization", "x-api-token", "apikey"}).Draw(t, "header"),
 		Realm:  rapid.SampledFrom([]string{"", "r"}).Draw(t, "realm"),
 		Global: rapid.Bool().Draw(t, "global"), HideCredentials: rapid.Bool().Draw(t, "hide token"),
+		InBody: rapid.Bool().Draw(t, "token in body"), OneConsumer: rapid.Bool().Draw(t, "one consumer"),
 		Anonymous: drawAnonymous(t, "token anonymous"),
 	}}
 }
@@ -59,7 +60,7 @@ func drawTermination(t *rapid.T) contract.Plugin {
 }
 
 func drawChain(t *rapid.T) *contract.Chain {
-	c := &contract.Chain{Service: rapid.SampledFrom([]string{"s", ""}).Draw(t, "service")}
+	c := &contract.Chain{Service: rapid.SampledFrom([]string{"s", ""}).Draw(t, "service"), Issues: rapid.Bool().Draw(t, "issues")}
 	kinds := rapid.SampledFrom([]string{"o", "k", "ok", "ko", "ot", "kt", "okt", "kot", "t"}).Draw(t, "kinds")
 	for _, k := range kinds {
 		switch k {
@@ -75,7 +76,7 @@ func drawChain(t *rapid.T) *contract.Chain {
 }
 
 // Texts that requests present, as token or key.
-var texts = []string{"good", "global", "foreign", "nameless", "evil", "key", "unknown", "miss", "down", "", strings.Repeat("l", 5000), "two words"}
+var texts = []string{"good", "shared", "global", "foreign", "nameless", "evil", "key", "unknown", "miss", "down", "", strings.Repeat("l", 5000), "two words"}
 
 // knows is the authority: what it says of a text depends on what it is presented
 // as, and it may say of a key what is true of a token only.
@@ -86,6 +87,8 @@ func knows(sort, text string) knowledge {
 	}
 	switch text {
 	case "good", "two words":
+	case "shared":
+		r.Consumer.ID = "c-shared"
 	case "global":
 		r.Service = ""
 	case "foreign":

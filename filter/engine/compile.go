@@ -17,7 +17,7 @@ func Compile(c *contract.Chain) (*Program, error) {
 	if !validValue(c.Service) {
 		return nil, errors.New("service id cannot be sent in a header")
 	}
-	p := &Program{service: c.Service}
+	p := &Program{service: c.Service, issues: c.Issues}
 	if err := p.read(c); err != nil {
 		return nil, err
 	}
@@ -41,9 +41,11 @@ func (p *Program) read(c *contract.Chain) error {
 		switch plugin := &c.Plugins[i]; {
 		case plugin.OAuth2 != nil:
 			p.params = append(p.params, param{name: accessToken})
-			p.lateBody = p.lateBody || i > 0
 			p.at(i, plugin.OAuth2.Anonymous, &late).add(plugin.OAuth2.Header)
-			late.add(bodyHeaders...)
+			if plugin.OAuth2.InBody {
+				p.lateBody = p.lateBody || i > 0
+				late.add(bodyHeaders...)
+			}
 		case plugin.KeyAuth != nil:
 			k := plugin.KeyAuth
 			at := p.at(i, k.Anonymous, &late)
@@ -92,7 +94,7 @@ func (p *Program) checkHeaders(c *contract.Chain) error {
 		switch {
 		case !validName(n):
 			return fmt.Errorf("%q is not a lower-case header name", n)
-		case Spoofs([]byte(n)):
+		case Spoofs([]byte(n), false):
 			return fmt.Errorf("%q is reserved: gateways remove it from requests", n)
 		}
 	}
@@ -109,10 +111,10 @@ func (p *Program) add(plugin *contract.Plugin) (err error) {
 	switch {
 	case plugin.OAuth2 != nil:
 		s.oauth2, err = newOAuth2(p, plugin.ID, plugin.OAuth2)
-		if p.issuer != nil {
+		if p.token != nil {
 			return errors.New("a chain has one oauth2 plugin at most")
 		}
-		p.issuer = s.oauth2
+		p.token = s.oauth2
 	case plugin.KeyAuth != nil:
 		s.keyAuth, err = newKeyAuth(p, plugin.ID, plugin.KeyAuth)
 	case plugin.Termination != nil:

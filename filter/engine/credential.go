@@ -93,6 +93,16 @@ func (d *decision) read(n int) (record []byte, fields [contract.NumFields]contra
 	return record, fields, ok
 }
 
+// same reports whether the owner of a record may join what an earlier plugin has
+// accepted: it is the same consumer, or one of the two credentials has none.
+func (d *decision) same(v *Verdict, record []byte, f *[contract.NumFields]contract.Span) bool {
+	if !d.credential {
+		return true
+	}
+	before, now := cut(d.buf, v.Headers[contract.HeaderConsumerID]), cut(record, f[contract.FieldConsumerID])
+	return len(before) == 0 || len(now) == 0 || bytes.Equal(before, now)
+}
+
 // establish makes the owner of a record the caller. Scope and user are set by
 // the plugins that know of them, and stay when a later one does not.
 func (d *decision) establish(v *Verdict, record []byte, f *[contract.NumFields]contract.Span) {

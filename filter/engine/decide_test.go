@@ -195,7 +195,7 @@ func FuzzDecide(f *testing.F) {
 // fuzzChain makes a chain of a few bits. Texts that end up inside JSON or a
 // quoted string are fixed: the oracle does not repeat their escaping.
 func fuzzChain(service, username string, flags uint8) (c *contract.Chain, has bool) {
-	o := &contract.OAuth2{Header: "authorization", Global: flags&2 != 0, HideCredentials: flags&4 != 0}
+	o := &contract.OAuth2{Header: "authorization", InBody: true, Global: flags&2 != 0, HideCredentials: flags&4 != 0}
 	if flags&8 != 0 {
 		o.Realm = "the realm"
 	}
@@ -208,7 +208,7 @@ func fuzzChain(service, username string, flags uint8) (c *contract.Chain, has bo
 			}
 		}
 	}
-	return &contract.Chain{Service: service, Plugins: []contract.Plugin{{ID: "plugin", OAuth2: o}}}, flags&1 != 0
+	return &contract.Chain{Service: service, Issues: true, Plugins: []contract.Plugin{{ID: "plugin", OAuth2: o}}}, flags&1 != 0
 }
 
 // lying is a cache that has gone wrong.

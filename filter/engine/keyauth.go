@@ -155,6 +155,8 @@ func (s *keyAuthStep) accept(d *decision, v *Verdict, n int) (done bool) {
 		return s.anonymous.fail(d, v, s.invalid)
 	case !validRecord(record, &f):
 		return refuse(v, refuseUnusable)
+	case d.program.token != nil && d.program.token.oneConsumer && !d.same(v, record, &f):
+		return refuse(v, refuseOthers)
 	}
 	d.establish(v, record, &f)
 	return false

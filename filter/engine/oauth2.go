@@ -18,11 +18,14 @@ type oauth2Step struct {
 	// access_token.
 	header, param int
 	body          bodyReader
+	inBody        bool
 	service       string
 	global        bool
 	hide          bool
 	// endpoints says that there are more endpoints than the two issuing ones.
 	endpoints bool
+	// oneConsumer says that a later plugin may not name another consumer.
+	oneConsumer bool
 	// anonymous is nil if failed authentication refuses.
 	anonymous *anonymous
 	missing   *Refusal
@@ -40,8 +43,8 @@ func newOAuth2(p *Program, id string, c *contract.OAuth2) (*oauth2Step, error) {
 		return nil, errors.New("plugin id is missing or cannot be sent in a header")
 	}
 	return &oauth2Step{
-		id: id, header: p.headers.index(c.Header), param: p.paramIndex(accessToken), body: newBodyReader(&p.headers),
-		service: p.service, global: c.Global, hide: c.HideCredentials, endpoints: c.Endpoints, anonymous: a,
+		id: id, header: p.headers.index(c.Header), param: p.paramIndex(accessToken), body: newBodyReader(&p.headers), inBody: c.InBody,
+		service: p.service, global: c.Global, hide: c.HideCredentials, endpoints: c.Endpoints, oneConsumer: c.OneConsumer, anonymous: a,
 		missing: refuseMissing(c.Realm), invalid: refuseInvalid(c.Realm), unbound: refuseUnbound(c.Realm),
 	}, nil
 }
@@ -90,12 +93,12 @@ func (s *oauth2Step) run(req *Request, d *decision, v *Verdict) (done bool) {
 	return s.accept(d, v, n, bare)
 }
 
-// parameter finds the token in the query or, if there is none by that name, in
-// the body.
+// parameter finds the token in the query or, if there is none by that name and
+// the plugin wants it, in the body.
 func (s *oauth2Step) parameter(req *Request, d *decision, v *Verdict) (token []byte, done bool) {
 	p := &d.program.params[s.param]
 	found, token := findPair(query(req.Path), p, d.room()[:contract.MaxCredential])
-	if found == absent {
+	if found == absent && s.inBody {
 		if !s.body.open(req, d, v) {
 			return nil, true
 		}
@@ -142,6 +145,9 @@ func (s *oauth2Step) accept(d *decision, v *Verdict, n int, bare bool) (done boo
 	}
 	if !validRecord(record, &f) {
 		return refuse(v, refuseUnusable)
+	}
+	if s.oneConsumer && !d.same(v, record, &f) {
+		return refuse(v, refuseOthers)
 	}
 	d.establish(v, record, &f)
 	// A bare header value that was accepted is a credential too. One that was

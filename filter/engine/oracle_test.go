@@ -61,7 +61,7 @@ func (o *oracle) decide() outcome {
 	path = strings.TrimSuffix(path, "/")
 	issuing := strings.HasSuffix(path, "/oauth2/token") || strings.HasSuffix(path, "/oauth2/authorize")
 	for _, p := range o.chain.Plugins {
-		o.issuer = o.issuer || p.OAuth2 != nil && issuing
+		o.issuer = o.issuer || p.OAuth2 != nil && issuing && o.chain.Issues
 	}
 	for _, p := range o.chain.Plugins {
 		var end *outcome
@@ -155,6 +155,8 @@ func (o *oracle) oauth2(c *contract.OAuth2) (*contract.Record, *outcome) {
 		kind, value := o.inQuery("access_token", false)
 		if kind != "absent" {
 			o.hide(c.HideCredentials, &o.query, "access_token")
+		} else if !c.InBody {
+			return nil, missing
 		} else if kind, value = o.inBody("access_token", false); kind != "absent" && o.media() == "application/x-www-form-urlencoded" {
 			o.hide(c.HideCredentials, &o.body, "access_token")
 		}
@@ -184,7 +186,7 @@ func (o *oracle) oauth2(c *contract.OAuth2) (*contract.Record, *outcome) {
 	if bare {
 		o.hide(c.HideCredentials, &o.remove, c.Header)
 	}
-	return usable(record)
+	return o.usable(record)
 }
 
 func (o *oracle) keyAuth(c *contract.KeyAuth) (*contract.Record, *outcome) {
@@ -237,7 +239,7 @@ func (o *oracle) keyAuth(c *contract.KeyAuth) (*contract.Record, *outcome) {
 		case record == nil || !record.Key:
 			return nil, soft(401, `{"message":"Unauthorized"}`, challenge)
 		}
-		return usable(record)
+		return o.usable(record)
 	}
 	return nil, soft(403, `{"message":"No API key found in headers or query string"}`, challenge)
 }
@@ -264,12 +266,17 @@ func (o *oracle) lookUp(sort, text string) (*contract.Record, *outcome) {
 	}
 }
 
-func usable(r *contract.Record) (*contract.Record, *outcome) {
+func (o *oracle) usable(r *contract.Record) (*contract.Record, *outcome) {
 	for _, v := range identity(r, r) {
 		if !sendable(v) {
 			end := refusal(503, `{"message":"The identity of the caller cannot be passed on"}`, "")
 			return nil, &end
 		}
+	}
+	one := slices.ContainsFunc(o.chain.Plugins, func(p contract.Plugin) bool { return p.OAuth2 != nil && p.OAuth2.OneConsumer })
+	if one && o.credential != nil && o.credential.Consumer != nil && r.Consumer != nil && o.credential.Consumer.ID != r.Consumer.ID {
+		end := refusal(403, `{"message":"The credentials belong to different consumers"}`, "")
+		return nil, &end
 	}
 	return r, nil
 }

@@ -19,8 +19,10 @@ type Program struct {
 	// params are the names of credentials in queries and bodies; a verdict names
 	// them by bits.
 	params []param
-	// issuer is the oauth2 plugin of the chain, or nil.
-	issuer *oauth2Step
+	// token is the oauth2 plugin of the chain, or nil; issues says that there is
+	// an OAuth server for its endpoints.
+	token  *oauth2Step
+	issues bool
 	// lateBody says that a plugin which is not the first may want the body.
 	lateBody bool
 	// broken refuses every request; the other fields are then empty.
@@ -81,10 +83,10 @@ func (p *Program) Decide(req *Request, tokens Tokens, buf []byte) (v Verdict) {
 		return v
 	}
 	d := decision{program: p, tokens: tokens, buf: buf}
-	if p.issuer != nil {
-		switch p.issuer.endpoint(req.Path) {
+	if p.issues && p.token != nil {
+		switch p.token.endpoint(req.Path) {
 		case publicEndpoint:
-			v.Action, v.Plugin = Issue, p.issuer.id
+			v.Action, v.Plugin = Issue, p.token.id
 			return v
 		case issuingEndpoint:
 			d.issuing = true
@@ -98,7 +100,7 @@ func (p *Program) Decide(req *Request, tokens Tokens, buf []byte) (v Verdict) {
 	}
 	v.Action = Continue
 	if d.issuing {
-		v.Action, v.Plugin = Issue, p.issuer.id
+		v.Action, v.Plugin = Issue, p.token.id
 		v.Headers = [contract.NumIdentityHeaders]contract.Span{}
 	}
 	return v

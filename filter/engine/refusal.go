@@ -21,6 +21,7 @@ const (
 	ReasonKeyMissing       = "key_missing"
 	ReasonKeyInvalid       = "key_invalid"
 	ReasonKeyDuplicate     = "key_duplicate"
+	ReasonOtherConsumer    = "other_consumer"
 	ReasonTerminated       = "terminated"
 	ReasonProtocol         = "protocol"
 )
@@ -39,6 +40,8 @@ var (
 		message("The identity of the caller cannot be passed on"))
 	refuseBroken = answer(http.StatusServiceUnavailable, ReasonChainBroken,
 		message("The configuration of this route cannot be used"))
+	refuseOthers = answer(http.StatusForbidden, ReasonOtherConsumer,
+		message("The credentials belong to different consumers"))
 	refuseNotGRPC = answer(http.StatusUnsupportedMediaType, ReasonProtocol,
 		message("Non-gRPC request matched gRPC route"))
 	refuseOldHTTP      = inGRPC("Please use HTTP2 protocol", http.StatusUpgradeRequired)

@@ -115,7 +115,7 @@ func Cases() []Case {
 	var all []Case
 	for _, part := range [][]Case{
 		tokenCases, parameterCases, acceptanceCases, upstreamCases, hiddenCases, hiddenParameterCases, anonymousCases,
-		issuingCases, furtherCases, failureCases, keyCases, bothCases, eitherCases, terminationCases, protocolCases,
+		issuingCases, guardedCases, furtherCases, failureCases, keyCases, bothCases, eitherCases, terminationCases, protocolCases,
 	} {
 		all = append(all, part...)
 	}

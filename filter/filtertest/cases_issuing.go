@@ -45,6 +45,23 @@ var issuingCases = []Case{
 	{Name: "path-encoded-blank", Chain: chainPlain, Request: request("/oauth2/token%20"), Want: wantMissing},
 }
 
+// guardedCases: where nothing issues, an endpoint's path is one of the service's.
+var guardedCases = []Case{
+	{Name: "guarded-token", Chain: silent(oauth2With("")), Request: Request{Method: "POST", Path: "/orders/7/oauth2/token"}, Want: wantMissing},
+	{Name: "guarded-authorize", Chain: silent(oauth2With("")), Request: request("/x/oauth2/authorize"), Want: wantMissing},
+	{Name: "guarded-slash", Chain: silent(oauth2With("")), Request: spoofing("/oauth2/token/"), Want: wantMissing},
+	{Name: "guarded-anonymous", Chain: silent(oauth2With(orAnonymous)), Request: spoofing("/oauth2/token"), Want: wantAnonymous},
+	{Name: "guarded-unknown", Chain: silent(oauth2With("")), Request: request("/oauth2/token", "authorization", "Bearer nobody-knows"), Want: wantInvalid},
+	{Name: "guarded-good", Chain: silent(oauth2With("")), Tokens: everyToken, Request: spoofing("/oauth2/token", "authorization", "Bearer token-full"), Want: wantFull},
+	{Name: "guarded-further", Chain: silent(oauth2With(endpoints)), Request: request("/oauth2/introspect"), Want: wantMissing},
+	{Name: "guarded-metadata", Chain: silent(oauth2With(endpoints)), Request: request("/.well-known/oauth-authorization-server"), Want: wantMissing},
+	{Name: "guarded-metadata-dots", Chain: silent(oauth2With(endpoints)), Request: request("/.well-known/oauth-authorization-server/../../admin"), Want: wantMissing},
+	{Name: "guarded-key", Chain: silent(oauth2With(""), keyWith("")), Tokens: everyToken, Request: request("/oauth2/token", "apikey", "key-1"), Want: wantMissing},
+	{Name: "guarded-terminated", Chain: silent(oauth2With(""), endWith(`"default":{"status":403,"body":"no"}`)), Tokens: everyToken,
+		Request: request("/oauth2/token", "authorization", "Bearer token-full"),
+		Want:    Want{Outcome: Refused, Status: 403, Body: "no", Headers: [][2]string{{"content-type", jsonType}}}},
+}
+
 // furtherCases: the endpoints that a plugin may have beside the two issuing ones.
 var furtherCases = []Case{
 	{Name: "further-introspect", Chain: chainOf(oauth2With(endpoints)), Request: sending("/a/oauth2/introspect", formType, "token=x"), Want: wantIssued},

@@ -68,7 +68,13 @@ var keyCases = []Case{
 	{Name: "same-text-as-token", Chain: chainPlain, Tokens: everyToken, Request: request("/", "authorization", "twice"), Want: wantGlobal},
 }
 
-const hide = `,"hide_credentials":true`
+const (
+	hide        = `,"hide_credentials":true`
+	oneConsumer = `,"one_consumer":true`
+)
+
+var wantOthers = Want{Outcome: Refused, Status: 403, Body: `{"message":"The credentials belong to different consumers"}`,
+	Headers: [][2]string{{"content-type", jsonType}}}
 
 // keyOnly makes a key-auth plugin that looks in one place.
 func keyOnly(place string, members ...string) string {
@@ -88,6 +94,16 @@ var bothCases = []Case{
 	{Name: "and-both-in-query", Chain: chainOf(oauth2With(hide), keyWith(hide)), Tokens: everyToken, Request: request("/a?apikey=key-1&b=c&access_token=token-full"), Want: with(wantBoth, "/a?b=c", "")},
 	{Name: "and-both-in-form", Chain: chainOf(oauth2With(hide), keyOnly("in_body", hide)), Tokens: everyToken,
 		Request: sending("/", formType, "apikey=key-1&b=c&access_token=token-full"), Want: with(wantBoth, "", "b=c")},
+	{Name: "and-one-consumer", Chain: chainOf(oauth2With(oneConsumer), keyWith("")), Tokens: everyToken,
+		Request: request("/", "authorization", "Bearer token-full", "apikey", "key-1"), Want: wantOthers},
+	{Name: "and-one-consumer-key-first", Chain: chainOf(keyWith(""), oauth2With(oneConsumer)), Tokens: everyToken,
+		Request: request("/", "authorization", "Bearer token-full", "apikey", "key-1"), Want: wantOthers},
+	{Name: "and-one-consumer-same", Chain: chainOf(oauth2With(oneConsumer), keyWith("")), Tokens: everyToken,
+		Request: request("/", "authorization", "Bearer token-carol", "apikey", "key-1"), Want: wantKey},
+	{Name: "and-one-consumer-external", Chain: chainOf(oauth2With(oneConsumer), keyWith("")), Tokens: everyToken,
+		Request: request("/", "authorization", "Bearer token-external", "apikey", "key-1"), Want: wantKey},
+	{Name: "or-one-consumer", Chain: chainOf(oauth2With(oneConsumer+orAnonymous), keyWith(otherAnonymous)), Tokens: everyToken,
+		Request: request("/", "authorization", "Bearer token-full", "apikey", "key-1"), Want: wantFull},
 	{Name: "and-authority-down", Chain: chainOf(oauth2With(""), keyWith("")), Down: true, Request: request("/", "authorization", "Bearer token-full", "apikey", "key-1"), Want: wantUnavailable},
 	{Name: "and-preflight-token", Chain: chainOf(oauth2With(""), keyWith(`,"skip_preflight":true`)), Tokens: everyToken,
 		Request: by(request("/", "authorization", "Bearer token-full"), func(r *Request) { r.Method = "OPTIONS" }), Want: wantFull},

@@ -14,6 +14,9 @@ var spoofed = [][2]string{
 	{"x_anonymous_consumer", "true"},
 	{"x-consumer_id", "root"}, {"x_consumer-id", "root"}, {"X_Consumer_Id", "root"}, {"x-consumer-custom_id", "root"},
 	{"X-CONSUMER-ID", "root again"},
+	{"x-consumer-groups", "admin"}, {"x_consumer-groups", "admin"}, {"x-credential-username", "root"}, {"x-authenticated-groups", "admin"},
+	{"x_authenticated_groups", "admin"}, {"x_credential-x", "root"}, {"x-meshgate-anything", "evil"}, {"x_meshgate-anything", "evil"},
+	{"x_forwarded_for", spoofedClient}, {"x-forwarded_proto", "https"}, {"x_real_ip", spoofedClient}, {"x_envoy_original_path", "/"},
 	{"x-meshgate-oauth", "evil"}, {"x-meshgate-service", "evil"}, {"x-meshgate-scheme", "https"}, {"x-meshgate-client", spoofedClient},
 	{"x_meshgate_oauth", "evil"}, {"x_meshgate_service", "evil"}, {"x_meshgate_scheme", "https"}, {"x_meshgate_client", spoofedClient},
 }
@@ -39,8 +42,8 @@ var upstreamCases = []Case{
 	{Name: "spoofed-anonymous", Chain: chainAnonymous, Request: spoofing("/"), Want: wantAnonymous},
 	{Name: "spoofed-refused", Chain: chainPlain, Request: spoofing("/"), Want: wantMissing},
 	{Name: "spoofed-similar-names-stay", Chain: chainPlain, Tokens: everyToken,
-		Request: request("/", "authorization", "Bearer token-full", "x-consumer-idx", "1", "x-consumer", "2", "x-consumer-i", "3"),
-		Want: Want{Outcome: Proxied, Upstream: append([][2]string{{"x-consumer-idx", "1"}, {"x-consumer", "2"}, {"x-consumer-i", "3"}},
+		Request: request("/", "authorization", "Bearer token-full", "x-consumers", "1", "x-consumer", "2", "x-anonymous", "3"),
+		Want: Want{Outcome: Proxied, Upstream: append([][2]string{{"x-consumers", "1"}, {"x-consumer", "2"}, {"x-anonymous", "3"}},
 			wantFull.Upstream...)}},
 }
 

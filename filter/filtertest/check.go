@@ -108,7 +108,7 @@ func (c *Case) checkUpstream(o *Observed, d *differences) {
 	}
 	for name, values := range o.Upstream {
 		lower := strings.ToLower(name)
-		if !engine.Spoofs([]byte(lower)) || c.listed(lower) {
+		if !engine.Spoofs([]byte(lower), false) || c.listed(lower) {
 			continue
 		}
 		if c.Want.Outcome == Issued && ownClient(lower, values) {

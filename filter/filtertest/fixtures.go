@@ -23,42 +23,52 @@ const (
 
 // Chains: the members of oauth2 stand between before and after.
 const (
-	before          = `{"route":"` + RouteID + `","service":"` + ServiceID + `","plugins":[{"id":"` + PluginID + `","oauth2":{`
-	beforeNoService = `{"route":"` + RouteID + `","plugins":[{"id":"` + PluginID + `","oauth2":{`
+	before          = `{"route":"` + RouteID + `","service":"` + ServiceID + `","issues":true,"plugins":[{"id":"` + PluginID + `","oauth2":{`
+	beforeNoService = `{"route":"` + RouteID + `","issues":true,"plugins":[{"id":"` + PluginID + `","oauth2":{`
 	after           = `}}]}`
 
-	chainPlain     = before + `"header":"authorization"` + after
-	chainRealm     = before + `"header":"authorization","realm":"the realm"` + after
-	chainEvilRealm = before + `"header":"authorization","realm":"a\"b\\c\r\nx-evil: 1"` + after
-	chainCustom    = before + `"header":"x-api-token"` + after
-	chainGlobal    = before + `"header":"authorization","global":true` + after
-	chainNoService = beforeNoService + `"header":"authorization"` + after
-	chainNoGlobal  = beforeNoService + `"header":"authorization","global":true` + after
-	chainHide      = before + `"header":"authorization","hide_credentials":true` + after
-	chainHideCust  = before + `"header":"x-api-token","hide_credentials":true` + after
+	chainPlain     = before + `"header":"authorization","in_body":true` + after
+	chainRealm     = before + `"header":"authorization","in_body":true,"realm":"the realm"` + after
+	chainEvilRealm = before + `"header":"authorization","in_body":true,"realm":"a\"b\\c\r\nx-evil: 1"` + after
+	chainCustom    = before + `"header":"x-api-token","in_body":true` + after
+	chainGlobal    = before + `"header":"authorization","in_body":true,"global":true` + after
+	chainNoService = beforeNoService + `"header":"authorization","in_body":true` + after
+	chainNoGlobal  = beforeNoService + `"header":"authorization","in_body":true,"global":true` + after
+	chainHide      = before + `"header":"authorization","in_body":true,"hide_credentials":true` + after
+	chainHideCust  = before + `"header":"x-api-token","in_body":true,"hide_credentials":true` + after
 
 	anonymousMember    = `"anonymous":{"configured":"nobody","consumer":{"id":"` + AnonymousID + `","username":"nobody","custom_id":"n-1"}}`
-	chainAnonymous     = before + `"header":"authorization",` + anonymousMember + after
-	chainHideAnonymous = before + `"header":"authorization","hide_credentials":true,` + anonymousMember + after
-	chainBareAnonymous = before + `"header":"authorization","anonymous":{"configured":"` + AnonymousID + `","consumer":{"id":"` + AnonymousID + `"}}` + after
-	chainNoAnonymous   = before + `"header":"authorization","anonymous":{"configured":"ghost\"<1>"}` + after
-	chainEvilAnonymous = before + `"header":"authorization","anonymous":{"configured":"evil","consumer":{"id":"` + AnonymousID + `","username":"a\r\nx-evil: 1"}}` + after
+	chainAnonymous     = before + `"header":"authorization","in_body":true,` + anonymousMember + after
+	chainHideAnonymous = before + `"header":"authorization","in_body":true,"hide_credentials":true,` + anonymousMember + after
+	chainBareAnonymous = before + `"header":"authorization","in_body":true,"anonymous":{"configured":"` + AnonymousID + `","consumer":{"id":"` + AnonymousID + `"}}` + after
+	chainNoAnonymous   = before + `"header":"authorization","in_body":true,"anonymous":{"configured":"ghost\"<1>"}` + after
+	chainEvilAnonymous = before + `"header":"authorization","in_body":true,"anonymous":{"configured":"evil","consumer":{"id":"` + AnonymousID + `","username":"a\r\nx-evil: 1"}}` + after
 )
 
 // chainOf makes a chain of plugins.
 func chainOf(plugins ...string) string {
-	return `{"route":"` + RouteID + `","service":"` + ServiceID + `","plugins":[` + strings.Join(plugins, ",") + `]}`
+	return `{"route":"` + RouteID + `","service":"` + ServiceID + `","issues":true,"plugins":[` + strings.Join(plugins, ",") + `]}`
+}
+
+// silent makes a chain of a route that issues nothing, as on a sidecar.
+func silent(plugins ...string) string {
+	return strings.Replace(chainOf(plugins...), `"issues":true,`, "", 1)
 }
 
 // speaking makes a chain of a route with a protocol.
 func speaking(protocol string, plugins ...string) string {
-	return `{"route":"` + RouteID + `","service":"` + ServiceID + `","protocol":"` + protocol + `","plugins":[` + strings.Join(plugins, ",") + `]}`
+	return `{"route":"` + RouteID + `","service":"` + ServiceID + `","protocol":"` + protocol + `","issues":true,"plugins":[` + strings.Join(plugins, ",") + `]}`
 }
 
 // oauth2With, keyWith and endWith make plugins; members are further members of
 // the configuration, each with a comma before it.
 func oauth2With(members string) string {
-	return `{"id":"` + PluginID + `","oauth2":{"header":"authorization"` + members + `}}`
+	return `{"id":"` + PluginID + `","oauth2":{"header":"authorization","in_body":true` + members + `}}`
+}
+
+// noBody makes an oauth2 plugin that does not look into bodies.
+func noBody(members string) string {
+	return strings.Replace(oauth2With(members), `,"in_body":true`, "", 1)
 }
 
 func keyWith(members string) string {
@@ -153,11 +163,14 @@ var (
 
 	apiKey = Token{"key-1", contract.Record{Version: 1, Revision: 1, Key: true, Credential: contract.Credential{ID: KeyID, ClientID: KeyID},
 		Consumer: &contract.Consumer{ID: OtherID, Username: "carol"}}}
+	// carols has the same consumer as the key.
+	carols = Token{"token-carol", contract.Record{Version: 1, Revision: 1, Service: ServiceID, Credential: credential,
+		Consumer: &contract.Consumer{ID: OtherID, Username: "carol"}}}
 	// twice is one text that is a token and a key.
 	twiceToken = Token{"twice", contract.Record{Version: 1, Revision: 1, Service: ServiceID, Credential: credential, Consumer: consumer}}
 	twiceKey   = Token{"twice", contract.Record{Version: 1, Revision: 1, Key: true, Credential: contract.Credential{ID: KeyID, ClientID: KeyID},
 		Consumer: &contract.Consumer{ID: OtherID, Username: "carol"}}}
 	odd = Token{"a b&c=d%", contract.Record{Version: 1, Revision: 1, Service: ServiceID, Credential: credential, Consumer: consumer}}
 
-	everyToken = []Token{apiKey, twiceToken, twiceKey, odd, full, global, otherService, expired, external, unicode, schemeWord, injecting, padded}
+	everyToken = []Token{apiKey, carols, twiceToken, twiceKey, odd, full, global, otherService, expired, external, unicode, schemeWord, injecting, padded}
 )

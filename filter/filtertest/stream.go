@@ -48,7 +48,7 @@ func (s *Stream) Run(c *Case) (*Observed, error) {
 	path, body := program.Rewrite(&verdict, req.Path, []byte(headers.Get("content-type")), []byte(c.Request.Body))
 	o.Path, o.Sent = string(path), string(body)
 	maps.DeleteFunc(headers, func(name string, _ []string) bool {
-		return engine.Spoofs([]byte(strings.ToLower(name)))
+		return engine.Spoofs([]byte(strings.ToLower(name)), verdict.Action == engine.Issue)
 	})
 	for i, name := range program.Headers() {
 		if verdict.Remove>>i&1 != 0 {

@@ -1,0 +1,74 @@
+package contract
+
+import "bytes"
+
+// Reserved is one line of what clients may not say of themselves: a request
+// header, or a family of them, that is removed before a request goes on. Names
+// are compared without regard to case and with "_" for "-", because many servers
+// cannot tell such spellings apart (RFC 3875 section 4.1.18 maps both to "_").
+type Reserved struct {
+	// Name is in lower case, with dashes.
+	Name string
+	// Family says that Name begins the names of many headers.
+	Family bool
+	// Twins removes only what has an underscore: with dashes alone the header is
+	// the listener's own, or that of a client which it trusts.
+	Twins bool
+	// Kept is the one header of the family that stays, in exactly this spelling,
+	// because Envoy has written it itself; empty for none.
+	Kept string
+	// HandingOver says that Kept stays only on the way to the OAuth server.
+	HandingOver bool
+}
+
+// ReservedHeaders is the list. The front in C has a copy, made from this one by
+// go generate in filter/dynamicmodule.
+var ReservedHeaders = [...]Reserved{
+	{Name: "x-consumer-", Family: true},
+	{Name: "x-credential-", Family: true},
+	{Name: "x-authenticated-", Family: true},
+	{Name: "x-anonymous-consumer"},
+	{Name: "x-meshgate-", Family: true, Kept: HeaderOAuthProto, HandingOver: true},
+	{Name: "x-envoy-", Family: true, Kept: "x-envoy-external-address"},
+	{Name: "x-forwarded-", Family: true, Twins: true},
+	{Name: "x-real-ip", Twins: true},
+}
+
+// IsReserved reports whether a header, by its name in any case, must be removed
+// from a request; handingOver says that the request goes to the OAuth server. The
+// same holds for trailers, which are never handed over. It does not allocate.
+func IsReserved(name []byte, handingOver bool) bool {
+	// All of them begin with x and a separator; most headers do not.
+	if len(name) < 2 || fold(name[0]) != 'x' || fold(name[1]) != '-' {
+		return false
+	}
+	for i := range ReservedHeaders {
+		if r := &ReservedHeaders[i]; r.is(name) {
+			return !(r.Kept != "" && string(name) == r.Kept && (handingOver || !r.HandingOver))
+		}
+	}
+	return false
+}
+
+func (r *Reserved) is(name []byte) bool {
+	if len(name) < len(r.Name) || !r.Family && len(name) > len(r.Name) {
+		return false
+	}
+	for i := range len(r.Name) {
+		if fold(name[i]) != r.Name[i] {
+			return false
+		}
+	}
+	return !r.Twins || bytes.IndexByte(name, '_') >= 0
+}
+
+// fold makes the spellings of a byte in a name one.
+func fold(c byte) byte {
+	switch {
+	case c == '_':
+		return '-'
+	case 'A' <= c && c <= 'Z':
+		return c + 'a' - 'A'
+	}
+	return c
+}

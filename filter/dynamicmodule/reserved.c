@@ -1,0 +1,43 @@
+// The list of contract.ReservedHeaders and how names are compared with it. It
+// needs nothing of Envoy, so that a test can compile it alone.
+
+#include "reserved.h"
+
+#include <string.h>
+
+typedef struct reserved_text {
+  const char *ptr;
+  size_t len;
+} reserved_text;
+
+static const struct {
+  reserved_text name, kept;
+  bool family, twins, handing_over;
+} reserved[] = {
+#include "reserved_table.h"
+};
+
+static char fold(char c) {
+  if (c == '_') return '-';
+  return c >= 'A' && c <= 'Z' ? (char)(c - 'A' + 'a') : c;
+}
+
+static bool folds_to(const char *got, const char *want, size_t n) {
+  for (size_t i = 0; i < n; i++)
+    if (fold(got[i]) != want[i]) return false;
+  return true;
+}
+
+bool front_reserved(const char *name, size_t len, bool handing_over) {
+  // All of them begin with x and a separator; most headers do not.
+  if (len < 2 || (name[0] != 'x' && name[0] != 'X') || fold(name[1]) != '-') return false;
+  for (size_t i = 0; i < sizeof(reserved) / sizeof(reserved[0]); i++) {
+    const reserved_text *want = &reserved[i].name, *kept = &reserved[i].kept;
+    if (len < want->len || (!reserved[i].family && len > want->len)) continue;
+    if (!folds_to(name, want->ptr, want->len)) continue;
+    if (reserved[i].twins && memchr(name, '_', len) == NULL) continue;
+    bool keeps = kept->len == len && memcmp(name, kept->ptr, len) == 0;
+    return !(keeps && (handing_over || !reserved[i].handing_over));
+  }
+  return false;
+}
