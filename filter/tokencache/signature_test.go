@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -192,9 +193,13 @@ func BenchmarkFill(b *testing.B) {
 			st.set(contract.RedisRecordKey(hashOf(1)), data)
 			hash := hashOf(1)
 			b.ReportAllocs()
+			place := -1
 			for b.Loop() {
-				if signed {
-					cfg.verifier.seen = nil // each fill is the first of its record
+				if signed && place < 0 && cfg.verifier.seen != nil {
+					place = slices.IndexFunc(cfg.verifier.seen, func(d [32]byte) bool { return d != [32]byte{} })
+				}
+				if place >= 0 {
+					cfg.verifier.seen[place] = [32]byte{} // each fill is the first of its record
 				}
 				got, out := c.readL2(context.Background(), cfg, hash)
 				if out != l2Found {
