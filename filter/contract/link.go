@@ -19,6 +19,10 @@ const (
 	LinkProtocol = "meshgate-link"
 	// NodeHeader names the node, since the token of a proxy may be good for several.
 	NodeHeader = "Meshgate-Node"
+	// AcceptHeader of the upgrade lists frames, beyond those of LinkVersion, that
+	// the filter understands; [AcceptLevel2] is the only one.
+	AcceptHeader = "Meshgate-Accept"
+	AcceptLevel2 = "level2"
 	// LinkVersion is offered in Hello; the server refuses versions it does not know.
 	LinkVersion = 1
 	// MaxFrame bounds a frame's length in bytes.
@@ -53,6 +57,7 @@ const (
 	FrameIntrospect                      // F: asks about one token hash
 	FrameResult                          // S: answers an Introspect
 	FrameBye                             // F: leaves in good order; the server forgets the filter
+	FrameLevel2                          // S: where the second level is and which keys sign it; only if accepted
 )
 
 // Hello opens a link.

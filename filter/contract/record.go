@@ -143,12 +143,13 @@ func ParseRecord(data []byte) (*Record, error) {
 	return &r, nil
 }
 
-// ParseEntry decodes what stands under a token key in Redis.
+// ParseEntry decodes what stands under a token key in Redis. It does not look at
+// the signature of a record; see [Verify].
 func ParseEntry(data []byte) (Entry, error) {
 	if rev, err := ParseTombstone(data); err == nil {
 		return Entry{Revoked: rev}, nil
 	}
-	r, err := ParseRecord(data)
+	r, err := ParseRecord(Unsigned(data))
 	if err != nil {
 		return Entry{}, err
 	}

@@ -11,8 +11,13 @@ import (
 // configurations, inline in the filter's configuration. They never travel in
 // xDS. Files named here are re-read when they change.
 type Settings struct {
-	// Redis is the second level of the cache; nil means there is none.
+	// Redis is the second level of the cache; nil means there is none, unless
+	// the control plane names one on the link ([Level2]).
 	Redis *RedisSettings `json:"redis,omitempty"`
+	// RecordKeys verify the records in Redis; the control plane names those of
+	// its own on the link. Records that none of them has signed count as absent.
+	// Without a control plane and without keys whoever writes Redis is believed.
+	RecordKeys []RecordKey `json:"record_keys,omitempty"`
 	// ControlPlane is the authority; nil in a static configuration, where Redis
 	// is the only source and every request asks it.
 	ControlPlane *ControlPlaneSettings `json:"control_plane,omitempty"`
@@ -28,6 +33,36 @@ type RedisSettings struct {
 	// CAFile is a PEM bundle that signs a rediss:// server; empty means the
 	// system's roots.
 	CAFile string `json:"ca_file,omitempty"`
+	// CA is such a bundle itself; at most one of the two is set.
+	CA string `json:"ca,omitempty"`
+}
+
+// Level2 is what the control plane tells a filter about the second level of its
+// cache, on the link, once it has seen that the node checks tokens, and again
+// when it changes. Filters keep it in a file of the run directory (mode 0600).
+type Level2 struct {
+	// Redis is nil if the node gets none.
+	Redis *RedisSettings `json:"redis,omitempty"`
+	// Keys are those that sign now, did before, or will soon.
+	Keys []RecordKey `json:"keys,omitempty"`
+}
+
+// Check says whether a message can be used.
+func (l *Level2) Check() error {
+	if err := l.Redis.check(); err != nil {
+		return err
+	}
+	return checkRecordKeys(l.Keys)
+}
+
+func (r *RedisSettings) check() error {
+	if r != nil && r.URL == "" {
+		return errors.New("redis.url is missing")
+	}
+	if r != nil && r.CAFile != "" && r.CA != "" {
+		return errors.New("redis has both ca and ca_file")
+	}
+	return nil
 }
 
 // ControlPlaneSettings say how to reach the data-plane server.
@@ -78,8 +113,11 @@ func (s *Settings) check() error {
 	if s.Redis == nil && s.ControlPlane == nil {
 		return errors.New("settings name neither redis nor control_plane")
 	}
-	if s.Redis != nil && s.Redis.URL == "" {
-		return errors.New("redis.url is missing")
+	if err := s.Redis.check(); err != nil {
+		return err
+	}
+	if err := checkRecordKeys(s.RecordKeys); err != nil {
+		return err
 	}
 	if cp := s.ControlPlane; cp != nil && (cp.Address == "" || cp.CAFile == "" || cp.TokenFile == "" || cp.Node == "") {
 		return errors.New("control_plane needs address, ca_file, token_file and node")

@@ -1,10 +1,12 @@
 package tokencache
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -35,9 +37,14 @@ type Cache struct {
 
 	instance string
 	config   atomic.Pointer[config]
-	changed  chan struct{} // the link's goroutine looks at config again
-	flights  flights
-	counters counters
+	// configuring is held while config changes. base are the settings as they
+	// were read, level2 what the control plane said beyond them, nil if nothing.
+	configuring sync.Mutex
+	base        *contract.Settings
+	level2      *contract.Level2
+	changed     chan struct{} // the link's goroutine looks at config again
+	flights     flights
+	counters    counters
 
 	ctx    context.Context
 	cancel context.CancelFunc
@@ -48,7 +55,8 @@ type Cache struct {
 // config is the settings in force with what was made of them.
 type config struct {
 	settings    *contract.Settings
-	l2          *level2 // nil without Redis
+	l2          *level2   // nil without Redis
+	verifier    *verifier // nil if records need no signature
 	negativeTTL time.Duration
 	grace       time.Duration
 	maxBytes    int64
@@ -77,7 +85,8 @@ func Open(opts Options) (*Cache, error) {
 		instance: rand.Text(), changed: make(chan struct{}, 1), attempted: make(chan struct{}),
 	}
 	c.flights.cache = c
-	first, err := c.configure(settings, nil)
+	c.base, c.level2 = settings, c.recall(settings)
+	first, err := c.configure(effective(c.base, c.level2), nil)
 	if err != nil {
 		watch.close()
 		return nil, err
@@ -117,6 +126,13 @@ func (c *Cache) configure(s *contract.Settings, last *config) (*config, error) {
 		next.maxBytes = contract.DefaultCacheBytes
 	}
 	switch {
+	case s.ControlPlane == nil && len(s.RecordKeys) == 0:
+	case last != nil && last.verifier != nil && slices.EqualFunc(last.verifier.keys, s.RecordKeys, sameKey):
+		next.verifier = last.verifier
+	default:
+		next.verifier = &verifier{keys: s.RecordKeys}
+	}
+	switch {
 	case s.Redis == nil:
 	case last != nil && last.settings.Redis != nil && *last.settings.Redis == *s.Redis:
 		next.l2 = last.l2
@@ -129,6 +145,8 @@ func (c *Cache) configure(s *contract.Settings, last *config) (*config, error) {
 	}
 	return next, nil
 }
+
+func sameKey(a, b contract.RecordKey) bool { return a.ID == b.ID && bytes.Equal(a.Key, b.Key) }
 
 // leased says whether L1 may answer at the monotonic time mono.
 func (c *Cache) leased(mono time.Duration) bool { return int64(mono) < c.leaseEnd.Load() }

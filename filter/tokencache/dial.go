@@ -97,6 +97,7 @@ func upgrade(conn *tls.Conn, cp contract.ControlPlaneSettings, token string) (*l
 	req.Header.Set("Connection", "Upgrade")
 	req.Header.Set("Upgrade", contract.LinkProtocol)
 	req.Header.Set(contract.NodeHeader, cp.Node)
+	req.Header.Set(contract.AcceptHeader, contract.AcceptLevel2)
 	req.Header.Set("Authorization", "Bearer "+token)
 	if err := req.Write(conn); err != nil {
 		return nil, fmt.Errorf("send upgrade: %w", err)

@@ -2,8 +2,10 @@ package tokencache
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"crypto/ecdsa"
+	"crypto/ed25519"
 	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/tls"
@@ -26,6 +28,17 @@ import (
 )
 
 const testPlugin = "plugin-1"
+
+// testKey signs the records of tests.
+var testKey = ed25519.NewKeyFromSeed(bytes.Repeat([]byte{7}, ed25519.SeedSize))
+
+func testKeys(keys ...ed25519.PrivateKey) []contract.RecordKey {
+	var out []contract.RecordKey
+	for _, k := range keys {
+		out = append(out, contract.NewRecordKey(k.Public().(ed25519.PublicKey)))
+	}
+	return out
+}
 
 // fakeControl is the control plane's side of links, and fakeStore the Redis;
 // both run inside a synctest bubble, so that all time is virtual.
@@ -233,7 +246,7 @@ func (s *fakeStore) close() error { return nil }
 
 func (s *fakeStore) putRecord(t *testing.T, token int, r *contract.Record) {
 	t.Helper()
-	b, err := r.Marshal()
+	b, err := r.Sign(hashOf(token), testKey)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -251,6 +264,8 @@ type world struct {
 	store   *fakeStore
 	cache   *Cache
 	token   string // path of the token file
+
+	settings *contract.Settings
 }
 
 // worldConfig chooses the authorities: static has no control plane, noRedis no L2.
@@ -276,6 +291,10 @@ func inWorld(t *testing.T, wc worldConfig, test func(*world)) {
 		if !wc.static {
 			s.ControlPlane = &contract.ControlPlaneSettings{Address: "localhost:5678", CAFile: ca, TokenFile: w.token, Node: "cp/default/1"}
 		}
+		if !wc.static {
+			s.RecordKeys = testKeys(testKey)
+		}
+		w.settings = s
 		var err error
 		w.cache, err = Open(Options{
 			Settings: s, Logger: slog.New(slog.DiscardHandler), DialLink: w.control.dial,

@@ -42,7 +42,7 @@ const (
 	l2Failed l2Outcome = iota
 	// l2Found: a record that passed the clock, the epoch and all tombstones.
 	l2Found
-	// l2Absent: no record, or one that a tombstone voids.
+	// l2Absent: no record, or one that a tombstone voids or that no known key signed.
 	l2Absent
 	// l2Untrusted: the clock or epoch forbids the use of what is there, or it
 	// cannot be decoded.
@@ -114,6 +114,9 @@ func (c *Cache) queryL2(ctx context.Context, cfg *config, hash contract.Hash) (*
 		return nil, l2Absent, nil
 	case !c.trusts(cfg, found.Record, rawClock):
 		return nil, l2Untrusted, nil
+	case cfg.verifier != nil && !cfg.verifier.genuine(hash, raw):
+		c.counters.l2Foreign.Add(1)
+		return nil, l2Absent, nil
 	}
 	r := found.Record
 	consumer := ""

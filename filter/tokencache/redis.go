@@ -54,17 +54,18 @@ func openRedis(s *contract.RedisSettings, dial Dial, timeout time.Duration) (sto
 	if err != nil {
 		return nil, errors.New("url is not a redis://, rediss:// or unix:// address") // the cause may quote the password
 	}
-	if s.CAFile != "" {
+	if s.CAFile != "" || s.CA != "" {
 		if o.TLSConfig == nil {
-			return nil, errors.New("ca_file needs a rediss:// url")
+			return nil, errors.New("ca_file or ca needs a rediss:// url")
 		}
-		if _, err := readCertificates(s.CAFile); err != nil {
-			return nil, err
-		}
+	}
+	roots := rootsOf(s)
+	if _, err := roots(); err != nil {
+		return nil, err
 	}
 	st := &redisStore{}
 	st.ctx, st.cancel = context.WithCancel(context.Background())
-	o.Dialer = st.counted(tlsDialer(dial, o.TLSConfig, s.CAFile))
+	o.Dialer = st.counted(tlsDialer(dial, o.TLSConfig, roots))
 	o.TLSConfig = nil // the dialer does it, with the CA file of that moment
 	o.MaxRetries, o.DialerRetries = -1, 1
 	o.DialTimeout = redisDialTimeout
@@ -95,21 +96,35 @@ func (s *redisStore) counted(dial Dial) Dial {
 	}
 }
 
+// rootsOf finds the authorities of a server; nil means the system's.
+func rootsOf(s *contract.RedisSettings) func() (*x509.CertPool, error) {
+	switch {
+	case s.CAFile != "":
+		return func() (*x509.CertPool, error) { return readCertificates(s.CAFile) }
+	case s.CA != "":
+		return func() (*x509.CertPool, error) {
+			pool := x509.NewCertPool()
+			if !pool.AppendCertsFromPEM([]byte(s.CA)) {
+				return nil, errors.New("ca holds no certificate")
+			}
+			return pool, nil
+		}
+	}
+	return func() (*x509.CertPool, error) { return nil, nil }
+}
+
 // tlsDialer adds TLS to dial if base is not nil. The CA file is read for every
 // connection, so that a rotated one needs no restart.
-func tlsDialer(dial Dial, base *tls.Config, caFile string) Dial {
+func tlsDialer(dial Dial, base *tls.Config, roots func() (*x509.CertPool, error)) Dial {
 	if base == nil {
 		return dial
 	}
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
 		cfg := base.Clone()
 		cfg.MinVersion = tls.VersionTLS12
-		if caFile != "" {
-			roots, err := readCertificates(caFile)
-			if err != nil {
-				return nil, err
-			}
-			cfg.RootCAs = roots
+		var err error
+		if cfg.RootCAs, err = roots(); err != nil {
+			return nil, err
 		}
 		return dialTLS(ctx, dial, network, address, cfg)
 	}

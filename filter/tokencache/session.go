@@ -165,6 +165,12 @@ func (s *session) apply(t contract.FrameType, body []byte) error {
 			return fmt.Errorf("decode granted: %w", err)
 		}
 		s.grant(n)
+	case contract.FrameLevel2:
+		var m contract.Level2
+		if err := contract.DecodeJSON(body, &m); err != nil {
+			return fmt.Errorf("decode level2: %w", err)
+		}
+		s.cache.told(&s.cp, &m)
 	case contract.FrameResult:
 		m, err := contract.DecodeResult(body)
 		if err != nil {

@@ -95,11 +95,27 @@ func (c *Cache) followSettings(f *settingsFile) {
 	}
 }
 
-// reconfigure puts new settings in force. Only followSettings calls it, so
-// there is one writer. A changed bound empties L1; floors stay in any case.
+// reconfigure puts new settings in force. What a control plane said that they
+// no longer name is forgotten.
 func (c *Cache) reconfigure(s *contract.Settings) error {
+	c.configuring.Lock()
+	defer c.configuring.Unlock()
+	l2 := c.level2
+	if !sameControlPlane(c.base.ControlPlane, s.ControlPlane) {
+		l2 = c.recall(s)
+	}
+	if err := c.apply(s, l2); err != nil {
+		return err
+	}
+	c.base, c.level2 = s, l2
+	return nil
+}
+
+// apply makes settings and what the link said the configuration. A changed bound
+// empties L1; floors stay in any case. configuring is held.
+func (c *Cache) apply(s *contract.Settings, told *contract.Level2) error {
 	last := c.config.Load()
-	next, err := c.configure(s, last)
+	next, err := c.configure(effective(s, told), last)
 	if err != nil {
 		return err
 	}

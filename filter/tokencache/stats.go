@@ -15,6 +15,8 @@ type Stats struct {
 	// not attempted because the breaker was open, L2Untrusted those whose clock
 	// or epoch did not allow their use.
 	L2Hits, L2Errors, L2Skipped, L2Untrusted uint64
+	// L2Foreign records in Redis were not signed by a known key.
+	L2Foreign uint64
 	// Introspections were sent to the control plane; IntrospectionErrors of
 	// them had no answer in time.
 	Introspections, IntrospectionErrors uint64
@@ -36,10 +38,10 @@ type Stats struct {
 
 // counters are those that no shard keeps.
 type counters struct {
-	bypassed, l2Hits, l2Errors, l2Skipped, l2Untrusted atomic.Uint64
-	introspections, introspectionErrors                atomic.Uint64
-	coalesced, rejected, staleServed                   atomic.Uint64
-	linkConnects, linkFailures                         atomic.Uint64
+	bypassed, l2Hits, l2Errors, l2Skipped, l2Untrusted, l2Foreign atomic.Uint64
+	introspections, introspectionErrors                           atomic.Uint64
+	coalesced, rejected, staleServed                              atomic.Uint64
+	linkConnects, linkFailures                                    atomic.Uint64
 }
 
 // Stats returns the counters and states of this moment.
@@ -47,7 +49,7 @@ func (c *Cache) Stats() Stats {
 	s := Stats{
 		Bypassed: c.counters.bypassed.Load(),
 		L2Hits:   c.counters.l2Hits.Load(), L2Errors: c.counters.l2Errors.Load(),
-		L2Skipped: c.counters.l2Skipped.Load(), L2Untrusted: c.counters.l2Untrusted.Load(),
+		L2Skipped: c.counters.l2Skipped.Load(), L2Untrusted: c.counters.l2Untrusted.Load(), L2Foreign: c.counters.l2Foreign.Load(),
 		Introspections: c.counters.introspections.Load(), IntrospectionErrors: c.counters.introspectionErrors.Load(),
 		Coalesced: c.counters.coalesced.Load(), Rejected: c.counters.rejected.Load(),
 		StaleServed:  c.counters.staleServed.Load(),

@@ -32,11 +32,11 @@ func openRedis(c *config.Config, log *slog.Logger, guarded func()) (*redisParts,
 	redis.SetLogger(redisLog{log})
 	p := &redisParts{url: c.Redis.URL, nodeURL: c.Redis.NodeURL}
 	if p.url == "" {
-		e, err := embedded.Start(embedded.Options{Port: c.Redis.EmbeddedPort, Guarded: guarded, Now: time.Now})
+		e, err := embedded.Start(embedded.Options{Port: c.Redis.EmbeddedPort, Guarded: guarded, Now: time.Now, Log: log})
 		if err != nil {
 			return nil, fmt.Errorf("embedded token cache: %w", err)
 		}
-		p.embedded, p.url = e, e.URL()
+		p.embedded, p.url, p.nodeURL = e, e.URL(), e.NodeURL()
 	}
 	roots, err := p.roots(c.Redis.CAFile)
 	if err == nil {

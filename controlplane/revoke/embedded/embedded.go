@@ -1,21 +1,30 @@
 // Package embedded is the Redis of a control plane that was given none: an
-// in-process server on loopback. It keeps no data over a restart, which costs
-// look-ups and never exactness, and bounds what it holds by itself.
+// in-process server on loopback, of which only what this product needs exists.
+// It keeps no data over a restart, which costs look-ups and never exactness, and
+// bounds what it holds by itself.
+//
+// # Invariants
+//
+//   - Before a password nothing is answered but its absence, nothing is read
+//     beyond some hundred bytes, and nothing lasts: such connections are few,
+//     short, and give way to newer ones.
+//   - No length that a client sends is believed: see requests.
+//   - There are two passwords. Filters get the one that reads.
+//   - A panic ends the connection that caused it.
 package embedded
 
 import (
-	"container/heap"
+	"bufio"
 	"crypto/rand"
+	"crypto/sha256"
 	"errors"
 	"fmt"
-	"math"
+	"log/slog"
 	"net"
 	"strconv"
 	"sync"
 	"syscall"
 	"time"
-
-	"github.com/alicebob/miniredis/v2"
 )
 
 // Defaults.
@@ -26,9 +35,17 @@ const (
 	// MaxKeys bounds the number of keys. It is far above the number of
 	// tombstones that are replayed after a loss.
 	MaxKeys = 1 << 20
+	// untracked bounds the keys beside them.
+	untracked = 16
 	// slack keeps ended keys for longer than a write may take, so that none is
 	// removed before it is written.
 	slack = 2 * time.Second
+	// sweepAtOnce bounds the keys removed in one critical section, sweepPause is
+	// the shortest pause between two sweeps.
+	sweepAtOnce = 512
+	sweepPause  = 10 * time.Millisecond
+	// handshake bounds the time until the password.
+	handshake = 2 * time.Second
 )
 
 // Options of a Server.
@@ -42,33 +59,54 @@ type Options struct {
 	Guarded func()
 	// Now is the wall clock.
 	Now func() time.Time
+	// Handshake bounds the time until the password; 0 means 2 s.
+	Handshake time.Duration
+	// Log takes what goes wrong; nil discards it.
+	Log *slog.Logger
 }
 
 // Server is a running Redis. It implements the tracker of package revoke.
 type Server struct {
-	o        Options
-	redis    *miniredis.Miniredis
-	password string
-	stop     chan struct{}
-	done     chan struct{}
-	wake     chan struct{}
+	o                    Options
+	listener             net.Listener
+	writer, reader, id   string
+	writerSum, readerSum [sha256.Size]byte
+	conns                conns
+	owned                sync.WaitGroup
+	stop                 chan struct{}
+	wake                 chan struct{}
+	fault                func(command []byte) // in tests
 
 	mu   sync.Mutex
 	keys map[string]*item
 	due  queue // records, by expiry
 	hard queue // tombstones, by expiry
+
+	// reading guards values. It is taken inside mu, for single operations only.
+	reading sync.RWMutex
+	values  map[string][]byte
 }
 
-// item is one key.
-type item struct {
-	key     string
-	expires int64 // MaxInt64 = never
-	guard   bool
-	index   int
-}
-
-// Start starts a server with a password of its own.
+// Start starts a server with passwords of its own.
 func Start(o Options) (*Server, error) {
+	s := unstarted(o)
+	first := s.o.Port
+	for p := first; p < first+ports; p++ {
+		ln, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(p)))
+		if err == nil {
+			s.listener = ln
+			s.owned.Go(s.expire)
+			s.owned.Go(s.accept)
+			return s, nil
+		}
+		if !errors.Is(err, syscall.EADDRINUSE) {
+			return nil, fmt.Errorf("start the embedded redis: %w", err)
+		}
+	}
+	return nil, fmt.Errorf("no port for the embedded redis is free from %d to %d", first, first+ports-1)
+}
+
+func unstarted(o Options) *Server {
 	if o.Port == 0 {
 		o.Port = Port
 	}
@@ -78,31 +116,30 @@ func Start(o Options) (*Server, error) {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
+	if o.Handshake == 0 {
+		o.Handshake = handshake
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
 	s := &Server{
-		o: o, password: rand.Text(), keys: map[string]*item{},
-		stop: make(chan struct{}), done: make(chan struct{}), wake: make(chan struct{}, 1),
+		o: o, writer: rand.Text(), reader: rand.Text(), id: rand.Text(), keys: map[string]*item{}, values: map[string][]byte{},
+		stop: make(chan struct{}), wake: make(chan struct{}, 1),
 	}
-	for p := o.Port; p < o.Port+ports; p++ {
-		s.redis = miniredis.NewMiniRedis()
-		s.redis.ClockTTL(false) // it makes reads slow; expired keys are removed here
-		s.redis.RequireAuth(s.password)
-		err := s.redis.StartAddr(net.JoinHostPort("127.0.0.1", strconv.Itoa(p)))
-		if err == nil {
-			go s.expire()
-			return s, nil
-		}
-		if !errors.Is(err, syscall.EADDRINUSE) {
-			return nil, fmt.Errorf("start the embedded redis: %w", err)
-		}
-	}
-	return nil, fmt.Errorf("no port for the embedded redis is free from %d to %d", o.Port, o.Port+ports-1)
+	s.writerSum, s.readerSum = sha256.Sum256([]byte(s.writer)), sha256.Sum256([]byte(s.reader))
+	return s
 }
 
 // Address is host:port.
-func (s *Server) Address() string { return s.redis.Addr() }
+func (s *Server) Address() string { return s.listener.Addr().String() }
 
-// URL contains the password; it belongs into files of mode 0600 only.
-func (s *Server) URL() string { return "redis://:" + s.password + "@" + s.redis.Addr() + "/0" }
+// URL is the control plane's. It contains the password that writes, and belongs
+// nowhere else.
+func (s *Server) URL() string { return "redis://:" + s.writer + "@" + s.Address() + "/0" }
+
+// NodeURL is that of filters. It contains the password that only reads; it
+// belongs into files of mode 0600.
+func (s *Server) NodeURL() string { return "redis://:" + s.reader + "@" + s.Address() + "/0" }
 
 // Len is the number of tracked keys.
 func (s *Server) Len() int {
@@ -114,123 +151,38 @@ func (s *Server) Len() int {
 // Close stops the server and waits.
 func (s *Server) Close() {
 	close(s.stop)
-	<-s.done
-	s.redis.Close()
+	_ = s.listener.Close() // accept sees it
+	s.conns.close()
+	s.owned.Wait()
 }
 
-// Track notes a key that is about to be written and makes room for it: records
-// that end first go first, tombstones only when there is no record left.
-func (s *Server) Track(key string, expires int64, guard bool) {
-	if expires == 0 {
-		expires = math.MaxInt64
-	} else {
-		expires += slack.Milliseconds()
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if old := s.keys[key]; old != nil {
-		heap.Remove(s.queue(old), old.index)
-	}
-	delete(s.keys, key)
-	// Room is made first: the new key, which is not written yet, is not a candidate.
-	for len(s.keys) >= s.o.MaxKeys {
-		s.evict()
-	}
-	it := &item{key: key, expires: expires, guard: guard}
-	s.keys[key] = it
-	heap.Push(s.queue(it), it)
-	select {
-	case s.wake <- struct{}{}:
-	default: // it will look at the queues anyway
-	}
-}
-
-func (s *Server) evict() {
-	if len(s.due) > 0 {
-		s.drop(&s.due)
-		return
-	}
-	if s.o.Guarded != nil {
-		s.o.Guarded()
-	}
-	s.drop(&s.hard)
-}
-
-func (s *Server) queue(it *item) *queue {
-	if it.guard {
-		return &s.hard
-	}
-	return &s.due
-}
-
-func (s *Server) drop(q *queue) {
-	it := heap.Pop(q).(*item)
-	delete(s.keys, it.key)
-	s.redis.Del(it.key)
-}
-
-// expire removes keys whose time is over.
-func (s *Server) expire() {
-	defer close(s.done)
-	t := time.NewTimer(time.Hour)
-	defer t.Stop()
+// accept serves connections until the listener closes. Other errors, as of too
+// many open files, pass; a pause keeps them from being counted by the million.
+func (s *Server) accept() {
+	pause := time.NewTimer(0)
+	defer pause.Stop()
 	for {
-		t.Reset(s.sweep())
-		select {
-		case <-s.stop:
+		conn, err := s.listener.Accept()
+		switch {
+		case errors.Is(err, net.ErrClosed):
 			return
-		case <-t.C:
-		case <-s.wake:
+		case err != nil:
+			s.o.Log.Warn("the embedded cache cannot accept a connection", "error", err)
+			pause.Reset(acceptPause)
+			select {
+			case <-s.stop:
+				return
+			case <-pause.C:
+			}
+			continue
+		case !s.conns.add(conn):
+			_ = conn.Close() // the server is closing
+			return
 		}
+		c := &session{s: s, conn: conn, in: &requests{in: bufio.NewReaderSize(conn, lineBuffer)}, out: bufio.NewWriter(conn)}
+		s.owned.Go(c.serve)
 	}
 }
 
-// sweep returns how long nothing expires.
-func (s *Server) sweep() time.Duration {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	now, next := s.o.Now().UnixMilli(), int64(math.MaxInt64)
-	for _, q := range []*queue{&s.due, &s.hard} {
-		for len(*q) > 0 && (*q)[0].expires <= now {
-			s.drop(q)
-		}
-		if len(*q) > 0 {
-			next = min(next, (*q)[0].expires)
-		}
-	}
-	if next-now > time.Hour.Milliseconds() {
-		return time.Hour
-	}
-	return time.Duration(next-now) * time.Millisecond
-}
-
-// queue is a heap by expiry.
-type queue []*item
-
-// Len implements heap.Interface.
-func (q queue) Len() int { return len(q) }
-
-// Less implements heap.Interface.
-func (q queue) Less(i, j int) bool { return q[i].expires < q[j].expires }
-
-// Swap implements heap.Interface.
-func (q queue) Swap(i, j int) {
-	q[i], q[j] = q[j], q[i]
-	q[i].index, q[j].index = i, j
-}
-
-// Push implements heap.Interface.
-func (q *queue) Push(x any) {
-	it := x.(*item)
-	it.index = len(*q)
-	*q = append(*q, it)
-}
-
-// Pop implements heap.Interface.
-func (q *queue) Pop() any {
-	old := *q
-	it := old[len(old)-1]
-	old[len(old)-1] = nil
-	*q = old[:len(old)-1]
-	return it
-}
+// acceptPause follows a failed accept.
+const acceptPause = 50 * time.Millisecond

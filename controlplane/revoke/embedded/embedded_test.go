@@ -2,6 +2,7 @@ package embedded
 
 import (
 	"context"
+	"strings"
 	"testing"
 	"time"
 
@@ -18,13 +19,19 @@ func start(t *testing.T, o Options) (*Server, *redis.Client) {
 		t.Fatal(err)
 	}
 	t.Cleanup(s.Close)
-	u, err := redis.ParseURL(s.URL())
+	return s, client(t, s.URL())
+}
+
+func client(t *testing.T, url string) *redis.Client {
+	t.Helper()
+	u, err := redis.ParseURL(url)
 	if err != nil {
 		t.Fatal(err)
 	}
+	u.MaxRetries = -1
 	c := redis.NewClient(u)
 	t.Cleanup(func() { c.Close() })
-	return s, c
+	return c
 }
 
 func TestTakesNextFreePortAndWantsPassword(t *testing.T) {
@@ -56,12 +63,12 @@ func TestBoundDropsRecordsBeforeTombstones(t *testing.T) {
 	put("tombstone", later, true)
 	put("record", later+1, false)
 	put("tombstone2", 0, true)
-	if n := c.Exists(context.Background(), "record").Val(); n != 0 || guarded != 0 {
-		t.Fatalf("record exists %d, guarded %d", n, guarded)
+	if n := has(c, "record"); n || guarded != 0 {
+		t.Fatalf("record exists %v, guarded %d", n, guarded)
 	}
 	put("record2", later, false)
-	if n := c.Exists(context.Background(), "tombstone").Val(); n != 0 || guarded != 1 || s.Len() != 2 {
-		t.Fatalf("tombstone exists %d, guarded %d, len %d", n, guarded, s.Len())
+	if n := has(c, "tombstone"); n || guarded != 1 || s.Len() != 2 {
+		t.Fatalf("tombstone exists %v, guarded %d, len %d", n, guarded, s.Len())
 	}
 }
 
@@ -72,7 +79,35 @@ func TestExpiredKeysGo(t *testing.T) {
 	}
 	s.Track("k", 1, false)
 	s.sweep()
-	if n := c.Exists(context.Background(), "k").Val(); n != 0 || s.Len() != 0 {
-		t.Fatalf("key exists %d, len %d", n, s.Len())
+	if n := has(c, "k"); n || s.Len() != 0 {
+		t.Fatalf("key exists %v, len %d", n, s.Len())
+	}
+}
+
+func has(c *redis.Client, key string) bool { return c.Get(context.Background(), key).Err() == nil }
+
+// What the control plane's own client does: it names the server, and watches a
+// subscription whose loss is an event.
+func TestWatchedByItsSubscription(t *testing.T) {
+	s, c := start(t, Options{})
+	ctx := context.Background()
+	if info := c.Info(ctx, "server").Val(); !strings.Contains(info, "run_id:") || !strings.Contains(info, "role:master") {
+		t.Errorf("info %q", info)
+	}
+	sub := c.Subscribe(ctx, "watched")
+	defer sub.Close()
+	if m, err := sub.Receive(ctx); err != nil {
+		t.Fatalf("%v %v", m, err)
+	}
+	if err := sub.Ping(ctx); err != nil {
+		t.Fatal(err)
+	}
+	m, err := sub.Receive(ctx)
+	if _, ok := m.(*redis.Pong); !ok {
+		t.Fatalf("%v %v", m, err)
+	}
+	s.conns.close()
+	if _, err := sub.ReceiveTimeout(ctx, 30*time.Second); err == nil {
+		t.Error("the loss of the connection is not seen")
 	}
 }

@@ -1,0 +1,91 @@
+package embedded
+
+import (
+	"container/list"
+	"net"
+	"sync"
+)
+
+const (
+	// anonymous bounds the connections that have not shown a password, known
+	// those that have.
+	anonymous = 256
+	known     = 8192
+)
+
+// conns are the open connections. One too many without a password pushes out
+// the oldest of its kind, so that silent ones keep nobody out for long; those
+// with a password are never pushed out.
+type conns struct {
+	mu     sync.Mutex
+	closed bool
+	// waiting holds connections without a password, oldest first.
+	waiting list.List
+	places  map[net.Conn]*list.Element
+	open    map[net.Conn]struct{}
+}
+
+// add takes a new connection; false says that the server is closing.
+func (c *conns) add(conn net.Conn) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return false
+	}
+	if c.places == nil {
+		c.places, c.open = map[net.Conn]*list.Element{}, map[net.Conn]struct{}{}
+	}
+	if c.waiting.Len() >= anonymous {
+		oldest := c.waiting.Remove(c.waiting.Front()).(net.Conn)
+		delete(c.places, oldest)
+		_ = oldest.Close() // its session sees it
+	}
+	c.places[conn] = c.waiting.PushBack(conn)
+	return true
+}
+
+// admit moves a connection to those with a password; false if they are too many.
+func (c *conns) admit(conn net.Conn) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if _, again := c.open[conn]; again {
+		return true
+	}
+	place := c.places[conn]
+	if place == nil || len(c.open) >= known {
+		return false
+	}
+	c.waiting.Remove(place)
+	delete(c.places, conn)
+	c.open[conn] = struct{}{}
+	return true
+}
+
+func (c *conns) remove(conn net.Conn) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if place := c.places[conn]; place != nil {
+		c.waiting.Remove(place)
+	}
+	delete(c.places, conn)
+	delete(c.open, conn)
+}
+
+// close ends every connection and takes no more.
+func (c *conns) close() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.closed = true
+	for conn := range c.places {
+		_ = conn.Close()
+	}
+	for conn := range c.open {
+		_ = conn.Close()
+	}
+}
+
+func (c *conns) len() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.places) + len(c.open)
+}

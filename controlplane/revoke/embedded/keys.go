@@ -1,0 +1,175 @@
+package embedded
+
+import (
+	"container/heap"
+	"math"
+	"time"
+)
+
+// item is one key that the control plane announced with [Server.Track].
+type item struct {
+	key     string
+	expires int64 // MaxInt64 = never
+	guard   bool
+	index   int
+}
+
+// get reads a key. The value is never changed.
+func (s *Server) get(key []byte) ([]byte, bool) {
+	s.reading.RLock()
+	defer s.reading.RUnlock()
+	v, ok := s.values[string(key)]
+	return v, ok
+}
+
+// set writes a key and keeps the value. Keys that were not tracked have no
+// expiry; there are few of them, and they cannot fill the server.
+func (s *Server) set(key string, value []byte) bool {
+	s.reading.Lock()
+	defer s.reading.Unlock()
+	if _, old := s.values[key]; !old && len(s.values) >= s.o.MaxKeys+untracked {
+		return false
+	}
+	s.values[key] = value
+	return true
+}
+
+func (s *Server) remove(key string) {
+	s.reading.Lock()
+	defer s.reading.Unlock()
+	delete(s.values, key)
+}
+
+// Track notes a key that is about to be written and makes room for it: records
+// that end first go first, tombstones only when there is no record left.
+func (s *Server) Track(key string, expires int64, guard bool) {
+	if expires == 0 {
+		expires = math.MaxInt64
+	} else {
+		expires += slack.Milliseconds()
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if old := s.keys[key]; old != nil {
+		heap.Remove(s.queue(old), old.index)
+	}
+	delete(s.keys, key)
+	// Room is made first: the new key, which is not written yet, is not a candidate.
+	for len(s.keys) >= s.o.MaxKeys {
+		s.evict()
+	}
+	it := &item{key: key, expires: expires, guard: guard}
+	s.keys[key] = it
+	heap.Push(s.queue(it), it)
+	if it.index > 0 {
+		return // another one ends first, and its time is known
+	}
+	select {
+	case s.wake <- struct{}{}:
+	default: // it will look at the queues anyway
+	}
+}
+
+func (s *Server) evict() {
+	if len(s.due) > 0 {
+		s.drop(&s.due)
+		return
+	}
+	if s.o.Guarded != nil {
+		s.o.Guarded()
+	}
+	s.drop(&s.hard)
+}
+
+func (s *Server) queue(it *item) *queue {
+	if it.guard {
+		return &s.hard
+	}
+	return &s.due
+}
+
+func (s *Server) drop(q *queue) {
+	it := heap.Pop(q).(*item)
+	delete(s.keys, it.key)
+	s.remove(it.key)
+}
+
+// expire removes keys whose time is over, until the server closes.
+func (s *Server) expire() {
+	t := time.NewTimer(time.Hour)
+	defer t.Stop()
+	for {
+		t.Reset(s.sweep())
+		select {
+		case <-s.stop:
+			return
+		case <-t.C:
+		case <-s.wake:
+		}
+	}
+}
+
+// sweep removes what has ended, and returns how long nothing expires.
+func (s *Server) sweep() time.Duration {
+	for {
+		if next, done := s.sweepSome(); done {
+			return next
+		}
+	}
+}
+
+// sweepSome removes so many keys that nobody waits for it to speak of. Writers
+// and readers go on in between, however many end at once.
+func (s *Server) sweepSome() (next time.Duration, done bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now, soonest := s.o.Now().UnixMilli(), int64(math.MaxInt64)
+	dropped := 0
+	for _, q := range []*queue{&s.due, &s.hard} {
+		for len(*q) > 0 && (*q)[0].expires <= now {
+			if dropped++; dropped > sweepAtOnce {
+				return 0, false
+			}
+			s.drop(q)
+		}
+		if len(*q) > 0 {
+			soonest = min(soonest, (*q)[0].expires)
+		}
+	}
+	if soonest-now > time.Hour.Milliseconds() {
+		return time.Hour, true
+	}
+	// What ends within a moment goes together.
+	return max(time.Duration(soonest-now)*time.Millisecond, sweepPause), true
+}
+
+// queue is a heap by expiry.
+type queue []*item
+
+// Len implements heap.Interface.
+func (q queue) Len() int { return len(q) }
+
+// Less implements heap.Interface.
+func (q queue) Less(i, j int) bool { return q[i].expires < q[j].expires }
+
+// Swap implements heap.Interface.
+func (q queue) Swap(i, j int) {
+	q[i], q[j] = q[j], q[i]
+	q[i].index, q[j].index = i, j
+}
+
+// Push implements heap.Interface.
+func (q *queue) Push(x any) {
+	it := x.(*item)
+	it.index = len(*q)
+	*q = append(*q, it)
+}
+
+// Pop implements heap.Interface.
+func (q *queue) Pop() any {
+	old := *q
+	it := old[len(old)-1]
+	old[len(old)-1] = nil
+	*q = old[:len(old)-1]
+	return it
+}

@@ -1,0 +1,218 @@
+package embedded
+
+import (
+	"bufio"
+	"bytes"
+	"crypto/sha256"
+	"crypto/subtle"
+	"errors"
+	"net"
+	"strconv"
+	"time"
+)
+
+const (
+	// attempts bounds the requests before the password that fail.
+	attempts = 3
+	// idle ends connections that say nothing. Clients give up their own after
+	// half an hour, so that they never find one that has just ended.
+	idle = 40 * time.Minute
+	// writeTimeout ends a connection whose client does not read.
+	writeTimeout = 5 * time.Second
+)
+
+// role is what a password allows.
+type role uint8
+
+const (
+	nobody role = iota
+	reader
+	writer
+)
+
+// session is one connection.
+type session struct {
+	s    *Server
+	conn net.Conn // nil in tests
+	in   *requests
+	out  *bufio.Writer
+
+	role       role
+	failed     int
+	subscribed int
+}
+
+// errEnd ends a connection in good order.
+var errEnd = errors.New("the connection ends")
+
+// serve answers requests until the connection ends. A panic ends this
+// connection only.
+func (c *session) serve() {
+	defer func() {
+		if p := recover(); p != nil {
+			c.s.o.Log.Error("a connection of the embedded cache panicked", "panic", p)
+		}
+		c.s.conns.remove(c.conn)
+		_ = c.conn.Close() // it may have been closed to make room
+	}()
+	if c.conn.SetDeadline(time.Now().Add(c.s.o.Handshake)) != nil {
+		return
+	}
+	for c.step() == nil {
+	}
+}
+
+// step answers one request.
+func (c *session) step() error {
+	b := beforePassword
+	if c.role != nobody {
+		b = afterPassword
+	}
+	args, err := c.in.next(b)
+	if errors.Is(err, errProtocol) {
+		c.fail("ERR Protocol error")
+		_ = c.flush() // it ends anyway
+	}
+	if err != nil {
+		return err
+	}
+	if err := c.answer(args); err != nil {
+		_ = c.flush() // it ends anyway
+		return err
+	}
+	if c.in.in.Buffered() > 0 {
+		return nil // more of a pipeline is here: answered together
+	}
+	return c.flush()
+}
+
+// flush sends the answers and sets the time for what comes next.
+func (c *session) flush() error {
+	if c.conn != nil && c.role != nobody {
+		now := time.Now()
+		if err := errors.Join(c.conn.SetReadDeadline(now.Add(idle)), c.conn.SetWriteDeadline(now.Add(writeTimeout))); err != nil {
+			return err
+		}
+	}
+	return c.out.Flush()
+}
+
+// answer runs one command. These are all that there are.
+func (c *session) answer(args [][]byte) error {
+	name, args := args[0], args[1:]
+	if is(name, "AUTH") && (len(args) == 1 || len(args) == 2) {
+		return c.authenticate(args[len(args)-1])
+	}
+	if c.role == nobody {
+		// HELLO among them: clients go on with AUTH, in the older form of the protocol.
+		return c.refuse("NOAUTH Authentication required.")
+	}
+	if c.s.fault != nil {
+		c.s.fault(name)
+	}
+	switch {
+	case is(name, "GET") && len(args) == 1:
+		value, ok := c.s.get(args[0])
+		if !ok {
+			c.text("$-1\r\n")
+			return nil
+		}
+		c.bulk(value)
+	case is(name, "PING") && len(args) <= 1:
+		c.pong(args)
+	case is(name, "QUIT"):
+		c.text("+OK\r\n")
+		return errEnd
+	case c.role != writer:
+		c.fail("NOPERM this user may only read")
+	default:
+		c.write(name, args)
+	}
+	return nil
+}
+
+// write runs the commands of the control plane alone.
+func (c *session) write(name []byte, args [][]byte) {
+	switch {
+	case is(name, "SET") && len(args) == 2:
+		if !c.s.set(string(args[0]), bytes.Clone(args[1])) {
+			c.fail("OOM there is no room for this key")
+			return
+		}
+		c.text("+OK\r\n")
+	case is(name, "INFO"):
+		c.bulk([]byte("run_id:" + c.s.id + "\r\nrole:master\r\n"))
+	case is(name, "SUBSCRIBE") && len(args) == 1:
+		// Nobody publishes; the connection is watched by its pings.
+		c.subscribed = 1
+		c.text("*3\r\n$9\r\nsubscribe\r\n")
+		c.bulk(args[0])
+		c.text(":1\r\n")
+	default:
+		c.fail("ERR unknown command")
+	}
+}
+
+func (c *session) pong(args [][]byte) {
+	var message []byte
+	if len(args) == 1 {
+		message = args[0]
+	}
+	switch {
+	case c.subscribed > 0:
+		c.text("*2\r\n$4\r\npong\r\n")
+		c.bulk(message)
+	case len(args) == 1:
+		c.bulk(message)
+	default:
+		c.text("+PONG\r\n")
+	}
+}
+
+// authenticate compares digests, so that the time tells nothing about a
+// password, not even its length. Names of users mean nothing.
+func (c *session) authenticate(password []byte) error {
+	got := sha256.Sum256(password)
+	writes := subtle.ConstantTimeCompare(got[:], c.s.writerSum[:])
+	reads := subtle.ConstantTimeCompare(got[:], c.s.readerSum[:])
+	switch {
+	case writes == 1:
+		c.role = writer
+	case reads == 1:
+		c.role = reader
+	default:
+		return c.refuse("WRONGPASS invalid password")
+	}
+	if c.conn != nil && !c.s.conns.admit(c.conn) {
+		c.fail("ERR max number of clients reached")
+		return errEnd
+	}
+	c.text("+OK\r\n")
+	return nil
+}
+
+// refuse answers an error and ends a connection that collects them.
+func (c *session) refuse(message string) error {
+	c.fail(message)
+	if c.failed++; c.failed >= attempts {
+		return errEnd
+	}
+	return nil
+}
+
+// Writes to out are checked when it is flushed.
+
+func (c *session) fail(message string) { c.text("-" + message + "\r\n") }
+
+func (c *session) text(s string) { _, _ = c.out.WriteString(s) }
+
+func (c *session) bulk(b []byte) {
+	head := append(c.out.AvailableBuffer(), '$')
+	head = append(strconv.AppendInt(head, int64(len(b)), 10), "\r\n"...)
+	_, _ = c.out.Write(head)
+	_, _ = c.out.Write(b)
+	c.text("\r\n")
+}
+
+// is compares the name of a command, whose case does not matter.
+func is(name []byte, want string) bool { return bytes.EqualFold(name, []byte(want)) }

@@ -1,0 +1,110 @@
+package tokencache
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/meshgate/meshgate/filter/contract"
+)
+
+// level2File stands beside the settings file and holds what the control plane
+// said last about the second level, so that a filter that starts while the
+// control plane is away can read Redis.
+const level2File = "level2.json"
+
+// rememberedLevel2 is the content of that file. What another control plane said,
+// or to another node, is not used.
+type rememberedLevel2 struct {
+	Address string          `json:"address"`
+	Node    string          `json:"node"`
+	Level2  contract.Level2 `json:"level2"`
+}
+
+// effective puts what the control plane said over the settings.
+func effective(s *contract.Settings, l *contract.Level2) *contract.Settings {
+	if l == nil || s.ControlPlane == nil {
+		return s
+	}
+	out := *s
+	out.RecordKeys = slices.Concat(s.RecordKeys, l.Keys)
+	if l.Redis != nil {
+		out.Redis = l.Redis
+	}
+	return &out
+}
+
+// recall reads what an earlier process was told; nil if there is nothing usable.
+func (c *Cache) recall(s *contract.Settings) *contract.Level2 {
+	if c.opts.Path == "" || s.ControlPlane == nil {
+		return nil
+	}
+	data, err := readLimited(filepath.Join(filepath.Dir(c.opts.Path), level2File), maxSettings)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	var r rememberedLevel2
+	if err == nil {
+		err = contract.DecodeJSON(data, &r)
+	}
+	if err == nil {
+		err = r.Level2.Check()
+	}
+	if err != nil {
+		c.log.Warn("what the control plane said about the second level is forgotten", "error", err)
+		return nil
+	}
+	if r.Address != s.ControlPlane.Address || r.Node != s.ControlPlane.Node {
+		return nil
+	}
+	return &r.Level2
+}
+
+// told puts in force what the control plane says about the second level.
+func (c *Cache) told(cp *contract.ControlPlaneSettings, l *contract.Level2) {
+	if err := l.Check(); err != nil {
+		c.log.Error("what the control plane says about the second level is not used", "error", err)
+		return
+	}
+	c.configuring.Lock()
+	defer c.configuring.Unlock()
+	now := c.base.ControlPlane
+	if now == nil || *now != *cp {
+		return // the settings name another one since
+	}
+	if err := c.apply(c.base, l); err != nil {
+		c.log.Error("what the control plane says about the second level is not used", "error", err)
+		return
+	}
+	c.level2 = l
+	if c.opts.Path == "" {
+		return
+	}
+	if err := writeLevel2(filepath.Dir(c.opts.Path), &rememberedLevel2{cp.Address, cp.Node, *l}); err != nil {
+		c.log.Warn("what the control plane says about the second level is not remembered", "error", err)
+	}
+}
+
+// writeLevel2 replaces the file, so that readers see the old or the new content.
+func writeLevel2(dir string, r *rememberedLevel2) error {
+	data, err := json.Marshal(r)
+	if err != nil {
+		return err
+	}
+	f, err := os.CreateTemp(dir, ".level2-*") // mode 0600
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(data)
+	err = errors.Join(err, f.Close())
+	if err == nil {
+		err = os.Rename(f.Name(), filepath.Join(dir, level2File))
+	}
+	if err != nil {
+		return errors.Join(fmt.Errorf("write %s: %w", level2File, err), os.Remove(f.Name()))
+	}
+	return nil
+}
