@@ -40,6 +40,7 @@ type Request struct {
 	params *params
 	// peer is the address of the client, issuer the URL of this server.
 	peer, issuer string
+	failures     *throttle
 }
 
 // Spec returns the application's fields.
