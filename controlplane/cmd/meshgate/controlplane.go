@@ -147,7 +147,7 @@ func (cp *controlPlane) openRevocation(ctx context.Context) (err error) {
 			if strings.HasPrefix(n.ID, "cp/") {
 				return cp.loop.HasPlugin(n.ControlPlane, plugin)
 			}
-			return cp.holdsPlugin(n.ID, plugin)
+			return cp.snapshots.HasPlugin(n.ID, plugin)
 		},
 		Redis: cp.redis.client, Tracker: cp.redis.tracker(), Log: cp.log, Now: time.Now,
 	})
