@@ -10,6 +10,9 @@ import (
 	"github.com/meshgate/meshgate/controlplane/fault"
 )
 
+// maxFailures a minute is a limit that nobody reaches.
+const maxFailures = 1_000_000
+
 // check reports every value that cannot work, all at once.
 func (c *Config) check() error {
 	var vs []fault.Violation
@@ -48,6 +51,12 @@ func (c *Config) check() error {
 	}
 	if c.Cache.Grace < 0 || c.Cache.NegativeTTL < 0 || c.Cache.MaxBytes < 0 {
 		bad("cache", "values must not be negative")
+	}
+	if n := c.OAuth.FailuresPerClient; n < 1 || n > maxFailures {
+		bad("oauth.failuresPerClient", "must be between 1 and %d", maxFailures)
+	}
+	if n := c.OAuth.FailuresPerAddress; n < 0 || n > maxFailures {
+		bad("oauth.failuresPerAddress", "must be between 0 and %d", maxFailures)
 	}
 	vs = append(vs, c.clashes()...)
 	return fault.Violated(vs)

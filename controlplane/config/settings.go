@@ -23,6 +23,7 @@ type Config struct {
 	Gateway     Gateway     `koanf:"gateway"`
 	Envoy       Envoy       `koanf:"envoy"`
 	Cache       FilterCache `koanf:"cache"`
+	OAuth       OAuth       `koanf:"oauth"`
 	Debug       Debug       `koanf:"debug"`
 }
 
@@ -150,6 +151,13 @@ type FilterCache struct {
 	Grace       time.Duration `koanf:"grace"`
 }
 
+// OAuth bounds what the OAuth server lets strangers try. Both are failures a
+// minute; FailuresPerAddress may be 0, see oauth.Limits.
+type OAuth struct {
+	FailuresPerClient  int `koanf:"failuresPerClient"`
+	FailuresPerAddress int `koanf:"failuresPerAddress"`
+}
+
 // Key is one row of the table of settings.
 type Key struct {
 	Name string
@@ -200,5 +208,7 @@ var Table = []Key{
 	{"cache.maxBytes", 256 << 20, "memory for the token cache inside each gateway", false},
 	{"cache.negativeTTL", "2s", "how long an unknown token is remembered as unknown", false},
 	{"cache.grace", "0s", "how long cached tokens may be used while neither control plane nor Redis answers; weakens revocation by as much", false},
+	{"oauth.failuresPerClient", 100, "wrong secrets a minute for one client, and wrong provision keys for one plugin, before 429; addresses that have shown the right one are counted each by itself", false},
+	{"oauth.failuresPerAddress", 0, "failed authentications a minute from one address before 429; 0: none are counted, but those at plugins of the profile oauth2.1 (20, and one more each second)", false},
 	{"debug.checkPlans", false, "hold every change of a mesh's configuration against one made from nothing, and log what differs", false},
 }

@@ -230,6 +230,9 @@ type Spent struct {
 	Credential string `json:"credential"`
 	// Family is that of the tokens that came of it.
 	Family string `json:"family"`
+	// Successor is the name of the token that a refresh token was exchanged
+	// for; empty for codes, which have no grace.
+	Successor string `json:"successor,omitempty"`
 	// At is when it was used, DropAt when nothing that came of it can be left;
 	// both in milliseconds of Unix time, DropAt 0 for never.
 	At     int64 `json:"at"`

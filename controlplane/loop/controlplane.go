@@ -54,6 +54,7 @@ func (l *Loop) controlPlane(ctx context.Context, name string) (*controlPlane, er
 		state: scope.State(), planned: scope.State().Revision(), log: l.Log,
 	}
 	l.planes[id] = p
+	l.gateways.Store(name, scope)
 	return p, nil
 }
 

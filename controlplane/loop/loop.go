@@ -66,6 +66,9 @@ type Loop struct {
 	wake chan struct{}
 
 	confirmed confirmations
+	// gateways holds the *view.Scope of each control plane that is followed, by
+	// name. It is read without the lock, which a round keeps while it plans.
+	gateways sync.Map
 
 	mu     sync.Mutex
 	planes map[string]plane

@@ -39,11 +39,16 @@ type recorder struct {
 	sets     map[string]*resource.Set
 	batches  [][]string
 	revision uint64
+	// hold, if set, is called in each publication, in which the loop is locked.
+	hold func()
 }
 
 func (r *recorder) Publish(batch map[string]*resource.Set, revision uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if r.hold != nil {
+		r.hold()
+	}
 	maps.Copy(r.sets, batch)
 	if len(batch) > 0 {
 		names := []string{}
@@ -259,5 +264,36 @@ func TestHasPlugin(t *testing.T) {
 	r.put(gateway.Plugins, pluginID, &disabled)
 	if r.loop.HasPlugin("default", pluginID) {
 		t.Error("a disabled plugin is held")
+	}
+}
+
+// TestHasPluginWaitsForNoRound: introspection asks while a round plans and
+// publishes, and is answered.
+func TestHasPluginWaitsForNoRound(t *testing.T) {
+	r := start(t, nil)
+	r.put(gateway.Plugins, pluginID, &gateway.Plugin{Name: gateway.PluginOAuth2, Config: []byte(`{}`), Enabled: true})
+	inside, goOn := make(chan struct{}), make(chan struct{})
+	r.out.mu.Lock()
+	r.out.hold = sync.OnceFunc(func() { close(inside); <-goOn })
+	r.out.mu.Unlock()
+	if _, err := r.store.Update(r.ctx, model.Config, func(tx store.Tx) error {
+		_, err := tx.Create(&model.Resource{Kind: gateway.Services, Scope: model.DefaultControlPlane, Name: serviceID, Spec: service(9000)})
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	<-inside
+	answer := make(chan bool, 1)
+	go func() { answer <- r.loop.HasPlugin("default", pluginID) && !r.loop.HasPlugin("default", routeID) }()
+	select {
+	case right := <-answer:
+		if !right {
+			t.Error("a wrong answer during a round")
+		}
+		close(goOn)
+	case <-r.ctx.Done():
+		t.Error("no answer during a round")
+		close(goOn)
+		<-answer
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	"github.com/meshgate/meshgate/controlplane/fault"
+	"github.com/meshgate/meshgate/controlplane/view"
 	"github.com/meshgate/meshgate/xds/plan"
 	"github.com/meshgate/meshgate/xds/resource"
 )
@@ -148,15 +149,15 @@ func (l *Loop) Forget(id string) {
 }
 
 // HasPlugin reports whether the proxies of a control plane hold a plugin
-// instance. Introspection answers for no other.
+// instance. Introspection answers for no other, and asks with each look-up, so
+// this waits for no round: it reads the newest state of the view, which is
+// immutable.
 func (l *Loop) HasPlugin(name, plugin string) bool {
-	l.mu.Lock()
-	p, ok := l.planes["cp/"+name].(*controlPlane)
-	l.mu.Unlock()
+	followed, ok := l.gateways.Load(name)
 	if !ok {
 		return false
 	}
-	found, ok := p.scope.State().Plugin(plugin)
+	found, ok := followed.(*view.Scope[*view.Gateway]).State().Plugin(plugin)
 	return ok && found.Spec.Enabled
 }
 

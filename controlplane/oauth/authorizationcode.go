@@ -51,7 +51,7 @@ func (t *Request) redeemCode(tx store.Tx, value string, issue *Issue) error {
 		return e
 	}
 	issue.Scope, issue.UserID, issue.Family = code.Scope, code.AuthenticatedUserID, uuid.NewString()
-	if err := t.spend(tx, value, issue.Family); err != nil {
+	if err := t.spend(tx, value, issue.Family, ""); err != nil {
 		return err
 	}
 	return tx.Delete(gateway.Codes, t.Scope, res.Name, res.Version)

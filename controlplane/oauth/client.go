@@ -3,6 +3,7 @@ package oauth
 import (
 	"context"
 	"encoding/base64"
+	"errors"
 	"net/http"
 	"net/url"
 	"slices"
@@ -88,43 +89,47 @@ func (s *Server) findClient(ctx context.Context, t *Request, id string) error {
 // unknown application is not yet a refusal, except in the strict profile: the
 // caller has its own answer.
 func (s *Server) authenticate(ctx context.Context, t *Request, c client, redirectless bool) (*Error, error) {
-	if t.Config.Strict() {
-		if c.twice {
-			return errTwoMethods, nil
-		}
-		if wait := s.failures.wait(t.peer, t.Scope, c.id); wait > 0 {
-			return slowDown(wait), nil
-		}
+	if t.Config.Strict() && c.twice {
+		return errTwoMethods, nil
 	}
 	if c.hasID && c.id != "" {
 		if err := s.findClient(ctx, t, c.id); err != nil {
 			return nil, err
 		}
 	}
-	refusal := s.check(ctx, t, c, redirectless)
-	if t.Config.Strict() && (t.Application == nil || (refusal != nil && refusal.Type == errClient.Type)) {
-		s.failures.failed(t.peer, t.Scope, c.id)
-		if refusal == nil {
-			refusal = c.refused()
-		}
+	a := s.failures.attempt(t.guarded(), t.peer, t.Config.Strict())
+	if wait := s.failures.wait(a); wait > 0 {
+		return slowDown(wait), nil
 	}
-	return refusal, nil
+	refusal, err := s.checkSecret(ctx, t, c)
+	if busy, ok := errors.AsType[*Error](err); ok {
+		return busy, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	wrong := t.Application == nil || (refusal != nil && refusal.Type == errClient.Type)
+	if wait := s.failures.settle(a, !wrong); wait > 0 {
+		return slowDown(wait), nil
+	}
+	switch {
+	case refusal != nil:
+		return refusal, nil
+	case !redirectless:
+		return t.checkRedirect(c), nil
+	case t.Application == nil && t.Config.Strict():
+		return c.refused(), nil
+	}
+	return nil, nil //nolint:nilnil // neither a refusal nor an error
 }
 
-func (s *Server) check(ctx context.Context, t *Request, c client, redirectless bool) (refusal *Error) {
-	if !redirectless {
-		refusal = t.checkRedirect(c)
+// guarded names what a stranger could guess: the secret of a confidential
+// application that exists.
+func (t *Request) guarded() string {
+	if t.Application == nil || t.Spec().ClientType == gateway.ClientPublic {
+		return ""
 	}
-	if t.Application == nil {
-		return refusal
-	}
-	if e := t.checkSecret(c); e != nil {
-		return e
-	}
-	if text, ok := c.secret.(string); ok && t.Spec().ClientType != gateway.ClientPublic {
-		s.rehash(ctx, t, text)
-	}
-	return refusal
+	return "client " + t.Scope + " " + t.Application.Name
 }
 
 func (t *Request) checkRedirect(c client) *Error {
@@ -144,23 +149,33 @@ func (t *Request) checkRedirect(c client) *Error {
 	return errRedirect
 }
 
-// checkSecret runs outside of transactions: hashing takes milliseconds.
-func (t *Request) checkSecret(c client) *Error {
+// checkSecret runs outside of transactions: hashing takes milliseconds. Of an
+// unknown application it says nothing. Its error is a refusal that says nothing
+// about the secret, or internal.
+func (s *Server) checkSecret(ctx context.Context, t *Request, c client) (refusal *Error, err error) {
+	if t.Application == nil {
+		return nil, nil //nolint:nilnil // nothing to check
+	}
 	app := t.Spec()
 	secret, isText := c.secret.(string)
 	if app.ClientType == gateway.ClientPublic {
 		if c.hasSecret && (!isText || strings.TrimSpace(secret) != "") {
-			return errPublicSecret
+			return errPublicSecret, nil
 		}
-		return nil
+		return nil, nil //nolint:nilnil // a public client has no secret
 	}
 	if !c.hasSecret || !isText || secret == "" {
-		return c.refused()
+		return c.refused(), nil
 	}
-	if !gateway.VerifySecret(app.ClientSecret, secret) && !gateway.VerifySecret(app.SecondarySecret, secret) {
-		return c.refused()
+	fits, err := s.hashing.fits(ctx, app, secret)
+	if err != nil {
+		return nil, err
 	}
-	return nil
+	if !fits {
+		return c.refused(), nil
+	}
+	s.rehash(ctx, t, secret)
+	return nil, nil //nolint:nilnil // it is the right one
 }
 
 func (c client) refused() *Error {

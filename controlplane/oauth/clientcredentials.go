@@ -24,8 +24,10 @@ func (ClientCredentials) NeedsRedirect() bool { return false }
 // Authorize implements Grant. An authenticated_userid is a statement about an
 // end user, so only a backend that knows the provision key may make it.
 func (ClientCredentials) Authorize(t *Request) (*Issue, error) {
-	if t.params.has("authenticated_userid") && !t.provisioned() {
-		return nil, errProvisionKey
+	if t.params.has("authenticated_userid") {
+		if e := t.provisioned(); e != nil {
+			return nil, e
+		}
 	}
 	if t.Application == nil {
 		return nil, errClient
@@ -44,16 +46,25 @@ func (ClientCredentials) Authorize(t *Request) (*Issue, error) {
 	return &Issue{Scope: scope, UserID: user, Durability: model.Credential}, nil
 }
 
-// provisioned reports whether the request carries the plugin's provision key.
-func (t *Request) provisioned() bool {
+// provisioned refuses a request without the plugin's provision key, which could
+// be guessed like a secret.
+func (t *Request) provisioned() *Error {
+	a := t.failures.attempt("provision key "+t.Scope+" "+t.Plugin, t.peer, t.Config.Strict())
 	key, ok := t.params.text("provision_key")
-	return ok && subtle.ConstantTimeCompare([]byte(key), []byte(t.Config.ProvisionKey)) == 1
+	ok = ok && subtle.ConstantTimeCompare([]byte(key), []byte(t.Config.ProvisionKey)) == 1
+	if wait := t.failures.settle(a, ok); wait > 0 {
+		return slowDown(wait)
+	}
+	if !ok {
+		return errProvisionKey
+	}
+	return nil
 }
 
 // user returns the end user whom a backend with the provision key vouches for.
 func (t *Request) user() (string, *Error) {
-	if !t.provisioned() {
-		return "", errProvisionKey
+	if e := t.provisioned(); e != nil {
+		return "", e
 	}
 	if !t.params.has("authenticated_userid") {
 		return "", errUserMissing

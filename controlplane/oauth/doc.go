@@ -20,9 +20,10 @@
 // All tokens that came of one authorisation share a family. In the strict
 // profile ([gateway.ProfileOAuth21]) what was used up is remembered; its second
 // use revokes the family, by the one write path and so at once on all gateways.
-// Only for some seconds after its rotation a refresh token is taken again,
-// because the answer may have been lost; a family of which nothing is left stays
-// revoked.
+// Only for some seconds after its rotation a refresh token of a client that
+// proves who it is is taken again, because the answer may have been lost: it is
+// answered with the very pair of that answer, as long as nobody has redeemed it.
+// So a family is one chain, of which one token lives.
 //
 // Sources: RFC 6749, 6750, 7009 (revocation), 7636 (PKCE), 7662 (introspection),
 // 8414 (metadata), 9207 (issuer), 9700 (the strict profile); requirement

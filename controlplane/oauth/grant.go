@@ -40,6 +40,7 @@ type Request struct {
 	params *params
 	// peer is the address of the client, issuer the URL of this server.
 	peer, issuer string
+	failures     *throttle
 }
 
 // Spec returns the application's fields.
@@ -78,6 +79,12 @@ type Issue struct {
 	// copy. Like the transaction it may run more than once, and if it fails,
 	// nothing was used up.
 	Redeem func(tx store.Tx, issue *Issue) error
+	// Name is the name that a new token will be stored under; set by the time
+	// that Redeem runs.
+	Name string
+	// Again is a stored token that is answered once more as it is; nothing is
+	// stored.
+	Again *model.Resource
 	// Replace is a stored token that gets a new access token, instead of a new
 	// row beside it.
 	Replace *model.Resource

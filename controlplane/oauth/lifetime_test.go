@@ -60,8 +60,7 @@ func TestRowEnds(t *testing.T) {
 	}
 }
 
-// TestGraceEnds: within the grace a spent refresh token yields another pair of
-// the family; from its end on it revokes the family.
+// TestGraceEnds: within the grace a spent refresh token yields its pair once more; from its end on it revokes the family.
 func TestGraceEnds(t *testing.T) {
 	for _, b := range boundary {
 		t.Run(b.name, func(t *testing.T) {

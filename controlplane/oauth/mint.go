@@ -17,33 +17,50 @@ import (
 // transaction, and returns the success document of RFC 6749 section 5.1. Of
 // requests that present the same, at any number of servers, one succeeds.
 func (s *Server) mint(ctx context.Context, t *Request, issue *Issue) (*reply, error) {
-	var stored *gateway.Token
+	var stored, again *model.Resource
 	_, err := s.Writer.Write(ctx, issue.Durability, func(tx store.Tx) error {
 		filled := *issue
+		filled.Name = uuid.NewString()
 		if issue.Redeem != nil {
 			if err := issue.Redeem(tx, &filled); err != nil {
 				return err
 			}
 		}
-		res := t.row(&filled)
-		stored = res.Spec.(*gateway.Token)
+		if again = filled.Again; again != nil {
+			return nil
+		}
+		stored = t.row(&filled)
 		if filled.Replace != nil {
-			_, err := tx.Update(res, filled.Replace.Version)
+			_, err := tx.Update(stored, filled.Replace.Version)
 			return err
 		}
-		_, err := tx.Create(res)
+		_, err := tx.Create(stored)
 		return err
 	})
 	if err != nil {
 		return nil, orLater(err)
 	}
-	if s.Minted != nil {
-		s.Minted(t.Scope, contract.HashToken([]byte(stored.AccessToken)))
+	if again != nil {
+		return t.reply(again), nil
 	}
-	return &reply{
-		AccessToken: stored.AccessToken, TokenType: TokenType,
-		ExpiresIn: stored.ExpiresIn, RefreshToken: stored.RefreshToken,
-	}, nil
+	if s.Minted != nil {
+		s.Minted(t.Scope, contract.HashToken([]byte(stored.Spec.(*gateway.Token).AccessToken)))
+	}
+	return t.reply(stored), nil
+}
+
+// reply is the success document for a token. Of one that was issued some time
+// ago it says how long it lives on, at least a second: no expires_in would say
+// that it never ends.
+func (t *Request) reply(res *model.Resource) *reply {
+	token := res.Spec.(*gateway.Token)
+	doc := &reply{
+		AccessToken: token.AccessToken, TokenType: TokenType, ExpiresIn: token.ExpiresIn, RefreshToken: token.RefreshToken,
+	}
+	if doc.ExpiresIn > 0 {
+		doc.ExpiresIn = max(1, doc.ExpiresIn-max(0, t.Now.Unix()-res.Created.Unix()))
+	}
+	return doc
 }
 
 // row is the token that an issue asks for.
@@ -52,7 +69,7 @@ func (t *Request) row(issue *Issue) *model.Resource {
 		Credential: t.Application.Name, Service: t.service(), TokenType: TokenType,
 		Scope: issue.Scope, AuthenticatedUserID: issue.UserID, Family: issue.Family,
 	}
-	name := uuid.NewString()
+	name := issue.Name
 	if issue.Replace != nil {
 		old := *issue.Replace.Spec.(*gateway.Token)
 		old.Family = issue.Family

@@ -55,7 +55,7 @@ func (t *Request) redeemRefresh(tx store.Tx, value string, issue *Issue) error {
 		issue.Replace = res
 		return nil
 	}
-	if err := t.spend(tx, value, issue.Family); err != nil {
+	if err := t.spend(tx, value, issue.Family, issue.Name); err != nil {
 		return err
 	}
 	return tx.Delete(gateway.Tokens, t.Scope, res.Name, res.Version)
@@ -93,8 +93,9 @@ func (t *Request) reuses() bool {
 }
 
 // unknownRefresh refuses a refresh token that is not there. One that was spent
-// a moment ago is taken once more, because its answer may have been lost;
-// later its use is a sign of theft. Source: RFC 9700 section 4.14.2.
+// a moment ago is answered with its successor once more, because the answer may
+// have been lost; every other use of a spent one is a sign of theft.
+// Source: RFC 9700 section 4.14.2.
 func (t *Request) unknownRefresh(tx store.Reader, value string, issue *Issue) error {
 	spent, err := t.spentValue(tx, value)
 	if err != nil {
@@ -103,16 +104,30 @@ func (t *Request) unknownRefresh(tx store.Reader, value string, issue *Issue) er
 	if spent == nil {
 		return t.spoiled(errRefresh)
 	}
-	grace := time.Duration(t.Config.RefreshTokenGrace) * time.Second
-	if t.Now.UnixMilli() >= spent.At+grace.Milliseconds() {
-		return &replay{family: spent.Family, refusal: t.spoiled(errRefresh)}
+	theft := &replay{family: spent.Family, refusal: t.spoiled(errRefresh)}
+	if spent.Successor == "" || t.Now.UnixMilli() >= spent.At+t.grace().Milliseconds() {
+		return theft
 	}
-	family, err := tx.List(gateway.Tokens, store.Query{Scope: t.Scope, Index: gateway.IndexFamily, Value: spent.Family, Limit: 1})
+	// The row of the successor goes when it is redeemed, and then whoever sends
+	// its predecessor is not who got the answer. It also goes when it is revoked
+	// or ends; then there is nothing of the family to revoke.
+	successor, err := tx.Get(gateway.Tokens, t.Scope, spent.Successor)
+	if fault.Is(err, fault.NotFound) {
+		return theft
+	}
 	if err != nil {
 		return err
 	}
-	if len(family) == 0 { // it was revoked, and stays so
-		return t.spoiled(errRefresh)
+	issue.Again = successor
+	return t.inherit(successor.Spec.(*gateway.Token), issue)
+}
+
+// grace is for how long an answer may have been lost. Public clients have none:
+// their refresh token is all that they prove, so whoever has stolen one would be
+// answered like its owner.
+func (t *Request) grace() time.Duration {
+	if t.Spec().ClientType == gateway.ClientPublic {
+		return 0
 	}
-	return t.inherit(family[0].Spec.(*gateway.Token), issue)
+	return time.Duration(t.Config.RefreshTokenGrace) * time.Second
 }

@@ -80,9 +80,15 @@ func errChallengeRequired(clientType string) *Error {
 // slowDown refuses a client that failed too often. Source: RFC 6585 section 4.
 func slowDown(wait time.Duration) *Error {
 	return &Error{
-		Status: http.StatusTooManyRequests, Type: "slow_down", Description: "Too many failed client authentications",
-		RetryAfter: max(1, int(wait.Round(time.Second)/time.Second)),
+		Status: http.StatusTooManyRequests, Type: "slow_down", Description: "Too many failed authentications",
+		RetryAfter: max(1, int((wait+time.Second-1)/time.Second)),
 	}
+}
+
+// errBusy refuses what would have to wait for too long.
+var errBusy = &Error{
+	Status: http.StatusServiceUnavailable, Type: "temporarily_unavailable", Description: "Too many client authentications at once",
+	RetryAfter: 1,
 }
 
 // errClientBasic refuses credentials that came in the header.

@@ -25,6 +25,8 @@ type Options struct {
 	Writer Writer
 	// Grants that exist, see [Grants].
 	Grants []Grant
+	// Limits of failed attempts; the zero value has its defaults.
+	Limits Limits
 	// Minted, if set, hears of each new token. It must not block.
 	Minted func(scope string, token contract.Hash)
 	Log    *slog.Logger
@@ -40,11 +42,12 @@ type Server struct {
 	Options
 	grants   map[string]Grant
 	failures *throttle
+	hashing  *hashing
 }
 
 // New returns a Server.
 func New(o Options) *Server {
-	s := &Server{Options: o, grants: map[string]Grant{}, failures: newThrottle(o.Now)}
+	s := &Server{Options: o, grants: map[string]Grant{}, failures: newThrottle(o.Limits, o.Now), hashing: newHashing()}
 	for _, g := range o.Grants {
 		s.grants[g.Type()] = g
 	}
@@ -75,7 +78,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (s *Server) serve(w http.ResponseWriter, r *http.Request, scope, plugin string) error {
 	t := &Request{
 		Plugin: plugin, Service: r.Header.Get(contract.HeaderOAuthService), Scope: scope, Now: s.Now(),
-		peer: r.Header.Get(contract.HeaderOAuthClient),
+		peer: r.Header.Get(contract.HeaderOAuthClient), failures: s.failures,
 	}
 	if err := s.Store.View(r.Context(), func(tx store.Reader) (err error) {
 		t.Config, err = pluginConfig(tx, scope, plugin)

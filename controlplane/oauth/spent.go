@@ -27,7 +27,8 @@ type replay struct {
 func (r *replay) Error() string { return r.refusal.Error() }
 
 // spend remembers, in the strict profile, that a code or refresh token was used.
-func (t *Request) spend(tx store.Tx, value, family string) error {
+// successor is the name of the token that a refresh token is exchanged for.
+func (t *Request) spend(tx store.Tx, value, family, successor string) error {
 	if !t.Config.Strict() {
 		return nil
 	}
@@ -38,7 +39,7 @@ func (t *Request) spend(tx store.Tx, value, family string) error {
 	_, err := tx.Create(&model.Resource{
 		Kind: gateway.SpentValues, Scope: t.Scope, Name: uuid.NewString(), Created: t.Now,
 		Spec: &gateway.Spent{
-			Value: gateway.TokenKey(value), Credential: t.Application.Name, Family: family,
+			Value: gateway.TokenKey(value), Credential: t.Application.Name, Family: family, Successor: successor,
 			At: t.Now.UnixMilli(), DropAt: t.Now.Add(life).UnixMilli(),
 		},
 	})

@@ -7,50 +7,101 @@ import (
 	"time"
 )
 
-// Limits of failed client authentications. A client_id may be tried by strangers
-// in order to lock its owner out, so it has ten times the credit of an address.
+// Limits bounds failed attempts to prove something: client secrets and
+// provision keys.
+type Limits struct {
+	// Client is how many failures a minute there may be for one client or one
+	// provision key; 0 means 100. It holds for all unknown addresses together,
+	// and for each address alone from which the right secret came not long ago.
+	Client int
+	// Address is how many failures a minute may come from one address, or from
+	// one IPv6 network of 64 bits, whoever they name. 0 means that many clients
+	// may sit behind one address, and nothing is counted; but in the strict
+	// profile there may be twenty, and one more each second.
+	Address int
+}
+
+// What Limits stand for by default.
 const (
+	defaultClient = 100
 	addressCredit = 20
-	clientCredit  = 200
-	// addressPeriod and clientPeriod are how long it takes to win back one.
 	addressPeriod = time.Second
-	clientPeriod  = time.Second / 10
+)
+
+const (
+	// knownLife is how long an address stays known for a client.
+	knownLife = 7 * 24 * time.Hour
 	// maxTracked bounds a generation of what is remembered; there are two.
 	maxTracked = 8192
 )
 
-// throttle slows guessing of client secrets down. It counts failures only, for
-// addresses and for client ids, each in its bucket. Memory is bounded: when a
+// throttle slows guessing down. It counts failures only. That a stranger who
+// sends wrong secrets keeps the owner of the right one away cannot be told from
+// guessing by the requests alone, so addresses decide: where the right secret
+// came from is counted by itself, whatever others do. Memory is bounded: when a
 // generation is full, the one before it is forgotten.
 // Source: RFC 6749 section 2.3.1, "MUST protect against brute force attacks".
 type throttle struct {
-	now func() time.Time
-	mu  sync.Mutex
-	// Each entry is the moment at which its bucket will be full again.
-	young, old map[[sha256.Size]byte]time.Time
+	limits Limits
+	now    func() time.Time
+	mu     sync.Mutex
+	// buckets holds the moment at which a bucket will be full again, known the
+	// moment at which an address is no longer known.
+	buckets, known generations
 }
 
-func newThrottle(now func() time.Time) *throttle {
-	return &throttle{now: now, young: map[[sha256.Size]byte]time.Time{}, old: map[[sha256.Size]byte]time.Time{}}
+func newThrottle(l Limits, now func() time.Time) *throttle {
+	if l.Client == 0 {
+		l.Client = defaultClient
+	}
+	return &throttle{limits: l, now: now}
 }
 
-// bucket is one of the two that a request counts against.
+// bucket is one of those that an attempt counts against.
 type bucket struct {
-	key    [sha256.Size]byte
+	key    digest
 	credit time.Duration
 	period time.Duration
 }
 
-// buckets are keyed by digests, so that no request decides how long a key is.
-func buckets(address, scope, client string) []bucket {
-	var out []bucket
-	if key := network(address); key != "" {
-		out = append(out, bucket{sha256.Sum256([]byte("address " + key)), addressCredit * addressPeriod, addressPeriod})
+// perMinute is a bucket of n failures that is won back within a minute.
+func perMinute(key string, n int) bucket {
+	return bucket{digestOf(key), time.Minute, time.Minute / time.Duration(n)}
+}
+
+// attempt is an attempt to prove something from somewhere.
+type attempt struct {
+	buckets []bucket
+	// known is what is remembered of a success; zero for nothing.
+	known digest
+}
+
+// attempt prepares one. subject names what could be guessed; it is empty where
+// there is nothing to guess and only the address counts. strict says which
+// profile the plugin has.
+func (l *throttle) attempt(subject, address string, strict bool) (a attempt) {
+	from := network(address)
+	switch {
+	case from == "":
+	case l.limits.Address > 0:
+		a.buckets = append(a.buckets, perMinute("address "+from, l.limits.Address))
+	case strict:
+		a.buckets = append(a.buckets, bucket{digestOf("address " + from), addressCredit * addressPeriod, addressPeriod})
 	}
-	if client != "" {
-		out = append(out, bucket{sha256.Sum256([]byte("client " + scope + " " + client)), clientCredit * clientPeriod, clientPeriod})
+	if subject == "" {
+		return a
 	}
-	return out
+	key := "guess " + subject
+	if from != "" {
+		a.known = digestOf("known " + from + " " + subject)
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		if until, ok := l.known.get(a.known); ok && l.now().Before(until) {
+			key = "guess at " + from + " " + subject
+		}
+	}
+	a.buckets = append(a.buckets, perMinute(key, l.limits.Client))
+	return a
 }
 
 // network is what one client can hold many addresses of: an IPv6 network of 64
@@ -67,40 +118,74 @@ func network(address string) string {
 	return netip.PrefixFrom(addr, 64).Masked().String()
 }
 
-// wait returns how long to wait before the next attempt; 0 for not at all.
-func (l *throttle) wait(address, scope, client string) time.Duration {
+// wait returns how long to wait before the attempt; 0 for not at all.
+func (l *throttle) wait(a attempt) time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	now, longest := l.now(), time.Duration(0)
-	for _, b := range buckets(address, scope, client) {
-		if until, ok := l.get(b.key); ok {
+	return l.longest(a, l.now())
+}
+
+func (l *throttle) longest(a attempt, now time.Time) (longest time.Duration) {
+	for _, b := range a.buckets {
+		if until, ok := l.buckets.get(b.key); ok {
 			longest = max(longest, until.Sub(now)-b.credit+b.period)
 		}
 	}
 	return longest
 }
 
-// failed counts a failure.
-func (l *throttle) failed(address, scope, client string) {
+// settle counts a failure, or remembers a success. Where others have used the
+// limit up meanwhile it returns how long to wait, and the outcome must not be
+// told: it would be an answer to a guess too many.
+func (l *throttle) settle(a attempt, succeeded bool) time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := l.now()
-	for _, b := range buckets(address, scope, client) {
-		until, _ := l.get(b.key)
+	if wait := l.longest(a, now); wait > 0 {
+		return wait
+	}
+	if succeeded {
+		if a.known != (digest{}) {
+			l.known.set(a.known, now.Add(knownLife))
+		}
+		return 0
+	}
+	for _, b := range a.buckets {
+		until, _ := l.buckets.get(b.key)
 		if until.Before(now) {
 			until = now
 		}
-		if len(l.young) >= maxTracked {
-			l.old, l.young = l.young, map[[sha256.Size]byte]time.Time{}
-		}
-		l.young[b.key] = until.Add(b.period)
+		l.buckets.set(b.key, until.Add(b.period))
 	}
+	return 0
 }
 
-func (l *throttle) get(key [sha256.Size]byte) (time.Time, bool) {
-	if t, ok := l.young[key]; ok {
+// digest is a key of what is remembered, so that no request decides how long
+// one is.
+type digest [sha256.Size]byte
+
+func digestOf(s string) digest { return sha256.Sum256([]byte(s)) }
+
+// generations is a map of bounded size that forgets what was not set for
+// longest, roughly.
+type generations struct{ young, old map[digest]time.Time }
+
+func (g *generations) get(k digest) (time.Time, bool) {
+	if t, ok := g.young[k]; ok {
 		return t, true
 	}
-	t, ok := l.old[key]
+	t, ok := g.old[k]
 	return t, ok
 }
+
+func (g *generations) set(k digest, t time.Time) {
+	if _, present := g.young[k]; !present && len(g.young) >= maxTracked {
+		g.old, g.young = g.young, nil
+	}
+	if g.young == nil {
+		g.young = make(map[digest]time.Time)
+	}
+	g.young[k] = t
+}
+
+func (g *generations) len() int { return len(g.young) + len(g.old) }

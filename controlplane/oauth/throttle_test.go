@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"strconv"
+	"sync"
 	"testing"
 	"time"
 
@@ -11,68 +12,207 @@ import (
 	"github.com/meshgate/meshgate/filter/contract"
 )
 
-func TestThrottle(t *testing.T) {
-	w := newWorld(t, strict())
-	try := func(address, secret string) (int, string) {
-		rec := w.ask(http.MethodPost, "/oauth2/token", form, "grant_type=client_credentials&client_id=app&client_secret="+secret, map[string]string{contract.HeaderOAuthClient: address})
-		return rec.Code, rec.Header().Get("Retry-After")
-	}
-	for i := range addressCredit {
-		if status, _ := try("192.0.2.9", "wrong"); status != 400 {
-			t.Fatalf("failure %d: %d", i, status)
-		}
-	}
-	if status, after := try("192.0.2.9", "secret"); status != 429 || after != "1" {
-		t.Errorf("after %d failures: %d, Retry-After %q", addressCredit, status, after)
-	}
-	if status, _ := try("192.0.2.10", "secret"); status != 200 {
-		t.Errorf("another address: %d", status)
-	}
-	w.now = w.now.Add(addressPeriod)
-	if status, _ := try("192.0.2.9", "secret"); status != 200 {
-		t.Errorf("after a while: %d", status)
-	}
-	// Successes cost nothing.
-	for range 2 * addressCredit {
-		if status, _ := try("192.0.2.10", "secret"); status != 200 {
-			t.Fatalf("success: %d", status)
-		}
-	}
-	// From many addresses the client is what is tried.
-	for i := range clientCredit {
-		try("10.0.0."+strconv.Itoa(i), "wrong")
-	}
-	if status, _ := try("192.0.2.11", "secret"); status != 429 {
-		t.Errorf("after %d failures from everywhere: %d", clientCredit, status)
+// guess presents a secret of the confidential client from an address.
+func (w *world) guess(address, secret string) (status, retryAfter int) {
+	rec := w.ask(http.MethodPost, "/oauth2/token", form, "grant_type=client_credentials&client_id=app&client_secret="+secret,
+		map[string]string{contract.HeaderOAuthClient: address})
+	retryAfter, _ = strconv.Atoi(rec.Header().Get("Retry-After"))
+	return rec.Code, retryAfter
+}
+
+// address is the i-th of many clients in networks of their own.
+func address(i int) string { return fmt.Sprintf("2001:db8:%x:%x::1", i>>16, i&0xffff) }
+
+// profiles are configurations of both profiles.
+func profiles() map[string]gateway.OAuth2Config {
+	old := strict()
+	old.Profile = gateway.ProfileOAuth20
+	return map[string]gateway.OAuth2Config{"oauth2.0": old, "oauth2.1": strict()}
+}
+
+// TestFailuresOfAClientAreThrottled: a hundred a minute from wherever they come,
+// then 429, also for the right secret: else guessing would go on.
+func TestFailuresOfAClientAreThrottled(t *testing.T) {
+	for name, cfg := range profiles() {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, cfg)
+			for i := range 100 {
+				if status, _ := w.guess(address(i), "wrong"); status != 400 {
+					t.Fatalf("failure %d: %d", i, status)
+				}
+			}
+			for _, secret := range []string{"wrong", "secret"} {
+				if status, after := w.guess(address(200), secret); status != 429 || after != 1 {
+					t.Errorf("%s after 100 failures: %d, Retry-After %d", secret, status, after)
+				}
+			}
+			if status, doc := w.post("token", "grant_type=client_credentials&client_id=rival&client_secret=rival-secret"); status != 200 {
+				t.Errorf("another client: %d %v", status, doc)
+			}
+			w.now = w.now.Add(time.Second)
+			if status, _ := w.guess(address(201), "secret"); status != 200 {
+				t.Errorf("after Retry-After: %d", status)
+			}
+			w.now = w.now.Add(time.Minute)
+			for i := range 100 {
+				if status, _ := w.guess(address(300+i), "wrong"); status != 400 {
+					t.Fatalf("a minute later, failure %d: %d", i, status)
+				}
+			}
+		})
 	}
 }
 
-// TestThrottleIsStrict: clients of the other profile are not slowed down.
-func TestThrottleIsStrict(t *testing.T) {
-	w := newWorld(t, gateway.OAuth2Config{EnableClientCredentials: true})
-	for range 3 * addressCredit {
-		if status, _ := w.post("token", "grant_type=client_credentials&client_id=app&client_secret=wrong"); status != 400 {
+// TestNobodyLocksAClientOut: an address from which the client proved who it is
+// is counted alone, so strangers cannot keep the client away from it.
+func TestNobodyLocksAClientOut(t *testing.T) {
+	for name, cfg := range profiles() {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, cfg)
+			if status, _ := w.guess("192.0.2.10", "secret"); status != 200 {
+				t.Fatalf("%d", status)
+			}
+			for i := range 1000 {
+				w.guess(address(i), "wrong")
+			}
+			if status, _ := w.guess("192.0.2.10", "secret"); status != 200 {
+				t.Errorf("the client is locked out: %d", status)
+			}
+			if status, _ := w.guess("192.0.2.11", "secret"); status != 429 {
+				t.Errorf("a new address during the attack: %d", status)
+			}
+			throttled := 0
+			for range 150 {
+				if status, _ := w.guess("192.0.2.10", "wrong"); status == 429 {
+					throttled++
+				}
+			}
+			if throttled < 50 {
+				t.Errorf("%d of 150 guesses from the known address were throttled", throttled)
+			}
+			w.now = w.now.Add(knownLife)
+			for i := range 1000 {
+				w.guess(address(i), "wrong")
+			}
+			if status, _ := w.guess("192.0.2.10", "secret"); status != 429 {
+				t.Errorf("an address that was not used for long: %d", status)
+			}
+		})
+	}
+}
+
+// TestAddressesAreThrottled: in the strict profile always, in the other only
+// where it is configured; whatever clients they name, if any.
+func TestAddressesAreThrottled(t *testing.T) {
+	for name, cfg := range profiles() {
+		for limit, want := range map[int]int{0: map[bool]int{true: 20, false: 300}[cfg.Strict()], 30: 30} {
+			t.Run(fmt.Sprint(name, limit), func(t *testing.T) {
+				w := newWorld(t, cfg)
+				w.server.failures = newThrottle(Limits{Address: limit}, w.clock)
+				wrong := 0
+				for i := range 300 {
+					body := fmt.Sprintf("grant_type=client_credentials&client_id=nobody%d&client_secret=x", i)
+					if rec := w.ask(http.MethodPost, "/oauth2/token", form, body, nil); rec.Code == 400 {
+						wrong++
+					}
+				}
+				if wrong != want {
+					t.Errorf("%d failures were answered, want %d", wrong, want)
+				}
+				if status, _ := w.guess("192.0.2.99", "secret"); status != 200 {
+					t.Errorf("another address: %d", status)
+				}
+			})
+		}
+	}
+}
+
+// TestSuccessesCostNothing: only failures are counted, and those of clients
+// that have nothing to guess are none.
+func TestSuccessesCostNothing(t *testing.T) {
+	w := newWorld(t, strict())
+	for range 300 {
+		if status, _ := w.guess("192.0.2.1", "secret"); status != 200 {
 			t.Fatalf("%d", status)
 		}
+	}
+	cfg := profiles()["oauth2.0"]
+	w = newWorld(t, cfg)
+	for range 300 {
+		if status, _ := w.post("token", "grant_type=refresh_token&client_id=public&refresh_token=x"); status != 400 {
+			t.Fatalf("a public client: %d", status)
+		}
+	}
+}
+
+// TestProvisionKeysAreThrottled: a provision key can be guessed like a secret,
+// and a backend that has shown it is not locked out either.
+func TestProvisionKeysAreThrottled(t *testing.T) {
+	for name, cfg := range profiles() {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, cfg)
+			authorize := func(from, key string) int {
+				return w.ask(http.MethodPost, "/oauth2/authorize", form, "provision_key="+key+"&authenticated_userid=u&client_id=app&response_type=code&code_challenge_method=S256&code_challenge="+challenge,
+					map[string]string{contract.HeaderOAuthClient: from}).Code
+			}
+			if status := authorize("192.0.2.10", "pk"); status != 200 {
+				t.Fatalf("%d", status)
+			}
+			wrong := 0
+			for i := range 300 {
+				if authorize(address(i), "guess") == 400 {
+					wrong++
+				}
+			}
+			if wrong != 100 {
+				t.Errorf("%d guesses were answered", wrong)
+			}
+			if known, new := authorize("192.0.2.10", "pk"), authorize("192.0.2.11", "pk"); known != 200 || new != 429 {
+				t.Errorf("the backend: %d; a stranger with the key: %d", known, new)
+			}
+		})
+	}
+}
+
+// TestConcurrentGuesses: requests that are checked at the same time do not get
+// more answers than others: what fails over the limit is not told apart from
+// what succeeds over it.
+func TestConcurrentGuesses(t *testing.T) {
+	w := newWorld(t, profiles()["oauth2.0"])
+	answers := make([]int, 1000)
+	var all sync.WaitGroup
+	for i := range answers {
+		all.Go(func() { answers[i], _ = w.guess(address(i), "wrong") })
+	}
+	all.Wait()
+	wrong := 0
+	for _, status := range answers {
+		if status == 400 {
+			wrong++
+		}
+	}
+	if wrong != 100 {
+		t.Errorf("%d guesses were answered", wrong)
 	}
 }
 
 func TestThrottleIsBounded(t *testing.T) {
 	now := time.Unix(1, 0)
-	l := newThrottle(func() time.Time { return now })
+	l := newThrottle(Limits{}, func() time.Time { return now })
 	for i := range 5 * maxTracked {
-		l.failed(fmt.Sprintf("2001:db8:%x:%x::1", i>>16, i&0xffff), "s", "")
+		l.settle(l.attempt(fmt.Sprint("client ", i), address(i), true), false)
+		l.settle(l.attempt(fmt.Sprint("client ", i), address(i), true), true)
 	}
-	if n := len(l.young) + len(l.old); n > 2*maxTracked {
+	if n := l.buckets.len() + l.known.len(); n > 4*maxTracked {
 		t.Errorf("%d entries", n)
 	}
 	for range addressCredit {
-		l.failed("2001:db8:ffff::1", "s", "")
+		l.settle(l.attempt("", "2001:db8:ffff::1", true), false)
 	}
-	if l.wait("2001:db8:ffff::2", "s", "") == 0 {
+	if l.wait(l.attempt("", "2001:db8:ffff::2", true)) == 0 {
 		t.Error("a neighbour in the same network of 64 bits is another client")
 	}
-	if l.wait("no address", "s", "") != 0 {
+	if l.wait(l.attempt("", "no address", true)) != 0 {
 		t.Error("an unknown address is held against everybody")
 	}
 }

@@ -153,9 +153,12 @@ func (w *world) post(endpoint, body string) (int, map[string]any) {
 }
 
 // newCode obtains a code for the user u, with the challenge of [verifier].
-func (w *world) newCode() string {
+func (w *world) newCode() string { return w.newCodeOf("app") }
+
+// newCodeOf is newCode for a client.
+func (w *world) newCodeOf(client string) string {
 	w.t.Helper()
-	status, doc := w.post("authorize", "provision_key=pk&authenticated_userid=u&client_id=app&response_type=code&scope=email&code_challenge_method=S256&code_challenge="+challenge)
+	status, doc := w.post("authorize", "provision_key=pk&authenticated_userid=u&client_id="+client+"&response_type=code&scope=email&code_challenge_method=S256&code_challenge="+challenge)
 	uri, err := url.Parse(fmt.Sprint(doc["redirect_uri"]))
 	if err != nil || status != 200 || uri.Query().Get("code") == "" {
 		w.t.Fatalf("authorize: %d %v", status, doc)

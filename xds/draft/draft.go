@@ -61,6 +61,9 @@ type Routes struct {
 	Mesh, Service, Protocol string
 	// MutualTLS as in [Inbound]; false on outbounds.
 	MutualTLS bool
+	// Plugins are the ids of the plugin instances whose chains the table
+	// carries: the control plane answers questions about tokens for no others.
+	Plugins []string
 }
 
 // Configure sets the configuration of a filter for everything in the table.

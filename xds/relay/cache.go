@@ -113,7 +113,7 @@ func parseCache(raw []byte, node string) ([]*resource.Resource, error) {
 		if !slices.Contains(resource.Types[:], c.Type) {
 			return nil, errors.New("the cache holds an unknown type")
 		}
-		out = append(out, &resource.Resource{Type: c.Type, Name: c.Name, Version: c.Version, Body: c.Body})
+		out = append(out, resource.Received(c.Type, c.Name, c.Version, c.Body))
 	}
 	return out, nil
 }

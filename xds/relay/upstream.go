@@ -158,7 +158,7 @@ func (r *Relay) apply(m *discovery.DeltaDiscoveryResponse) pending {
 		return p
 	}
 	for _, x := range m.GetResources() {
-		res := &resource.Resource{Type: p.typ, Name: x.GetName(), Version: x.GetVersion(), Body: x.GetResource().GetValue()}
+		res := resource.Received(p.typ, x.GetName(), x.GetVersion(), x.GetResource().GetValue())
 		p.add = append(p.add, res)
 		r.current.put(res)
 	}

@@ -37,12 +37,28 @@ type Resource struct {
 	Body []byte
 	// Version is the xxh3-128 of Body in hex: equal on every replica.
 	Version string
+	// Routes are the names of the route tables that a listener makes a proxy ask
+	// for, ordered. They follow from Body.
+	Routes []string
+	// Plugins are the ids of the plugin instances whose chains a route table of a
+	// sidecar carries. They follow from Body; whoever makes the table says them.
+	Plugins []string
 }
 
 // New freezes bytes. The caller gives them away.
 func New(t TypeURL, name string, body []byte) *Resource {
 	h := xxh3.Hash128(body).Bytes()
-	return &Resource{Type: t, Name: name, Body: body, Version: hex.EncodeToString(h[:])}
+	return Received(t, name, hex.EncodeToString(h[:]), body)
+}
+
+// Received is a resource that was made elsewhere, in the version that it got
+// there. The caller gives the bytes away.
+func Received(t TypeURL, name, version string, body []byte) *Resource {
+	r := &Resource{Type: t, Name: name, Body: body, Version: version}
+	if t == Listener {
+		r.Routes = routesOf(body)
+	}
+	return r
 }
 
 // Set is what one node holds: a table of each type, and the secrets that it may
@@ -100,6 +116,9 @@ func (s *Set) All(t TypeURL) []*Resource {
 	slices.SortFunc(out, func(a, b *Resource) int { return cmp.Compare(a.Name, b.Name) })
 	return out
 }
+
+// HasPlugin reports whether a route table carries a chain with a plugin instance.
+func (s *Set) HasPlugin(id string) bool { return s.Table(Route).hasPlugin(id) }
 
 // Len returns the number of resources of a type.
 func (s *Set) Len(t TypeURL) int { return s.Table(t).Len() }

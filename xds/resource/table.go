@@ -1,11 +1,34 @@
 package resource
 
-import "maps"
+import (
+	"maps"
+	"sync"
+)
 
 // Table is the resources of one type by name. It is immutable and shared freely:
 // the replicas of a service hold the same tables. Nil is empty.
 type Table struct {
 	byName map[string]*Resource
+	// plugins are those of all resources, from the first question on.
+	plugins map[string]struct{}
+	index   sync.Once
+}
+
+// hasPlugin reports whether a resource carries a plugin instance.
+func (t *Table) hasPlugin(id string) bool {
+	if t == nil {
+		return false
+	}
+	t.index.Do(func() {
+		t.plugins = map[string]struct{}{}
+		for _, r := range t.byName {
+			for _, p := range r.Plugins {
+				t.plugins[p] = struct{}{}
+			}
+		}
+	})
+	_, ok := t.plugins[id]
+	return ok
 }
 
 // TableOf freezes resources; of two with one name the last is kept. No resources

@@ -1,9 +1,7 @@
 package server
 
 import (
-	"bytes"
 	"cmp"
-	"encoding/binary"
 	"slices"
 
 	"github.com/meshgate/meshgate/xds/resource"
@@ -259,8 +257,7 @@ func (s *session) complete() bool {
 
 // awaited reports whether a listener at the proxy names a route table that the
 // proxy has not asked for yet: it accepts a listener at once, and listens only
-// when it has the routes. A name is found by its protobuf encoding, a length and
-// the bytes. What a refused listener names is not asked for.
+// when it has the routes. What a refused listener names is not asked for.
 func (s *session) awaited() bool {
 	listeners, routes := s.types[resource.Listener], s.types[resource.Route]
 	if !listeners.asked || len(listeners.refused) > 0 || routes.wildcard {
@@ -270,13 +267,9 @@ func (s *session) awaited() bool {
 	if s.quiet == now {
 		return false
 	}
-	for r := range s.state.Set.Each(resource.Route) {
-		if _, named := routes.names[r.Name]; named {
-			continue
-		}
-		field := append(binary.AppendUvarint(nil, uint64(len(r.Name))), r.Name...)
-		for l := range s.state.Set.Each(resource.Listener) {
-			if bytes.Contains(l.Body, field) {
+	for l := range s.state.Set.Each(resource.Listener) {
+		for _, name := range l.Routes {
+			if _, named := routes.names[name]; !named && s.state.Set.Get(resource.Route, name) != nil {
 				return true
 			}
 		}

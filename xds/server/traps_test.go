@@ -260,3 +260,12 @@ func TestTrapAssignmentThatComesLaterStillPrecedesRoutes(t *testing.T) {
 		}
 	}
 }
+
+// TestTrapTextThatLooksLikeARouteTable: what counts is the name by which a
+// listener asks for routes. A table that no listener asks for, called like
+// something else in a listener, keeps nothing from being confirmed.
+func TestTrapTextThatLooksLikeARouteTable(t *testing.T) {
+	r := setup(t, nil)
+	started(t, r, xdstest.Options{})
+	r.settle(t, r.publish(append(world(), xdstest.Routes("in", "a", 0), xdstest.Routes("router", "a", 0))...))
+}

@@ -20,6 +20,10 @@ const maxChanges = 128
 
 // Store is the table of nodes. All methods may be called from any goroutine.
 type Store struct {
+	// sets holds the *resource.Set of each node that has one. It is read without
+	// the lock.
+	sets sync.Map
+
 	mu        sync.Mutex
 	nodes     map[string]*node
 	published uint64
@@ -64,6 +68,7 @@ func (s *Store) Publish(batch map[string]*resource.Set, revision uint64) {
 			continue
 		}
 		n.set, n.held = set, true
+		s.sets.Store(id, set)
 		n.changed(s.published)
 		changed = append(changed, id)
 		for sub := range n.subs {
@@ -86,6 +91,7 @@ func (s *Store) Drop(id string) {
 		return
 	}
 	n.held = false
+	s.sets.Delete(id)
 	if len(n.subs) == 0 {
 		delete(s.nodes, id)
 	}
@@ -100,6 +106,13 @@ func (s *Store) Get(id string) *resource.Set {
 		return n.set
 	}
 	return nil
+}
+
+// HasPlugin reports whether what a node should have now carries a plugin
+// instance. It waits for nobody, because each question about a token asks it.
+func (s *Store) HasPlugin(id, plugin string) bool {
+	set, ok := s.sets.Load(id)
+	return ok && set.(*resource.Set).HasPlugin(plugin)
 }
 
 // Nodes returns the ids of the nodes that have a set, in order.

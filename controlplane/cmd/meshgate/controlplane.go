@@ -147,7 +147,7 @@ func (cp *controlPlane) openRevocation(ctx context.Context) (err error) {
 			if strings.HasPrefix(n.ID, "cp/") {
 				return cp.loop.HasPlugin(n.ControlPlane, plugin)
 			}
-			return cp.holdsPlugin(n.ID, plugin)
+			return cp.snapshots.HasPlugin(n.ID, plugin)
 		},
 		Redis: cp.redis.client, Tracker: cp.redis.tracker(), Log: cp.log, Now: time.Now,
 	})
@@ -163,6 +163,7 @@ func (cp *controlPlane) openRevocation(ctx context.Context) (err error) {
 	cp.oauth = oauth.New(oauth.Options{
 		Store: cp.store, Writer: cp.gate, Grants: oauth.Grants(),
 		Minted: cp.revoker.Refill, Log: cp.log, Now: time.Now,
+		Limits: oauth.Limits{Client: cp.cfg.OAuth.FailuresPerClient, Address: cp.cfg.OAuth.FailuresPerAddress},
 	})
 	return nil
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"path/filepath"
@@ -216,16 +215,4 @@ func (p meshProgress) Connected(meshName string) map[string]bool {
 		}
 	}
 	return out
-}
-
-// holdsPlugin reports whether the configuration of a proxy of a mesh names a
-// plugin instance.
-func (cp *controlPlane) holdsPlugin(node, plugin string) bool {
-	quoted := []byte(`"id":"` + plugin + `"`)
-	for r := range cp.snapshots.Get(node).Each(resource.Route) {
-		if bytes.Contains(r.Body, quoted) {
-			return true
-		}
-	}
-	return false
 }

@@ -52,6 +52,11 @@ type Step struct {
 	Admin *Admin `json:"admin"`
 	Request
 	Expect
+	// Times is how often the request is sent, 1 if not given; every answer must be
+	// as expected. With Until only the last one must, and none is sent after the
+	// first that has its status.
+	Times int  `json:"times"`
+	Until bool `json:"until"`
 	// Save maps names of variables to members of the answer's document, or to
 	// "redirect." and a parameter of its redirect_uri.
 	Save map[string]string `json:"save"`

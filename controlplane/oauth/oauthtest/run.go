@@ -26,6 +26,18 @@ func (w *World) step(s Step) error {
 	if s.Admin != nil {
 		return w.admin(s)
 	}
+	for range s.Times - 1 {
+		got, err := w.target.Send(w.request(s.Request))
+		if err != nil {
+			return err
+		}
+		if s.Until && got.Status == s.Status {
+			break
+		}
+		if err := w.compare(&s.Expect, got); !s.Until && err != nil {
+			return err
+		}
+	}
 	r := w.request(s.Request)
 	got, err := w.target.Send(r)
 	if err != nil {

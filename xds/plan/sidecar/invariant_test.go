@@ -12,13 +12,16 @@ import (
 	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+	filterv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/dynamic_modules/v3"
 	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
 	tcpv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/tcp_proxy/v3"
 	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/types/known/anypb"
+	"google.golang.org/protobuf/types/known/wrapperspb"
 
+	"github.com/meshgate/meshgate/filter/contract"
 	"github.com/meshgate/meshgate/xds/plan"
 	"github.com/meshgate/meshgate/xds/plan/plantest"
 	"github.com/meshgate/meshgate/xds/resource"
@@ -27,6 +30,8 @@ import (
 // mentions is what one resource says of others, and what is wrong with it alone.
 type mentions struct {
 	clusters, tables, secrets []string
+	// plugins are the ids of those in its chains.
+	plugins []string
 	// eds says that it is a cluster with an assignment.
 	eds     bool
 	address string
@@ -127,6 +132,18 @@ func (m *mentions) note(msg proto.Message) error {
 			return fmt.Errorf("routes are not subscribed to")
 		}
 		m.tables = append(m.tables, x.GetRds().GetRouteConfigName())
+	case *filterv3.DynamicModuleFilterPerRoute:
+		encoded := &wrapperspb.StringValue{}
+		if err := x.GetFilterConfig().UnmarshalTo(encoded); err != nil {
+			return err
+		}
+		c, err := contract.ParseChain([]byte(encoded.GetValue()))
+		if err != nil {
+			return err
+		}
+		for _, p := range c.Plugins {
+			m.plugins = append(m.plugins, p.ID)
+		}
 	case *tlsv3.SdsSecretConfig:
 		m.secrets = append(m.secrets, x.GetName())
 	case *routev3.RouteAction:
@@ -156,6 +173,9 @@ func coherent(s *resource.Set, broken bool) error {
 			if m.err != nil {
 				return fmt.Errorf("%s %s: %w", t, r.Name, m.err)
 			}
+			if err := m.carried(s, r); err != nil {
+				return err
+			}
 			for _, c := range m.clusters {
 				if s.Get(resource.Cluster, c) == nil {
 					return fmt.Errorf("%s leads to cluster %s, which is not there", r.Name, c)
@@ -184,6 +204,23 @@ func coherent(s *resource.Set, broken bool) error {
 		return err
 	}
 	return equalNames(s, resource.Endpoint, eds, broken)
+}
+
+// carried holds what a resource says that it names against what it names.
+func (m *mentions) carried(s *resource.Set, r *resource.Resource) error {
+	tables := slices.Compact(slices.Sorted(slices.Values(m.tables)))
+	if !slices.Equal(r.Routes, tables) {
+		return fmt.Errorf("%s names the tables %v and says %v", r.Name, tables, r.Routes)
+	}
+	if !slices.Equal(r.Plugins, m.plugins) {
+		return fmt.Errorf("%s carries the plugins %v and says %v", r.Name, m.plugins, r.Plugins)
+	}
+	for _, id := range m.plugins {
+		if !s.HasPlugin(id) {
+			return fmt.Errorf("the set does not know plugin %s of %s", id, r.Name)
+		}
+	}
+	return nil
 }
 
 func equalNames(s *resource.Set, t resource.TypeURL, want map[string]bool, more bool) error {

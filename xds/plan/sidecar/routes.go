@@ -121,5 +121,9 @@ func (p *Planner) inboundRoutes(k inboundRoutesKey) (*resource.Resource, error) 
 	if err := p.edit(k.selections, func(e *edits, s *selection) error { return e.inboundRoutes(d, s) }); err != nil {
 		return nil, err
 	}
-	return plan.Freeze(resource.Route, k.name, d.Proto)
+	r, err := plan.Freeze(resource.Route, k.name, d.Proto)
+	if err == nil {
+		r.Plugins = d.Plugins
+	}
+	return r, err
 }

@@ -122,6 +122,13 @@ func inboundRoutes(r *draft.Routes, s *policy.Selection) error {
 	if err != nil {
 		return err
 	}
+	carried, err := contract.ParseChain(encoded)
+	if err != nil {
+		return err
+	}
+	for _, p := range carried.Plugins {
+		r.Plugins = append(r.Plugins, p.ID)
+	}
 	return r.Configure(contract.FilterName, config)
 }
 

@@ -1,0 +1,205 @@
+package oauth
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/meshgate/meshgate/controlplane/gateway"
+	"github.com/meshgate/meshgate/controlplane/model"
+	"github.com/meshgate/meshgate/controlplane/store"
+)
+
+const (
+	refreshAsApp    = "grant_type=refresh_token&" + asApp + "&refresh_token="
+	refreshAsPublic = "grant_type=refresh_token&client_id=public&refresh_token="
+)
+
+// refresh redeems a refresh token of the confidential client.
+func (w *world) refresh(value string) (status int, access, next string) {
+	w.t.Helper()
+	status, doc := w.post("token", refreshAsApp+value)
+	access, _ = doc["access_token"].(string)
+	next, _ = doc["refresh_token"].(string)
+	return status, access, next
+}
+
+// TestGraceReturnsTheSameSuccessor: however often a spent refresh token is sent
+// again within the grace, there is one successor, and one row.
+func TestGraceReturnsTheSameSuccessor(t *testing.T) {
+	worlds(t, strict(), func(t *testing.T, w *world) {
+		_, first := w.newPair()
+		status, access, second := w.refresh(first)
+		if status != 200 || second == "" || second == first {
+			t.Fatalf("%d %q", status, second)
+		}
+		w.now = w.now.Add(9 * time.Second)
+		for i := range 2287 {
+			if status, a, r := w.refresh(first); status != 200 || a != access || r != second {
+				t.Fatalf("replay %d: %d, another pair", i, status)
+			}
+		}
+		_, doc := w.post("token", refreshAsApp+first)
+		if left, _ := doc["expires_in"].(float64); left < 50 || left > 51 {
+			t.Errorf("expires_in is %v, 9 seconds of 60 have passed", doc["expires_in"])
+		}
+		if n := w.count(gateway.Tokens); n != 1 {
+			t.Errorf("%d tokens", n)
+		}
+		if status, _, _ := w.refresh(second); status != 200 {
+			t.Errorf("the successor is refused: %d", status)
+		}
+	})
+}
+
+// TestReplayAfterTheSuccessorWasUsed: whoever still sends the predecessor then
+// is not the one who got the answer; nothing of the family is left.
+func TestReplayAfterTheSuccessorWasUsed(t *testing.T) {
+	worlds(t, strict(), func(t *testing.T, w *world) {
+		_, first := w.newPair()
+		_, _, second := w.refresh(first)
+		_, access, third := w.refresh(second)
+		if status, _, _ := w.refresh(first); status != 400 {
+			t.Errorf("the replay: %d", status)
+		}
+		if w.lives(access) || w.count(gateway.Tokens) != 0 {
+			t.Error("the family lives")
+		}
+		for _, r := range []string{third, second, first} {
+			if status, _, _ := w.refresh(r); status != 400 {
+				t.Errorf("afterwards: %d", status)
+			}
+		}
+	})
+}
+
+// TestThiefAndClientHoldOneChain lets two parties that know the same refresh
+// token redeem what they hold in any order and at any pace: there is never more
+// than one living token, so they never hold independent chains.
+func TestThiefAndClientHoldOneChain(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		w := newWorld(t, strict())
+		_, first := w.newPair()
+		held := [2][]string{{first}, {first}}
+		for range rapid.IntRange(1, 12).Draw(rt, "steps") {
+			w.now = w.now.Add(time.Duration(rapid.IntRange(0, 12).Draw(rt, "seconds")) * time.Second)
+			who := rapid.IntRange(0, 1).Draw(rt, "who")
+			sent := rapid.SampledFrom(held[who]).Draw(rt, "sent")
+			if status, _, next := w.refresh(sent); status == 200 {
+				held[who] = append(held[who], next)
+			}
+			if n := w.count(gateway.Tokens); n > 1 {
+				rt.Fatalf("%d tokens live", n)
+			}
+		}
+	})
+}
+
+// TestConcurrentReplays: of a hundred requests at three servers all get the one
+// successor.
+func TestConcurrentReplays(t *testing.T) {
+	worlds(t, strict(), func(t *testing.T, w *world) {
+		_, refresh := w.newPair()
+		pairs := map[string]int{}
+		for _, a := range w.flood(refreshAsApp + refresh) {
+			var doc reply
+			if err := json.Unmarshal(a.Body.Bytes(), &doc); err != nil || a.Code != 200 {
+				t.Errorf("%d %s", a.Code, a.Body)
+			}
+			pairs[doc.AccessToken+" "+doc.RefreshToken]++
+		}
+		if len(pairs) != 1 || w.count(gateway.Tokens) != 1 {
+			t.Errorf("%d pairs, %d rows", len(pairs), w.count(gateway.Tokens))
+		}
+	})
+}
+
+// TestConcurrentReplaysOfPublicClients: without grace one wins, and what it won
+// is revoked with the family; nothing is answered but 200 and 400.
+func TestConcurrentReplaysOfPublicClients(t *testing.T) {
+	worlds(t, strict(), func(t *testing.T, w *world) {
+		oneSucceeds(t, w.flood(refreshAsPublic+w.publicRefresh()), "Invalid refresh_token")
+		if n := w.count(gateway.Tokens); n != 0 {
+			t.Errorf("%d tokens are left", n)
+		}
+	})
+}
+
+// publicRefresh returns a refresh token of the public client.
+func (w *world) publicRefresh() string {
+	w.t.Helper()
+	status, doc := w.post("token", "grant_type=authorization_code&client_id=public&code_verifier="+verifier+"&code="+w.newCodeOf("public"))
+	if status != 200 {
+		w.t.Fatalf("%d %v", status, doc)
+	}
+	return doc["refresh_token"].(string)
+}
+
+// TestPublicClientsHaveNoGrace: a public client proves nothing beside its
+// refresh token, so the second use of one is theft at once.
+func TestPublicClientsHaveNoGrace(t *testing.T) {
+	worlds(t, strict(), func(t *testing.T, w *world) {
+		first := w.publicRefresh()
+		status, doc := w.post("token", refreshAsPublic+first)
+		if status != 200 {
+			t.Fatalf("%d %v", status, doc)
+		}
+		if status, doc := w.post("token", refreshAsPublic+first); status != 400 || doc["error"] != "invalid_grant" {
+			t.Errorf("the replay: %d %v", status, doc)
+		}
+		if w.lives(doc["access_token"].(string)) || w.count(gateway.Tokens) != 0 {
+			t.Error("the family lives")
+		}
+	})
+}
+
+// TestSpentCodesHaveNoGrace: a spent code that is presented as a refresh token
+// is as much a sign of theft as one that is presented as a code.
+func TestSpentCodesHaveNoGrace(t *testing.T) {
+	worlds(t, strict(), func(t *testing.T, w *world) {
+		code := w.newCode()
+		status, doc := w.post("token", "grant_type=authorization_code&"+asApp+"&code_verifier="+verifier+"&code="+code)
+		if status != 200 {
+			t.Fatalf("%d %v", status, doc)
+		}
+		if status, _, _ := w.refresh(code); status != 400 {
+			t.Errorf("the code as refresh token: %d", status)
+		}
+		if n := w.count(gateway.Tokens); n != 0 {
+			t.Errorf("%d tokens are left", n)
+		}
+	})
+}
+
+// dying is a write path that dies after the commit, before any answer.
+type dying struct{ store.Store }
+
+// Write implements Writer.
+func (d dying) Write(ctx context.Context, class model.Class, fn func(store.Tx) error) (store.Commit, error) {
+	c, err := d.Update(ctx, class, fn)
+	return c, errors.Join(err, errDied)
+}
+
+// TestLostAnswer: the process dies between commit and answer; the client that
+// asks again gets what was committed, from whichever server it asks.
+func TestLostAnswer(t *testing.T) {
+	worlds(t, strict(), func(t *testing.T, w *world) {
+		_, first := w.newPair()
+		lost := w.open()
+		lost.Writer = dying{w.db}
+		if a := askServer(lost, "POST", "/x/oauth2/token", form, refreshAsApp+first, nil); a.Code != 500 {
+			t.Fatalf("%d %s", a.Code, a.Body)
+		}
+		status, access, second := w.refresh(first)
+		if status != 200 || !w.lives(access) || w.count(gateway.Tokens) != 1 {
+			t.Fatalf("%d, %d tokens", status, w.count(gateway.Tokens))
+		}
+		if status, _, _ := w.refresh(second); status != 200 {
+			t.Errorf("its successor: %d", status)
+		}
+	})
+}

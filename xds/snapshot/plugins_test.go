@@ -1,0 +1,34 @@
+package snapshot
+
+import (
+	"testing"
+	"time"
+
+	"github.com/meshgate/meshgate/xds/resource"
+)
+
+// TestHasPluginWaitsForNobody: a question about a token is answered while a
+// publication, or anybody else, holds the table.
+func TestHasPluginWaitsForNobody(t *testing.T) {
+	table := resource.New(resource.Route, "r", []byte{1})
+	table.Plugins = []string{"p"}
+	s := New()
+	s.Publish(map[string]*resource.Set{"n": resource.NewSet([]*resource.Resource{table}, nil), "gone": resource.NewSet([]*resource.Resource{table}, nil)}, 1)
+	s.Drop("gone")
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	answered := make(chan struct{})
+	go func() {
+		defer close(answered)
+		for node, want := range map[string]bool{"n": true, "gone": false, "other": false} {
+			if s.HasPlugin(node, "p") != want || s.HasPlugin(node, "q") {
+				t.Errorf("%s: a wrong answer", node)
+			}
+		}
+	}()
+	select {
+	case <-answered:
+	case <-time.After(10 * time.Second):
+		t.Fatal("no answer")
+	}
+}
