@@ -143,11 +143,13 @@ var scriptOptions = map[string]func(*adminapi.Options){
 	"schemas.script":   func(*adminapi.Options) {},
 	"upstreams.script": func(*adminapi.Options) {},
 	"tags.script":      func(*adminapi.Options) {},
+	"tool.script":      func(*adminapi.Options) {},
 }
 
 // TestTranscripts runs the scripts in testdata: lines "METHOD path [body]",
 // each followed in the golden file by what was answered. {name} stands for the
-// id in the answer of the last line that began with "name=".
+// id in the answer of the last line that began with "name=", <cert> and <key>
+// for a certificate and its key.
 func TestTranscripts(t *testing.T) {
 	scripts, err := filepath.Glob("testdata/*.script")
 	if err != nil || len(scripts) == 0 {
@@ -181,6 +183,10 @@ func transcript(t *testing.T, f *fixture, script string) string {
 	t.Helper()
 	var out strings.Builder
 	ids := map[string]string{}
+	if strings.Contains(script, "<cert>") {
+		cert, key := pair(t)
+		ids["cert"], ids["key"] = strings.ReplaceAll(cert, "\n", `\n`), strings.ReplaceAll(key, "\n", `\n`)
+	}
 	for line := range strings.Lines(script) {
 		line = strings.TrimSpace(line)
 		if line == "" || strings.HasPrefix(line, "#") {

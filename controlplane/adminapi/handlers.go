@@ -44,12 +44,7 @@ func (p place) write(w http.ResponseWriter, r *http.Request, status int, detaile
 		p.api.fail(w, r, err, c)
 		return
 	}
-	entity, err := out.Resource.Show(p.api.Now())
-	if err != nil {
-		p.api.fail(w, r, err, c)
-		return
-	}
-	reply(w, r, status, entity)
+	p.show(w, r, status, out.Resource)
 }
 
 func (p place) get(w http.ResponseWriter, r *http.Request) {
@@ -58,12 +53,40 @@ func (p place) get(w http.ResponseWriter, r *http.Request) {
 		p.api.fail(w, r, err, call{})
 		return
 	}
-	entity, err := res.Show(p.api.Now())
+	p.show(w, r, http.StatusOK, res)
+}
+
+// show answers with a resource.
+func (p place) show(w http.ResponseWriter, r *http.Request, status int, res *model.Resource) {
+	entities, err := p.api.entities(r.Context(), []*model.Resource{res})
 	if err != nil {
 		p.api.fail(w, r, err, call{})
 		return
 	}
-	reply(w, r, http.StatusOK, entity)
+	reply(w, r, status, entities[0])
+}
+
+// entities shows resources of one kind, together with what of others is part of
+// their entities.
+func (a *API) entities(ctx context.Context, list []*model.Resource) ([]map[string]any, error) {
+	out := make([]map[string]any, len(list))
+	var err error
+	for i, res := range list {
+		if out[i], err = res.Show(a.Now()); err != nil {
+			return nil, err
+		}
+	}
+	if len(list) == 0 || !admit.HasInlined(list[0].Kind) {
+		return out, nil
+	}
+	return out, a.Store.View(ctx, func(r store.Reader) error {
+		for i, res := range list {
+			if err := a.Gate.Inlined(r, res, out[i]); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
 }
 
 func (p place) read(r *http.Request) (res *model.Resource, err error) {

@@ -185,14 +185,10 @@ func pageSize(query url.Values) (int, error) {
 }
 
 func (p place) writePage(w http.ResponseWriter, r *http.Request, got page, query url.Values) {
-	data := make([]map[string]any, 0, len(got.resources))
-	for _, res := range got.resources {
-		entity, err := res.Show(p.api.Now())
-		if err != nil {
-			p.api.fail(w, r, err, call{})
-			return
-		}
-		data = append(data, entity)
+	data, err := p.api.entities(r.Context(), got.resources)
+	if err != nil {
+		p.api.fail(w, r, err, call{})
+		return
 	}
 	doc := map[string]any{"data": data, "next": nil}
 	if p.collection.Total {

@@ -46,7 +46,7 @@ func givenField(f *model.Field, patch bool) object {
 	case f.Null:
 		return object{"type": "null"}
 	case f.Type == model.Foreign:
-		return orNull(object{"type": "object", "minProperties": 1, "additionalProperties": object{"type": "string"}}, nullable)
+		return orNull(object{"type": "object", "minProperties": 1}, nullable)
 	case f.Type == model.Record && f.Variant != nil && patch:
 		return configs(suffixPatch)
 	case f.Type == model.Record && f.Variant != nil:

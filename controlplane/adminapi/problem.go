@@ -140,11 +140,13 @@ func notFound(s admit.Missing) *problem {
 // something derived from it.
 func (c call) uniqueViolation(s store.UniqueViolation) *problem {
 	fields := map[string]any{s.Index: s.Value}
-	if explain := c.collection.Composite[s.Index]; explain != nil {
+	if s.Kind != c.collection.Kind {
+		// What is written beside the entity, such as a server name of a certificate.
+	} else if explain := c.collection.Composite[s.Index]; explain != nil {
 		fields = explain(s.Value)
 	} else if sent, ok := c.given[s.Index].(string); ok {
 		fields[s.Index] = sent
-	} else if c.collection.Kind != nil && s.Index == c.collection.Kind.Schema.Key && c.key != "" {
+	} else if s.Index == c.collection.Kind.Schema.Key && c.key != "" {
 		fields[s.Index] = c.key
 	}
 	return &problem{http.StatusConflict, document{Code: 5, Name: "unique constraint violation", Message: "UNIQUE violation detected on '" + literal(fields) + "'", Fields: fields}}

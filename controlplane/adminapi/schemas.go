@@ -96,7 +96,7 @@ func (a *API) describeField(f *model.Field, entity map[string]any) map[string]an
 	}
 	set("required", true, f.Required)
 	set("default", f.Default, f.Default != nil)
-	set("auto", true, f.Auto != nil || f.Meta && f.Name != "ttl")
+	set("auto", true, f.Auto != nil || f.Meta && f.Name != "ttl" && f.Inline == nil)
 	set("uuid", true, f.Name == model.FieldID)
 	set("timestamp", true, f.Name == model.FieldCreated || f.Name == model.FieldUpdated)
 	set("one_of", f.OneOf, f.OneOf != nil)

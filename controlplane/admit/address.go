@@ -15,8 +15,8 @@ type Address struct {
 	// Key is the id, or the value of the schema's key field. Whatever has the
 	// form of a UUID is an id.
 	Key string
-	// Under, if set, demands that the resource refers to another one; a
-	// replacement makes it do so.
+	// Under, if set, demands that the resource refers to another one; what a
+	// creation or replacement makes anew does so.
 	Under *Link
 	// Of, if set, names the resource as the target of a reference; Key is then
 	// not used.

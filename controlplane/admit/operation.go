@@ -59,8 +59,10 @@ func (g *Gate) Create(ctx context.Context, a Address, in Input) (Outcome, error)
 }
 
 // Replace stores a whole resource under its address, whether it exists or not.
-// Fields that are not given return to their defaults; a replacement under
-// another resource takes it over.
+// Fields that are not given return to their defaults, apart from those that
+// [model.Field.Keep] says stay. A resource of another owner than the one that it
+// is addressed under does not exist there: nothing takes it over. When another
+// writer comes between, the replacement is made anew.
 func (g *Gate) Replace(ctx context.Context, a Address, in Input) (Outcome, error) {
 	in, err := g.owned(ctx, a, in)
 	if err != nil {
@@ -73,22 +75,79 @@ func (g *Gate) Replace(ctx context.Context, a Address, in Input) (Outcome, error
 		}
 		a = Address{Kind: a.Kind, Scope: a.Scope, Key: res.Name}
 	}
-	a.Under = nil
-	in.Values = maps.Clone(in.Values)
 	delete(in.Values, model.FieldID)
 	if key := a.Kind.Schema.Key; key != "" && !model.IsUUID(a.Key) {
 		in.Values[key] = a.Key
 	}
-	w, err := g.Prepare(a.Kind, model.OpReplace, in, nil)
+	for range maxAttempts {
+		out, err := g.replace(ctx, a, in)
+		if !fault.Is(err, fault.Conflict) {
+			return out, err
+		}
+	}
+	return Outcome{}, fault.New(fault.Conflict, "the resource is being written by others")
+}
+
+func (g *Gate) replace(ctx context.Context, a Address, in Input) (Outcome, error) {
+	stored, err := g.occupant(ctx, a)
+	if err != nil {
+		return Outcome{}, err
+	}
+	var old map[string]any
+	if stored != nil {
+		if old, err = stored.Entity(); err != nil {
+			return Outcome{}, err
+		}
+	}
+	w, err := g.Prepare(a.Kind, model.OpReplace, in, old)
 	if err != nil {
 		return Outcome{}, err
 	}
 	var out Outcome
 	out.Commit, err = g.Write(ctx, a.Kind.Class, func(tx store.Tx) error {
-		out.Resource, err = g.put(tx, a, w)
+		out.Resource, err = g.put(tx, a, w, stored)
 		return err
 	})
 	return out.settled(err)
+}
+
+// occupant is the resource that a replacement would replace; nil if there is
+// none, and then one can be created under the address. It is NotFound if the
+// resource has another owner.
+func (g *Gate) occupant(ctx context.Context, a Address) (res *model.Resource, err error) {
+	err = g.store.View(ctx, func(r store.Reader) error {
+		res, err = occupantOf(r, a)
+		return err
+	})
+	return res, err
+}
+
+func occupantOf(r store.Reader, a Address) (*model.Resource, error) {
+	owner, within := "", ""
+	if a.Under != nil {
+		o, err := Lookup(r, a.Under.Address)
+		if err != nil {
+			return nil, err
+		}
+		if owner = o.Name; a.Under.Ref == a.Kind.Schema.KeyUnder {
+			within = owner
+		}
+	}
+	res, err := find(r, a, within)
+	switch {
+	case fault.Is(err, fault.NotFound) && a.Kind.Schema.Key == "" && !model.IsUUID(a.Key):
+		return nil, err // nothing can be created under such a key
+	case fault.Is(err, fault.NotFound):
+		return nil, nil //nolint:nilnil // nil is nobody
+	case err != nil:
+		return nil, err
+	}
+	if a.Under != nil {
+		if id, _ := refOf(res, a.Under.Ref); id != owner {
+			return nil, missing(a.Kind, model.FieldID, a.Key)
+		}
+	}
+	return res, nil
 }
 
 // Patch merges into the stored resource: records field by field, everything
@@ -133,8 +192,10 @@ func (g *Gate) patch(ctx context.Context, a Address, in Input) (Outcome, error) 
 		if err := Cross(tx, r); err != nil {
 			return err
 		}
-		out.Resource, err = tx.Update(r, stored.Version)
-		return err
+		if out.Resource, err = tx.Update(r, stored.Version); err != nil {
+			return err
+		}
+		return g.inline(tx, out.Resource, w)
 	})
 	return out.settled(err)
 }
@@ -180,13 +241,17 @@ func (g *Gate) owned(ctx context.Context, a Address, in Input) (Input, error) {
 }
 
 // Prepare does everything that needs no transaction: it types, completes,
-// validates and settles what a caller sent. old is the stored entity for
-// model.OpPatch. What it refers to is not looked at.
+// validates and settles what a caller sent. old is the stored entity, nil for
+// model.OpCreate. What it refers to is not looked at.
 func (g *Gate) Prepare(k *model.Kind, op model.Op, in Input, old map[string]any) (*model.Write, error) {
 	s := k.Schema
 	values := in.Values
 	if in.Text {
-		values = s.TypeText(values, old)
+		var known map[string]any
+		if op == model.OpPatch {
+			known = old
+		}
+		values = s.TypeText(values, known)
 	}
 	w, err := s.Process(op, values, old)
 	if err != nil {
@@ -200,25 +265,19 @@ func (g *Gate) Prepare(k *model.Kind, op model.Op, in Input, old map[string]any)
 	return w, nil
 }
 
-// put updates the addressed resource or creates it.
-func (g *Gate) put(tx store.Tx, a Address, w *model.Write) (*model.Resource, error) {
-	within := ""
-	if ref, ok := w.New[a.Kind.Schema.KeyUnder].(map[string]any); ok {
-		within, _ = ref[model.FieldID].(string)
-	}
-	existing, err := find(tx, a, within)
-	if fault.Is(err, fault.NotFound) && a.Kind.Schema.Key == "" && !model.IsUUID(a.Key) {
-		return nil, err // nothing can be created under such a key
-	}
-	if fault.Is(err, fault.NotFound) {
-		name := ""
-		if model.IsUUID(a.Key) {
-			name = strings.ToLower(a.Key)
-		}
-		return g.create(tx, a, w, name)
-	}
-	if err != nil {
+// put replaces the resource that was read, or creates one if there was none. It
+// is a conflict if that has changed meanwhile.
+func (g *Gate) put(tx store.Tx, a Address, w *model.Write, stored *model.Resource) (*model.Resource, error) {
+	existing, err := occupantOf(tx, a)
+	switch {
+	case err != nil:
 		return nil, err
+	case (existing == nil) != (stored == nil), existing != nil && (existing.Name != stored.Name || existing.Version != stored.Version):
+		return nil, fault.New(fault.Conflict, "the resource has changed in the meantime")
+	case existing == nil && model.IsUUID(a.Key):
+		return g.create(tx, a, w, strings.ToLower(a.Key))
+	case existing == nil:
+		return g.create(tx, a, w, "")
 	}
 	r, err := g.resource(tx, a, w)
 	if err != nil {
@@ -231,7 +290,11 @@ func (g *Gate) put(tx store.Tx, a Address, w *model.Write) (*model.Resource, err
 	if err := Cross(tx, r); err != nil {
 		return nil, err
 	}
-	return tx.Update(r, 0)
+	updated, err := tx.Update(r, existing.Version)
+	if err != nil {
+		return nil, err
+	}
+	return updated, g.inline(tx, updated, w)
 }
 
 // create stores a new resource under the given name, else the one that the
@@ -264,5 +327,5 @@ func (g *Gate) create(tx store.Tx, a Address, w *model.Write, name string) (*mod
 			tx.Announce(stored.Key(), store.Created)
 		}
 	}
-	return stored, nil
+	return stored, g.inline(tx, stored, w)
 }

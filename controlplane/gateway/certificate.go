@@ -37,6 +37,7 @@ type Certificate struct {
 
 // SNI is a server name, or *. and a domain, for which a certificate is shown.
 type SNI struct {
+	// Name is spelled as it was written; [SNI.Server] is what is compared.
 	Name string `json:"name"`
 	// Certificate is the id of the certificate.
 	Certificate string   `json:"certificate"`
@@ -60,6 +61,10 @@ var (
 			model.Field{Name: "cert_alt", Type: model.String, MaxLen: maxPEM, Check: chainText},
 			model.Field{Name: "key_alt", Type: model.String, MaxLen: maxPEM},
 			tags(),
+			model.Field{
+				Name: "snis", Type: model.Set, Meta: true, Inline: &model.Inline{To: "sni", Ref: RefCertificate},
+				Elem: &model.Field{Type: model.String, MaxLen: 255, Check: sniText},
+			},
 		),
 		Checks: []model.Check{
 			{Fields: []string{"cert", "key"}, Run: keyFits("cert", "key", "certificate does not match key")},
@@ -68,7 +73,7 @@ var (
 		},
 	}
 	sniSchema = &model.Schema{
-		Key: "name", KeyIndex: strings.ToLower, CreatedUnit: time.Second, Settle: settleSNI,
+		Key: "name", KeyIndex: foldServer, CreatedUnit: time.Second,
 		Fields: append(model.Identity(time.Second, true),
 			model.Field{Name: "name", Type: model.String, Required: true, MaxLen: 255, Check: sniText},
 			model.Field{Name: "certificate", Type: model.Foreign, To: "certificate", Required: true},
@@ -181,11 +186,11 @@ func sniText(v any) string {
 	return ""
 }
 
-// settleSNI stores names as they are compared. Source: RFC 4343.
-func settleSNI(w *model.Write, _ time.Time) error {
-	w.New["name"] = strings.TrimSuffix(strings.ToLower(given(w.New, "name")), ".")
-	return nil
-}
+// Server is the name as it is compared.
+func (s *SNI) Server() string { return foldServer(s.Name) }
+
+// foldServer makes the spellings of a server name one. Source: RFC 4343.
+func foldServer(name string) string { return strings.TrimSuffix(strings.ToLower(name), ".") }
 
 func authorityText(v any) string {
 	chain, err := chainOf(v.(string))

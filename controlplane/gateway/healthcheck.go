@@ -1,9 +1,6 @@
 package gateway
 
 import (
-	"fmt"
-	"slices"
-
 	"github.com/meshgate/meshgate/controlplane/model"
 )
 
@@ -18,10 +15,6 @@ var (
 	usedUnhealthy = []any{int64(429), int64(500), int64(503)}
 )
 
-// probeConcurrency is the number of targets that are probed at once, as such
-// gateways count it; proxies have no bound of that kind, so it cannot be changed.
-const probeConcurrency = 10
-
 // healthchecksSchema describes the health checks of an upstream. Times are in
 // seconds.
 var healthchecksSchema = &model.Schema{Fields: []model.Field{
@@ -33,10 +26,9 @@ var healthchecksSchema = &model.Schema{Fields: []model.Field{
 var activeSchema = &model.Schema{Fields: []model.Field{
 	checkType(),
 	{Name: "timeout", Type: model.Number, Required: true, Default: float64(1), Between: &[2]int64{0, 65535}, Check: positiveText},
-	{
-		Name: "concurrency", Type: model.Integer, Required: true, Default: int64(probeConcurrency),
-		Between: &[2]int64{1, 1 << 31}, Check: only(int64(probeConcurrency)),
-	},
+	// Proxies have no bound of the targets that they probe at once: it is kept
+	// and shown for the tools that set it, and has no effect.
+	{Name: "concurrency", Type: model.Integer, Required: true, Default: int64(10), Between: &[2]int64{1, 1 << 31}},
 	{Name: "http_path", Type: model.String, Required: true, Default: "/", MaxLen: 1024, Check: servicePathText},
 	{Name: "https_sni", Type: model.String, MaxLen: 253, Check: hostText},
 	enabledFlag("https_verify_certificate"),
@@ -52,8 +44,9 @@ var activeSchema = &model.Schema{Fields: []model.Field{
 var passiveSchema = &model.Schema{Fields: []model.Field{
 	checkType(),
 	{Name: "healthy", Type: model.Record, Required: true, Schema: &model.Schema{Fields: []model.Field{
-		// Whatever is no failure ends a row of failures.
-		onlyDefault(statuses(usedHealthy)), counter("successes"),
+		// Whatever is no failure ends a row of failures, so that these statuses
+		// have no effect of their own.
+		statuses(usedHealthy), counter("successes"),
 	}}},
 	{Name: "unhealthy", Type: model.Record, Required: true, Schema: &model.Schema{Fields: []model.Field{
 		statuses(usedUnhealthy), counter("http_failures"), counter("tcp_failures"), counter("timeouts"),
@@ -97,33 +90,6 @@ func longText(v any) string {
 		return "value should be 0 or at least 0.1"
 	}
 	return ""
-}
-
-func only(value any) func(any) string {
-	return func(v any) string {
-		if v != value {
-			return fmt.Sprintf("not supported: only %v", value)
-		}
-		return ""
-	}
-}
-
-// onlyDefault accepts no list but that of the default, in any order.
-func onlyDefault(f model.Field) model.Field {
-	standard, _ := f.Default.([]any)
-	f.Check = func(v any) string {
-		list, _ := v.([]any)
-		for _, e := range list {
-			if !slices.Contains(standard, e) {
-				return "not supported: only the default"
-			}
-		}
-		if len(list) != len(standard) {
-			return "not supported: only the default"
-		}
-		return ""
-	}
-	return f
 }
 
 func headerNamesText(v any) string {

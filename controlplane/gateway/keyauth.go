@@ -16,12 +16,12 @@ var keySchema = &model.Schema{
 		out["ttl"] = remaining(r.Spec.(*Key).DropAt, now)
 	},
 	Fields: append(model.Identity(time.Second, false),
-		model.Field{Name: "consumer", Type: model.Foreign, To: "consumer", Required: true},
+		model.Field{Name: "consumer", Type: model.Foreign, To: "consumer", By: IndexUsername, Required: true},
 		// As with tokens, a value that the caller chose may have been presented before.
 		model.Field{Name: "key", Type: model.String, Required: true, Auto: generated, MaxLen: maxToken, Check: headerText, Announce: true},
 		model.Field{Name: "ttl", Type: model.Integer, Meta: true, Between: &[2]int64{1, 100000000}},
 		tags(),
-		model.Field{Name: "drop_at", Type: model.Integer, Hidden: true},
+		model.Field{Name: "drop_at", Type: model.Integer, Hidden: true, Keep: true},
 	),
 }
 

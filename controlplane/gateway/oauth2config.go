@@ -33,9 +33,9 @@ var oauth2Schema = &model.Schema{
 		flag("reuse_refresh_token"),
 		{Name: "pkce", Type: model.String, Required: true, Default: "lax", OneOf: []string{"none", "lax", "strict"}},
 		{Name: "realm", Type: model.String, MaxLen: maxRealm, Check: realmText},
-		{Name: "profile", Type: model.String, Required: true, Default: ProfileOAuth20, OneOf: []string{ProfileOAuth20, ProfileOAuth21}},
-		flag("endpoints"),
-		{Name: "refresh_token_grace", Type: model.Integer, Required: true, Default: int64(10), Between: &[2]int64{0, 300}},
+		{Name: "profile", Type: model.String, Required: true, Keep: true, Default: ProfileOAuth20, OneOf: []string{ProfileOAuth20, ProfileOAuth21}},
+		{Name: "endpoints", Type: model.Boolean, Required: true, Default: false, Keep: true},
+		{Name: "refresh_token_grace", Type: model.Integer, Required: true, Keep: true, Default: int64(10), Between: &[2]int64{0, 300}},
 	},
 	Checks: []model.Check{
 		{Fields: append([]string{"profile"}, grants...), Run: strictGrants},

@@ -84,7 +84,7 @@ func parsePattern(text string, flags syntax.Flags) (*syntax.Regexp, error) {
 	}
 	tree, err := syntax.Parse(text, flags)
 	if err != nil {
-		return nil, fmt.Errorf("invalid regular expression: %w", err)
+		return nil, err
 	}
 	return tree, nil
 }

@@ -52,7 +52,7 @@ var pluginSchema = &model.Schema{
 		model.Field{Name: "instance_name", Type: model.String, MaxLen: 128, Check: nameText},
 		model.Field{Name: "route", Type: model.Foreign, To: "route"},
 		model.Field{Name: "service", Type: model.Foreign, To: "service"},
-		model.Field{Name: "consumer", Type: model.Foreign, To: "consumer"},
+		model.Field{Name: "consumer", Type: model.Foreign, To: "consumer", By: IndexUsername},
 		model.Field{Name: "config", Type: model.Record, Required: true, Variant: func(entity map[string]any) *model.Schema {
 			if t := pluginTypeOf(entity); t != nil {
 				return t.config

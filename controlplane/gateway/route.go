@@ -62,7 +62,7 @@ func routeProtocolText(protocol string) string {
 // handlingText refuses the other way of joining paths.
 func handlingText(v any) string {
 	if v != "v0" {
-		return "not supported: v1"
+		return "not supported: v1 joins the paths of service and route in another way than proxies do; use v0"
 	}
 	return ""
 }
@@ -160,7 +160,7 @@ func routePathText(v any) string {
 	switch {
 	case strings.HasPrefix(path, "~/"):
 		if _, err := ParsePath(path); err != nil {
-			return err.Error()
+			return regexText(path, err)
 		}
 		return ""
 	case !strings.HasPrefix(path, "/"):
@@ -191,11 +191,16 @@ func headersText(v any) string {
 func headerValueText(v any) string {
 	if strings.HasPrefix(v.(string), headerPattern) {
 		if _, err := ParseHeader(v.(string)); err != nil {
-			return err.Error()
+			return regexText(v.(string), err)
 		}
 		return ""
 	}
 	return headerText(v)
+}
+
+// regexText begins as tools expect it that look for bad expressions.
+func regexText(text string, err error) string {
+	return fmt.Sprintf("invalid regex: '%s' (%s)", text, err)
 }
 
 func serverNameText(v any) string {

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"encoding/json"
 	"net"
 	"net/netip"
 	"strconv"
@@ -31,31 +32,43 @@ func targetText(v any) string {
 	return ""
 }
 
-// settleTarget stores the port with the address, so that two spellings of one
-// target are one.
+// settleTarget stores the port with the address.
 func settleTarget(w *model.Write, _ time.Time) error {
-	w.New["target"], _ = targetAddress(given(w.New, "target"))
+	if a, ok := targetAddress(given(w.New, "target")); ok {
+		w.New["target"] = a.shown
+	}
 	return nil
 }
 
 // targetKeyIndex is how a target is spelled in its index; what is none stays.
 func targetKeyIndex(text string) string {
-	if address, ok := targetAddress(text); ok {
-		return address
+	if a, ok := targetAddress(text); ok {
+		return a.folded
 	}
 	return text
 }
 
-// targetAddress returns a target as host:port, in lower case.
-func targetAddress(text string) (address string, ok bool) {
+// address is a target in its two spellings, both host:port.
+type address struct {
+	// shown is that of the caller, with the port; an address of IP version 6 has
+	// all its digits, as tools send it and compare it.
+	shown string
+	// folded is alike for all spellings of one target: names are in lower case,
+	// addresses in their shortest form (RFC 5952).
+	folded string
+}
+
+// targetAddress reads a target.
+func targetAddress(text string) (a address, ok bool) {
 	host, port, ok := splitAddress(text, targetPort)
 	if !ok || port == 0 {
-		return "", false
+		return a, false
 	}
+	number := strconv.Itoa(port)
 	if ip, err := netip.ParseAddr(host); err == nil {
-		return net.JoinHostPort(ip.String(), strconv.Itoa(port)), ip.Zone() == ""
+		return address{net.JoinHostPort(ip.StringExpanded(), number), net.JoinHostPort(ip.String(), number)}, ip.Zone() == ""
 	}
-	return net.JoinHostPort(strings.ToLower(host), strconv.Itoa(port)), validHostname(host)
+	return address{net.JoinHostPort(host, number), net.JoinHostPort(strings.ToLower(host), number)}, validHostname(host)
 }
 
 // splitAddress splits host[:port]; an address of IP version 6 with a port is
@@ -78,9 +91,25 @@ func splitAddress(text string, fallback int) (host string, port int, ok bool) {
 	return host, n, err == nil && n > 0 && n <= 65535
 }
 
-// HostPort splits the address of a stored target.
+// UnmarshalJSON implements json.Unmarshaler. Older versions stored the shortest
+// form of addresses; it is read as the form that is shown.
+func (t *UpstreamTarget) UnmarshalJSON(raw []byte) error {
+	type stored UpstreamTarget
+	if err := json.Unmarshal(raw, (*stored)(t)); err != nil {
+		return err
+	}
+	if a, ok := targetAddress(t.Target); ok {
+		t.Target = a.shown
+	}
+	return nil
+}
+
+// Address is the target as host:port, alike for all its spellings.
+func (t *UpstreamTarget) Address() string { return targetKeyIndex(t.Target) }
+
+// HostPort splits [UpstreamTarget.Address].
 func (t *UpstreamTarget) HostPort() (host string, port int) {
-	host, port, _ = splitAddress(t.Target, targetPort)
+	host, port, _ = splitAddress(t.Address(), targetPort)
 	return host, port
 }
 
@@ -88,5 +117,8 @@ func (t *UpstreamTarget) HostPort() (host string, port int) {
 // target stands for, in the form in which entities show them.
 func UpstreamTargetFields(value string) map[string]any {
 	upstream, target, _ := strings.Cut(value, " ")
+	if a, ok := targetAddress(target); ok {
+		target = a.shown
+	}
 	return map[string]any{RefUpstream: map[string]any{"id": upstream}, "target": target}
 }

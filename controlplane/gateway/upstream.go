@@ -21,7 +21,7 @@ var upstreamSchema = &model.Schema{
 		model.Field{Name: "name", Type: model.String, Required: true, MaxLen: 253, Check: upstreamNameText},
 		model.Field{
 			Name: "algorithm", Type: model.String, Required: true, Default: RoundRobin,
-			OneOf: []string{ConsistentHashing, LeastConnections, RoundRobin, "latency"}, Check: unsupported("latency"),
+			OneOf: []string{ConsistentHashing, LeastConnections, RoundRobin, "latency"}, Check: unsupported("latency", "proxies do not choose targets by the time they take; use least-connections"),
 		},
 		hashInput("hash_on"), hashInput("hash_fallback"),
 		model.Field{Name: "hash_on_header", Type: model.String, MaxLen: 128, Check: headerNameText},
@@ -36,7 +36,7 @@ var upstreamSchema = &model.Schema{
 		model.Field{Name: "healthchecks", Type: model.Record, Required: true, Schema: healthchecksSchema},
 		model.Field{Name: "host_header", Type: model.String, MaxLen: 260, Check: hostHeaderText},
 		model.Field{Name: "client_certificate", Type: model.Foreign, To: "certificate"},
-		model.Field{Name: "use_srv_name", Type: model.Boolean, Required: true, Default: false, Check: onlyFalse},
+		model.Field{Name: "use_srv_name", Type: model.Boolean, Required: true, Default: false, Check: noServiceNames},
 		tags(),
 	),
 	Checks: []model.Check{
@@ -53,23 +53,23 @@ var upstreamSchema = &model.Schema{
 
 func hashInput(name string) model.Field {
 	return model.Field{
-		Name: name, Type: model.String, Required: true, Default: HashNone, OneOf: hashInputs, Check: unsupported("uri_capture"),
+		Name: name, Type: model.String, Required: true, Default: HashNone, OneOf: hashInputs, Check: unsupported("uri_capture", "the path has been rewritten when a target is chosen"),
 	}
 }
 
-// unsupported refuses one value by name.
-func unsupported(value string) func(any) string {
+// unsupported refuses one value by name and says why.
+func unsupported(value, why string) func(any) string {
 	return func(v any) string {
 		if v == value {
-			return "not supported: " + value
+			return "not supported: " + value + ": " + why
 		}
 		return ""
 	}
 }
 
-func onlyFalse(v any) string {
+func noServiceNames(v any) string {
 	if v != false {
-		return "not supported"
+		return "not supported: SRV records are not resolved, so that no target has a name of one"
 	}
 	return ""
 }

@@ -9,6 +9,7 @@ import (
 	"crypto/rsa"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/json"
 	"encoding/pem"
 	"math/big"
 	"net"
@@ -29,11 +30,11 @@ func TestUpstreamViolations(t *testing.T) {
 		`{"name":"10.0.0.1"}`:                    {"name": "Invalid name ('10.0.0.1'); no ip addresses allowed"},
 		`{"name":"a:80"}`:                        {"name": "Invalid name ('a:80'); no port allowed"},
 		`{"name":"a b"}`:                         {"name": "Invalid name ('a b'); must be a valid hostname"},
-		`{"name":"a","algorithm":"latency"}`:     {"algorithm": "not supported: latency"},
+		`{"name":"a","algorithm":"latency"}`:     {"algorithm": "not supported: latency: proxies do not choose targets by the time they take; use least-connections"},
 		`{"name":"a","algorithm":"best"}`:        {"algorithm": "expected one of: consistent-hashing, least-connections, round-robin, latency"},
 		`{"name":"a","slots":9}`:                 {"slots": "value should be between 10 and 65536"},
-		`{"name":"a","use_srv_name":true}`:       {"use_srv_name": "not supported"},
-		`{"name":"a","hash_on":"uri_capture"}`:   {"hash_on": "not supported: uri_capture"},
+		`{"name":"a","use_srv_name":true}`:       {"use_srv_name": "not supported: SRV records are not resolved, so that no target has a name of one"},
+		`{"name":"a","hash_on":"uri_capture"}`:   {"hash_on": "not supported: uri_capture: the path has been rewritten when a target is chosen"},
 		`{"name":"a","hash_on_uri_capture":"x"}`: {"hash_on_uri_capture": model.TextNull},
 		`{"name":"a","hash_on":"header"}`:        {"hash_on_header": model.TextRequired, model.EntityPath: conditional + "'hash_on'"},
 		`{"name":"a","hash_on":"cookie"}`:        {"hash_on_cookie": model.TextRequired, model.EntityPath: conditional + "'hash_on'"},
@@ -49,12 +50,11 @@ func TestUpstreamViolations(t *testing.T) {
 		`{"name":"a","host_header":"a.test:8443"}`:                                                                     {},
 		`{"name":"a","host_header":"a.test:x"}`:                                                                        {"host_header": `invalid hostname: "a.test:x"`},
 		`{"name":"a","healthchecks":{"active":{"concurrency":5,"timeout":0,"http_path":"x","type":"udp"}}}`: {
-			"healthchecks.active.concurrency": "not supported: only 10", "healthchecks.active.timeout": "value must be greater than 0",
+			"healthchecks.active.timeout":   "value must be greater than 0",
 			"healthchecks.active.http_path": "should start with: /", "healthchecks.active.type": "expected one of: tcp, http, https, grpc, grpcs",
 		},
 		`{"name":"a","healthchecks":{"active":{"healthy":{"interval":0.01}},"passive":{"healthy":{"http_statuses":[200]},"unhealthy":{"http_failures":256}}}}`: {
 			"healthchecks.active.healthy.interval":         "value should be 0 or at least 0.1",
-			"healthchecks.passive.healthy.http_statuses":   "not supported: only the default",
 			"healthchecks.passive.unhealthy.http_failures": "value should be between 0 and 255",
 		},
 		`{"name":"a","algorithm":"consistent-hashing","healthchecks":{"threshold":1}}`: {
@@ -101,13 +101,43 @@ func TestUpstreamDefaults(t *testing.T) {
 
 func TestTargetAddresses(t *testing.T) {
 	for text, want := range map[string]string{
-		"10.0.0.1": "10.0.0.1:8000", "10.0.0.1:80": "10.0.0.1:80", "Host.test": "host.test:8000", "h:1": "h:1",
-		"::1": "[::1]:8000", "[::1]": "[::1]:8000", "[2001:DB8::1]:80": "[2001:db8::1]:80",
-		"h:0": "", "h:65536": "", "h:x": "", "a b": "", ":80": "", "[::1]:": "", "fe80::1%eth0": "", "-h": "", "h:80:80": "", "[h": "",
+		"10.0.0.1": "10.0.0.1:8000", "10.0.0.1:80": "10.0.0.1:80", "Host.test": "Host.test:8000", "h:1": "h:1",
+		"::1": "[0000:0000:0000:0000:0000:0000:0000:0001]:8000", "[::1]": "[0000:0000:0000:0000:0000:0000:0000:0001]:8000",
+		"[2001:DB8::1]:80": "[2001:0db8:0000:0000:0000:0000:0000:0001]:80",
+		"h:0":              "", "h:65536": "", "h:x": "", "a b": "", ":80": "", "[::1]:": "", "fe80::1%eth0": "", "-h": "", "h:80:80": "", "[h": "",
 	} {
 		got, ok := targetAddress(text)
-		if ok != (want != "") || ok && got != want {
-			t.Errorf("%q: %q %t, want %q", text, got, ok, want)
+		if ok != (want != "") || ok && got.shown != want {
+			t.Errorf("%q: %q %t, want %q", text, got.shown, ok, want)
+		}
+	}
+}
+
+// TestSpellingsOfOneTarget: rows of an older version, which hold folded names and
+// short addresses, are found under the same value of the index and shown as those
+// of this one.
+func TestSpellingsOfOneTarget(t *testing.T) {
+	for _, tc := range []struct{ stored, shown, folded string }{
+		{"[::1]:80", "[0000:0000:0000:0000:0000:0000:0000:0001]:80", "[::1]:80"},
+		{"[0000:0000:0000:0000:0000:0000:0000:0001]:80", "[0000:0000:0000:0000:0000:0000:0000:0001]:80", "[::1]:80"},
+		{"A.Example:80", "A.Example:80", "a.example:80"},
+		{"a.example:80", "a.example:80", "a.example:80"},
+		{"10.0.0.1:80", "10.0.0.1:80", "10.0.0.1:80"},
+	} {
+		var target UpstreamTarget
+		if err := json.Unmarshal([]byte(`{"upstream":"u","target":"`+tc.stored+`"}`), &target); err != nil {
+			t.Fatal(err)
+		}
+		index, _ := Targets.Unique[0].Value(&target)
+		host, _ := target.HostPort()
+		want, _, err := net.SplitHostPort(tc.folded)
+		if err != nil || target.Target != tc.shown || index != "u "+tc.folded || host != want {
+			t.Errorf("%s: shown %s, index %q, host %s", tc.stored, target.Target, index, host)
+		}
+	}
+	for name, want := range map[string]string{"A.Example": "a.example", "a.example.": "a.example", "*.B.example": "*.b.example"} {
+		if index, _ := SNIs.Unique[0].Value(&SNI{Name: name}); index != want {
+			t.Errorf("%s: index %q", name, index)
 		}
 	}
 }
@@ -122,13 +152,18 @@ func FuzzTargetAddress(f *testing.F) {
 		if !ok {
 			return
 		}
-		host, port, err := net.SplitHostPort(got)
+		host, port, err := net.SplitHostPort(got.folded)
 		n, number := strconv.Atoi(port)
 		if err != nil || number != nil || n < 1 || n > 65535 || host == "" {
-			t.Errorf("%q: %q", text, got)
+			t.Errorf("%q: %q", text, got.folded)
 		}
-		if again, ok := targetAddress(got); !ok || again != got {
-			t.Errorf("%q: %q and then %q", text, got, again)
+		for _, spelling := range []string{got.shown, got.folded, strings.ToUpper(got.shown)} {
+			if again, ok := targetAddress(spelling); !ok || again.folded != got.folded {
+				t.Errorf("%q: %q and then %q", text, got.folded, again.folded)
+			}
+		}
+		if again, _ := targetAddress(got.shown); again != got {
+			t.Errorf("%q: %q and then %q", text, got.shown, again.shown)
 		}
 	})
 }

@@ -23,7 +23,7 @@ var (
 		Lists: []model.ListIndex{listed(IndexTags, func(e *UpstreamTarget) []string { return e.Tags })},
 		Unique: []model.Index{{Name: IndexTarget, Value: func(spec any) (string, bool) {
 			t := spec.(*UpstreamTarget)
-			return t.Upstream + " " + t.Target, true
+			return t.Upstream + " " + t.Address(), true
 		}}},
 		Refs: []model.Ref{{Name: RefUpstream, To: "upstream", OnDelete: model.Cascade, Target: field(func(t *UpstreamTarget) string { return t.Upstream })}},
 	}
@@ -36,7 +36,7 @@ var (
 		Name: "sni", Path: "snis", Scoping: model.ControlPlane, Class: model.Config,
 		New: func() any { return new(SNI) }, Schema: sniSchema,
 		Lists:  []model.ListIndex{listed(IndexTags, func(e *SNI) []string { return e.Tags })},
-		Unique: []model.Index{{Name: IndexName, Value: field(func(s *SNI) string { return s.Name })}},
+		Unique: []model.Index{{Name: IndexName, Value: field((*SNI).Server)}},
 		Refs:   []model.Ref{{Name: RefCertificate, To: "certificate", OnDelete: model.Cascade, Target: field(func(s *SNI) string { return s.Certificate })}},
 	}
 	CACertificates = &model.Kind{

@@ -104,7 +104,8 @@ type Decline struct {
 type UpstreamTarget struct {
 	// Upstream is the id of the upstream.
 	Upstream string `json:"upstream"`
-	// Target is host:port, the port always being there.
+	// Target is host:port as it was written, the port always being there; an
+	// address of IP version 6 has all its digits.
 	Target string `json:"target"`
 	// Weight is the share of requests; 0 gets none.
 	Weight int      `json:"weight"`

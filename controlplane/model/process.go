@@ -18,7 +18,7 @@ const (
 )
 
 // Process completes and validates an entity: given is what the caller sent,
-// old the stored entity for OpPatch. It returns the write, whose New is the
+// old the stored entity, nil for OpCreate. It returns the write, whose New is the
 // normalised entity, or every violation there is as a fault. An error of a
 // generator is internal.
 func (s *Schema) Process(op Op, given, old map[string]any) (*Write, error) {
@@ -115,29 +115,22 @@ next:
 }
 
 // raw picks the value of a field before validation: given, stored, default or
-// generated, in this order.
+// generated, in this order. A given null is a value: nothing takes its place.
 func (p *processor) raw(f *Field, given, old map[string]any) any {
-	v, ok := given[f.Name]
-	if f.Hidden {
-		v, ok = nil, false
+	if v, ok := given[f.Name]; ok && !f.Hidden {
+		return v
 	}
-	if p.op == OpPatch {
-		if ok {
-			return v
-		}
-		if v, ok = old[f.Name]; ok {
+	if p.op == OpPatch || f.Keep {
+		if v, ok := old[f.Name]; ok {
 			return v
 		}
 	}
-	if !ok {
-		v = f.Default
+	if f.Default != nil || f.Auto == nil || p.op == OpPatch {
+		return f.Default
 	}
-	if v == nil && f.Auto != nil && p.op != OpPatch {
-		generated, err := f.Auto()
-		if err != nil {
-			p.err = err
-		}
-		v = generated
+	v, err := f.Auto()
+	if err != nil {
+		p.err = err
 	}
 	return v
 }
@@ -165,7 +158,11 @@ func (p *processor) field(f *Field, path string, raw, given, old map[string]any)
 func (p *processor) recordField(f *Field, path string, raw, given, old map[string]any) any {
 	s := f.Record(raw)
 	v := raw[f.Name]
+	_, named := given[f.Name]
 	switch {
+	case v == nil && f.Required && named:
+		p.violate(path, TextRequired)
+		return nil
 	case s == nil:
 		return v
 	case v == nil && !f.Required:
@@ -178,12 +175,9 @@ func (p *processor) recordField(f *Field, path string, raw, given, old map[strin
 		p.violate(path, "expected a record")
 		return nil
 	}
-	var was map[string]any
-	if p.op == OpPatch {
-		was, _ = old[f.Name].(map[string]any)
-		if _, named := given[f.Name]; !named {
-			sub = map[string]any{}
-		}
+	was, _ := old[f.Name].(map[string]any)
+	if p.op == OpPatch && !named {
+		sub = map[string]any{}
 	}
 	return p.entity(s, path, sub, was).New
 }

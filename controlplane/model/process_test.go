@@ -43,6 +43,20 @@ func decode(t testing.TB, text string) map[string]any {
 	return m
 }
 
+// violations are the messages of an error by path.
+func violations(t testing.TB, err error) map[string]string {
+	t.Helper()
+	e, ok := errors.AsType[*fault.Error](err)
+	if !ok {
+		t.Fatalf("error %v", err)
+	}
+	out := map[string]string{}
+	for _, v := range e.Violations {
+		out[v.Path] = v.Message
+	}
+	return out
+}
+
 func TestProcessReportsEverything(t *testing.T) {
 	_, err := sample().Process(OpCreate, decode(t, `{"name":"","count":10,"ratio":"x","on":1,"list":[1,"2",null],"set":"x",
 		"map":{"k":"v","n":null},"ref":{"id":"1"},"secret":1,"unknown":1,"inner":{"a":1.5,"z":1},"id":"x","created_at":"now"}`), nil)
@@ -79,7 +93,7 @@ func TestProcessCompletesAndMerges(t *testing.T) {
 		old, want   map[string]any
 	}{
 		{"empty", `{}`, OpCreate, nil, base},
-		{"null", `{"name":null,"count":null}`, OpReplace, nil, with(map[string]any{"count": nil})},
+		{"null", `{"count":null}`, OpReplace, nil, with(map[string]any{"count": nil})},
 		{"second spelling", `{"ref_id":"` + id + `"}`, OpCreate, nil, with(map[string]any{"ref": map[string]any{"id": strings.ToLower(id)}})},
 		{"set", `{"set":["a","b","a"],"list":[1e1,1]}`, OpCreate, nil, with(map[string]any{"set": []any{"a", "b"}, "list": []any{int64(10), int64(1)}})},
 		{"record", `{"inner":{}}`, OpCreate, nil, with(map[string]any{"inner": map[string]any{"a": int64(1), "b": nil}})},
@@ -153,4 +167,70 @@ func FuzzProcess(f *testing.F) {
 			t.Errorf("not stable: %s", diff)
 		}
 	})
+}
+
+// TestNullIsNoAbsence: a value is generated or taken from the defaults where a
+// member is absent. Null where a value is required is a mistake.
+func TestNullIsNoAbsence(t *testing.T) {
+	s := &Schema{Fields: []Field{
+		{Name: "auto", Type: String, Required: true, Auto: func() (any, error) { return "made", nil }},
+		{Name: "default", Type: Integer, Required: true, Default: int64(1)},
+		{Name: "record", Type: Record, Required: true, Schema: &Schema{Fields: []Field{
+			{Name: "auto", Type: String, Required: true, Auto: func() (any, error) { return "made", nil }},
+		}}},
+	}}
+	complete := map[string]any{"auto": "old", "default": int64(7), "record": map[string]any{"auto": "old"}}
+	for _, op := range []Op{OpCreate, OpReplace, OpPatch} {
+		var old map[string]any
+		if op != OpCreate {
+			old = complete
+		}
+		_, err := s.Process(op, decode(t, `{"auto":null,"default":null,"record":null}`), old)
+		want := map[string]string{"auto": TextRequired, "default": TextRequired, "record": TextRequired}
+		if diff := cmp.Diff(want, violations(t, err)); diff != "" {
+			t.Errorf("operation %d (-want +got):\n%s", op, diff)
+		}
+		_, err = s.Process(op, decode(t, `{"record":{"auto":null}}`), old)
+		if diff := cmp.Diff(map[string]string{"record.auto": TextRequired}, violations(t, err)); diff != "" {
+			t.Errorf("operation %d, inside (-want +got):\n%s", op, diff)
+		}
+	}
+}
+
+// TestReplacementsKeep: what is marked stays where a replacement does not name
+// it, inside of records and of hidden fields too; null clears it.
+func TestReplacementsKeep(t *testing.T) {
+	s := &Schema{Fields: []Field{
+		{Name: "kept", Type: String, Keep: true},
+		{Name: "standard", Type: Integer, Required: true, Default: int64(1), Keep: true},
+		{Name: "lost", Type: String},
+		{Name: "hidden", Type: String, Hidden: true, Keep: true},
+		{Name: "record", Type: Record, Required: true, Schema: &Schema{Fields: []Field{
+			{Name: "kept", Type: String, Keep: true}, {Name: "lost", Type: String},
+		}}},
+	}}
+	old := map[string]any{
+		"kept": "a", "standard": int64(2), "lost": "b", "hidden": "c", "record": map[string]any{"kept": "d", "lost": "e"},
+	}
+	for given, want := range map[string]map[string]any{
+		`{}`: {"kept": "a", "standard": int64(2), "lost": nil, "hidden": "c", "record": map[string]any{"kept": "d", "lost": nil}},
+		`{"record":{"lost":"x"}}`: {
+			"kept": "a", "standard": int64(2), "lost": nil, "hidden": "c", "record": map[string]any{"kept": "d", "lost": "x"},
+		},
+		`{"kept":null,"standard":3,"record":{"kept":null}}`: {
+			"kept": nil, "standard": int64(3), "lost": nil, "hidden": "c", "record": map[string]any{"kept": nil, "lost": nil},
+		},
+	} {
+		w, err := s.Process(OpReplace, decode(t, given), old)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, w.New); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", given, diff)
+		}
+	}
+	w, err := s.Process(OpReplace, decode(t, `{}`), nil)
+	if err != nil || w.New["kept"] != nil || w.New["standard"] != int64(1) {
+		t.Errorf("where there was nothing: %v, %v", w, err)
+	}
 }

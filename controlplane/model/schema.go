@@ -45,10 +45,12 @@ type Field struct {
 	Type FieldType
 	// Required refuses null, after Default and Auto have been applied.
 	Required bool
-	// Default is taken when a creation or replacement does not name the field.
+	// Default is taken when a creation or replacement does not name the field; a
+	// null that was named is none.
 	// It is normalised and must not be changed.
 	Default any
-	// Auto generates a value when a creation or replacement has none.
+	// Auto generates a value when a creation or replacement does not name the
+	// field and there is no Default.
 	Auto func() (any, error)
 	// OneOf lists the permitted strings; OneOfInt the permitted integers.
 	OneOf    []string
@@ -68,19 +70,37 @@ type Field struct {
 	Variant func(entity map[string]any) *Schema
 	// To is the kind name that a Foreign refers to; Flat is a second spelling
 	// of a Foreign, such as service_id, in which only the id is given.
+	// By is the field that tells a target by name where a reference has more than
+	// one member and no id; empty means name.
 	To   string
 	Flat string
+	By   string
+	// Inline, if set, makes the field the list of what refers to the entity; it is
+	// then a list of texts and not part of the spec.
+	Inline *Inline
 	// Null says that no value is permitted (in this version).
 	Null bool
 	// Meta fields belong to the resource, not to its spec (id, created_at).
 	Meta bool
 	// Hidden fields are part of the spec but neither accepted nor shown.
 	Hidden bool
+	// Keep says that a replacement which does not name the field keeps the stored
+	// value, where others return to their defaults: clients that were made for
+	// other gateways do not know the field, and their replacements must not take
+	// away what it restricts. Null clears it.
+	Keep bool
 	// Announce says that a value the caller chose may be known elsewhere as
 	// absent, so that creating it is an event; see admit.
 	Announce bool
 	// Check returns what is wrong with a non-null value of the right type, or "".
 	Check func(v any) string
+}
+
+// Inline lists resources that refer to an entity, by the key of their schema. A
+// write that names the field makes, keeps and deletes them in its transaction.
+type Inline struct {
+	// To is their kind name, Ref the reference by which they refer.
+	To, Ref string
 }
 
 // Op is what a write does to an entity.
@@ -96,7 +116,7 @@ const (
 // Write is an entity on its way into the store, as checks and Settle see it.
 type Write struct {
 	Op Op
-	// Given is what the caller named; Old the stored entity (nil unless OpPatch).
+	// Given is what the caller named; Old the stored entity, nil if there is none.
 	Given, Old map[string]any
 	// New is the complete entity. Fields with violations are missing in it.
 	New map[string]any

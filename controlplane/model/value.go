@@ -40,7 +40,7 @@ func (p *processor) value(f *Field, path string, v any) any {
 	case Map:
 		out = p.entries(f, path, v)
 	case Foreign:
-		out = p.foreign(path, v)
+		out = p.foreign(f, path, v)
 	case Record:
 		p.violate(path, "expected a value")
 	}
@@ -165,40 +165,55 @@ func (p *processor) entries(f *Field, path string, v any) any {
 
 // foreign checks the form of a reference; whether it exists is found out in the
 // transaction. The result has one entry: the id in lower case, or a unique
-// field. Texts beside an id are let pass and mean nothing: tools repeat the name
-// of what they refer to.
-func (p *processor) foreign(path string, v any) any {
+// field. What else is beside them means nothing: tools repeat the name, or the
+// whole, of what they refer to.
+func (p *processor) foreign(f *Field, path string, v any) any {
 	in, ok := v.(map[string]any)
 	if !ok {
 		p.violate(path, "expected a record")
 		return nil
 	}
-	if id, given := in["id"]; given && id != nil {
+	if id := in[FieldID]; id != nil {
 		s, isText := id.(string)
 		if !isText || !IsUUID(s) {
-			p.violate(join(path, "id"), TextUUID)
+			p.violate(join(path, FieldID), TextUUID)
 		}
-		for name, beside := range in {
-			if _, isText := beside.(string); !isText && name != "id" {
-				p.violate(join(path, name), "expected a string")
-			}
-		}
-		return map[string]any{"id": strings.ToLower(s)}
+		return map[string]any{FieldID: strings.ToLower(s)}
 	}
-	if len(in) != 1 {
-		p.violate(join(path, "id"), TextPrimaryKey)
-		return nil
+	name := f.named(in)
+	switch text, isText := in[name].(string); {
+	case name == "":
+		p.violate(join(path, FieldID), TextPrimaryKey)
+	case !isText || text == "":
+		p.violate(join(path, name), "expected a string")
+	default:
+		return map[string]any{name: text}
 	}
-	for name, value := range in {
-		s, isText := value.(string)
-		switch {
-		case name == "id":
-			p.violate(join(path, "id"), TextPrimaryKey)
-		case !isText || s == "":
-			p.violate(join(path, name), "expected a string")
-		}
+	return nil
+}
+
+// named is the member by which a reference without an id names its target: the
+// one that its targets are known by, else the only one. Empty if there is none.
+func (f *Field) named(in map[string]any) string {
+	by := f.By
+	if by == "" {
+		by = "name"
 	}
-	return in
+	if in[by] != nil {
+		return by
+	}
+	if len(in) != 1 || hasKey(in, FieldID) {
+		return ""
+	}
+	for name := range in {
+		by = name
+	}
+	return by
+}
+
+func hasKey(m map[string]any, name string) bool {
+	_, ok := m[name]
+	return ok
 }
 
 // IsUUID reports whether s has the form of a UUID, in either case.

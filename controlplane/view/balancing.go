@@ -102,7 +102,7 @@ func (d *balancingDraft) pool(upstream, id string, t *Target) {
 	if t != nil {
 		next.List = append(next.List, t)
 		slices.SortFunc(next.List, func(a, b *Target) int {
-			return cmp.Or(cmp.Compare(a.Spec.Target, b.Spec.Target), cmp.Compare(a.ID, b.ID))
+			return cmp.Or(cmp.Compare(a.Spec.Address(), b.Spec.Address()), cmp.Compare(a.ID, b.ID))
 		})
 	}
 	if len(next.List) == 0 {

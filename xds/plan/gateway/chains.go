@@ -22,7 +22,7 @@ import (
 func shown(g *view.Gateway) string {
 	names := map[string][]string{}
 	for s := range g.SNIs() {
-		names[s.Spec.Certificate] = append(names[s.Spec.Certificate], s.Spec.Name)
+		names[s.Spec.Certificate] = append(names[s.Spec.Certificate], s.Spec.Server())
 	}
 	var lines []string
 	for id, list := range names {
