@@ -5,10 +5,8 @@ import (
 	"errors"
 	"log/slog"
 	"runtime"
-	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -19,7 +17,6 @@ import (
 	"github.com/meshgate/meshgate/controlplane/store/memstore"
 	"github.com/meshgate/meshgate/controlplane/view"
 	"github.com/meshgate/meshgate/xds/policy/all"
-	"github.com/meshgate/meshgate/xds/resource"
 	"github.com/meshgate/meshgate/xds/snapshot"
 )
 
@@ -203,6 +200,3 @@ func TestDeletedMeshesLeaveNothing(t *testing.T) {
 	}
 }
 
-var _ = slices.Contains[[]int]
-var _ atomic.Bool
-var _ resource.TypeURL

@@ -184,9 +184,8 @@ type meshProgress struct{ cp *controlPlane }
 
 // Confirmed implements identity.Progress.
 func (p meshProgress) Confirmed(ctx context.Context, meshName string, revision uint64) error {
-	of := func(node string) bool { return strings.HasPrefix(node, meshName+".") }
 	secrets := func(r snapshot.Rejection) bool { return r.Type == resource.Secret }
-	_, err := p.cp.snapshots.WaitNodes(ctx, revision, of, secrets)
+	_, err := p.cp.snapshots.WaitNodes(ctx, revision, loop.MeshScope(meshName), secrets)
 	return err
 }
 
