@@ -38,7 +38,7 @@ type Loaded struct {
 	// Warnings are for the log: variables of the environment that look like
 	// settings and are none.
 	Warnings []string
-	values map[string]any
+	values   map[string]any
 }
 
 // Load merges all sources. Values of the wrong type and unknown keys of files and

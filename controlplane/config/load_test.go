@@ -54,15 +54,15 @@ func TestMistakesAreNamed(t *testing.T) {
 		flags map[string]string
 		want  string
 	}{
-		"unknown key":         {yaml: "admin:\n  prot: 1\n", want: `unknown setting "admin.prot"; did you mean "admin.port"?`},
-		"not YAML":            {yaml: "a: [", want: "is not valid YAML"},
-		"wrong type":          {yaml: "admin: {port: many}\n", want: "wrong type"},
-		"port clash":          {flags: map[string]string{"mesh.port": "8001"}, want: "port 8001 is also mesh.port"},
-		"open admin":          {flags: map[string]string{"admin.listen": "0.0.0.0"}, want: "admin.listen: must be a loopback address unless admin.token or admin.tokenFile is set"},
-		"open mesh":           {flags: map[string]string{"mesh.listen": "0.0.0.0", "admin.token": "0123456789abcdef"}, want: "mesh.listen: must be a loopback address"},
-		"two tokens":          {flags: map[string]string{"admin.token": "0123456789abcdef", "admin.tokenFile": "x"}, want: "admin.tokenFile: cannot be set beside admin.token"},
-		"bad enum":            {flags: map[string]string{"store.type": "mysql"}, want: "store.type: must be one of sqlite, memory"},
-		"bad network":         {flags: map[string]string{"gateway.trustedIPs": "10.0.0.0/8, x"}, want: `"x" is neither an address nor a network`},
+		"unknown key": {yaml: "admin:\n  prot: 1\n", want: `unknown setting "admin.prot"; did you mean "admin.port"?`},
+		"not YAML":    {yaml: "a: [", want: "is not valid YAML"},
+		"wrong type":  {yaml: "admin: {port: many}\n", want: "wrong type"},
+		"port clash":  {flags: map[string]string{"mesh.port": "8001"}, want: "port 8001 is also mesh.port"},
+		"open admin":  {flags: map[string]string{"admin.listen": "0.0.0.0"}, want: "admin.listen: must be a loopback address unless admin.token or admin.tokenFile is set"},
+		"open mesh":   {flags: map[string]string{"mesh.listen": "0.0.0.0", "admin.token": "0123456789abcdef"}, want: "mesh.listen: must be a loopback address"},
+		"two tokens":  {flags: map[string]string{"admin.token": "0123456789abcdef", "admin.tokenFile": "x"}, want: "admin.tokenFile: cannot be set beside admin.token"},
+		"bad enum":    {flags: map[string]string{"store.type": "mysql"}, want: "store.type: must be one of sqlite, memory"},
+		"bad network": {flags: map[string]string{"gateway.trustedIPs": "10.0.0.0/8, x"}, want: `"x" is neither an address nor a network`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			src := Sources{Flags: tc.flags}

@@ -3,9 +3,10 @@ package loop
 import (
 	"context"
 	"log/slog"
-	"runtime/debug"
+	"time"
 
 	"github.com/meshgate/meshgate/controlplane/fault"
+	"github.com/meshgate/meshgate/controlplane/model"
 	"github.com/meshgate/meshgate/controlplane/view"
 	"github.com/meshgate/meshgate/xds/plan"
 	"github.com/meshgate/meshgate/xds/plan/gateway"
@@ -14,70 +15,83 @@ import (
 
 // controlPlane is a control plane with the classes of its gateways.
 type controlPlane struct {
+	standing
 	name    string
 	scope   *view.Scope[*view.Gateway]
 	sub     *view.Subscription[*view.Gateway]
+	fresh   func(gateway.Params) gatewayPlanner
 	classes map[gateway.Params]*class
 	nodes   map[string]gateway.Params
 	// state is the newest state taken; touched says that the last update had
 	// changes in it.
 	state   *view.Gateway
 	touched bool
-	// planned is the revision that all classes show.
-	planned uint64
-	// failed is why the last plan as a whole failed, if it did.
-	failed error
-	log    *slog.Logger
+	log     *slog.Logger
 }
 
-// class are the gateways with equal parameters.
+// class are the gateways with equal parameters. One that cannot be planned keeps
+// its last good set and says nothing about the others.
 type class struct {
-	planner *gateway.Planner
+	planner gatewayPlanner
 	result  gateway.Result
+	retry   retry
 	nodes   int
 }
 
-// controlPlane returns a control plane, following it from now on.
-func (l *Loop) controlPlane(ctx context.Context, name string) (*controlPlane, error) {
-	scope, err := l.Views.ControlPlane(ctx, name)
+// controlPlane returns a control plane, following it from now on. views opens the
+// view.
+func (l *Loop) controlPlane(
+	ctx context.Context, name string, views func(context.Context, string) (*view.Scope[*view.Gateway], error),
+) (*controlPlane, error) {
+	l.mu.Lock()
+	opened, ok := l.planes[controlPlaneScope(name)].(*controlPlane)
+	l.mu.Unlock()
+	if ok {
+		return opened, nil
+	}
+	defer l.begin(controlPlaneScope(name))()
+	scope, err := views(ctx, name)
 	if err != nil {
 		return nil, err
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	id := "cp/" + name
-	if p, ok := l.planes[id].(*controlPlane); ok {
+	if p, ok := l.planes[controlPlaneScope(name)].(*controlPlane); ok {
+		scope.Release()
 		return p, nil
 	}
 	p := &controlPlane{
-		name: name, scope: scope, sub: scope.Subscribe(l.wake), classes: map[gateway.Params]*class{}, nodes: map[string]gateway.Params{},
-		state: scope.State(), planned: scope.State().Revision(), log: l.Log,
+		name: name, scope: scope, sub: scope.Subscribe(l.wake), fresh: l.gateways, classes: map[gateway.Params]*class{},
+		nodes: map[string]gateway.Params{}, state: scope.State(), log: l.Log,
 	}
-	l.planes[id] = p
-	l.gateways.Store(name, scope)
+	p.revision = p.state.Revision()
+	l.planes[p.id()] = p
+	l.announce(map[plane]batch{p: nil})
+	l.followed.Store(name, scope)
 	return p, nil
 }
 
-// join registers a gateway and returns its set.
-func (p *controlPlane) join(id string, params gateway.Params) (*resource.Set, error) {
+// join registers a gateway and returns its set. One whose parameters cannot be
+// planned does not join: it holds up nobody.
+func (p *controlPlane) join(id string, params gateway.Params, now time.Time) (*resource.Set, error) {
 	if now, known := p.nodes[id]; known && now == params {
 		return p.set(id), nil
 	}
 	c := p.classes[params]
 	if c == nil {
-		c = &class{planner: gateway.NewPlanner(params)}
-		if !p.plan(c, p.scope.State()) {
-			return nil, fault.New(fault.Unavailable, "the configuration of control plane %s cannot be made", p.name)
+		c = &class{planner: p.fresh(params)}
+		if p.plan(c, p.state, now); c.retry.err != nil {
+			return nil, fault.Wrap(fault.Unavailable, c.retry.err, "the configuration of control plane %s cannot be made", p.name)
 		}
 		p.classes[params] = c
 	}
-	p.leave(id)
+	p.leave(id, now)
 	p.nodes[id] = params
 	c.nodes++
 	return c.result.Set, nil
 }
 
-func (p *controlPlane) leave(id string) {
+func (p *controlPlane) leave(id string, _ time.Time) {
 	params, known := p.nodes[id]
 	if !known {
 		return
@@ -97,23 +111,41 @@ func (p *controlPlane) set(id string) *resource.Set {
 	return p.classes[params].result.Set
 }
 
-func (p *controlPlane) revision() uint64 { return p.planned }
+func (p *controlPlane) id() string { return controlPlaneScope(p.name) }
 
-func (p *controlPlane) close() { p.sub.Close() }
+func (p *controlPlane) concerns(key model.Key) bool { return p.scope.Mine(key) }
 
-func (p *controlPlane) update() map[string]*resource.Set {
+func (p *controlPlane) gone() bool { return false }
+
+func (p *controlPlane) close() {
+	p.sub.Close()
+	p.scope.Release()
+}
+
+func (p *controlPlane) due() (at time.Time) {
+	for _, c := range p.classes {
+		at = earliest(at, c.retry.at)
+	}
+	return at
+}
+
+func (p *controlPlane) update(now time.Time) batch {
 	change := p.sub.Take()
 	p.state, p.touched = change.State, change.All || len(change.Keys) > 0
-	changed := map[*class]bool{}
-	if p.touched || p.failed != nil {
-		for _, c := range p.classes {
-			changed[c] = p.plan(c, change.State)
+	changed, failed := map[*class]bool{}, false
+	for _, c := range p.classes {
+		if p.touched {
+			c.retry.changed()
 		}
+		if p.touched && c.retry.err == nil || c.retry.err != nil && !c.retry.waits(now) {
+			changed[c] = p.plan(c, change.State, now)
+		}
+		failed = failed || c.retry.err != nil
 	}
-	if p.failed == nil {
-		p.planned = max(p.planned, change.State.Revision())
+	if !failed {
+		p.revision = max(p.revision, change.State.Revision())
 	}
-	out := map[string]*resource.Set{}
+	out := batch{}
 	for id, params := range p.nodes {
 		if c := p.classes[params]; changed[c] {
 			out[id] = c.result.Set
@@ -123,17 +155,17 @@ func (p *controlPlane) update() map[string]*resource.Set {
 }
 
 // plan plans a class and reports whether its bytes differ. An unchanged set
-// stays the same pointer.
-func (p *controlPlane) plan(c *class, g *view.Gateway) (changed bool) {
-	defer func() {
-		if v := recover(); v != nil {
-			p.failed = &plan.Failed{Value: v, Stack: debug.Stack()}
-			p.log.Error("planning a control plane failed", "control_plane", p.name, "error", p.failed.Error())
-		}
-	}()
+// stays the same pointer. The memory of a planner that failed is of use to its next
+// attempt: what was good is kept there.
+func (p *controlPlane) plan(c *class, g *view.Gateway, now time.Time) (changed bool) {
+	var next gateway.Result
+	if err := guard(func() { next = c.planner.Plan(g) }); err != nil {
+		c.retry.failed(err, now)
+		p.log.Error("planning a control plane failed", "control_plane", p.name, "error", err.Error(), "again_in", c.retry.pause.String())
+		return false
+	}
 	before, failed := c.result.Set, c.result.Failures
-	c.result = c.planner.Plan(g)
-	p.failed = nil
+	c.result, c.retry = next, retry{}
 	for _, f := range unheardOf(failed, c.result.Failures) {
 		p.log.Warn("a resource cannot be configured", "control_plane", p.name, "resource", f.Cell, "kept_last_good", f.Kept, "error", f.Err)
 	}
@@ -162,10 +194,13 @@ func unheardOf(before, now []plan.Failure) []plan.Failure {
 
 func (p *controlPlane) failures() []Failure {
 	var out []Failure
-	if p.failed != nil {
-		out = append(out, Failure{ControlPlane: p.name, Failure: plan.Failure{Cell: "plan", Err: p.failed, Kept: true}})
+	if err := p.scope.Err(); err != nil {
+		out = append(out, Failure{ControlPlane: p.name, Failure: failure{Cell: "view", Err: err, Kept: true}})
 	}
 	for _, c := range p.classes {
+		if c.retry.err != nil {
+			out = append(out, Failure{ControlPlane: p.name, Failure: failure{Cell: "plan", Err: c.retry.err, Kept: true}})
+		}
 		for _, f := range c.result.Failures {
 			out = append(out, Failure{ControlPlane: p.name, Failure: f})
 		}

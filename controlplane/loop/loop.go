@@ -2,7 +2,6 @@ package loop
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 	"sync"
 	"time"
@@ -11,18 +10,20 @@ import (
 	"github.com/meshgate/meshgate/controlplane/model"
 	"github.com/meshgate/meshgate/controlplane/view"
 	"github.com/meshgate/meshgate/xds/plan/gateway"
+	"github.com/meshgate/meshgate/xds/plan/sidecar"
 	"github.com/meshgate/meshgate/xds/policy"
 	"github.com/meshgate/meshgate/xds/resource"
+	"github.com/meshgate/meshgate/xds/snapshot"
 )
 
 // Publisher takes what nodes hold. Calls come one at a time.
 type Publisher interface {
-	// Publish replaces the sets of the named nodes, together. revision is the
-	// store revision that all nodes now show; batches without nodes announce a
-	// revision that changed nothing.
-	Publish(batch map[string]*resource.Set, revision uint64)
+	// Announce replaces sets and revisions of scopes, all at once.
+	Announce(...snapshot.Publication)
 	// Drop forgets a node.
 	Drop(node string)
+	// End forgets a scope.
+	End(scope string)
 }
 
 // Parameters tells what a gateway brings along. It fails with NotFound for a node
@@ -64,40 +65,47 @@ type Options struct {
 type Loop struct {
 	Options
 	wake chan struct{}
+	// sidecars and gateways make planners.
+	sidecars func(*view.Mesh) sidecarPlanner
+	gateways func(gateway.Params) gatewayPlanner
 
 	confirmed confirmations
-	// gateways holds the *view.Scope of each control plane that is followed, by
+	// followed holds the *view.Scope of each control plane that is followed, by
 	// name. It is read without the lock, which a round keeps while it plans.
-	gateways sync.Map
+	followed sync.Map
+	problems problems
+	// begun ends the opening of the default control plane.
+	begun func()
 
 	mu     sync.Mutex
 	planes map[string]plane
-	nodes  map[string]*node
-	// away are the last sets of nodes that have left.
-	away map[string]*resource.Set
-	// published is the revision that everything connected shows.
-	published uint64
-	// moved is closed and replaced when published moves.
+	// opening counts those who open a scope that has no plane yet.
+	opening map[string]int
+	// looksAt are the control planes that the policies of a mesh have asked for.
+	looksAt map[string]map[string]bool
+	nodes   map[string]*node
+	away    away
+	// moved is closed and replaced when a plane shows more than before.
 	moved chan struct{}
 	// differences counts batches that were not what a plan from nothing makes.
 	differences int
 }
 
-// plane is one scope of which the proxies are planned together: a control plane
-// with its gateways, or a mesh. The loop's lock guards it.
-type plane interface {
-	// update takes what changed since the last call, plans, and returns the sets
-	// of the nodes for which something differs.
-	update() map[string]*resource.Set
-	// revision is the store revision that all its nodes show.
-	revision() uint64
-	// set is what a node should hold, nil for one it does not know.
-	set(node string) *resource.Set
-	// leave forgets a node.
-	leave(node string)
-	// failures lists what is not published as it is configured.
-	failures() []Failure
-	close()
+// sidecarPlanner plans the proxies of a mesh; it is a [sidecar.Planner].
+type sidecarPlanner interface {
+	Update(state *view.Mesh, keys []model.Key, all bool)
+	Outside()
+	Secured(dataplane string, yes bool)
+	Join(dataplane string) bool
+	Leave(dataplane string)
+	Plan() map[string]*resource.Set
+	Failures(dataplane string) []failure
+	Check() error
+}
+
+// gatewayPlanner plans one class of gateways; it is a [gateway.Planner].
+type gatewayPlanner interface {
+	Plan(*view.Gateway) gateway.Result
 }
 
 type node struct {
@@ -109,21 +117,36 @@ type node struct {
 
 // New returns a loop; Run does its work.
 func New(o Options) *Loop {
-	return &Loop{
+	l := &Loop{
 		Options: o, wake: make(chan struct{}, 1), moved: make(chan struct{}),
-		planes: map[string]plane{}, nodes: map[string]*node{}, away: map[string]*resource.Set{},
+		planes: map[string]plane{}, opening: map[string]int{}, looksAt: map[string]map[string]bool{}, nodes: map[string]*node{}, away: newAway(maxAway),
 	}
+	l.gateways = func(p gateway.Params) gatewayPlanner { return gateway.NewPlanner(p) }
+	l.sidecars = func(state *view.Mesh) sidecarPlanner {
+		return sidecar.New(l.Policies, outside{l, state.Name()}, state)
+	}
+	l.begun = l.begin(controlPlaneScope(model.DefaultControlPlane))
+	return l
 }
 
 // Run works until ctx ends, whose error it returns. The default control plane
-// is followed from the start, so that revisions are published without proxies.
+// is followed from the start, so that revisions are published without proxies; as
+// long as it cannot be read, everything else goes on.
 func (l *Loop) Run(ctx context.Context) error {
-	if _, err := l.controlPlane(ctx, model.DefaultControlPlane); err != nil {
-		return fmt.Errorf("open control plane %s: %w", model.DefaultControlPlane, err)
-	}
+	var work sync.WaitGroup
+	defer work.Wait()
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	work.Go(func() {
+		defer l.begun()
+		if _, err := l.controlPlane(ctx, model.DefaultControlPlane, l.Views.AwaitControlPlane); err != nil && ctx.Err() == nil {
+			l.Log.Error("the default control plane cannot be followed", "error", err.Error())
+		}
+	})
 	defer l.unsubscribe()
-	window := time.NewTimer(0)
+	window, retry := time.NewTimer(0), time.NewTimer(0)
 	defer window.Stop()
+	defer retry.Stop()
 	for {
 		// The window of the last round ends before the next begins.
 		select {
@@ -135,9 +158,14 @@ func (l *Loop) Run(ctx context.Context) error {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-l.wake:
+		case <-retry.C:
 		}
 		start := time.Now()
-		l.round()
+		next := l.round(start)
+		retry.Stop()
+		if !next.IsZero() {
+			retry.Reset(time.Until(next))
+		}
 		window.Reset(min(max(2*time.Since(start), minWindow), maxWindow))
 	}
 }
@@ -151,34 +179,42 @@ func (l *Loop) unsubscribe() {
 }
 
 // round plans what changed and publishes it. Control planes come first, since
-// meshes look at them.
-func (l *Loop) round() {
+// meshes look at them. It returns when something that failed is due again, zero if
+// nothing is.
+func (l *Loop) round(now time.Time) (next time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	batch := map[string]*resource.Set{}
-	moved := false
+	batches := map[plane]batch{}
+	// from is the oldest revision from which a control plane has moved.
+	moved, from := false, snapshot.Newest
 	for _, p := range l.planes {
 		if g, ok := p.(*controlPlane); ok {
-			l.merge(batch, p)
-			moved = moved || g.touched
+			before := g.state.Revision()
+			batches[p] = p.update(now)
+			if g.touched {
+				moved, from = true, min(from, before)
+			}
 		}
 	}
 	secured := l.confirmed.take()
 	for _, p := range l.planes {
 		if m, ok := p.(*meshPlane); ok {
-			m.note(secured[m.name], moved)
-			l.merge(batch, p)
+			m.note(secured[m.name], moved, from)
+			batches[p] = p.update(now)
 		}
 	}
-	l.publish(batch)
-}
-
-func (l *Loop) merge(batch map[string]*resource.Set, p plane) {
-	for id, set := range p.update() {
-		if l.nodes[id] != nil {
-			batch[id] = set
+	l.announce(batches)
+	for _, p := range l.planes {
+		fs := p.failures()
+		if l.problems.set(p.id(), fs); len(fs) > 0 {
+			l.turn() // who waits for this plane may not want to any more
 		}
+		if at := p.due(); !at.IsZero() && (next.IsZero() || at.Before(next)) {
+			next = at
+		}
+		l.reap(p)
 	}
+	return next
 }
 
 // signal has a round made.
@@ -189,40 +225,20 @@ func (l *Loop) signal() {
 	}
 }
 
-// publish announces the oldest revision that any plane shows.
-func (l *Loop) publish(batch map[string]*resource.Set) {
-	first, revision := true, uint64(0)
-	for _, p := range l.planes {
-		if r := p.revision(); first || r < revision {
-			first, revision = false, r
-		}
+// reap ends a plane whose mesh is gone, with the last of its proxies. The caller
+// holds mu.
+func (l *Loop) reap(p plane) {
+	if !p.gone() {
+		return
 	}
-	moves := revision > l.published
-	l.published = max(l.published, revision)
-	if moves || len(batch) > 0 {
-		l.Publisher.Publish(batch, l.published)
+	delete(l.planes, p.id())
+	l.problems.drop(p.id())
+	if m, ok := p.(*meshPlane); ok {
+		delete(l.looksAt, m.name)
 	}
-	if moves {
-		close(l.moved)
-		l.moved = make(chan struct{})
-	}
-}
-
-// Settled waits until everything connected shows a revision or a newer one.
-func (l *Loop) Settled(ctx context.Context, revision uint64) error {
-	for {
-		l.mu.Lock()
-		published, moved := l.published, l.moved
-		l.mu.Unlock()
-		if published >= revision {
-			return nil
-		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("revision %d is not published, the newest is %d: %w", revision, published, ctx.Err())
-		case <-moved:
-		}
-	}
+	p.close()
+	l.Publisher.End(p.id())
+	l.turn()
 }
 
 // errUnknown answers for nodes that are not connected.

@@ -21,6 +21,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/view"
 	plan "github.com/meshgate/meshgate/xds/plan/gateway"
 	"github.com/meshgate/meshgate/xds/resource"
+	"github.com/meshgate/meshgate/xds/snapshot"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -35,34 +36,42 @@ const (
 
 // recorder keeps what was published.
 type recorder struct {
-	mu       sync.Mutex
-	sets     map[string]*resource.Set
-	batches  [][]string
-	revision uint64
+	mu        sync.Mutex
+	sets      map[string]*resource.Set
+	batches   [][]string
+	revisions map[string]uint64
 	// hold, if set, is called in each publication, in which the loop is locked.
 	hold func()
 }
 
-func (r *recorder) Publish(batch map[string]*resource.Set, revision uint64) {
+func (r *recorder) Announce(ps ...snapshot.Publication) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.hold != nil {
 		r.hold()
 	}
-	maps.Copy(r.sets, batch)
-	if len(batch) > 0 {
-		names := []string{}
-		for _, n := range []string{nodeA, nodeB} {
-			if batch[n] != nil {
-				names = append(names, n)
+	for _, p := range ps {
+		maps.Copy(r.sets, p.Sets)
+		if len(p.Sets) > 0 {
+			names := []string{}
+			for _, n := range []string{nodeA, nodeB} {
+				if p.Sets[n] != nil {
+					names = append(names, n)
+				}
 			}
+			r.batches = append(r.batches, names)
 		}
-		r.batches = append(r.batches, names)
+		if p.Revision < r.revisions[p.Scope] {
+			panic("revision went back")
+		}
+		r.revisions[p.Scope] = p.Revision
 	}
-	if revision < r.revision {
-		panic("revision went back")
-	}
-	r.revision = revision
+}
+
+func (r *recorder) End(scope string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.revisions, scope)
 }
 
 func (r *recorder) Drop(node string) {
@@ -107,7 +116,7 @@ func start(t *testing.T, ids loop.Identities) *rig {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	log := slog.New(slog.DiscardHandler)
-	r := &rig{t: t, ctx: ctx, store: memstore.New(), out: &recorder{sets: map[string]*resource.Set{}}}
+	r := &rig{t: t, ctx: ctx, store: memstore.New(), out: &recorder{sets: map[string]*resource.Set{}, revisions: map[string]uint64{}}}
 	views := view.New(r.store, nil, log)
 	r.loop = loop.New(loop.Options{Views: views, Publisher: r.out, Parameters: parameters{}, Identities: ids, Latest: r.store.Revision, Log: log})
 	done := make(chan error, 1)
@@ -200,7 +209,7 @@ func TestPublishesWhatDiffersToAllAtOnce(t *testing.T) {
 	if b := r.out.taken(); len(b) != 0 || r.out.set(nodeA) != before {
 		t.Errorf("a write that changes no bytes was published: %v", b)
 	}
-	if r.out.revision < revision {
+	if r.out.revisions["cp/default"] < revision {
 		t.Error("its revision was not announced")
 	}
 }

@@ -4,189 +4,380 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"runtime/debug"
+	"maps"
 	"strings"
-	"sync"
+	"time"
 
 	"github.com/meshgate/meshgate/controlplane/fault"
 	"github.com/meshgate/meshgate/controlplane/mesh"
+	"github.com/meshgate/meshgate/controlplane/model"
 	"github.com/meshgate/meshgate/controlplane/view"
-	"github.com/meshgate/meshgate/xds/plan"
-	"github.com/meshgate/meshgate/xds/plan/sidecar"
 	"github.com/meshgate/meshgate/xds/resource"
-	"github.com/meshgate/meshgate/xds/snapshot"
 )
 
-// meshPlane is a mesh with its connected proxies.
+// meshPlane is a mesh with its connected proxies. A plan that panics leaves the
+// mesh as it was: its proxies keep what they have, and after a pause a new planner
+// begins from nothing.
 type meshPlane struct {
-	name    string
-	scope   *view.Scope[*view.Mesh]
-	sub     *view.Subscription[*view.Mesh]
-	planner *sidecar.Planner
-	// joined are the connected proxies by the names of their dataplanes.
-	joined  map[string]bool
-	planned uint64
-	failed  error
+	standing
+	name  string
+	scope *view.Scope[*view.Mesh]
+	sub   *view.Subscription[*view.Mesh]
+	state *view.Mesh
+	// planner is nil, or of no use, while retry has an error.
+	planner sidecarPlanner
+	retry   retry
+	// joined are the connected proxies by the names of their dataplanes, with the
+	// last good set of each.
+	joined map[string]*resource.Set
+	// blocked are dataplanes that cannot be planned, and are not tried again before
+	// something changes or their pause is over.
+	blocked map[string]*retry
+	// entering counts those who are about to join.
+	entering int
 	// fresh makes a planner from nothing; secured is what it is to be told.
-	fresh   func(*view.Mesh) *sidecar.Planner
+	fresh   func(*view.Mesh) sidecarPlanner
 	secured map[string]bool
-	// known are the failures of the last report.
-	known map[string]bool
-	check bool
+	// noted is what the next plan is told: which proxies take mutual TLS, and that
+	// control planes have moved, from which revision on.
+	noted map[string]bool
+	moved bool
+	from  uint64
+	// known are the failures of the last report, and listed its list.
+	known  map[string]bool
+	listed []Failure
+	check  bool
 	// differs is called when a batch is not what a plan from nothing makes.
 	differs func()
 	log     *slog.Logger
 }
 
-// mesh returns a mesh, following it from now on.
+// mesh returns a mesh, following it from now on, as one that is about to be
+// joined: the caller calls entered.
 func (l *Loop) mesh(ctx context.Context, name string) (*meshPlane, error) {
+	if p := l.enter(name); p != nil {
+		return p, nil
+	}
+	defer l.begin(MeshScope(name))()
 	scope, err := l.Views.Mesh(ctx, name)
 	if err != nil {
 		return nil, err
 	}
-	l.mu.Lock()
-	opened, ok := l.planes["mesh/"+name].(*meshPlane)
-	l.mu.Unlock()
-	if ok {
-		return opened, nil
-	}
 	var secured map[string]string
 	if l.Issued != nil {
 		if secured, err = l.Issued(ctx, name); err != nil {
+			scope.Release()
 			return nil, fmt.Errorf("certificates of mesh %s: %w", name, err)
 		}
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if p, ok := l.planes["mesh/"+name].(*meshPlane); ok {
-		return p, nil
+	p := l.opened(name)
+	if p != nil { // somebody else was first
+		scope.Release()
+	} else {
+		p = l.openMesh(name, scope, secured)
+		l.planes[p.id()] = p
+		l.announce(map[plane]batch{p: nil})
 	}
-	p := &meshPlane{
-		name: name, scope: scope, sub: scope.Subscribe(l.wake), joined: map[string]bool{}, check: l.Check,
-		known: map[string]bool{}, secured: map[string]bool{}, differs: func() { l.differences++ }, log: l.Log,
-	}
-	p.fresh = func(state *view.Mesh) *sidecar.Planner { return sidecar.New(l.Policies, outside{l}, state) }
-	for dataplane := range secured {
-		p.secured[dataplane] = true
-	}
-	first := p.sub.Take()
-	p.planned = first.State.Revision()
-	p.restart(first.State)
-	l.planes["mesh/"+name] = p
+	p.entering++
 	return p, nil
 }
 
-// outside shows policies the control planes as meshes see them. The loop's lock
-// is held whenever it is asked.
-type outside struct{ l *Loop }
+// opened returns a mesh that is followed, nil for another one. The caller holds mu.
+func (l *Loop) opened(name string) *meshPlane {
+	p, _ := l.planes[MeshScope(name)].(*meshPlane)
+	return p
+}
+
+// enter counts somebody who is about to join a mesh; nil if it is not followed yet.
+func (l *Loop) enter(name string) *meshPlane {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	p := l.opened(name)
+	if p != nil {
+		p.entering++
+	}
+	return p
+}
+
+// entered ends what mesh began.
+func (l *Loop) entered(p *meshPlane) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	p.entering--
+	l.reap(p)
+}
+
+func (l *Loop) openMesh(name string, scope *view.Scope[*view.Mesh], secured map[string]string) *meshPlane {
+	p := &meshPlane{
+		name: name, scope: scope, sub: scope.Subscribe(l.wake), joined: map[string]*resource.Set{}, blocked: map[string]*retry{},
+		secured: map[string]bool{}, from: noRevision, known: map[string]bool{}, check: l.Check, fresh: l.sidecars,
+		differs: func() { l.differences++ }, log: l.Log,
+	}
+	for dataplane := range secured {
+		p.secured[dataplane] = true
+	}
+	p.state = p.sub.Take().State
+	if p.plan(time.Now(), nil); p.retry.err == nil {
+		p.revision = p.state.Revision()
+	} else {
+		l.signal()
+	}
+	return p
+}
+
+// noRevision stands for no revision where the oldest one is looked for.
+const noRevision = ^uint64(0)
+
+// outside shows the policies of a mesh the control planes as meshes see them, and
+// remembers who looks at whom. The loop's lock is held whenever it is asked.
+type outside struct {
+	l    *Loop
+	mesh string
+}
 
 // Gateway implements policy.Outside.
 func (o outside) Gateway(name string) *view.Gateway {
-	if p, ok := o.l.planes["cp/"+name].(*controlPlane); ok {
+	seen := o.l.looksAt[o.mesh]
+	if seen == nil {
+		seen = map[string]bool{}
+		o.l.looksAt[o.mesh] = seen
+	}
+	seen[name] = true
+	if p, ok := o.l.planes[controlPlaneScope(name)].(*controlPlane); ok {
 		return p.state
 	}
 	return nil
 }
 
-// join registers a proxy and returns the sets that are new by it.
-func (p *meshPlane) join(dataplane string) (map[string]*resource.Set, error) {
+// join registers a proxy and returns the sets that are new by it, also where it
+// fails: a proxy that the planner cannot take costs the mesh a new planner, and
+// nobody else notices.
+func (p *meshPlane) join(dataplane string, now time.Time) (batch, error) {
+	if p.retry.err != nil {
+		return nil, fault.Wrap(fault.Unavailable, p.retry.err, "mesh %s cannot be planned at present", p.name)
+	}
+	if b := p.blocked[dataplane]; b != nil && b.waits(now) {
+		return nil, p.impossible(dataplane, b.err)
+	}
+	_, again := p.joined[dataplane]
 	known := false
-	out := p.plan(func() { known = p.planner.Join(dataplane) })
+	out := p.plan(now, func(s sidecarPlanner) { known = s.Join(dataplane) })
+	if err := p.retry.err; err != nil && !again {
+		p.retry = retry{}
+		out = p.plan(now, nil)
+		p.block(dataplane, err, now)
+		return out, p.impossible(dataplane, err)
+	} else if err != nil {
+		return nil, p.impossible(dataplane, err)
+	}
 	if !known {
-		return nil, fault.New(fault.NotFound, "dataplane %s of mesh %s does not exist; create it first", dataplane, p.name)
+		return out, fault.New(fault.NotFound, "dataplane %s of mesh %s does not exist; create it first", dataplane, p.name)
 	}
-	p.joined[dataplane] = true
-	if set := p.planner.Set(dataplane); set != nil {
-		out[mesh.NodeID(p.name, dataplane)] = set
-		return out, nil
+	delete(p.blocked, dataplane)
+	set := out[mesh.NodeID(p.name, dataplane)]
+	if set == nil && again {
+		set = p.joined[dataplane]
 	}
-	return nil, fault.New(fault.Unavailable, "the configuration of dataplane %s of mesh %s cannot be made", dataplane, p.name)
+	if set == nil {
+		p.leave(dataplane, now)
+		return out, p.impossible(dataplane, nil)
+	}
+	p.joined[dataplane] = set
+	out[mesh.NodeID(p.name, dataplane)] = set
+	return out, nil
 }
 
-func (p *meshPlane) leave(node string) {
+func (p *meshPlane) impossible(dataplane string, cause error) error {
+	return fault.Wrap(fault.Unavailable, cause, "the configuration of dataplane %s of mesh %s cannot be made", dataplane, p.name)
+}
+
+// block notes that a dataplane cannot be planned.
+func (p *meshPlane) block(dataplane string, err error, now time.Time) {
+	b := p.blocked[dataplane]
+	if b == nil {
+		b = &retry{}
+		p.blocked[dataplane] = b
+	}
+	b.failed(err, now)
+	p.relist()
+}
+
+func (p *meshPlane) leave(node string, now time.Time) {
 	dataplane := strings.TrimPrefix(node, p.name+".")
 	delete(p.joined, dataplane)
-	p.planner.Leave(dataplane)
+	if p.retry.err != nil {
+		return
+	}
+	if err := guard(func() { p.planner.Leave(dataplane) }); err != nil {
+		p.failed(err, now)
+	}
 }
 
 func (p *meshPlane) set(node string) *resource.Set {
-	return p.planner.Set(strings.TrimPrefix(node, p.name+"."))
+	return p.joined[strings.TrimPrefix(node, p.name+".")]
 }
 
-func (p *meshPlane) revision() uint64 { return p.planned }
+func (p *meshPlane) id() string { return MeshScope(p.name) }
 
-func (p *meshPlane) close() { p.sub.Close() }
+func (p *meshPlane) concerns(key model.Key) bool { return p.scope.Mine(key) }
 
-// note takes what proxies have confirmed, and whether a control plane changed.
-func (p *meshPlane) note(secured map[string]bool, gateways bool) {
-	for dataplane, yes := range secured {
-		p.secured[dataplane] = yes
-		p.planner.Secured(dataplane, yes)
+func (p *meshPlane) due() time.Time { return p.retry.at }
+
+func (p *meshPlane) gone() bool {
+	return p.state.Spec() == nil && len(p.joined) == 0 && p.entering == 0
+}
+
+func (p *meshPlane) close() {
+	p.sub.Close()
+	p.scope.Release()
+}
+
+// note takes what proxies have confirmed, and that control planes have moved on from
+// a revision.
+func (p *meshPlane) note(secured map[string]bool, moved bool, from uint64) {
+	maps.Copy(p.secured, secured)
+	if p.noted == nil {
+		p.noted = map[string]bool{}
 	}
-	if gateways {
-		p.planner.Outside()
+	maps.Copy(p.noted, secured)
+	if moved {
+		p.moved, p.from = true, min(p.from, from+1)
 	}
 }
 
-func (p *meshPlane) update() map[string]*resource.Set {
+func (p *meshPlane) update(now time.Time) batch {
 	change := p.sub.Take()
-	out := p.plan(func() {
-		if p.failed != nil {
-			p.restart(change.State)
-			return
-		}
-		p.planner.Update(change.State, change.Keys, change.All)
-	})
-	p.report()
-	if p.failed == nil {
-		p.planned = max(p.planned, change.State.Revision())
+	p.state = change.State
+	if change.All || len(change.Keys) > 0 || p.moved || len(p.noted) > 0 {
+		p.retry.changed()
+		clear(p.blocked)
 	}
+	var out batch
+	if !p.retry.waits(now) {
+		out = p.plan(now, func(s sidecarPlanner) {
+			for dataplane, yes := range p.noted {
+				s.Secured(dataplane, yes)
+			}
+			if p.moved {
+				s.Outside()
+			}
+			s.Update(change.State, change.Keys, change.All)
+			p.rejoin(s, change)
+		})
+	}
+	p.lacks = 0
+	if p.retry.err != nil {
+		if p.moved && p.from <= p.revision {
+			p.lacks = p.from
+		}
+	} else {
+		p.revision = max(p.revision, p.state.Revision())
+		if p.moved {
+			p.since = p.from
+		}
+		p.noted, p.moved, p.from = nil, false, noRevision
+	}
+	p.relist()
 	return out
 }
 
-// restart takes a planner from nothing, after one that has failed half-way: what it
-// had planned but not told is planned again.
-func (p *meshPlane) restart(state *view.Mesh) {
-	p.planner = p.fresh(state)
-	for dataplane, yes := range p.secured {
-		p.planner.Secured(dataplane, yes)
+// rejoin tells a planner of proxies whose dataplane is there again: one that began
+// from nothing meanwhile does not know them.
+func (p *meshPlane) rejoin(s sidecarPlanner, change view.Change[*view.Mesh]) {
+	if change.All {
+		for dataplane := range p.joined {
+			s.Join(dataplane)
+		}
 	}
-	for dataplane := range p.joined {
-		p.planner.Join(dataplane)
+	for _, key := range change.Keys {
+		if _, joined := p.joined[key.Name]; joined && key.Kind == mesh.Dataplanes.Name {
+			s.Join(key.Name)
+		}
 	}
 }
 
 // plan tells the planner what there is, has it plan what is stale and returns the
-// sets that differ, by node.
-func (p *meshPlane) plan(tell func()) (out map[string]*resource.Set) {
-	out = map[string]*resource.Set{}
-	defer func() {
-		if v := recover(); v != nil {
-			p.failed = &plan.Failed{Value: v, Stack: debug.Stack()}
-			p.log.Error("planning a mesh failed", "mesh", p.name, "error", p.failed.Error())
+// sets that differ, by node. After a failure, and at first, a planner begins from
+// nothing instead.
+func (p *meshPlane) plan(now time.Time, tell func(sidecarPlanner)) (out batch) {
+	out = batch{}
+	err := guard(func() {
+		planner := p.planner
+		if planner == nil || p.retry.err != nil || tell == nil {
+			planner = p.restart()
+		} else {
+			tell(planner)
 		}
-	}()
-	tell()
-	for dataplane, set := range p.planner.Plan() {
-		out[mesh.NodeID(p.name, dataplane)] = set
+		sets := planner.Plan()
+		p.planner = planner
+		for dataplane, set := range sets {
+			if _, joined := p.joined[dataplane]; joined {
+				p.joined[dataplane] = set
+			}
+			out[mesh.NodeID(p.name, dataplane)] = set
+		}
+	})
+	if err != nil {
+		p.failed(err, now)
+		return nil
 	}
-	p.failed = nil
+	p.retry = retry{}
 	if p.check {
-		if err := p.planner.Check(); err != nil {
-			p.differs()
-			p.log.Error("the plan of a mesh is not what a plan from nothing makes", "mesh", p.name, "error", err)
-		}
+		p.hold()
 	}
 	return out
 }
 
-// report logs failures that the last report did not have, each once however many
-// proxies are concerned. What is kept as it was changes no set, so it is looked for
-// at all proxies.
-func (p *meshPlane) report() {
+func (p *meshPlane) failed(err error, now time.Time) {
+	p.retry.failed(err, now)
+	p.log.Error("planning a mesh failed", "mesh", p.name, "error", err.Error(), "again_in", p.retry.pause.String())
+}
+
+// restart returns a planner from nothing that knows what there is.
+func (p *meshPlane) restart() sidecarPlanner {
+	planner := p.fresh(p.state)
+	for dataplane, yes := range p.secured {
+		planner.Secured(dataplane, yes)
+	}
+	for dataplane := range p.joined {
+		planner.Join(dataplane)
+	}
+	return planner
+}
+
+// hold holds what was planned against a plan from nothing.
+func (p *meshPlane) hold() {
+	var err error
+	if failed := guard(func() { err = p.planner.Check() }); failed != nil {
+		err = failed
+	}
+	if err != nil {
+		p.differs()
+		p.log.Error("the plan of a mesh is not what a plan from nothing makes", "mesh", p.name, "error", err)
+	}
+}
+
+// relist lists what is not published as configured, and logs what the last list did
+// not have, each once however many proxies are concerned. What is kept as it was
+// changes no set, so it is looked for at all proxies.
+func (p *meshPlane) relist() {
+	if p.listed = nil; p.retry.err != nil {
+		p.listed = append(p.listed, Failure{Mesh: p.name, Failure: failure{Cell: "plan", Err: p.retry.err, Kept: true}})
+	} else {
+		p.look()
+	}
+	for dataplane, b := range p.blocked {
+		p.listed = append(p.listed, Failure{Mesh: p.name, Dataplane: dataplane, Failure: failure{Cell: "plan", Err: b.err}})
+	}
+}
+
+func (p *meshPlane) look() {
 	now := map[string]bool{}
 	for dataplane := range p.joined {
 		for _, f := range p.planner.Failures(dataplane) {
+			p.listed = append(p.listed, Failure{Mesh: p.name, Dataplane: dataplane, Failure: f})
 			k := f.Cell + " " + f.Err.Error()
 			if !now[k] && !p.known[k] {
 				p.log.Warn("a resource cannot be configured", "mesh", p.name, "dataplane", dataplane, "resource", f.Cell, "kept_last_good", f.Kept, "error", f.Err)
@@ -198,77 +389,8 @@ func (p *meshPlane) report() {
 }
 
 func (p *meshPlane) failures() []Failure {
-	var out []Failure
-	if p.failed != nil {
-		out = append(out, Failure{Mesh: p.name, Failure: plan.Failure{Cell: "plan", Err: p.failed, Kept: true}})
+	if err := p.scope.Err(); err != nil {
+		return append([]Failure{{Mesh: p.name, Failure: failure{Cell: "view", Err: err, Kept: true}}}, p.listed...)
 	}
-	for dataplane := range p.joined {
-		for _, f := range p.planner.Failures(dataplane) {
-			out = append(out, Failure{Mesh: p.name, Dataplane: dataplane, Failure: f})
-		}
-	}
-	return out
-}
-
-// confirmations collects what proxies have confirmed: for the next round whether
-// they take mutual TLS, and the last set of each.
-type confirmations struct {
-	mu      sync.Mutex
-	secured map[string]map[string]bool
-	sets    map[string]*resource.Set
-}
-
-// note takes a confirmation and reports whether there is news for the next round:
-// most confirm another endpoint or route, which changes nothing for others.
-func (c *confirmations) note(node, meshName, dataplane string, set *resource.Set, secured bool) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	before, known := c.sets[node]
-	if c.sets == nil {
-		c.sets = map[string]*resource.Set{}
-	}
-	c.sets[node] = set
-	if _, was := before.Generation(mesh.SecretIdentity(meshName)); known && was == secured {
-		return false
-	}
-	if c.secured == nil {
-		c.secured = map[string]map[string]bool{}
-	}
-	if c.secured[meshName] == nil {
-		c.secured[meshName] = map[string]bool{}
-	}
-	c.secured[meshName][dataplane] = secured
-	return true
-}
-
-func (c *confirmations) last(node string) *resource.Set {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.sets[node]
-}
-
-func (c *confirmations) forget(node string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	delete(c.sets, node)
-}
-
-func (c *confirmations) take() map[string]map[string]bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	out := c.secured
-	c.secured = nil
-	return out
-}
-
-// Confirmed notes that a node holds what a reading shows. It does not block.
-func (l *Loop) Confirmed(node string, st snapshot.State) {
-	meshName, dataplane, err := ParseProxy(node)
-	if err != nil {
-		return
-	}
-	_, secured := st.Set.Generation(mesh.SecretIdentity(meshName))
-	if l.confirmed.note(node, meshName, dataplane, st.Set, secured) {
-		l.signal()
-	}
+	return p.listed
 }

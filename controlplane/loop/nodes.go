@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/meshgate/meshgate/controlplane/fault"
 	"github.com/meshgate/meshgate/controlplane/view"
@@ -50,14 +51,38 @@ func (l *Loop) Connect(ctx context.Context, id string) (release func(), err erro
 	if err != nil {
 		return nil, fmt.Errorf("open mesh %s: %w", meshName, err)
 	}
-	for attempt := 0; ; attempt++ {
-		release, err := l.joinMesh(id, dataplane, p)
-		if attempt > 0 || !fault.Is(err, fault.NotFound) {
-			return release, err
+	defer l.entered(p)
+	release, err = l.joinMesh(id, dataplane, p)
+	if !fault.Is(err, fault.NotFound) {
+		return release, err
+	}
+	// The dataplane may have been stored a moment ago.
+	if stuck := l.await(ctx, p, l.Latest()); stuck != nil {
+		return nil, stuck
+	}
+	return l.joinMesh(id, dataplane, p)
+}
+
+// await waits until a mesh shows a revision. It is Unavailable where the mesh is not
+// going to at present.
+func (l *Loop) await(ctx context.Context, p *meshPlane, revision uint64) error {
+	for {
+		l.mu.Lock()
+		shown, failed, moved := p.shows(revision), p.retry.err, l.moved
+		l.mu.Unlock()
+		if shown {
+			return nil
 		}
-		// The dataplane may have been stored a moment ago.
-		if err := l.Settled(ctx, l.Latest()); err != nil {
-			return nil, err
+		if failed == nil {
+			failed = p.scope.Err()
+		}
+		if failed != nil {
+			return fault.Wrap(fault.Unavailable, failed, "mesh %s does not show its newest state", p.name)
+		}
+		select {
+		case <-moved:
+		case <-ctx.Done():
+			return ctx.Err()
 		}
 	}
 }
@@ -65,11 +90,18 @@ func (l *Loop) Connect(ctx context.Context, id string) (release func(), err erro
 func (l *Loop) joinMesh(id, dataplane string, p *meshPlane) (func(), error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	batch, err := p.join(dataplane)
+	sets, err := p.join(dataplane, time.Now())
 	if err != nil {
+		l.announce(map[plane]batch{p: sets})
+		l.problems.set(p.id(), p.failures())
+		l.signal()
 		return nil, err
 	}
-	return l.connected(id, p, batch), nil
+	if len(p.planner.Failures(dataplane)) > 0 {
+		p.relist()
+		l.problems.set(p.id(), p.failures())
+	}
+	return l.connected(id, p, sets), nil
 }
 
 func (l *Loop) connectGateway(ctx context.Context, id string) (release func(), err error) {
@@ -81,29 +113,29 @@ func (l *Loop) connectGateway(ctx context.Context, id string) (release func(), e
 	if err != nil {
 		return nil, fmt.Errorf("parameters of node %s: %w", id, err)
 	}
-	p, err := l.controlPlane(ctx, name)
+	p, err := l.controlPlane(ctx, name, l.Views.ControlPlane)
 	if err != nil {
 		return nil, fmt.Errorf("open control plane %s: %w", name, err)
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	set, err := p.join(id, params)
+	set, err := p.join(id, params, time.Now())
 	if err != nil {
 		return nil, err
 	}
-	return l.connected(id, p, map[string]*resource.Set{id: set}), nil
+	return l.connected(id, p, batch{id: set}), nil
 }
 
 // connected counts a stream and publishes what is new by it.
-func (l *Loop) connected(id string, p plane, batch map[string]*resource.Set) func() {
+func (l *Loop) connected(id string, p plane, sets batch) func() {
 	n := l.nodes[id]
 	if n == nil {
 		n = &node{plane: p}
 		l.nodes[id] = n
 	}
 	n.streams++
-	delete(l.away, id)
-	l.publish(batch)
+	l.away.drop(id)
+	l.announce(map[plane]batch{p: sets})
 	return l.release(id)
 }
 
@@ -121,10 +153,16 @@ func (l *Loop) disconnect(id string) {
 	if n.streams--; n.streams > 0 {
 		return
 	}
-	l.away[id] = n.plane.set(id)
-	n.plane.leave(id)
+	if forgotten := l.away.put(id, n.plane.set(id)); forgotten != "" {
+		l.confirmed.forget(forgotten)
+	}
+	n.plane.leave(id, time.Now())
 	delete(l.nodes, id)
 	l.Publisher.Drop(id)
+	if !n.plane.due().IsZero() {
+		l.signal()
+	}
+	l.reap(n.plane)
 }
 
 // Last returns what a node was sent last, be it connected or not, and whether it
@@ -134,7 +172,7 @@ func (l *Loop) Last(id string) (set *resource.Set, acknowledged bool) {
 	if n := l.nodes[id]; n != nil {
 		set = n.plane.set(id)
 	} else {
-		set = l.away[id]
+		set = l.away.get(id)
 	}
 	l.mu.Unlock()
 	return set, set != nil && set.Equal(l.confirmed.last(id))
@@ -143,7 +181,7 @@ func (l *Loop) Last(id string) (set *resource.Set, acknowledged bool) {
 // Forget drops what is remembered of a node that is gone for good.
 func (l *Loop) Forget(id string) {
 	l.mu.Lock()
-	delete(l.away, id)
+	l.away.drop(id)
 	l.mu.Unlock()
 	l.confirmed.forget(id)
 }
@@ -153,7 +191,7 @@ func (l *Loop) Forget(id string) {
 // this waits for no round: it reads the newest state of the view, which is
 // immutable.
 func (l *Loop) HasPlugin(name, plugin string) bool {
-	followed, ok := l.gateways.Load(name)
+	followed, ok := l.followed.Load(name)
 	if !ok {
 		return false
 	}
@@ -168,19 +206,19 @@ type Failure struct {
 	plan.Failure
 }
 
-// Failures lists what keeps its last good version or is left out, ordered, each
-// once however many proxies of a kind are concerned.
-func (l *Loop) Failures() []Failure {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+// Failures lists what keeps its last good version or is left out in the named
+// scopes, without an argument in all of them: ordered, each once however many
+// proxies of a kind are concerned. It never waits for a plan.
+func (l *Loop) Failures(scopes ...string) []Failure {
 	seen := map[string]bool{}
 	var out []Failure
-	for _, p := range l.planes {
-		for _, f := range p.failures() {
-			if k := f.ControlPlane + " " + f.Mesh + " " + f.Dataplane + " " + f.Cell; !seen[k] {
-				seen[k] = true
-				out = append(out, f)
-			}
+	if scopes != nil && len(scopes) == 0 {
+		return nil
+	}
+	for _, f := range l.problems.list(scopes...) {
+		if k := f.ControlPlane + " " + f.Mesh + " " + f.Dataplane + " " + f.Cell; !seen[k] {
+			seen[k] = true
+			out = append(out, f)
 		}
 	}
 	slices.SortFunc(out, func(a, b Failure) int {
@@ -190,15 +228,11 @@ func (l *Loop) Failures() []Failure {
 	return out
 }
 
-// FailuresOf lists what of one proxy of a mesh is not published as configured.
+// FailuresOf lists what of one proxy of a mesh is not published as configured, and
+// what keeps its whole mesh from being. It never waits for a plan, and costs the
+// same however many proxies there are.
 func (l *Loop) FailuresOf(meshName, dataplane string) []plan.Failure {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	p, ok := l.planes["mesh/"+meshName].(*meshPlane)
-	if !ok {
-		return nil
-	}
-	return p.planner.Failures(dataplane)
+	return l.problems.of(MeshScope(meshName), dataplane)
 }
 
 // Differences counts the batches that were not what a plan from nothing makes;

@@ -3,7 +3,9 @@ package view
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
+	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -50,8 +52,15 @@ type Scope[S State[S]] struct {
 	store  store.Store
 	log    *slog.Logger
 	state  atomic.Pointer[S]
-	// ready is closed after the first load.
-	ready chan struct{}
+	// ready is closed after the first load, stuck after a failure before it.
+	ready, stuck chan struct{}
+	// failure is why the store cannot be followed at present, nil if it can.
+	failure atomic.Pointer[error]
+
+	// users counts those who opened the scope and leave takes one off; the lock of
+	// the views guards both.
+	users int
+	leave func()
 
 	mu   sync.Mutex
 	subs map[*Subscription[S]]struct{}
@@ -60,7 +69,7 @@ type Scope[S State[S]] struct {
 func newScope[S State[S]](name string, src source[S], s store.Store, log *slog.Logger) *Scope[S] {
 	return &Scope[S]{
 		name: name, source: src, store: s, log: log,
-		ready: make(chan struct{}), subs: map[*Subscription[S]]struct{}{},
+		ready: make(chan struct{}), stuck: make(chan struct{}), subs: map[*Subscription[S]]struct{}{},
 	}
 }
 
@@ -73,12 +82,28 @@ func (s *Scope[S]) State() S {
 	return none
 }
 
+// Err is why the scope cannot follow the store at present: it shows its last state
+// and tries again. It is nil while all is well.
+func (s *Scope[S]) Err() error {
+	if p := s.failure.Load(); p != nil {
+		return *p
+	}
+	return nil
+}
+
+// Mine reports whether a key may be part of the state.
+func (s *Scope[S]) Mine(key model.Key) bool { return s.source.mine(key) }
+
+// Release ends the use of a scope, once for each time it was opened. The last one
+// ends the scope itself, which then shows its last state for ever.
+func (s *Scope[S]) Release() { s.leave() }
+
 // run follows the store until ctx ends.
 func (s *Scope[S]) run(ctx context.Context) {
 	pause := minPause
 	for ctx.Err() == nil {
 		before := s.state.Load()
-		err := s.follow(ctx)
+		err := s.guarded(ctx)
 		if ctx.Err() != nil {
 			return
 		}
@@ -89,6 +114,7 @@ func (s *Scope[S]) run(ctx context.Context) {
 		if s.state.Load() != before {
 			pause = minPause
 		}
+		s.failed(err)
 		s.log.Error("view cannot follow the store", "scope", s.name, "error", err.Error(), "pause", pause.String())
 		t := time.NewTimer(pause)
 		select {
@@ -98,6 +124,30 @@ func (s *Scope[S]) run(ctx context.Context) {
 		}
 		pause = min(pause*2, maxPause)
 	}
+}
+
+// failed notes why the store cannot be followed, and tells those who show it.
+func (s *Scope[S]) failed(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.failure.Swap(&err) == nil && s.state.Load() == nil {
+		close(s.stuck)
+	}
+	for sub := range s.subs {
+		sub.signal()
+	}
+}
+
+// guarded is follow of which a panic is an error: a resource that cannot be indexed
+// stops its scope and nothing else.
+func (s *Scope[S]) guarded(ctx context.Context) (err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			s.log.Error("view panicked", "scope", s.name, "panic", fmt.Sprint(v), "stack", string(debug.Stack()))
+			err = fmt.Errorf("the view panicked: %v", v)
+		}
+	}()
+	return s.follow(ctx)
 }
 
 // follow loads the scope and applies deltas until something fails.
@@ -202,6 +252,7 @@ func await(ctx context.Context, f *feed, revision uint64) error {
 func (s *Scope[S]) publish(next S, keys []model.Key, reloaded bool) {
 	s.mu.Lock()
 	first := s.state.Swap(&next) == nil
+	s.failure.Store(nil)
 	for sub := range s.subs {
 		sub.add(next, keys, reloaded)
 	}

@@ -71,6 +71,10 @@ func (sub *Subscription[S]) add(state S, keys []model.Key, all bool) {
 		sub.keys = append(sub.keys, keys...)
 	}
 	sub.mu.Unlock()
+	sub.signal()
+}
+
+func (sub *Subscription[S]) signal() {
 	select {
 	case sub.wake <- struct{}{}:
 	default:

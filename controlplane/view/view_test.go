@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"iter"
 	"log/slog"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -295,4 +296,84 @@ func TestLostHistoryIsLoadedAnew(t *testing.T) {
 	if _, ok := c.State.Service(bob); !ok {
 		t.Error("the feed does not go on")
 	}
+}
+
+// stalled is a store whose events arrive only once the gate is open.
+type stalled struct {
+	store.Store
+	gate chan struct{}
+}
+
+func (s *stalled) Watch(ctx context.Context, after uint64) iter.Seq2[[]store.Event, error] {
+	return func(yield func([]store.Event, error) bool) {
+		select {
+		case <-s.gate:
+			s.Store.Watch(ctx, after)(yield)
+		case <-ctx.Done():
+			yield(nil, ctx.Err())
+		}
+	}
+}
+
+// TestMoreEventsThanAreKept writes more at once than the feed remembers: the view
+// is loaded anew and goes on.
+func TestMoreEventsThanAreKept(t *testing.T) {
+	const commits, each = 180, 100 // 18,000 events, 16,384 are kept
+	s := &stalled{Store: memstore.New(), gate: make(chan struct{})}
+	r := open(t, s)
+	var last uint64
+	for i := range commits {
+		last = update(t, s, func(tx store.Tx) error {
+			for j := range each {
+				if err := put(gateway.Services, fmt.Sprintf("00000000-0000-4000-8000-%012d", i*each+j), service())(tx); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	close(s.gate)
+	c := r.await(last)
+	if _, ok := c.State.Service("00000000-0000-4000-8000-000000017999"); !ok || !c.All {
+		t.Error("the view does not show what was written, or does not say that all may differ")
+	}
+	if _, ok := r.write(put(gateway.Services, bob, service())).State.Service(bob); !ok {
+		t.Error("the feed does not go on")
+	}
+}
+
+// TestPanicInAViewIsItsFailure: a resource that cannot be indexed stops its scope,
+// which says so, and nothing else.
+func TestPanicInAViewIsItsFailure(t *testing.T) {
+	s := &panicking{Store: memstore.New()}
+	r := open(t, s)
+	s.on.Store(true)
+	rev := update(t, s, put(gateway.Services, alice, service()))
+	for r.scope.Err() == nil {
+		select {
+		case <-r.wake:
+		case <-r.ctx.Done():
+			t.Fatal("the scope does not say that it failed")
+		}
+	}
+	s.on.Store(false)
+	r.await(rev)
+	if err := r.scope.Err(); err != nil {
+		t.Errorf("the scope still says %v", err)
+	}
+}
+
+// panicking is a store whose readers panic.
+type panicking struct {
+	store.Store
+	on atomic.Bool
+}
+
+func (p *panicking) View(ctx context.Context, fn func(store.Reader) error) error {
+	return p.Store.View(ctx, func(r store.Reader) error {
+		if p.on.Load() {
+			panic("this row is unexpected")
+		}
+		return fn(r)
+	})
 }

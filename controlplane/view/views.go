@@ -2,6 +2,8 @@ package view
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"log/slog"
 	"sync"
 
@@ -10,7 +12,8 @@ import (
 	"github.com/meshgate/meshgate/controlplane/store"
 )
 
-// Views opens scopes on demand and owns their goroutines.
+// Views opens scopes on demand and owns their goroutines. A scope ends when the
+// last of its users has released it.
 type Views struct {
 	store    store.Store
 	policies []*model.Kind
@@ -37,41 +40,83 @@ func New(s store.Store, policies []*model.Kind, log *slog.Logger) *Views {
 }
 
 // ControlPlane returns the view of a control plane, once it has loaded. The
-// first call for a name starts it; it then lives until Close. Unavailable if
-// the views are closed, and the error of ctx if that ends before the load.
+// first user of a name starts it, and it ends when the last one has released it.
+// Unavailable if the views are closed or the state cannot be read at present, and
+// the error of ctx if that ends before the load.
 func (v *Views) ControlPlane(ctx context.Context, name string) (*Scope[*Gateway], error) {
-	return open(ctx, v, v.planes, name, gatewaySource)
+	return open(ctx, v, v.planes, name, false, gatewaySource)
+}
+
+// AwaitControlPlane is ControlPlane that waits for as long as the state cannot be
+// read.
+func (v *Views) AwaitControlPlane(ctx context.Context, name string) (*Scope[*Gateway], error) {
+	return open(ctx, v, v.planes, name, true, gatewaySource)
 }
 
 // Mesh returns the view of a mesh, which need not exist yet: [Mesh.Spec] is nil
 // then. Otherwise it is as [Views.ControlPlane]. A control plane and a mesh of
 // the same name have nothing to do with each other.
 func (v *Views) Mesh(ctx context.Context, name string) (*Scope[*Mesh], error) {
-	return open(ctx, v, v.meshes, name, func(name string) source[*Mesh] { return meshSource(name, v.policies) })
+	return open(ctx, v, v.meshes, name, false, func(name string) source[*Mesh] { return meshSource(name, v.policies) })
 }
 
 // open returns a scope of scopes, which v.mu guards.
-func open[S State[S]](ctx context.Context, v *Views, scopes map[string]*Scope[S], name string, src func(string) source[S]) (*Scope[S], error) {
+func open[S State[S]](
+	ctx context.Context, v *Views, scopes map[string]*Scope[S], name string, patient bool, src func(string) source[S],
+) (*Scope[S], error) {
+	s, err := enter(v, scopes, name, src)
+	if err != nil {
+		return nil, err
+	}
+	stuck := s.stuck
+	if patient {
+		stuck = nil
+	}
+	select {
+	case <-s.ready:
+		return s, nil
+	case <-stuck:
+		err = fault.Wrap(fault.Unavailable, s.Err(), "the state of %s cannot be read", name)
+	case <-ctx.Done():
+		err = ctx.Err()
+	case <-v.ctx.Done():
+		err = errClosing
+	}
+	select {
+	case <-s.ready: // it failed before, and has loaded since
+		return s, nil
+	default:
+	}
+	s.Release()
+	return nil, err
+}
+
+var errClosing = fault.New(fault.Unavailable, "the control plane is shutting down")
+
+// enter counts a user of a scope and starts it for the first one.
+func enter[S State[S]](v *Views, scopes map[string]*Scope[S], name string, src func(string) source[S]) (*Scope[S], error) {
 	v.mu.Lock()
+	defer v.mu.Unlock()
 	if v.closed {
-		v.mu.Unlock()
-		return nil, fault.New(fault.Unavailable, "the control plane is shutting down")
+		return nil, errClosing
 	}
 	s := scopes[name]
 	if s == nil {
 		s = newScope(name, src(name), v.store, v.log)
+		ctx, stop := context.WithCancel(v.ctx)
+		s.leave = func() {
+			v.mu.Lock()
+			defer v.mu.Unlock()
+			if s.users--; s.users == 0 {
+				delete(scopes, name)
+				stop()
+			}
+		}
 		scopes[name] = s
-		v.wg.Go(func() { s.run(v.ctx) })
+		v.wg.Go(func() { s.run(ctx) })
 	}
-	v.mu.Unlock()
-	select {
-	case <-s.ready:
-		return s, nil
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	case <-v.ctx.Done():
-		return nil, fault.New(fault.Unavailable, "the control plane is shutting down")
-	}
+	s.users++
+	return s, nil
 }
 
 // Close ends all scopes and waits for their goroutines.
@@ -81,4 +126,44 @@ func (v *Views) Close() {
 	v.mu.Unlock()
 	v.stop()
 	v.wg.Wait()
+}
+
+// Commit returns what a commit of the store changed; known is false if it is not
+// remembered any more. It does not wait: the revision exists.
+func (v *Views) Commit(ctx context.Context, revision uint64) (keys []model.Key, known bool, err error) {
+	if revision == 0 {
+		return nil, false, nil
+	}
+	ctx, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+	for events, err := range v.store.Watch(ctx, revision-1) {
+		if _, lost := errors.AsType[*store.HistoryLost](err); lost {
+			return nil, false, nil
+		}
+		if err != nil {
+			return nil, false, fmt.Errorf("read commit %d: %w", revision, err)
+		}
+		for _, e := range events {
+			keys = append(keys, e.Key)
+		}
+		return keys, true, nil
+	}
+	return nil, false, nil
+}
+
+// Exists waits until the store has a revision. The error is that of ctx, or of the
+// store.
+func (v *Views) Exists(ctx context.Context, revision uint64) error {
+	for {
+		newest := v.store.Revision()
+		if newest >= revision {
+			return nil
+		}
+		for _, err := range v.store.Watch(ctx, newest) {
+			if _, lost := errors.AsType[*store.HistoryLost](err); err != nil && !lost {
+				return fmt.Errorf("wait for revision %d: %w", revision, err)
+			}
+			break
+		}
+	}
 }

@@ -24,12 +24,13 @@ type Rejection struct {
 	Revision uint64 `json:"-"`
 }
 
-// Progress is how far one revision has come. Only nodes with an open stream
-// count, each by its newest one: a proxy that is away holds nobody up and gets
-// the latest state when it returns.
+// Progress is how far one revision has come in some scopes. Only nodes with an
+// open stream count, each by its newest one: a proxy that is away holds nobody up
+// and gets the latest state when it returns.
 type Progress struct {
 	Revision uint64
-	// Published is the newest revision whose sets are in place.
+	// Published is the newest revision that all these scopes show, Revision if
+	// there are none.
 	Published uint64
 	// Acknowledged and Waiting are node ids in order. A node that refuses
 	// something is in neither, once it has answered everything.
@@ -41,25 +42,29 @@ type Progress struct {
 // Done reports whether nothing is outstanding.
 func (p Progress) Done() bool { return p.Published >= p.Revision && len(p.Waiting) == 0 }
 
-// Progress returns the account of a revision.
-func (s *Store) Progress(revision uint64) Progress {
+// Progress returns the account of a revision in the named scopes: without an
+// argument in all of them, with an empty list in none.
+func (s *Store) Progress(revision uint64, scopes ...string) Progress {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	p := Progress{Revision: revision, Published: s.published}
+	return s.progress(interest{revision: revision, scopes: scopes})
+}
+
+func (s *Store) progress(in interest) Progress {
+	p := Progress{Revision: in.revision, Published: s.shown(in.scopes, s.none(in))}
 	for id, n := range s.nodes {
-		if !n.held || len(n.subs) == 0 {
+		if !in.concerns(n) {
 			continue
 		}
-		sub, rejects := n.newest(), false
-		waiting := n.waiting(revision)
-		for _, r := range sub.rejected {
-			if r.Revision <= revision {
+		rejects := false
+		for _, r := range n.newest().rejected {
+			if r.Revision <= in.revision {
 				rejects = true
 				p.Rejected = append(p.Rejected, r)
 			}
 		}
 		switch {
-		case waiting:
+		case n.waiting(in.revision):
 			p.Waiting = append(p.Waiting, id)
 		case !rejects:
 			p.Acknowledged = append(p.Acknowledged, id)
@@ -71,27 +76,50 @@ func (s *Store) Progress(revision uint64) Progress {
 	return p
 }
 
+// none is what counts as published where no scope is concerned.
+func (s *Store) none(in interest) uint64 {
+	if in.scopes == nil {
+		return 0
+	}
+	return in.revision
+}
+
+// Rejections returns what a node refuses at present, whatever the number of nodes.
+func (s *Store) Rejections(id string) []Rejection {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := s.nodes[id]
+	if n == nil || !n.held || len(n.subs) == 0 {
+		return nil
+	}
+	out := slices.Clone(n.newest().rejected)
+	slices.SortFunc(out, compareRejections)
+	return out
+}
+
 func compareRejections(a, b Rejection) int {
 	return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Type, b.Type), cmp.Compare(a.Error, b.Error))
 }
 
-// Wait returns the account once the revision is published and no node waits, or
-// when the context ends, whichever is first. It is woken by events.
-func (s *Store) Wait(ctx context.Context, revision uint64) Progress {
-	w := s.await(interest{revision: revision})
+// Wait returns the account once the named scopes, as in Progress, show the revision
+// and no node of theirs waits, or when the context ends, whichever is first. It is
+// woken by events.
+func (s *Store) Wait(ctx context.Context, revision uint64, scopes ...string) Progress {
+	in := interest{revision: revision, scopes: scopes}
+	w := s.await(in)
 	defer func() { s.forget(w) }()
 	for {
 		select {
 		case <-w.over:
 		case <-ctx.Done():
-			return s.Progress(revision)
+			return s.Progress(revision, scopes...)
 		}
 		// A node may have come between the end of the wait and this account.
-		if p := s.Progress(revision); p.Done() {
+		if p := s.Progress(revision, scopes...); p.Done() {
 			return p
 		}
 		s.forget(w)
-		w = s.await(interest{revision: revision})
+		w = s.await(in)
 	}
 }
 

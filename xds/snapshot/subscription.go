@@ -13,8 +13,8 @@ type Subscription struct {
 	number uint64
 
 	// guarded by store.mu
-	acked    uint64
-	fresh    bool // nothing confirmed yet, not even an empty set
+	acked    uint64 // version of the set
+	fresh    bool   // nothing confirmed yet, not even an empty set
 	rejected []Rejection
 	closed   bool
 }
@@ -22,10 +22,9 @@ type Subscription struct {
 // State is one consistent reading of a node.
 type State struct {
 	Set *resource.Set
-	// Revision is the newest published revision when the set was read.
+	// Revision is the newest that the node's scope showed when the set was read.
 	Revision uint64
-	// Version counts the changes of this node's own set that the reading covers
-	// as the revision of the last one.
+	// Version counts the changes of this node's own set that the reading covers.
 	Version uint64
 }
 
@@ -52,33 +51,23 @@ func (s *Subscription) Wake() <-chan struct{} { return s.wake }
 func (s *Subscription) State() State {
 	s.store.mu.Lock()
 	defer s.store.mu.Unlock()
-	st := State{Set: s.node.set, Revision: s.store.published}
-	if k := len(s.node.changes); k > 0 {
-		st.Version = s.node.changes[k-1]
+	st := State{Set: s.node.set, Version: s.node.version}
+	if sc := s.store.scopes[s.node.scope]; sc != nil {
+		st.Revision = sc.published
 	}
 	return st
 }
 
 // Confirm records that everything of the given reading was sent and answered.
-// What was refused is told by Reject. A reading that is no longer of the current
-// set confirms only its own changes. It reports whether that was news.
+// What was refused is told by Reject. It confirms the changes that the reading
+// covers and none that came later. It reports whether that was news.
 func (s *Subscription) Confirm(st State) (moved bool) {
 	s.store.mu.Lock()
 	defer s.store.mu.Unlock()
-	if s.closed {
+	if s.closed || !s.fresh && s.acked >= st.Version {
 		return false
 	}
-	upTo := st.Version
-	if st.Set != s.node.set && !st.Set.Equal(s.node.set) {
-		// The set changed after the reading, maybe under the same revision.
-		if k := len(s.node.changes); k > 0 && s.node.changes[k-1] == upTo {
-			upTo -= min(upTo, 1)
-		}
-	}
-	if !s.fresh && s.acked >= upTo {
-		return false
-	}
-	s.acked, s.fresh = max(s.acked, upTo), false
+	s.acked, s.fresh = max(s.acked, st.Version), false
 	s.store.move(s.id)
 	return true
 }

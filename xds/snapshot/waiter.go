@@ -5,12 +5,12 @@ import (
 	"slices"
 )
 
-// interest is what a call of Wait or WaitNodes waits for. Its functions are
-// called under Store.mu.
+// interest is what a call of Wait or WaitNodes waits for. Its function is called
+// under Store.mu.
 type interest struct {
 	revision uint64
-	node     func(node string) bool // nil for all
-	blocks   func(Rejection) bool   // nil for none
+	scopes   []string             // nil for all
+	blocks   func(Rejection) bool // nil for none
 }
 
 // waiter is one call of Wait or WaitNodes. It keeps the nodes it waits for, so
@@ -23,20 +23,17 @@ type waiter struct {
 	ended bool
 }
 
-// WaitNodes returns once the revision is published and every node that the
-// filter picks (nil for all), among those that have a set and an open stream,
-// has answered all of it, with the refusals of the revision or an older one that
-// still stand among these nodes, ordered by node. Refusals that blocks picks are
-// waited for: the node counts as waiting until they are corrected; nil picks
-// none. If the context ends first, its error is returned with the refusals of
-// that moment.
+// WaitNodes returns once the scope shows the revision and every node of it, among
+// those that have a set and an open stream, has answered all of it, with the
+// refusals of the revision or an older one that still stand among these nodes,
+// ordered by node. Refusals that blocks picks are waited for: the node counts as
+// waiting until they are corrected; nil picks none. If the context ends first, its
+// error is returned with the refusals of that moment.
 //
-// An event costs one node, whatever their number. Both functions are called
-// under the store's lock: they must be fast and must not call the store.
-func (s *Store) WaitNodes(ctx context.Context, revision uint64, node func(node string) bool,
-	blocks func(Rejection) bool,
-) ([]Rejection, error) {
-	in := interest{revision, node, blocks}
+// An event costs one node, whatever their number. The function is called under the
+// store's lock: it must be fast and must not call the store.
+func (s *Store) WaitNodes(ctx context.Context, revision uint64, scope string, blocks func(Rejection) bool) ([]Rejection, error) {
+	in := interest{revision, []string{scope}, blocks}
 	for {
 		w := s.await(in)
 		select {
@@ -58,9 +55,9 @@ func (s *Store) account(w *waiter) (rejected []Rejection, done bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.waiters, w)
-	done = s.published >= w.revision
-	for id, n := range s.nodes {
-		if !w.concerns(id, n) {
+	done = s.shows(w.scopes, w.revision)
+	for _, n := range s.nodes {
+		if !w.concerns(n) {
 			continue
 		}
 		done = done && !w.lacks(n)
@@ -79,7 +76,7 @@ func (s *Store) await(in interest) *waiter {
 	defer s.mu.Unlock()
 	w := &waiter{interest: in, nodes: map[string]struct{}{}, over: make(chan struct{})}
 	for id, n := range s.nodes {
-		if w.concerns(id, n) && w.lacks(n) {
+		if w.concerns(n) && w.lacks(n) {
 			w.nodes[id] = struct{}{}
 		}
 	}
@@ -97,21 +94,22 @@ func (s *Store) forget(w *waiter) {
 // judge looks at nodes again and ends the wait when none is left.
 func (w *waiter) judge(s *Store, ids ...string) {
 	for _, id := range ids {
-		if n := s.nodes[id]; n != nil && w.concerns(id, n) && w.lacks(n) {
+		if n := s.nodes[id]; n != nil && w.concerns(n) && w.lacks(n) {
 			w.nodes[id] = struct{}{}
 		} else {
 			delete(w.nodes, id)
 		}
 	}
-	if !w.ended && len(w.nodes) == 0 && s.published >= w.revision {
+	if !w.ended && len(w.nodes) == 0 && s.shows(w.scopes, w.revision) {
 		w.ended = true
 		close(w.over)
 	}
 }
 
-// concerns reports whether a node counts: it has a set, a stream, and is picked.
-func (in *interest) concerns(id string, n *node) bool {
-	return n.held && len(n.subs) > 0 && (in.node == nil || in.node(id))
+// concerns reports whether a node counts: it has a set, a stream, and is of a scope
+// that is asked for.
+func (in *interest) concerns(n *node) bool {
+	return n.held && len(n.subs) > 0 && (in.scopes == nil || slices.Contains(in.scopes, n.scope))
 }
 
 // lacks reports whether a node that counts is waited for.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"testing"
 	"time"
 
@@ -22,10 +21,14 @@ type outcome struct {
 func waiting(ctx context.Context, st *snapshot.Store, rev uint64, blocks func(snapshot.Rejection) bool) <-chan outcome {
 	out := make(chan outcome, 1)
 	go func() {
-		r, err := st.WaitNodes(ctx, rev, func(n string) bool { return strings.HasPrefix(n, "m.") }, blocks)
+		r, err := st.WaitNodes(ctx, rev, "mesh/m", blocks)
 		out <- outcome{r, err}
 	}()
 	return out
+}
+
+func publishM(st *snapshot.Store, sets map[string]*resource.Set, rev uint64) {
+	st.Announce(snapshot.Publication{Scope: "mesh/m", Sets: sets, Revision: rev})
 }
 
 func over(t *testing.T, c <-chan outcome) outcome {
@@ -55,15 +58,18 @@ func TestWaitNodesWaitsForThePickedOnes(t *testing.T) {
 	a, b := st.Subscribe("m.a"), st.Subscribe("m.b")
 	st.Subscribe("other.c") // never answers
 	st.Subscribe("m.bare")  // has no set
-	all := func(body string) map[string]*resource.Set {
-		return map[string]*resource.Set{"m.a": set(body), "m.b": set(body), "other.c": set(body), "m.away": set(body)}
+	all := func(body string, rev uint64) {
+		st.Announce(
+			snapshot.Publication{Scope: "mesh/m", Sets: map[string]*resource.Set{"m.a": set(body), "m.b": set(body), "m.away": set(body)}, Revision: rev},
+			snapshot.Publication{Scope: "mesh/other", Sets: map[string]*resource.Set{"other.c": set(body)}, Revision: rev},
+		)
 	}
-	st.Publish(all("1"), 1)
+	all("1", 1)
 	c := waiting(t.Context(), st, 2, nil)
 	a.Confirm(a.State())
 	b.Confirm(b.State())
 	still(t, st, 2, nil) // not published yet
-	st.Publish(all("2"), 2)
+	all("2", 2)
 	a.Confirm(a.State())
 	still(t, st, 2, nil)
 	refusal := snapshot.Rejection{Error: "no", Type: resource.Route, Revision: 2}
@@ -79,7 +85,7 @@ func TestWaitNodesWaitsForThePickedOnes(t *testing.T) {
 func TestWaitNodesHoldsForRefusalsThatBlock(t *testing.T) {
 	st := snapshot.New()
 	a := st.Subscribe("m.a")
-	st.Publish(map[string]*resource.Set{"m.a": set("1")}, 1)
+	publishM(st, map[string]*resource.Set{"m.a": set("1")}, 1)
 	secrets := func(r snapshot.Rejection) bool { return r.Type == resource.Secret }
 	a.Reject([]snapshot.Rejection{{Error: "bad", Type: resource.Secret, Revision: 1}})
 	c := waiting(t.Context(), st, 1, secrets)
@@ -100,7 +106,7 @@ func TestWaitNodesEndsWithNodesThatGoAndWithItsContext(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			st := snapshot.New()
 			a := st.Subscribe("m.a")
-			st.Publish(map[string]*resource.Set{"m.a": set("1")}, 1)
+			publishM(st, map[string]*resource.Set{"m.a": set("1")}, 1)
 			c := waiting(t.Context(), st, 1, nil)
 			leave(st, a)
 			if o := over(t, c); o.Err != nil || o.Rejected != nil {
@@ -110,7 +116,7 @@ func TestWaitNodesEndsWithNodesThatGoAndWithItsContext(t *testing.T) {
 	}
 	st := snapshot.New()
 	st.Subscribe("m.a")
-	st.Publish(map[string]*resource.Set{"m.a": set("1")}, 1)
+	publishM(st, map[string]*resource.Set{"m.a": set("1")}, 1)
 	ctx, cancel := context.WithCancel(t.Context())
 	c := waiting(ctx, st, 1, nil)
 	cancel()
@@ -129,7 +135,7 @@ func BenchmarkConfirmWhileWaitingNodes(b *testing.B) {
 		st.Subscribe(id)
 		batch[id] = set("1")
 	}
-	st.Publish(batch, 1)
+	publishM(st, batch, 1)
 	a := st.Subscribe("m.0")
 	ctx, cancel := context.WithCancel(b.Context())
 	var waits []<-chan outcome
@@ -138,7 +144,7 @@ func BenchmarkConfirmWhileWaitingNodes(b *testing.B) {
 	}
 	b.ReportAllocs()
 	for i := uint64(2); b.Loop(); i++ {
-		st.Publish(map[string]*resource.Set{"m.0": set(fmt.Sprint(i % 2))}, i)
+		publishM(st, map[string]*resource.Set{"m.0": set(fmt.Sprint(i % 2))}, i)
 		a.Confirm(a.State())
 	}
 	cancel()

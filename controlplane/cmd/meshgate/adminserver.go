@@ -37,7 +37,7 @@ func (cp *controlPlane) openAdminToken(context.Context) (err error) {
 // against names and proxies: no browser sends it by itself.
 func (cp *controlPlane) adminAPI() *adminapi.API {
 	o := adminapi.Options{
-		Store: cp.store, Gate: cp.gate, Collections: adminapi.Collections(), Progress: progress{cp.snapshots}, Log: cp.log,
+		Store: cp.store, Gate: cp.gate, Collections: adminapi.Collections(), Progress: progress{cp.loop, cp.snapshots}, Log: cp.log,
 		Now: time.Now, Version: version, Token: cp.adminToken, Revocations: &oauth.Revocations{Store: cp.store, Writer: cp.gate},
 		Guard: &httpkit.BrowserGuard{AnyHost: cp.adminToken != "", Proxied: cp.adminToken != ""},
 	}

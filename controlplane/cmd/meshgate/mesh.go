@@ -13,6 +13,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/identity"
 	"github.com/meshgate/meshgate/controlplane/insight"
 	"github.com/meshgate/meshgate/controlplane/lifecycle"
+	"github.com/meshgate/meshgate/controlplane/loop"
 	"github.com/meshgate/meshgate/controlplane/mesh"
 	"github.com/meshgate/meshgate/controlplane/model"
 	"github.com/meshgate/meshgate/controlplane/store"
@@ -140,19 +141,6 @@ func (cp *controlPlane) renewWorkload(meshName, dataplane string) {
 	cp.xds.PushSecret(node, res)
 }
 
-// follow acts on changes of the store that are no configuration of proxies.
-func (cp *controlPlane) follow(ctx context.Context) error {
-	for events, err := range cp.store.Watch(ctx, cp.store.Revision()) {
-		if err != nil {
-			return err
-		}
-		for _, e := range events {
-			cp.happened(ctx, e)
-		}
-	}
-	return ctx.Err()
-}
-
 // happened acts on one event.
 func (cp *controlPlane) happened(ctx context.Context, e store.Event) {
 	switch e.Key.Kind {
@@ -166,11 +154,7 @@ func (cp *controlPlane) happened(ctx context.Context, e store.Event) {
 	case mesh.Dataplanes.Name:
 		node := mesh.NodeID(e.Key.Scope, e.Key.Name)
 		if e.Op == store.Deleted {
-			cp.mesh.insights.Forget(e.Key.Scope, e.Key.Name)
-			cp.loop.Forget(node)
-			cp.mesh.renewals.Forget(e.Key.Scope, e.Key.Name)
-			cp.mesh.workloads.Forget(e.Key.Scope, e.Key.Name)
-			cp.mesh.rotations.ProxiesChanged(e.Key.Scope)
+			cp.forget(e.Key.Scope, e.Key.Name)
 		}
 		if e.Op != store.Created && cp.snapshots.Get(node) != nil {
 			cp.xds.Recheck(ctx, node) // its tags may not be those of its token
@@ -183,9 +167,8 @@ type meshProgress struct{ cp *controlPlane }
 
 // Confirmed implements identity.Progress.
 func (p meshProgress) Confirmed(ctx context.Context, meshName string, revision uint64) error {
-	of := func(node string) bool { return strings.HasPrefix(node, meshName+".") }
 	secrets := func(r snapshot.Rejection) bool { return r.Type == resource.Secret }
-	_, err := p.cp.snapshots.WaitNodes(ctx, revision, of, secrets)
+	_, err := p.cp.snapshots.WaitNodes(ctx, revision, loop.MeshScope(meshName), secrets)
 	return err
 }
 

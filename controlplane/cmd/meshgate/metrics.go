@@ -3,6 +3,8 @@ package main
 import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
+
+	"github.com/meshgate/meshgate/xds/snapshot"
 )
 
 // metrics returns the registry of the diagnostics port. Values are read from
@@ -24,9 +26,9 @@ func (cp *controlPlane) metrics() *prometheus.Registry {
 	stats := cp.revoker.Stats
 	gauge("store_revision", "Newest revision of the store.", func() float64 { return float64(cp.store.Revision()) })
 	gauge("xds_streams", "Open ADS streams.", func() float64 { return float64(cp.xds.Streams()) })
-	gauge("xds_published_revision", "Newest revision whose configuration is in place.", func() float64 { return float64(cp.snapshots.Published()) })
-	gauge("xds_proxies_waiting", "Proxies that have not acknowledged everything.", func() float64 { return float64(len(cp.snapshots.Progress(cp.snapshots.Published()).Waiting)) })
-	gauge("xds_proxies_rejecting", "Rejections of configuration that still stand.", func() float64 { return float64(len(cp.snapshots.Progress(cp.snapshots.Published()).Rejected)) })
+	gauge("xds_published_revision", "Newest revision whose configuration is in place in every scope.", func() float64 { return float64(cp.snapshots.Published()) })
+	gauge("xds_proxies_waiting", "Proxies that have not acknowledged everything.", func() float64 { return float64(len(cp.snapshots.Progress(snapshot.Newest).Waiting)) })
+	gauge("xds_proxies_rejecting", "Rejections of configuration that still stand.", func() float64 { return float64(len(cp.snapshots.Progress(snapshot.Newest).Rejected)) })
 	gauge("plan_failures", "Resources that are left out or keep their last good version; the log names them.", func() float64 { return float64(len(cp.loop.Failures())) })
 	gauge("links", "Open freshness links of filters.", func() float64 { return float64(stats().Links) })
 	gauge("live_leases", "Filters that may answer from memory.", func() float64 { return float64(stats().LiveLeases) })

@@ -12,7 +12,6 @@ import (
 	"github.com/meshgate/meshgate/controlplane/meshapi"
 	"github.com/meshgate/meshgate/inspect"
 	xds "github.com/meshgate/meshgate/xds/server"
-	"github.com/meshgate/meshgate/xds/snapshot"
 )
 
 // observer keeps insights of streams and of what proxies say of their versions.
@@ -66,19 +65,8 @@ func (p problems) Of(meshName, dataplane string) []string {
 		}
 		out = append(out, text)
 	}
-	for _, r := range p.cp.rejections(mesh.NodeID(meshName, dataplane)) {
+	for _, r := range p.cp.snapshots.Rejections(mesh.NodeID(meshName, dataplane)) {
 		out = append(out, "the proxy refused "+string(r.Type)+": "+r.Error)
-	}
-	return out
-}
-
-// rejections are what a node refuses at present.
-func (cp *controlPlane) rejections(node string) []snapshot.Rejection {
-	var out []snapshot.Rejection
-	for _, r := range cp.snapshots.Progress(cp.snapshots.Published()).Rejected {
-		if r.Name == node {
-			out = append(out, r)
-		}
 	}
 	return out
 }
@@ -95,7 +83,7 @@ func (d dumps) XDS(ctx context.Context, meshName, dataplane string) ([]byte, err
 		return text, err
 	}
 	set, acknowledged := d.cp.loop.Last(node)
-	return inspect.Record(set, acknowledged, d.cp.rejections(node))
+	return inspect.Record(set, acknowledged, d.cp.snapshots.Rejections(node))
 }
 
 var _ meshapi.Insights = insights{}

@@ -25,7 +25,6 @@ import (
 	plan "github.com/meshgate/meshgate/xds/plan/gateway"
 	"github.com/meshgate/meshgate/xds/policy/all"
 	xds "github.com/meshgate/meshgate/xds/server"
-	"github.com/meshgate/meshgate/xds/snapshot"
 )
 
 // allKinds lists every kind that is stored.
@@ -213,30 +212,6 @@ func (a linkAuthenticator) Authenticate(ctx context.Context, node, token string)
 		controlPlane = model.DefaultControlPlane
 	}
 	return revoke.Node{ID: node, ControlPlane: controlPlane}, nil
-}
-
-// progress is the document of GET /revisions/{rev}.
-type progress struct{ snapshots *snapshot.Store }
-
-type progressDocument struct {
-	Revision  uint64 `json:"revision"`
-	Published uint64 `json:"published"`
-	Proxies   struct {
-		Acknowledged int                  `json:"acknowledged"`
-		Waiting      []string             `json:"waiting"`
-		Rejected     []snapshot.Rejection `json:"rejected"`
-	} `json:"proxies"`
-}
-
-// Wait implements adminapi.Progress.
-func (p progress) Wait(ctx context.Context, revision uint64) (any, error) {
-	got := p.snapshots.Wait(ctx, revision)
-	doc := progressDocument{Revision: got.Revision, Published: got.Published}
-	doc.Proxies.Acknowledged = len(got.Acknowledged)
-	doc.Proxies.Waiting, doc.Proxies.Rejected = []string{}, []snapshot.Rejection{}
-	doc.Proxies.Waiting = append(doc.Proxies.Waiting, got.Waiting...)
-	doc.Proxies.Rejected = append(doc.Proxies.Rejected, got.Rejected...)
-	return doc, nil
 }
 
 func tlsListener(ln net.Listener, cfg *tls.Config) net.Listener {

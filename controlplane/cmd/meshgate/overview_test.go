@@ -1,0 +1,164 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/meshgate/meshgate/controlplane/loop"
+	"github.com/meshgate/meshgate/controlplane/mesh"
+	"github.com/meshgate/meshgate/controlplane/meshapi"
+	"github.com/meshgate/meshgate/controlplane/model"
+	"github.com/meshgate/meshgate/controlplane/store"
+	"github.com/meshgate/meshgate/controlplane/store/memstore"
+	"github.com/meshgate/meshgate/controlplane/view"
+	"github.com/meshgate/meshgate/xds/policy/all"
+	"github.com/meshgate/meshgate/xds/resource"
+	"github.com/meshgate/meshgate/xds/snapshot"
+)
+
+// fleet is a mesh of proxies that are connected, without an ADS server.
+type fleet struct {
+	cp    *controlPlane
+	proxy []*snapshot.Subscription
+}
+
+// reports are insights of which there are none.
+type reports struct{}
+
+func (reports) Read(context.Context, string, string) (any, bool, error) { return nil, false, nil }
+
+func startFleet(tb testing.TB, proxies int) *fleet {
+	tb.Helper()
+	log := slog.New(slog.DiscardHandler)
+	cp := &controlPlane{log: log, store: memstore.New(), snapshots: snapshot.New()}
+	cp.views = view.New(cp.store, all.Kinds(), log)
+	cp.loop = loop.New(loop.Options{Views: cp.views, Publisher: cp.snapshots, Policies: all.Policies(), Latest: cp.store.Revision, Log: log})
+	ctx, cancel := context.WithCancel(context.Background())
+	ran := make(chan error, 1)
+	go func() { ran <- cp.loop.Run(ctx) }()
+	tb.Cleanup(func() {
+		cancel()
+		<-ran
+		cp.views.Close()
+		_ = cp.store.Close()
+	})
+	f := &fleet{cp: cp}
+	f.write(tb, func(tx store.Tx) error {
+		if _, err := tx.Create(&model.Resource{Kind: mesh.Meshes, Name: mesh.Default, Spec: &mesh.Mesh{}}); err != nil {
+			return err
+		}
+		for i := range proxies {
+			if _, err := tx.Create(&model.Resource{Kind: mesh.Dataplanes, Scope: mesh.Default, Name: name(i), Spec: webAt(i)}); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	for i := range proxies {
+		if _, err := cp.loop.Connect(ctx, mesh.NodeID(mesh.Default, name(i))); err != nil {
+			tb.Fatal(err)
+		}
+		sub := cp.snapshots.Subscribe(mesh.NodeID(mesh.Default, name(i)))
+		sub.Confirm(sub.State())
+		f.proxy = append(f.proxy, sub)
+	}
+	return f
+}
+
+func name(i int) string { return fmt.Sprintf("web-%04d", i) }
+
+func webAt(i int) *mesh.Dataplane {
+	return &mesh.Dataplane{Networking: &mesh.Networking{
+		Address: fmt.Sprintf("127.1.%d.%d", i/250, i%250+1),
+		Inbound: []mesh.Inbound{{Port: 8080, Tags: mesh.Tags{mesh.TagService: "web", mesh.TagProtocol: "http"}}},
+	}}
+}
+
+func (f *fleet) write(tb testing.TB, fn func(store.Tx) error) uint64 {
+	tb.Helper()
+	c, err := f.cp.store.Update(context.Background(), model.Config, fn)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return c.Revision
+}
+
+// revision asks for the document of a revision.
+func (f *fleet) revision(t *testing.T, revision uint64, wait time.Duration) string {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), wait)
+	defer cancel()
+	doc, err := progress{f.cp.loop, f.cp.snapshots}.Wait(ctx, revision)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := json.Marshal(doc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// The answer is about those whom the write concerned.
+func TestRevisionsConcernScopes(t *testing.T) {
+	f := startFleet(t, 2)
+	other := f.write(t, func(tx store.Tx) error {
+		_, err := tx.Create(&model.Resource{Kind: mesh.Meshes, Name: "other", Spec: &mesh.Mesh{}})
+		return err
+	})
+	want := fmt.Sprintf(`{"revision":%d,"published":%d,"proxies":{"acknowledged":0,"waiting":[],"rejected":[]}}`, other, other)
+	if d := cmp.Diff(want, f.revision(t, other, 8*time.Second)); d != "" {
+		t.Errorf("a write that concerned no proxy (-want +got):\n%s", d)
+	}
+	mine := f.write(t, func(tx store.Tx) error {
+		_, err := tx.Create(&model.Resource{Kind: mesh.Dataplanes, Scope: mesh.Default, Name: "api", Spec: webAt(9)})
+		return err
+	})
+	want = fmt.Sprintf(`{"revision":%d,"published":%d,"proxies":{"acknowledged":2,"waiting":[],"rejected":[]}}`, mine, mine)
+	if d := cmp.Diff(want, f.revision(t, mine, 8*time.Second)); d != "" {
+		t.Errorf("a write that concerned both (-want +got):\n%s", d)
+	}
+	f.proxy[0].Reject([]snapshot.Rejection{{Type: resource.Route, Error: "no", Revision: mine}})
+	want = fmt.Sprintf(`{"revision":%d,"published":%d,"proxies":{"acknowledged":1,"waiting":[],"rejected":[{"name":"default.web-0000","error":"no"}]}}`, mine, mine)
+	if d := cmp.Diff(want, f.revision(t, mine, 8*time.Second)); d != "" {
+		t.Errorf("a refusal (-want +got):\n%s", d)
+	}
+	if d := cmp.Diff([]string{"the proxy refused " + string(resource.Route) + ": no"}, problems{f.cp}.Of(mesh.Default, name(0))); d != "" {
+		t.Errorf("problems (-want +got):\n%s", d)
+	}
+	// One that does not exist yet is waited for, and says what is newest.
+	want = fmt.Sprintf(`{"revision":%d,"published":%d,"proxies":{"acknowledged":0,"waiting":[],"rejected":[]}}`, mine+1, mine)
+	if d := cmp.Diff(want, f.revision(t, mine+1, 0)); d != "" {
+		t.Errorf("a revision to come (-want +got):\n%s", d)
+	}
+	answer := make(chan string, 1)
+	go func() { answer <- f.revision(t, mine+1, 8*time.Second) }()
+	f.write(t, func(tx store.Tx) error { return tx.Delete(mesh.Dataplanes, mesh.Default, "api", 0) })
+	if got := <-answer; got == want {
+		t.Errorf("the answer for a revision that came: %s", got)
+	}
+}
+
+// BenchmarkOverviews lists 1,000 dataplanes with what they report.
+func BenchmarkOverviews(b *testing.B) {
+	f := startFleet(b, 1000)
+	h := meshapi.Handler(meshapi.Options{
+		Kinds: mesh.Kinds(), Store: f.cp.store, Insights: reports{}, Problems: problems{f.cp},
+	})
+	b.ReportAllocs()
+	for b.Loop() {
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, httptest.NewRequestWithContext(b.Context(), http.MethodGet, "http://127.0.0.1/meshes/default/dataplanes+insights?size=1000", nil))
+		if w.Code != http.StatusOK {
+			b.Fatal(w.Body.String())
+		}
+	}
+}

@@ -1,0 +1,72 @@
+package loop
+
+import (
+	"sync"
+
+	"github.com/meshgate/meshgate/controlplane/mesh"
+	"github.com/meshgate/meshgate/xds/resource"
+	"github.com/meshgate/meshgate/xds/snapshot"
+)
+
+// confirmations collects what proxies have confirmed: for the next round whether
+// they take mutual TLS, and the last set of each.
+type confirmations struct {
+	mu      sync.Mutex
+	secured map[string]map[string]bool
+	sets    map[string]*resource.Set
+}
+
+// note takes a confirmation and reports whether there is news for the next round:
+// most confirm another endpoint or route, which changes nothing for others.
+func (c *confirmations) note(node, meshName, dataplane string, set *resource.Set, secured bool) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	before, known := c.sets[node]
+	if c.sets == nil {
+		c.sets = map[string]*resource.Set{}
+	}
+	c.sets[node] = set
+	if _, was := before.Generation(mesh.SecretIdentity(meshName)); known && was == secured {
+		return false
+	}
+	if c.secured == nil {
+		c.secured = map[string]map[string]bool{}
+	}
+	if c.secured[meshName] == nil {
+		c.secured[meshName] = map[string]bool{}
+	}
+	c.secured[meshName][dataplane] = secured
+	return true
+}
+
+func (c *confirmations) last(node string) *resource.Set {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.sets[node]
+}
+
+func (c *confirmations) forget(node string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.sets, node)
+}
+
+func (c *confirmations) take() map[string]map[string]bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	out := c.secured
+	c.secured = nil
+	return out
+}
+
+// Confirmed notes that a node holds what a reading shows. It does not block.
+func (l *Loop) Confirmed(node string, st snapshot.State) {
+	meshName, dataplane, err := ParseProxy(node)
+	if err != nil {
+		return
+	}
+	_, secured := st.Set.Generation(mesh.SecretIdentity(meshName))
+	if l.confirmed.note(node, meshName, dataplane, st.Set, secured) {
+		l.signal()
+	}
+}

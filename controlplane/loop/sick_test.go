@@ -1,0 +1,201 @@
+package loop_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/meshgate/meshgate/controlplane/loop"
+	"github.com/meshgate/meshgate/controlplane/mesh"
+	"github.com/meshgate/meshgate/controlplane/model"
+	"github.com/meshgate/meshgate/controlplane/store"
+	"github.com/meshgate/meshgate/controlplane/store/memstore"
+	"github.com/meshgate/meshgate/controlplane/view"
+	"github.com/meshgate/meshgate/xds/policy/all"
+	"github.com/meshgate/meshgate/xds/snapshot"
+)
+
+// spoilt is a store in which the rows of some scopes cannot be decoded.
+type spoilt struct {
+	store.Store
+	mu     sync.Mutex
+	scopes map[string]bool
+}
+
+var errRow = errors.New("the row cannot be decoded")
+
+func (s *spoilt) spoil(scope string, yes bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.scopes[scope] = yes
+}
+
+func (s *spoilt) bad(scope string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.scopes[scope]
+}
+
+func (s *spoilt) View(ctx context.Context, fn func(store.Reader) error) error {
+	return s.Store.View(ctx, func(r store.Reader) error { return fn(spoiltReader{r, s}) })
+}
+
+type spoiltReader struct {
+	store.Reader
+	s *spoilt
+}
+
+func (r spoiltReader) Get(k *model.Kind, scope, name string) (*model.Resource, error) {
+	if r.s.bad(scope) {
+		return nil, errRow
+	}
+	return r.Reader.Get(k, scope, name)
+}
+
+func (r spoiltReader) List(k *model.Kind, q store.Query) ([]*model.Resource, error) {
+	if r.s.bad(q.Scope) {
+		return nil, errRow
+	}
+	return r.Reader.List(k, q)
+}
+
+// fleet is a loop with meshes and the real table of snapshots.
+type fleet struct {
+	t     *testing.T
+	db    *spoilt
+	loop  *loop.Loop
+	snaps *snapshot.Store
+}
+
+func startFleet(t *testing.T, meshes ...string) *fleet {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	log := slog.New(slog.DiscardHandler)
+	f := &fleet{t: t, db: &spoilt{Store: memstore.New(), scopes: map[string]bool{}}, snaps: snapshot.New()}
+	views := view.New(f.db, all.Kinds(), log)
+	f.loop = loop.New(loop.Options{
+		Views: views, Publisher: f.snaps, Parameters: parameters{}, Policies: all.Policies(), Latest: f.db.Revision, Log: log,
+	})
+	done := make(chan error, 1)
+	go func() { done <- f.loop.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		<-done
+		views.Close()
+		if err := f.db.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	for _, name := range meshes {
+		f.put(mesh.Meshes, "", name, &mesh.Mesh{})
+		f.put(mesh.Dataplanes, name, "web-1", dataplane("127.0.0.1", "web", "http"))
+	}
+	return f
+}
+
+func (f *fleet) put(k *model.Kind, scope, name string, spec any) uint64 {
+	f.t.Helper()
+	c, err := f.db.Update(f.t.Context(), model.Config, func(tx store.Tx) error {
+		r := &model.Resource{Kind: k, Scope: scope, Name: name, Spec: spec}
+		if _, err := tx.Get(k, scope, name); err == nil {
+			_, err = tx.Update(r, 0)
+			return err
+		}
+		_, err := tx.Create(r)
+		return err
+	})
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return c.Revision
+}
+
+func (f *fleet) connect(node string) (release func()) {
+	f.t.Helper()
+	release, err := f.loop.Connect(bounded(f.t), node)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return release
+}
+
+func bounded(t *testing.T) context.Context {
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// A scope whose rows cannot be decoded holds up its own revisions and nobody
+// else's: neither settled revisions nor new connections, also of dataplanes that
+// were stored a moment ago.
+func TestUndecodableRowsHoldUpTheirScopeOnly(t *testing.T) {
+	f := startFleet(t, "sick", "well")
+	f.connect("sick.web-1")
+	f.connect("well.web-1")
+	f.db.spoil("sick", true)
+	stuck := f.put(mesh.Dataplanes, "sick", "web-1", dataplane("127.0.0.2", "web", "http"))
+	rev := f.put(mesh.Dataplanes, "well", "web-2", dataplane("127.0.0.3", "web", "http"))
+	if err := f.loop.Settled(bounded(t), rev); err != nil {
+		t.Fatalf("a revision of the well mesh: %v", err)
+	}
+	f.put(mesh.Dataplanes, "well", "web-3", dataplane("127.0.0.4", "web", "http"))
+	f.connect("well.web-3")
+	f.connect(nodeA)
+	short, stop := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer stop()
+	if err := f.loop.Settled(short, stuck); err == nil {
+		t.Error("the revision of the sick mesh is settled")
+	}
+	f.db.spoil("sick", false)
+	if err := f.loop.Settled(bounded(t), stuck); err != nil {
+		t.Errorf("the mended mesh: %v", err)
+	}
+}
+
+// What followed a mesh ends with it: plane, view and goroutines.
+func TestDeletedMeshesLeaveNothing(t *testing.T) {
+	f := startFleet(t)
+	f.connect(nodeA)
+	views := func() int {
+		buf := make([]byte, 4<<20)
+		stacks := string(buf[:runtime.Stack(buf, true)])
+		return strings.Count(stacks, "controlplane/view.")
+	}
+	before := views()
+	for i := range 20 {
+		name := "mesh-" + string(rune('a'+i))
+		f.put(mesh.Meshes, "", name, &mesh.Mesh{})
+		f.put(mesh.Dataplanes, name, "web-1", dataplane("127.0.0.1", "web", "http"))
+		release := f.connect(name + ".web-1")
+		c, err := f.db.Update(t.Context(), model.Config, func(tx store.Tx) error {
+			if err := tx.Delete(mesh.Dataplanes, name, "web-1", 0); err != nil {
+				return err
+			}
+			return tx.Delete(mesh.Meshes, "", name, 0)
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if i%2 == 0 {
+			release() // before the deletion is planned, or after
+		}
+		if err := f.loop.Settled(bounded(t), c.Revision); err != nil {
+			t.Fatal(err)
+		}
+		release()
+	}
+	if _, err := f.loop.Connect(bounded(t), "mesh-a.web-1"); err == nil {
+		t.Error("a proxy of a deleted mesh was let in")
+	}
+	for deadline := time.Now().Add(5 * time.Second); views() > before; {
+		if time.Now().After(deadline) {
+			t.Fatalf("%d frames of views, %d before", views(), before)
+		}
+		runtime.Gosched()
+	}
+}

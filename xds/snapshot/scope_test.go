@@ -1,0 +1,84 @@
+package snapshot_test
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/meshgate/meshgate/xds/resource"
+	"github.com/meshgate/meshgate/xds/snapshot"
+)
+
+// announce publishes one node of a scope.
+func announce(st *snapshot.Store, scope, node, body string, rev uint64) {
+	st.Announce(snapshot.Publication{Scope: scope, Sets: map[string]*resource.Set{node: set(body)}, Revision: rev})
+}
+
+// A scope that does not go on holds up the accounts that ask for it, and no
+// others.
+func TestScopesAreJudgedAlone(t *testing.T) {
+	st := snapshot.New()
+	announce(st, "mesh/sick", "sick.a", "1", 3)
+	announce(st, "mesh/well", "well.a", "1", 3)
+	st.Subscribe("sick.a")
+	well := st.Subscribe("well.a")
+	announce(st, "mesh/well", "well.a", "2", 9)
+	well.Confirm(well.State())
+	if p := st.Progress(9, "mesh/well"); !p.Done() || p.Published != 9 || !cmp.Equal(p.Acknowledged, []string{"well.a"}) {
+		t.Errorf("the well scope: %+v", p)
+	}
+	if p := st.Progress(9, "mesh/well", "mesh/sick"); p.Done() || p.Published != 3 {
+		t.Errorf("both: %+v", p)
+	}
+	if p := st.Progress(9, "mesh/unknown"); !p.Done() || p.Published != 9 || len(p.Acknowledged) != 0 {
+		t.Errorf("a scope without nodes: %+v", p)
+	}
+	if p := st.Progress(9, []string{}...); !p.Done() {
+		t.Errorf("no scope: %+v", p)
+	}
+	if p := st.Progress(9); p.Done() || p.Published != 3 || st.Published() != 3 {
+		t.Errorf("all: %+v", p)
+	}
+	st.End("mesh/sick")
+	if p := st.Progress(9, "mesh/well", "mesh/sick"); p.Published != 9 {
+		t.Errorf("after the end of the sick one: %+v", p)
+	}
+}
+
+// A set that shows several revisions at once is waited for under each of them,
+// also under the older ones: a proxy that lacks it has none of them.
+func TestEveryRevisionOfASetIsWaitedFor(t *testing.T) {
+	st := snapshot.New()
+	a := st.Subscribe("m.a")
+	announce(st, "mesh/m", "m.a", "1", 3)
+	a.Confirm(a.State())
+	announce(st, "mesh/m", "m.a", "2", 7) // made of the writes 4 to 7
+	for rev := uint64(4); rev <= 7; rev++ {
+		if p := st.Progress(rev, "mesh/m"); !cmp.Equal(p.Waiting, []string{"m.a"}) {
+			t.Errorf("revision %d: %+v", rev, p)
+		}
+	}
+	if p := st.Progress(3, "mesh/m"); !p.Done() {
+		t.Errorf("revision 3: %+v", p)
+	}
+	// What a set holds of another scope may be older than the scope's own revision.
+	a.Confirm(a.State())
+	st.Announce(snapshot.Publication{Scope: "mesh/m", Sets: map[string]*resource.Set{"m.a": set("3")}, Revision: 9, Since: 5})
+	if p := st.Progress(5, "mesh/m"); len(p.Waiting) != 1 {
+		t.Errorf("a change since revision 5: %+v", p)
+	}
+}
+
+// A scope may be ahead and lack something older.
+func TestWhatAScopeLacksIsNotShown(t *testing.T) {
+	st := snapshot.New()
+	announce(st, "mesh/m", "m.a", "1", 9)
+	st.Announce(snapshot.Publication{Scope: "mesh/m", Revision: 9, Lacks: 6})
+	if st.Progress(6, "mesh/m").Done() || st.Progress(9, "mesh/m").Done() || !st.Progress(5, "mesh/m").Done() {
+		t.Error("what is lacking counts as shown")
+	}
+	st.Announce(snapshot.Publication{Scope: "mesh/m", Revision: 9})
+	if !st.Progress(9, "mesh/m").Done() {
+		t.Error("what was lacking is not shown")
+	}
+}
