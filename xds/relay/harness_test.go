@@ -77,12 +77,23 @@ func (p *plane) publish(rs ...*resource.Resource) uint64 {
 // settle waits until the Envoy behind the relay has answered.
 func (p *plane) settle(t *testing.T, rev uint64) snapshot.Progress {
 	t.Helper()
+	return p.until(t, rev, func(int, []string) bool { return true })
+}
+
+// until waits until the Envoy behind the relay has answered and a condition holds
+// for the number of nodes that wait and for the refusals.
+func (p *plane) until(t *testing.T, rev uint64, cond func(waiting int, refused []string) bool) snapshot.Progress {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
 	for {
 		moved := p.snaps.Moved()
 		got := p.snaps.Progress(rev)
-		if got.Done() && len(got.Acknowledged)+len(got.Rejected) > 0 {
+		var refused []string
+		for _, x := range got.Rejected {
+			refused = append(refused, x.Error)
+		}
+		if got.Done() && len(got.Acknowledged)+len(got.Rejected) > 0 && cond(len(got.Waiting), refused) {
 			return got
 		}
 		select {
@@ -90,6 +101,16 @@ func (p *plane) settle(t *testing.T, rev uint64) snapshot.Progress {
 		case <-ctx.Done():
 			t.Fatalf("revision %d is not answered: %+v", rev, got)
 		}
+	}
+}
+
+// within fails the test unless a channel is closed soon.
+func within(t *testing.T, what string, c <-chan struct{}) {
+	t.Helper()
+	select {
+	case <-c:
+	case <-time.After(10 * time.Second):
+		t.Fatalf("not in time: %s", what)
 	}
 }
 

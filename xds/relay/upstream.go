@@ -2,6 +2,7 @@ package relay
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -35,7 +36,14 @@ type pending struct {
 	revision uint64
 	add      []*resource.Resource
 	remove   []string
+	// early responses were confirmed on receipt: no Envoy could be served yet, and
+	// the control plane sends no more than a window of unanswered ones.
+	early bool
 }
+
+// errRefusedEarly ends a stream on which a response was confirmed that Envoy then
+// refused. On the next one it is sent again and refused.
+var errRefusedEarly = errors.New("the proxy refused what was confirmed before it was there")
 
 // follow keeps a stream to the control plane until the context ends.
 func (r *Relay) follow(ctx context.Context) {
@@ -96,6 +104,9 @@ func (r *Relay) attempt(ctx context.Context) (heard bool, err error) {
 				r.note(true, "")
 				r.cfg.Log.Info("control_plane_connected", "node", r.cfg.Node)
 			}
+			if err := r.early(stream, open, resource.TypeURL(m.GetTypeUrl())); err != nil {
+				return heard, err
+			}
 			open = append(open, r.apply(m))
 		case <-moved:
 		case err := <-ended:
@@ -106,7 +117,8 @@ func (r *Relay) attempt(ctx context.Context) (heard bool, err error) {
 	}
 }
 
-// subscribe opens the stream and asks for everything, listing what is here.
+// subscribe opens the stream and asks for everything, listing what Envoy has
+// confirmed: what it has not, is sent and answered again.
 func (r *Relay) subscribe(ctx context.Context, conn *grpc.ClientConn) (upstreamClient, error) {
 	if r.cfg.Token != nil {
 		token, err := r.cfg.Token()
@@ -121,7 +133,7 @@ func (r *Relay) subscribe(ctx context.Context, conn *grpc.ClientConn) (upstreamC
 	}
 	for i, url := range resource.Types {
 		m := &discovery.DeltaDiscoveryRequest{
-			TypeUrl: string(url), ResourceNamesSubscribe: []string{"*"}, InitialResourceVersions: r.current.versions(url),
+			TypeUrl: string(url), ResourceNamesSubscribe: []string{"*"}, InitialResourceVersions: r.good.versions(url),
 		}
 		if i == 0 {
 			m.Node = &corev3.Node{Id: r.cfg.Node, UserAgentName: "meshgate", Metadata: r.cfg.Metadata}
@@ -174,15 +186,36 @@ func (r *Relay) apply(m *discovery.DeltaDiscoveryResponse) pending {
 	return p
 }
 
+// early confirms on receipt while no Envoy can be served, so that the control plane
+// sends the rest: a new response confirms the one before it of its type. The newest
+// of each type stays open, so that what is confirmed as a whole, Envoy has confirmed.
+func (r *Relay) early(stream upstreamClient, open []pending, typ resource.TypeURL) error {
+	select {
+	case <-r.ready:
+		return nil
+	default:
+	}
+	for i := range open {
+		if open[i].typ != typ || open[i].early {
+			continue
+		}
+		open[i].early = true
+		if err := stream.Send(&discovery.DeltaDiscoveryRequest{TypeUrl: string(typ), ResponseNonce: open[i].nonce}); err != nil {
+			return fmt.Errorf("answer the control plane: %w", err)
+		}
+	}
+	return nil
+}
+
 func (r *Relay) publish() {
 	r.revision++
 	r.local.Publish(map[string]*resource.Set{r.cfg.Node: r.current.set()}, r.revision)
 }
 
 // settle answers upstream what Envoy has answered here, and keeps the rest.
-func (r *Relay) settle(stream upstreamClient, open []pending) ([]pending, error) {
+func (r *Relay) settle(stream upstreamClient, open []pending) (rest []pending, err error) {
 	changed := false
-	for len(open) > 0 {
+	for len(open) > 0 && err == nil {
 		p := open[0]
 		progress := r.local.Progress(p.revision)
 		// One answer may cover several publications, so a refusal can bear a later
@@ -199,8 +232,13 @@ func (r *Relay) settle(stream upstreamClient, open []pending) ([]pending, error)
 			r.revert(p, rejected)
 		}
 		changed = r.keep(p) || changed
-		if err := stream.Send(m); err != nil {
-			return open, fmt.Errorf("answer the control plane: %w", err)
+		switch {
+		case p.early && rejected != nil:
+			err = errRefusedEarly
+		case !p.early:
+			if err = stream.Send(m); err != nil {
+				err = fmt.Errorf("answer the control plane: %w", err)
+			}
 		}
 	}
 	if changed {
@@ -208,7 +246,7 @@ func (r *Relay) settle(stream upstreamClient, open []pending) ([]pending, error)
 			r.cfg.Log.Error("xds_cache_not_written", "path", r.cfg.Cache, "error", err)
 		}
 	}
-	return open, nil
+	return open, err
 }
 
 // outcome reads what the local Envoy said about a response. Without an Envoy
