@@ -77,11 +77,12 @@ func freezeCluster(d *draft.Cluster) (*resource.Resource, error) {
 	return plan.Freeze(resource.Cluster, d.Proto.GetName(), d.Proto)
 }
 
-// http2 is what proxies speak to each other, whatever the workloads speak.
+// http2 is what proxies speak to each other, whatever the workloads speak; with
+// WebSockets in it (RFC 8441).
 func http2() *upstreamsv3.HttpProtocolOptions {
 	return &upstreamsv3.HttpProtocolOptions{UpstreamProtocolOptions: &upstreamsv3.HttpProtocolOptions_ExplicitHttpConfig_{
 		ExplicitHttpConfig: &upstreamsv3.HttpProtocolOptions_ExplicitHttpConfig{
-			ProtocolConfig: &upstreamsv3.HttpProtocolOptions_ExplicitHttpConfig_Http2ProtocolOptions{Http2ProtocolOptions: &corev3.Http2ProtocolOptions{}},
+			ProtocolConfig: &upstreamsv3.HttpProtocolOptions_ExplicitHttpConfig_Http2ProtocolOptions{Http2ProtocolOptions: &corev3.Http2ProtocolOptions{AllowConnect: true}},
 		},
 	}}
 }

@@ -88,7 +88,9 @@ func httpManager(stat, routes string) *hcmv3.HttpConnectionManager {
 	return &hcmv3.HttpConnectionManager{
 		StatPrefix: stat, CodecType: hcmv3.HttpConnectionManager_AUTO,
 		RouteSpecifier: &hcmv3.HttpConnectionManager_Rds{Rds: &hcmv3.Rds{ConfigSource: plan.ADS(), RouteConfigName: routes}},
-		UpgradeConfigs: []*hcmv3.HttpConnectionManager_UpgradeConfig{{UpgradeType: "websocket"}},
+		// Between proxies a WebSocket is a CONNECT with a protocol (RFC 8441).
+		UpgradeConfigs:       []*hcmv3.HttpConnectionManager_UpgradeConfig{{UpgradeType: "websocket"}},
+		Http2ProtocolOptions: &corev3.Http2ProtocolOptions{AllowConnect: true},
 		// The workload's own Server header stays.
 		ServerHeaderTransformation: hcmv3.HttpConnectionManager_PASS_THROUGH,
 	}

@@ -26,7 +26,7 @@ type outboundRoutesKey struct {
 func (p *Planner) outboundRoutes(k outboundRoutesKey) (*resource.Resource, error) {
 	d := routes(k.mesh, k.name, k.service, k.protocol)
 	d.Proto.RequestHeadersToAdd = []*corev3.HeaderValueOption{{
-		Header:       &corev3.HeaderValue{Key: mesh.HeaderTags, Value: k.source},
+		Header:       &corev3.HeaderValue{Key: mesh.HeaderTags, Value: plan.Literal(k.source)},
 		AppendAction: corev3.HeaderValueOption_OVERWRITE_IF_EXISTS_OR_ADD,
 	}}
 	if k.split != nil {
@@ -81,8 +81,12 @@ func conditional(r draft.Rule) *routev3.Route {
 	return out
 }
 
-// towards fills in the clusters of an action by their weights.
+// towards fills in the clusters of an action by their weights. Where no policy
+// sets a limit there is none: Envoy's own of 15 s would cut streams.
 func towards(a *routev3.RouteAction, targets []draft.Target) *routev3.RouteAction {
+	if a.Timeout == nil {
+		a.Timeout = durationpb.New(0)
+	}
 	if len(targets) == 1 {
 		a.ClusterSpecifier = &routev3.RouteAction_Cluster{Cluster: ClusterName(targets[0].Tags)}
 		return a
