@@ -99,9 +99,15 @@ func (p *Planner) build(c *class) {
 		p.list(c)
 	}
 	before := make(map[*outbound]part, len(c.staleOut))
+	resettled := c.relist
 	for o := range c.staleOut {
+		wants := o.wants
 		before[o] = o.part
 		p.buildOutbound(o)
+		resettled = resettled || !slices.Equal(wants, o.wants)
+	}
+	if resettled {
+		p.rename(c, before)
 	}
 	patched := !c.staleIn && !c.relist && c.patch(before)
 	if c.staleIn {
@@ -113,7 +119,7 @@ func (p *Planner) build(c *class) {
 			c.was[in.shape] = in
 		}
 	}
-	moved := c.staleIn || c.relist || len(c.staleOut) > 0
+	moved := c.staleIn || c.relist || len(before) > 0
 	clear(c.staleOut)
 	c.staleIn, c.relist = false, false
 	if moved {
@@ -123,6 +129,16 @@ func (p *Planner) build(c *class) {
 		for x := range c.members {
 			p.loose[x] = struct{}{}
 		}
+	}
+}
+
+// rename builds the outbounds again of which clusters get other names.
+func (p *Planner) rename(c *class, before map[*outbound]part) {
+	for _, o := range c.tellApart() {
+		if _, ok := before[o]; !ok {
+			before[o] = o.part
+		}
+		p.buildOutbound(o)
 	}
 }
 
