@@ -2,8 +2,6 @@ package sidecar
 
 import (
 	"fmt"
-	"math"
-	"net/netip"
 	"slices"
 
 	"github.com/meshgate/meshgate/controlplane/mesh"
@@ -282,14 +280,18 @@ func (c *class) identity(t *view.Entry[mesh.Trust]) string {
 func (p *Planner) buildOwn(x *proxy) {
 	c, old := x.class, x.own
 	x.own, x.hidden = part{}, nil
-	taken := map[netip.AddrPort]bool{}
+	taken := sockets{}
 	for i, in := range c.inbounds {
 		if in.chains == nil || i >= len(x.listening) {
 			continue
 		}
 		at, err := addressOf(x.listening[i], in.shape.Port)
-		if err == nil && taken[at] {
+		switch {
+		case err != nil:
+		case taken.has(at):
 			err = fmt.Errorf("another inbound listens on %s", at)
+		case at.Addr().IsUnspecified() && in.shape.servedAt(at.Port()):
+			err = fmt.Errorf("%s is the workload's own port: give the inbound an address, or the workload another port", at)
 		}
 		if err != nil {
 			x.own.failures = append(x.own.failures, plan.Failure{Cell: inboundName(x.listening[i], in.shape.Port), Err: err})
@@ -311,9 +313,9 @@ func (p *Planner) buildOwn(x *proxy) {
 
 // hide takes away the outbounds that would listen where an inbound does. It is
 // the inbound that stays: who calls it must not be led elsewhere.
-func (x *proxy) hide(taken map[netip.AddrPort]bool) {
+func (x *proxy) hide(taken sockets) {
 	for _, o := range x.class.outbounds {
-		if len(taken) > 0 && taken[o.at] {
+		if taken.has(o.at) {
 			name := outboundName(o.shape.Address, o.shape.Port)
 			x.hidden = append(x.hidden, name)
 			x.own.failures = append(x.own.failures, plan.Failure{Cell: name, Err: fmt.Errorf("an inbound listens on %s", o.at)})
@@ -323,10 +325,10 @@ func (x *proxy) hide(taken map[netip.AddrPort]bool) {
 
 // usable drops the outbounds that Envoy would refuse, and says why.
 func usable(shapes []outboundShape) (out []outboundShape, refused []plan.Failure) {
-	taken := map[netip.AddrPort]bool{}
+	taken := sockets{}
 	for _, s := range shapes {
 		at, err := addressOf(s.Address, s.Port)
-		if err == nil && taken[at] {
+		if err == nil && taken.has(at) {
 			err = fmt.Errorf("another outbound listens on %s", at)
 		}
 		if err != nil {
@@ -337,15 +339,6 @@ func usable(shapes []outboundShape) (out []outboundShape, refused []plan.Failure
 		out = append(out, s)
 	}
 	return out, refused
-}
-
-// addressOf reads where to listen.
-func addressOf(address string, port uint32) (netip.AddrPort, error) {
-	a, err := netip.ParseAddr(address)
-	if err != nil || port == 0 || port > math.MaxUint16 {
-		return netip.AddrPort{}, fmt.Errorf("cannot listen on %s", hostPort(address, port))
-	}
-	return netip.AddrPortFrom(a.Unmap(), uint16(port)), nil
 }
 
 // keep adds a resource, or the one of before if it could not be made, and reports

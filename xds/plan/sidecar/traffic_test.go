@@ -3,11 +3,9 @@ package sidecar_test
 import (
 	"strings"
 	"testing"
-	"time"
 
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
-	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 
 	"github.com/meshgate/meshgate/controlplane/mesh"
 	"github.com/meshgate/meshgate/xds/policy/all"
@@ -189,7 +187,38 @@ func TestNamesAsAddresses(t *testing.T) {
 	load(t, set.Get(resource.Endpoint, "backend"), new(endpointv3.ClusterLoadAssignment))
 }
 
-var (
-	_ = time.Second
-	_ = routev3.Route{}
-)
+// TestProxiesWithNames: a proxy of which the address is a name listens on all
+// addresses of its host, but not where it would call itself instead of its
+// workload. Nothing else of it listens there.
+func TestProxiesWithNames(t *testing.T) {
+	w := newWorld(t)
+	d := dataplane("backend.example.test", "backend", "http", "backend", "backend")
+	d.Networking.Outbound[1].Port = 8080 // behind the inbound on all addresses
+	d.Networking.Inbound = append(d.Networking.Inbound,
+		mesh.Inbound{Port: 8081, ServicePort: 8081, Tags: d.Networking.Inbound[0].Tags},
+		mesh.Inbound{Port: 8080, ServicePort: 9082, Address: "127.0.0.9", Tags: d.Networking.Inbound[0].Tags},
+		mesh.Inbound{Port: 8083, ServicePort: 8083, ServiceAddress: "192.0.2.1", Tags: d.Networking.Inbound[0].Tags})
+	w.put(mesh.Dataplanes, meshName, "backend-1", d)
+	set := w.joined("backend-1")
+	var names []string
+	for _, r := range set.All(resource.Listener) {
+		names = append(names, r.Name)
+	}
+	if got := strings.Join(names, " "); got != "inbound:0.0.0.0:8080 inbound:0.0.0.0:8083 outbound:127.0.0.1:10001" {
+		t.Errorf("listeners are %s", got)
+	}
+	var failed []string
+	for _, f := range w.planner.Failures("backend-1") {
+		failed = append(failed, f.Cell)
+	}
+	if got := strings.Join(failed, " "); got != "inbound:0.0.0.0:8081 inbound:127.0.0.9:8080 outbound:127.0.0.1:8080" {
+		t.Errorf("failures are %s", got)
+	}
+	validate(t, set)
+	local := dataplane("localhost", "backend", "http")
+	w.put(mesh.Dataplanes, meshName, "backend-1", local)
+	w.settle()
+	if w.planner.Set("backend-1").Get(resource.Listener, "inbound:127.0.0.1:8080") == nil {
+		t.Error("localhost is not the loopback address")
+	}
+}
