@@ -23,7 +23,8 @@ type meshPlane struct {
 	scope   *view.Scope[*view.Mesh]
 	sub     *view.Subscription[*view.Mesh]
 	planner *sidecar.Planner
-	// joined are the connected proxies by the names of their dataplanes.
+	// joined are the connected proxies by the names of their dataplanes, with
+	// whether they are bare.
 	joined  map[string]bool
 	planned uint64
 	failed  error
@@ -89,13 +90,17 @@ func (o outside) Gateway(name string) *view.Gateway {
 }
 
 // join registers a proxy and returns the sets that are new by it.
-func (p *meshPlane) join(dataplane string) (map[string]*resource.Set, error) {
+func (p *meshPlane) join(dataplane string, bare bool) (map[string]*resource.Set, error) {
 	known := false
-	out := p.plan(func() { known = p.planner.Join(dataplane) })
+	out := p.plan(func() {
+		p.planner.Bare(dataplane, bare)
+		known = p.planner.Join(dataplane)
+	})
 	if !known {
+		p.planner.Bare(dataplane, false)
 		return nil, fault.New(fault.NotFound, "dataplane %s of mesh %s does not exist; create it first", dataplane, p.name)
 	}
-	p.joined[dataplane] = true
+	p.joined[dataplane] = bare
 	if set := p.planner.Set(dataplane); set != nil {
 		out[mesh.NodeID(p.name, dataplane)] = set
 		return out, nil
@@ -151,7 +156,8 @@ func (p *meshPlane) restart(state *view.Mesh) {
 	for dataplane, yes := range p.secured {
 		p.planner.Secured(dataplane, yes)
 	}
-	for dataplane := range p.joined {
+	for dataplane, bare := range p.joined {
+		p.planner.Bare(dataplane, bare)
 		p.planner.Join(dataplane)
 	}
 }

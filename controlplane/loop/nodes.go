@@ -36,8 +36,9 @@ func ParseProxy(id string) (mesh, dataplane string, err error) {
 // Connect registers a stream of a node that was authenticated. When it returns,
 // the node's set is published. The caller calls release when the stream has
 // ended; with the last stream of a node it is dropped. A gateway whose parameters
-// changed is planned by the new ones.
-func (l *Loop) Connect(ctx context.Context, id string) (release func(), err error) {
+// changed is planned by the new ones. bare says that a proxy of a mesh has no
+// filter.
+func (l *Loop) Connect(ctx context.Context, id string, bare bool) (release func(), err error) {
 	if strings.HasPrefix(id, "cp/") {
 		return l.connectGateway(ctx, id)
 	}
@@ -50,7 +51,7 @@ func (l *Loop) Connect(ctx context.Context, id string) (release func(), err erro
 		return nil, fmt.Errorf("open mesh %s: %w", meshName, err)
 	}
 	for attempt := 0; ; attempt++ {
-		release, err := l.joinMesh(id, dataplane, p)
+		release, err := l.joinMesh(id, dataplane, p, bare)
 		if attempt > 0 || !fault.Is(err, fault.NotFound) {
 			return release, err
 		}
@@ -61,10 +62,10 @@ func (l *Loop) Connect(ctx context.Context, id string) (release func(), err erro
 	}
 }
 
-func (l *Loop) joinMesh(id, dataplane string, p *meshPlane) (func(), error) {
+func (l *Loop) joinMesh(id, dataplane string, p *meshPlane, bare bool) (func(), error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	batch, err := p.join(dataplane)
+	batch, err := p.join(dataplane, bare)
 	if err != nil {
 		return nil, err
 	}

@@ -30,8 +30,14 @@ var _ = Describe("what passes two sidecars", Ordered, ContinueOnFailure, core, f
 			w.join(w.around(name, nil, framework.StartEcho(name), tags{service: "ledger", protocol: "tcp"})).WaitReady()
 		}
 		chat := w.join(w.around("chat-1", nil, startChat(), tags{service: "chat", protocol: "http"}))
-		web = w.start("web-1", tags{service: "web"}, "backend", "ledger", "chat")
-		w.ready(append(backends, web, chat)...)
+		// One proxy is known by a name, beside it one that no resolver knows.
+		host := w.describe("named-1", tags{service: "named"})
+		host.doc["networking"].(map[string]any)["address"] = "localhost"
+		lost := w.describe("named-2", tags{service: "named"})
+		lost.doc["networking"].(map[string]any)["advertisedAddress"] = "nobody.invalid"
+		w.Put("dataplanes", lost.doc)
+		web = w.start("web-1", tags{service: "web"}, "backend", "ledger", "chat", "named")
+		w.ready(append(backends, web, chat, w.join(host))...)
 		answers(web.to("backend"), 200)
 	})
 
@@ -88,6 +94,16 @@ var _ = Describe("what passes two sidecars", Ordered, ContinueOnFailure, core, f
 		Expect(err).NotTo(HaveOccurred())
 		Expect(r.Received().Headers.Get("X-Share")).To(Equal(value))
 		Expect(r.Header.Get("X-Share")).To(Equal(value))
+	})
+
+	It("endpoints may have names, and those that cannot be resolved get nothing", func() {
+		for range 20 {
+			r, err := get(web.to("named"))
+			Expect(err).NotTo(HaveOccurred())
+			Expect(r.Received().Name).To(Equal("named-1"))
+		}
+		Expect(web.Stat("cluster.named.ssl.handshake")).To(BeNumerically(">", 0))
+		Expect(web.Stat("cluster.named.membership_total")).To(Equal(1))
 	})
 
 	It("a WebSocket is opened, carries messages both ways and is closed", func() {

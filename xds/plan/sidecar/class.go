@@ -51,6 +51,7 @@ type part struct {
 // the first.
 func (p *Planner) classify(x *proxy, d *view.Dataplane) {
 	s := shapeOf(d)
+	s.Bare = p.bare[x.name]
 	key := s.key()
 	c := p.classes[key]
 	if c == nil {

@@ -106,6 +106,7 @@ type inboundRoutesKey struct {
 	// cluster leads to the workload.
 	cluster    string
 	mutualTLS  bool
+	bare       bool
 	selections selections
 }
 
@@ -115,7 +116,7 @@ type inboundRoutesKey struct {
 func (p *Planner) inboundRoutes(k inboundRoutesKey) (*resource.Resource, error) {
 	tags := tagsOf(k.tags)
 	d := routes(k.mesh, k.name, tags.Service(), tags.Protocol())
-	d.MutualTLS = k.mutualTLS
+	d.MutualTLS, d.Bare = k.mutualTLS, k.bare
 	d.Proto.RequestHeadersToRemove = []string{mesh.HeaderTags}
 	d.Host.Routes = []*routev3.Route{{
 		Match: everything(),

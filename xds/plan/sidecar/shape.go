@@ -24,6 +24,8 @@ type shape struct {
 	Reachable  []string `json:",omitempty"`
 	// RedirectOutbound is where the operating system sends what leaves.
 	RedirectOutbound, RedirectInbound uint32 `json:",omitempty"`
+	// Bare proxies lack the filter.
+	Bare bool `json:",omitempty"`
 }
 
 type inboundShape struct {

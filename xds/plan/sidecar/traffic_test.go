@@ -8,6 +8,7 @@ import (
 	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
 
 	"github.com/meshgate/meshgate/controlplane/mesh"
+	"github.com/meshgate/meshgate/filter/contract"
 	"github.com/meshgate/meshgate/xds/policy/all"
 	"github.com/meshgate/meshgate/xds/policy/timeout"
 	"github.com/meshgate/meshgate/xds/policy/trafficroute"
@@ -220,5 +221,65 @@ func TestProxiesWithNames(t *testing.T) {
 	w.settle()
 	if w.planner.Set("backend-1").Get(resource.Listener, "inbound:127.0.0.1:8080") == nil {
 		t.Error("localhost is not the loopback address")
+	}
+}
+
+// TestBareProxies: an Envoy without the filter's library would refuse a listener
+// that names it, so it gets none that do. Where tokens are demanded its inbound
+// refuses everything, and says so; other proxies are not concerned.
+func TestBareProxies(t *testing.T) {
+	w := newWorld(t)
+	pair("http")(w)
+	w.put(mesh.Dataplanes, meshName, "backend-2", dataplane("127.0.0.4", "backend", "http"))
+	w.planner.Bare("backend-2", true)
+	set := w.joined("backend-1", "backend-2")
+	const listener = "inbound:127.0.0.4:8080"
+	mentions := func(set *resource.Set) bool {
+		for _, kind := range []resource.TypeURL{resource.Listener, resource.Route} {
+			for _, r := range set.All(kind) {
+				if strings.Contains(string(r.Body), contract.FilterName) {
+					return true
+				}
+			}
+		}
+		return false
+	}
+	if mentions(set) || !mentions(w.planner.Set("backend-1")) {
+		t.Errorf("the filter is at the bare proxy: %t, at the other: %t", mentions(set), mentions(w.planner.Set("backend-1")))
+	}
+	if led(t, set, listener) != "localhost:9080" {
+		t.Error("the workload is not reached")
+	}
+	if f := w.planner.Failures("backend-2"); len(f) > 0 {
+		t.Errorf("failures are %v", f)
+	}
+	w.raw(`
+type: MeshTokenAuth
+mesh: demo
+name: tokens
+spec:
+  targetRef: {kind: MeshService, name: backend}
+  from: [{targetRef: {kind: Mesh}, default: {config: {global_credentials: true}}}]
+`)
+	w.settle()
+	set = w.planner.Set("backend-2")
+	if mentions(set) {
+		t.Error("the policy brings the filter")
+	}
+	routes := hostOf(t, set, listener).GetRoutes()
+	if len(routes) != 1 || routes[0].GetDirectResponse().GetStatus() != 503 {
+		t.Errorf("the bare proxy answers by %v", routes)
+	}
+	if f := w.planner.Failures("backend-2"); len(f) != 1 || !strings.Contains(f[0].Err.Error(), "every request is refused") {
+		t.Errorf("failures are %v", f)
+	}
+	if f := w.planner.Failures("backend-1"); len(f) > 0 || led(t, w.planner.Set("backend-1"), "inbound:127.0.0.2:8080") != "localhost:9080" {
+		t.Errorf("the other proxy is concerned: %v", f)
+	}
+	// It comes back with the library.
+	w.planner.Bare("backend-2", false)
+	w.settle()
+	if !mentions(w.planner.Set("backend-2")) || len(w.planner.Failures("backend-2")) > 0 {
+		t.Error("a proxy that is bare no more has no filter")
 	}
 }
