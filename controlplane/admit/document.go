@@ -133,9 +133,6 @@ func (g *Gate) storeDocument(tx store.Tx, d document, prepared []any) (stored *m
 		return nil, false, err
 	}
 	r := &model.Resource{Kind: d.kind, Scope: d.scope, Name: d.name, Spec: d.spec}
-	if complete := d.kind.Document.Complete; complete != nil {
-		r.Spec = complete(old, r.Spec)
-	}
 	if cross := d.kind.Document.Cross; cross != nil {
 		violations, err := cross(tx, old, r)
 		if err != nil {

@@ -38,7 +38,7 @@ func put(t *testing.T, g *admit.Gate, k *model.Kind, scope, name string, spec an
 
 func proxy(port uint32) *mesh.Dataplane {
 	return &mesh.Dataplane{Networking: &mesh.Networking{Address: "10.0.0.1", Inbound: []mesh.Inbound{
-		{Port: port, Tags: mesh.Tags{mesh.TagService: "web"}, ServiceProbe: &mesh.ServiceProbe{}},
+		{Port: port, Tags: mesh.Tags{mesh.TagService: "web"}},
 	}}}
 }
 
@@ -52,7 +52,7 @@ func TestPutDocument(t *testing.T) {
 	if err != nil || created || out.Resource.Version != 2 || out.Commit.Revision == 0 {
 		t.Errorf("update: %+v, %v, %v", out, created, err)
 	}
-	if in := out.Resource.Spec.(*mesh.Dataplane).Networking.Inbound[0]; in.Port != 2 || in.State != "" {
+	if in := out.Resource.Spec.(*mesh.Dataplane).Networking.Inbound[0]; in.Port != 2 {
 		t.Errorf("stored %+v", in)
 	}
 }

@@ -61,6 +61,10 @@ type Mesh struct {
 // Dataplane says otherwise.
 const directAdminPort = 9901
 
+// featureFilter is the feature of an Envoy without an agent that finds the filter's
+// library: ENVOY_DYNAMIC_MODULES_SEARCH_PATH names its directory.
+const featureFilter = "filter"
+
 var proxyStatuses = map[fault.Code]int{
 	fault.Denied: http.StatusUnauthorized, fault.Forbidden: http.StatusForbidden, fault.NotFound: http.StatusNotFound,
 	fault.Invalid: http.StatusUnprocessableEntity, fault.Conflict: http.StatusConflict,
@@ -272,6 +276,10 @@ func metadata(in *Proxy, c *bootstrap.Config) map[string]any {
 	m := map[string]any{"dataplane.proxyType": typeDataplane}
 	if c.AdminPort != 0 {
 		m["dataplane.admin.port"] = strconv.FormatUint(uint64(c.AdminPort), 10)
+	}
+	// Who starts Envoy without an agent says if it can load the filter.
+	if in.Relay == nil && !slices.Contains(in.Features, featureFilter) {
+		m[bootstrap.MetadataFilter] = bootstrap.FilterNone
 	}
 	if in.Version != nil {
 		m["version"] = in.Version

@@ -21,6 +21,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/model"
 	"github.com/meshgate/meshgate/controlplane/store"
 	"github.com/meshgate/meshgate/controlplane/store/memstore"
+	"github.com/meshgate/meshgate/xds/bootstrap"
 )
 
 var update = flag.Bool("update", false, "write golden files")
@@ -167,6 +168,31 @@ func TestProxyBootstrap(t *testing.T) {
 			}
 			if diff := cmp.Diff(map[string]string{LabelOwner: OwnerProxy}, s.labels(t, "web-1")); diff != "" {
 				t.Error(diff)
+			}
+		})
+	}
+}
+
+// TestBareProxies: an Envoy without an agent has no filter unless whoever starts it
+// says that it finds the library; an agent always has it.
+func TestBareProxies(t *testing.T) {
+	for name, test := range map[string]struct {
+		features []string
+		relay    *Relay
+		bare     bool
+	}{
+		"nothing said":    {nil, nil, true},
+		"another feature": {[]string{"a"}, nil, true},
+		"the filter":      {[]string{"a", "filter"}, nil, false},
+		"an agent":        {nil, &Relay{Socket: "/run/ads.sock", AdminSocket: "/run/admin.sock"}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			rec := send(newMeshServer(t), http.MethodPost, "", encode(t, map[string]any{
+				"mesh": "default", "name": "web-1", "dataplaneToken": "default/web-1/web", "dataplaneResource": dataplaneYAML,
+				"features": test.features, "relay": test.relay,
+			}))
+			if got := strings.Contains(rec.Body.String(), bootstrap.MetadataFilter+": "+bootstrap.FilterNone); rec.Code != http.StatusOK || got != test.bare {
+				t.Errorf("%d, bare %t:\n%s", rec.Code, got, rec.Body)
 			}
 		})
 	}

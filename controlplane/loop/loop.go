@@ -97,6 +97,7 @@ type sidecarPlanner interface {
 	Outside()
 	Secured(dataplane string, yes bool)
 	Join(dataplane string) bool
+	Bare(dataplane string, yes bool)
 	Leave(dataplane string)
 	Plan() map[string]*resource.Set
 	Failures(dataplane string) []failure

@@ -159,7 +159,7 @@ func (r *rig) put(k *model.Kind, name string, spec any) uint64 {
 
 func (r *rig) connect(node string) (release func()) {
 	r.t.Helper()
-	release, err := r.loop.Connect(r.ctx, node)
+	release, err := r.loop.Connect(r.ctx, node, false)
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -231,7 +231,7 @@ func TestRelease(t *testing.T) {
 func TestConnectRefusesOtherIDs(t *testing.T) {
 	r := start(t, nil)
 	for _, id := range []string{"", "cp", "cp/default", "cp//a", "cp/default/", "cp/a/b/c", "mesh/node", "node", ".node", "mesh."} {
-		if _, err := r.loop.Connect(r.ctx, id); !fault.Is(err, fault.Invalid) {
+		if _, err := r.loop.Connect(r.ctx, id, false); !fault.Is(err, fault.Invalid) {
 			t.Errorf("Connect(%q) = %v", id, err)
 		}
 	}

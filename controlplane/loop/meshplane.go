@@ -30,6 +30,8 @@ type meshPlane struct {
 	// joined are the connected proxies by the names of their dataplanes, with the
 	// last good set of each.
 	joined map[string]*resource.Set
+	// bare are the proxies without the filter, joined or about to.
+	bare map[string]bool
 	// blocked are dataplanes that cannot be planned, and are not tried again before
 	// something changes or their pause is over.
 	blocked map[string]*retry
@@ -111,7 +113,7 @@ func (l *Loop) entered(p *meshPlane) {
 
 func (l *Loop) openMesh(name string, scope *view.Scope[*view.Mesh], secured map[string]string) *meshPlane {
 	p := &meshPlane{
-		name: name, scope: scope, sub: scope.Subscribe(l.wake), joined: map[string]*resource.Set{}, blocked: map[string]*retry{},
+		name: name, scope: scope, sub: scope.Subscribe(l.wake), joined: map[string]*resource.Set{}, bare: map[string]bool{}, blocked: map[string]*retry{},
 		secured: map[string]bool{}, from: noRevision, known: map[string]bool{}, check: l.Check, fresh: l.sidecars,
 		differs: func() { l.differences++ }, log: l.Log,
 	}
@@ -153,8 +155,8 @@ func (o outside) Gateway(name string) *view.Gateway {
 
 // join registers a proxy and returns the sets that are new by it, also where it
 // fails: a proxy that the planner cannot take costs the mesh a new planner, and
-// nobody else notices.
-func (p *meshPlane) join(dataplane string, now time.Time) (batch, error) {
+// nobody else notices. bare says that it has no filter.
+func (p *meshPlane) join(dataplane string, bare bool, now time.Time) (_ batch, err error) {
 	if p.retry.err != nil {
 		return nil, fault.Wrap(fault.Unavailable, p.retry.err, "mesh %s cannot be planned at present", p.name)
 	}
@@ -162,8 +164,14 @@ func (p *meshPlane) join(dataplane string, now time.Time) (batch, error) {
 		return nil, p.impossible(dataplane, b.err)
 	}
 	_, again := p.joined[dataplane]
+	p.bare[dataplane] = bare
+	defer func() {
+		if err != nil && !again {
+			delete(p.bare, dataplane)
+		}
+	}()
 	known := false
-	out := p.plan(now, func(s sidecarPlanner) { known = s.Join(dataplane) })
+	out := p.plan(now, func(s sidecarPlanner) { known = p.enlist(s, dataplane) })
 	if err := p.retry.err; err != nil && !again {
 		p.retry = retry{}
 		out = p.plan(now, nil)
@@ -189,6 +197,17 @@ func (p *meshPlane) join(dataplane string, now time.Time) (batch, error) {
 	return out, nil
 }
 
+// enlist tells a planner of a connected proxy, and reports whether its dataplane
+// exists.
+func (p *meshPlane) enlist(s sidecarPlanner, dataplane string) bool {
+	s.Bare(dataplane, p.bare[dataplane])
+	if s.Join(dataplane) {
+		return true
+	}
+	s.Bare(dataplane, false)
+	return false
+}
+
 func (p *meshPlane) impossible(dataplane string, cause error) error {
 	return fault.Wrap(fault.Unavailable, cause, "the configuration of dataplane %s of mesh %s cannot be made", dataplane, p.name)
 }
@@ -207,6 +226,7 @@ func (p *meshPlane) block(dataplane string, err error, now time.Time) {
 func (p *meshPlane) leave(node string, now time.Time) {
 	dataplane := strings.TrimPrefix(node, p.name+".")
 	delete(p.joined, dataplane)
+	delete(p.bare, dataplane)
 	if p.retry.err != nil {
 		return
 	}
@@ -288,12 +308,12 @@ func (p *meshPlane) update(now time.Time) batch {
 func (p *meshPlane) rejoin(s sidecarPlanner, change view.Change[*view.Mesh]) {
 	if change.All {
 		for dataplane := range p.joined {
-			s.Join(dataplane)
+			p.enlist(s, dataplane)
 		}
 	}
 	for _, key := range change.Keys {
 		if _, joined := p.joined[key.Name]; joined && key.Kind == mesh.Dataplanes.Name {
-			s.Join(key.Name)
+			p.enlist(s, key.Name)
 		}
 	}
 }
@@ -342,7 +362,7 @@ func (p *meshPlane) restart() sidecarPlanner {
 		planner.Secured(dataplane, yes)
 	}
 	for dataplane := range p.joined {
-		planner.Join(dataplane)
+		p.enlist(planner, dataplane)
 	}
 	return planner
 }

@@ -38,8 +38,9 @@ func ParseProxy(id string) (mesh, dataplane string, err error) {
 // Connect registers a stream of a node that was authenticated. When it returns,
 // the node's set is published. The caller calls release when the stream has
 // ended; with the last stream of a node it is dropped. A gateway whose parameters
-// changed is planned by the new ones.
-func (l *Loop) Connect(ctx context.Context, id string) (release func(), err error) {
+// changed is planned by the new ones. bare says that a proxy of a mesh has no
+// filter.
+func (l *Loop) Connect(ctx context.Context, id string, bare bool) (release func(), err error) {
 	if strings.HasPrefix(id, "cp/") {
 		return l.connectGateway(ctx, id)
 	}
@@ -52,7 +53,7 @@ func (l *Loop) Connect(ctx context.Context, id string) (release func(), err erro
 		return nil, fmt.Errorf("open mesh %s: %w", meshName, err)
 	}
 	defer l.entered(p)
-	release, err = l.joinMesh(id, dataplane, p)
+	release, err = l.joinMesh(id, dataplane, p, bare)
 	if !fault.Is(err, fault.NotFound) {
 		return release, err
 	}
@@ -60,7 +61,7 @@ func (l *Loop) Connect(ctx context.Context, id string) (release func(), err erro
 	if stuck := l.await(ctx, p, l.Latest()); stuck != nil {
 		return nil, stuck
 	}
-	return l.joinMesh(id, dataplane, p)
+	return l.joinMesh(id, dataplane, p, bare)
 }
 
 // await waits until a mesh shows a revision. It is Unavailable where the mesh is not
@@ -87,10 +88,10 @@ func (l *Loop) await(ctx context.Context, p *meshPlane, revision uint64) error {
 	}
 }
 
-func (l *Loop) joinMesh(id, dataplane string, p *meshPlane) (func(), error) {
+func (l *Loop) joinMesh(id, dataplane string, p *meshPlane, bare bool) (func(), error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	sets, err := p.join(dataplane, time.Now())
+	sets, err := p.join(dataplane, bare, time.Now())
 	if err != nil {
 		l.announce(map[plane]batch{p: sets})
 		l.problems.set(p.id(), p.failures())

@@ -161,7 +161,7 @@ func (p *patient) put(k *model.Kind, scope, name string, spec any) uint64 {
 
 func (p *patient) connect(node string) func() {
 	p.t.Helper()
-	release, err := p.loop.Connect(p.t.Context(), node)
+	release, err := p.loop.Connect(p.t.Context(), node, false)
 	if err != nil {
 		p.t.Fatal(err)
 	}
@@ -210,7 +210,7 @@ func TestPanickingPlannerHoldsUpItsMeshOnly(t *testing.T) {
 				if p.settles(stuck, time.Minute) {
 					t.Error("the revision of the sick mesh is settled")
 				}
-				if _, err := p.loop.Connect(p.t.Context(), "sick.web-2"); !fault.Is(err, fault.Unavailable) {
+				if _, err := p.loop.Connect(p.t.Context(), "sick.web-2", false); !fault.Is(err, fault.Unavailable) {
 					t.Errorf("a new proxy of the sick mesh: %v", err)
 				}
 				if set, _ := p.loop.Last("sick.web-1"); p.snaps.Get("sick.web-1") != good || set != good {
@@ -278,12 +278,12 @@ func TestOneImpossibleDataplane(t *testing.T) {
 	nurse(t, func(t *testing.T, p *patient) {
 		p.connect("sick.web-1")
 		p.fails("join web-2")
-		if _, err := p.loop.Connect(t.Context(), "sick.web-2"); !fault.Is(err, fault.Unavailable) {
+		if _, err := p.loop.Connect(t.Context(), "sick.web-2", false); !fault.Is(err, fault.Unavailable) {
 			t.Errorf("connecting: %v", err)
 		}
 		n := len(p.attempts)
 		for range 100 {
-			if _, err := p.loop.Connect(t.Context(), "sick.web-2"); !fault.Is(err, fault.Unavailable) {
+			if _, err := p.loop.Connect(t.Context(), "sick.web-2", false); !fault.Is(err, fault.Unavailable) {
 				t.Errorf("connecting again: %v", err)
 			}
 		}

@@ -117,7 +117,7 @@ func (f *fleet) put(k *model.Kind, scope, name string, spec any) uint64 {
 
 func (f *fleet) connect(node string) (release func()) {
 	f.t.Helper()
-	release, err := f.loop.Connect(bounded(f.t), node)
+	release, err := f.loop.Connect(bounded(f.t), node, false)
 	if err != nil {
 		f.t.Fatal(err)
 	}
@@ -189,7 +189,7 @@ func TestDeletedMeshesLeaveNothing(t *testing.T) {
 		}
 		release()
 	}
-	if _, err := f.loop.Connect(bounded(t), "mesh-a.web-1"); err == nil {
+	if _, err := f.loop.Connect(bounded(t), "mesh-a.web-1", false); err == nil {
 		t.Error("a proxy of a deleted mesh was let in")
 	}
 	for deadline := time.Now().Add(5 * time.Second); views() > before; {

@@ -47,28 +47,20 @@ type Inbound struct {
 	Port uint32 `json:"port,omitempty"`
 	// ServicePort and ServiceAddress are where the workload listens: the same
 	// port on 127.0.0.1 if not given.
-	ServicePort    uint32        `json:"servicePort,omitempty"`
-	ServiceAddress string        `json:"serviceAddress,omitempty"`
-	Address        string        `json:"address,omitempty"`
-	Tags           Tags          `json:"tags,omitempty"`
-	Health         *Health       `json:"health,omitempty"`
-	ServiceProbe   *ServiceProbe `json:"serviceProbe,omitempty"`
-	State          string        `json:"state,omitempty" enum:"Ready,NotReady,Ignored"`
-	Name           string        `json:"name,omitempty"`
+	ServicePort    uint32  `json:"servicePort,omitempty"`
+	ServiceAddress string  `json:"serviceAddress,omitempty"`
+	Address        string  `json:"address,omitempty"`
+	Tags           Tags    `json:"tags,omitempty"`
+	Health         *Health `json:"health,omitempty"`
+	// ServiceProbe is refused.
+	ServiceProbe *struct{} `json:"serviceProbe,omitempty"`
+	State        string    `json:"state,omitempty" enum:"Ready,NotReady,Ignored"`
+	Name         string    `json:"name,omitempty"`
 }
 
 // Health says whether the workload answers.
 type Health struct {
 	Ready bool `json:"ready,omitempty"`
-}
-
-// ServiceProbe is how a workload is checked.
-type ServiceProbe struct {
-	Interval           *Duration `json:"interval,omitempty"`
-	Timeout            *Duration `json:"timeout,omitempty"`
-	UnhealthyThreshold *uint32   `json:"unhealthyThreshold,omitempty"`
-	HealthyThreshold   *uint32   `json:"healthyThreshold,omitempty"`
-	TCP                *struct{} `json:"tcp,omitempty"`
 }
 
 // Outbound is one service that a workload reaches through a local port.

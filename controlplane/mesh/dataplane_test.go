@@ -1,7 +1,6 @@
 package mesh_test
 
 import (
-	"encoding/json"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -89,8 +88,10 @@ func TestDataplaneValidation(t *testing.T) {
 			`networking.inbound[0].tags["version"]: tag value must be non-empty`,
 		}},
 		{"probe", inbound(`"port":1,"serviceProbe":{"interval":"0s","timeout":"-1s","unhealthyThreshold":0,"healthyThreshold":0,"tcp":{}}`), []string{
-			"networking.inbound[0].serviceProbe.interval: must have a positive value", "networking.inbound[0].serviceProbe.timeout: must have a positive value",
-			"networking.inbound[0].serviceProbe.unhealthyThreshold: must have a positive value", "networking.inbound[0].serviceProbe.healthyThreshold: must have a positive value",
+			"networking.inbound[0].serviceProbe: is not supported: nothing would run the probe. Leave it out; a state or health that something else sets is used",
+		}},
+		{"probe of nothing", inbound(`"port":1,"serviceProbe":{}`), []string{
+			"networking.inbound[0].serviceProbe: is not supported: nothing would run the probe. Leave it out; a state or health that something else sets is used",
 		}},
 		{"outbound", outbound(`"port":0,"address":"x"`), []string{
 			"networking.outbound[0].port: " + port, "networking.outbound[0].address: address has to be valid IP address",
@@ -134,27 +135,6 @@ func TestServiceOfOutboundIsKept(t *testing.T) {
 	}
 	if got := out.EffectiveTags().Service(); got != "redis" {
 		t.Errorf("service %q", got)
-	}
-}
-
-// TestProbedInboundsBeginNotReady: at a creation only, and without a change of
-// the spec that was passed in.
-func TestProbedInboundsBeginNotReady(t *testing.T) {
-	spec, _ := check(t, mesh.Dataplanes, inbound(`"port":1,"serviceProbe":{"tcp":{}},"health":{"ready":true}`))
-	before, err := json.Marshal(spec)
-	if err != nil {
-		t.Fatal(err)
-	}
-	complete := mesh.Dataplanes.Document.Complete
-	got := complete(nil, spec).(*mesh.Dataplane).Networking.Inbound[0]
-	if got.State != mesh.StateNotReady || got.Health == nil || got.Health.Ready {
-		t.Errorf("created %+v", got)
-	}
-	if after, _ := json.Marshal(spec); string(after) != string(before) {
-		t.Errorf("the given spec became %s", after)
-	}
-	if complete(&model.Resource{}, spec) != spec {
-		t.Error("an update changes the state")
 	}
 }
 

@@ -15,7 +15,7 @@ const (
 	loopback     = "127.0.0.1"
 	textPort     = "port must be in the range [1, 65535]"
 	textDiffer   = "serviceAddress and servicePort has to differ from address and port"
-	textPositive = "must have a positive value"
+	textNoProbes = "is not supported: nothing would run the probe. Leave it out; a state or health that something else sets is used"
 	textProbe    = "should be a valid URL Path"
 	// Prometheus is the one type of metrics backend.
 	Prometheus  = "prometheus"
@@ -182,7 +182,11 @@ func (vs *violations) inbound(path string, in *Inbound, address string) {
 		}
 	}
 	vs.inboundTags(path+".tags", in.Tags)
-	vs.serviceProbe(path+".serviceProbe", in.ServiceProbe)
+	if in.ServiceProbe != nil {
+		// An inbound that waits for the first success of a probe that nobody runs
+		// would wait for ever.
+		vs.add(path+".serviceProbe", textNoProbes)
+	}
 }
 
 func (vs *violations) inboundTags(path string, tags Tags) {
@@ -193,28 +197,6 @@ func (vs *violations) inboundTags(path string, tags Tags) {
 		vs.add(keyed(path, TagProtocol), fmt.Sprintf("tag %q has an invalid value %q. Allowed values: %s", TagProtocol, p, strings.Join(protocols, ", ")))
 	}
 	vs.join(ValidateTags(path, tags))
-}
-
-func (vs *violations) serviceProbe(path string, p *ServiceProbe) {
-	if p == nil {
-		return
-	}
-	for _, d := range []struct {
-		name  string
-		value *Duration
-	}{{".interval", p.Interval}, {".timeout", p.Timeout}} {
-		if d.value != nil && *d.value <= 0 {
-			vs.add(path+d.name, textPositive)
-		}
-	}
-	for _, n := range []struct {
-		name  string
-		value *uint32
-	}{{".unhealthyThreshold", p.UnhealthyThreshold}, {".healthyThreshold", p.HealthyThreshold}} {
-		if n.value != nil && *n.value == 0 {
-			vs.add(path+n.name, textPositive)
-		}
-	}
 }
 
 func (vs *violations) outbound(path string, o *Outbound) {
@@ -247,24 +229,6 @@ func (vs *violations) probes(p *Probes) {
 			vs.add(path+".path", textProbe)
 		}
 	}
-}
-
-// completeDataplane makes new inbounds that are probed wait for their first
-// success.
-func completeDataplane(old *model.Resource, spec any) any {
-	d := spec.(*Dataplane)
-	if old != nil || !slices.ContainsFunc(d.Networking.Inbound, func(i Inbound) bool { return i.ServiceProbe != nil }) {
-		return spec
-	}
-	next, networking := *d, *d.Networking
-	networking.Inbound = slices.Clone(networking.Inbound)
-	for i := range networking.Inbound {
-		if in := &networking.Inbound[i]; in.ServiceProbe != nil {
-			in.State, in.Health = StateNotReady, &Health{}
-		}
-	}
-	next.Networking = &networking
-	return &next
 }
 
 // crossDataplane demands what the mesh demands of its members.

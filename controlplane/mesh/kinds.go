@@ -26,7 +26,6 @@ var (
 		Document: &model.Document{
 			Type: "Dataplane", Singular: "Dataplane", Plural: "Dataplanes",
 			Validate: func(spec any) []fault.Violation { return spec.(*Dataplane).validate() },
-			Complete: completeDataplane,
 			Cross:    crossDataplane,
 		},
 	}

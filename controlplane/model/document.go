@@ -28,10 +28,6 @@ type Document struct {
 	// Validate returns every violation of a spec by itself, with paths such as
 	// sources[0].match["mesh.io/service"].
 	Validate func(spec any) []fault.Violation
-	// Complete returns the spec to store where that depends on what is stored
-	// already; old is nil at a creation. It must not change the spec it is given,
-	// because transactions may run more than once.
-	Complete func(old *Resource, spec any) any
 	// Cross checks a resource against others inside the transaction; old is the
 	// stored one, nil at a creation.
 	Cross func(g Getter, old, r *Resource) ([]fault.Violation, error)

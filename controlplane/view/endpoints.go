@@ -75,7 +75,10 @@ func (e *endpointEdit) freeze() (table[*MeshService], table[int]) {
 		}
 		endpoints := c.merge(old)
 		if old == nil || !slices.EqualFunc(old.Endpoints, endpoints, sameEndpoint) {
-			services.put(name, &MeshService{Name: name, Endpoints: endpoints})
+			services.put(name, &MeshService{
+				Name: name, Endpoints: endpoints,
+				Named: slices.ContainsFunc(endpoints, func(e Endpoint) bool { return !e.IsIP() }),
+			})
 		}
 	}
 	return services.table, inbounds.table

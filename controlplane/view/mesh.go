@@ -18,6 +18,8 @@ type MeshService struct {
 	// Endpoints of all inbounds but those that are to be ignored, ordered by
 	// address and port.
 	Endpoints []Endpoint
+	// Named says that the address of some endpoint is a name.
+	Named bool
 }
 
 // Endpoint is one inbound of a dataplane as others see it.

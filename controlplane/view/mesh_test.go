@@ -199,7 +199,7 @@ func TestEndpoints(t *testing.T) {
 		{"inbound address", dataplane("10.0.0.1", mesh.Inbound{Port: 80, Address: "10.0.0.2", ServicePort: 81, Tags: tags}), []*view.MeshService{{Name: "a", Endpoints: []view.Endpoint{at("10.0.0.2", 80, tags)}}}},
 		{"advertised address", &mesh.Dataplane{Networking: &mesh.Networking{
 			Address: "10.0.0.1", AdvertisedAddress: "proxy.example", Inbound: []mesh.Inbound{{Port: 80, Address: "10.0.0.2", Tags: tags}},
-		}}, []*view.MeshService{{Name: "a", Endpoints: []view.Endpoint{at("proxy.example", 80, tags)}}}},
+		}}, []*view.MeshService{{Name: "a", Named: true, Endpoints: []view.Endpoint{at("proxy.example", 80, tags)}}}},
 		{"sorted", dataplane("10.0.0.1", inbound("a", 90), inbound("a", 80)), []*view.MeshService{
 			{Name: "a", Endpoints: []view.Endpoint{at("10.0.0.1", 80, tags), at("10.0.0.1", 90, tags)}},
 		}},

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"maps"
 	"slices"
+	"strings"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -125,7 +126,10 @@ func naiveServices(ds []*view.Dataplane) []*view.MeshService {
 		slices.SortFunc(found[name], func(a, b view.Endpoint) int {
 			return cmp.Or(cmp.Compare(a.Address, b.Address), cmp.Compare(a.Port, b.Port), cmp.Compare(a.Dataplane, b.Dataplane), cmp.Compare(a.Tags.String(), b.Tags.String()))
 		})
-		out = append(out, &view.MeshService{Name: name, Endpoints: found[name]})
+		out = append(out, &view.MeshService{
+			Name: name, Endpoints: found[name],
+			Named: slices.ContainsFunc(found[name], func(e view.Endpoint) bool { return strings.Contains(e.Address, "example") }),
+		})
 	}
 	return out
 }

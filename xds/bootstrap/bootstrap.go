@@ -29,6 +29,14 @@ import (
 // ADSCluster is the static cluster that leads to the relay or the control plane.
 const ADSCluster = "ads_cluster"
 
+// MetadataFilter is the field of a node's metadata that says whether the proxy has
+// the token filter: [FilterNone] if it has none. Anything else, and nothing, means
+// that it has.
+const (
+	MetadataFilter = "dataplane.filter"
+	FilterNone     = "none"
+)
+
 // Defaults of [Config].
 const (
 	DefaultMaxHeap        = 2 << 30

@@ -51,6 +51,9 @@ type Inbound struct {
 	// NoOpaque closes connections that cannot be looked into: those with TLS of
 	// the workload's own.
 	NoOpaque bool
+	// Bare says that the proxy lacks the token filter: a listener that names it
+	// would be refused.
+	Bare bool
 }
 
 // Routes is one route table with its one virtual host.
@@ -64,6 +67,8 @@ type Routes struct {
 	// Plugins are the ids of the plugin instances whose chains the table
 	// carries: the control plane answers questions about tokens for no others.
 	Plugins []string
+	// Bare as in [Inbound].
+	Bare bool
 }
 
 // Configure sets the configuration of a filter for everything in the table.

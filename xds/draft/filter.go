@@ -13,6 +13,10 @@ import (
 // equal bytes. A message that breaks the rules of its proto is an error.
 func Pack(m proto.Message) (*anypb.Any, error) { return plan.Pack(m) }
 
+// Literal escapes text for the fields that Envoy formats, such as the values of
+// headers that a route adds.
+func Literal(s string) string { return plan.Literal(s) }
+
 // HTTPFilter makes an HTTP filter of its name and configuration.
 func HTTPFilter(name string, m proto.Message) (*hcmv3.HttpFilter, error) {
 	packed, err := Pack(m)

@@ -2,6 +2,7 @@ package plan
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
@@ -25,6 +26,10 @@ func ADS() *corev3.ConfigSource {
 		ResourceApiVersion:    corev3.ApiVersion_V3,
 	}
 }
+
+// Literal escapes text for Envoy's formatter, which reads %NAME% in the values of
+// headers that routes and health checks add; %% stands for the sign itself.
+func Literal(s string) string { return strings.ReplaceAll(s, "%", "%%") }
 
 // validated is what the generated Envoy messages offer.
 type validated interface{ ValidateAll() error }

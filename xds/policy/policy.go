@@ -50,6 +50,9 @@ type Policy struct {
 	// HTTPOnly policies do nothing on inbounds of other protocols; that they are
 	// not applied there is reported.
 	HTTPOnly bool
+	// NeedsFilter policies work by the token filter: a proxy that lacks it refuses
+	// every request where one is chosen, which is reported.
+	NeedsFilter bool
 	Edits
 	// Facts, if set, finds what the edits need of outside the mesh. The result is
 	// comparable and becomes Selection.Facts: a change of it makes the edits anew.

@@ -24,7 +24,7 @@ const node = "demo.web-1"
 
 type anyNode struct{}
 
-func (anyNode) Connect(context.Context, string) (func(), error) { return nil, nil }
+func (anyNode) Connect(context.Context, string, bool) (func(), error) { return nil, nil }
 
 // plane is a control plane on a loopback port that can be killed.
 type plane struct {

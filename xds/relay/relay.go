@@ -200,7 +200,7 @@ func listen(ctx context.Context, path string) (net.Listener, error) {
 type gate struct{ r *Relay }
 
 // Connect implements server.Nodes.
-func (g gate) Connect(ctx context.Context, node string) (func(), error) {
+func (g gate) Connect(ctx context.Context, node string, _ bool) (func(), error) {
 	if node != g.r.cfg.Node {
 		return nil, server.ErrUnknownNode
 	}

@@ -39,7 +39,7 @@ func (st *stream) admit(first request) (func(), error) {
 			return nil, refused(err, codes.Unauthenticated, "authentication failed")
 		}
 	}
-	release, err := cfg.Nodes.Connect(st.ctx, first.node)
+	release, err := cfg.Nodes.Connect(st.ctx, first.node, first.bare)
 	if err != nil {
 		st.log.Warn("node_not_prepared", "node", first.node, "error", err)
 		return nil, refused(err, codes.Unavailable, "the configuration of the node is not available")

@@ -33,7 +33,7 @@ type rig struct {
 
 type nodes struct{ panics bool }
 
-func (n nodes) Connect(_ context.Context, id string) (func(), error) {
+func (n nodes) Connect(_ context.Context, id string, _ bool) (func(), error) {
 	if n.panics && id == "boom" {
 		panic("boom")
 	}

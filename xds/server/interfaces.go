@@ -29,8 +29,9 @@ type Authenticator interface {
 type Nodes interface {
 	// Connect builds and publishes the set of the node before it returns, so
 	// that a proxy never sees an empty set on its way to a full one. The
-	// release function is called once when the stream has ended.
-	Connect(ctx context.Context, nodeID string) (release func(), err error)
+	// release function is called once when the stream has ended. bare says that
+	// the proxy has no filter, by its own word (bootstrap.MetadataFilter).
+	Connect(ctx context.Context, nodeID string, bare bool) (release func(), err error)
 }
 
 // Secrets makes the bytes of a secret at its first subscription. It is asked

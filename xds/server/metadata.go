@@ -5,6 +5,8 @@ import (
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	"google.golang.org/protobuf/types/known/structpb"
+
+	"github.com/meshgate/meshgate/xds/bootstrap"
 )
 
 // The bounds of what is kept of a node's metadata.
@@ -13,6 +15,11 @@ const (
 	maxMetadataBytes = 4 << 10
 	maxMetadataDepth = 4
 )
+
+// bare reports whether a node says that it has no filter.
+func bare(n *corev3.Node) bool {
+	return n.GetMetadata().GetFields()[bootstrap.MetadataFilter].GetStringValue() == bootstrap.FilterNone
+}
 
 // versions flattens the metadata field "version" of a node to keys version.*.
 // Anything else than structs, texts, numbers and truth values is passed over.

@@ -24,6 +24,7 @@ const secretError = "the proxy refused a secret; its log says why"
 type request struct {
 	metadata  map[string]string
 	node      string // "" after the first message, normally
+	bare      bool   // the node has no filter
 	url       resource.TypeURL
 	subscribe []string
 	// unsubscribe is used by the delta variant; in the other one subscribe is

@@ -34,7 +34,7 @@ func (d delta) recv() (request, error) {
 		return request{}, err
 	}
 	return request{
-		node: m.GetNode().GetId(), metadata: versions(m.GetNode()), url: resource.TypeURL(m.GetTypeUrl()),
+		node: m.GetNode().GetId(), metadata: versions(m.GetNode()), bare: bare(m.GetNode()), url: resource.TypeURL(m.GetTypeUrl()),
 		subscribe: m.GetResourceNamesSubscribe(), unsubscribe: m.GetResourceNamesUnsubscribe(),
 		versions: m.GetInitialResourceVersions(), nonce: m.GetResponseNonce(),
 		refused: m.GetErrorDetail() != nil, text: m.GetErrorDetail().GetMessage(),
@@ -62,7 +62,7 @@ func (w sotw) recv() (request, error) {
 		return request{}, err
 	}
 	return request{
-		node: m.GetNode().GetId(), metadata: versions(m.GetNode()), url: resource.TypeURL(m.GetTypeUrl()),
+		node: m.GetNode().GetId(), metadata: versions(m.GetNode()), bare: bare(m.GetNode()), url: resource.TypeURL(m.GetTypeUrl()),
 		subscribe: m.GetResourceNames(), nonce: m.GetResponseNonce(), accepted: m.GetVersionInfo(),
 		refused: m.GetErrorDetail() != nil, text: m.GetErrorDetail().GetMessage(),
 	}, nil

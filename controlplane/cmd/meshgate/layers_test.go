@@ -25,7 +25,7 @@ var layers = map[string]string{
 	// Everything in xds but plan, chain, draft and policy could serve any resources.
 	"xds/resource":      "",
 	"xds/snapshot":      "xds/resource",
-	"xds/server":        "xds/resource xds/snapshot",
+	"xds/server":        "xds/bootstrap xds/resource xds/snapshot",
 	"xds/relay":         "xds/resource xds/snapshot xds/server",
 	"xds/xdstest":       "xds/resource",
 	"xds/bootstrap":     "",

@@ -63,7 +63,7 @@ func startFleet(tb testing.TB, proxies int) *fleet {
 		return nil
 	})
 	for i := range proxies {
-		if _, err := cp.loop.Connect(ctx, mesh.NodeID(mesh.Default, name(i))); err != nil {
+		if _, err := cp.loop.Connect(ctx, mesh.NodeID(mesh.Default, name(i)), false); err != nil {
 			tb.Fatal(err)
 		}
 		sub := cp.snapshots.Subscribe(mesh.NodeID(mesh.Default, name(i)))

@@ -148,8 +148,8 @@ func asPair(p *identity.KeyPair, err error) (loop.Pair, error) {
 type nodes struct{ loop *loop.Loop }
 
 // Connect implements the ADS server's Nodes.
-func (n nodes) Connect(ctx context.Context, id string) (func(), error) {
-	release, err := n.loop.Connect(ctx, id)
+func (n nodes) Connect(ctx context.Context, id string, bare bool) (func(), error) {
+	release, err := n.loop.Connect(ctx, id, bare)
 	if fault.Is(err, fault.NotFound) || fault.Is(err, fault.Invalid) {
 		err = errors.Join(xds.ErrUnknownNode, err)
 	}

@@ -117,7 +117,7 @@ func probeHeaders(headers map[string][]string) []*corev3.HeaderValueOption {
 	var out []*corev3.HeaderValueOption
 	for _, name := range slices.Sorted(maps.Keys(headers)) {
 		for _, v := range headers[name] {
-			h := overwrite(strings.ToLower(name), literal(v))
+			h := overwrite(strings.ToLower(name), plan.Literal(v))
 			h.AppendAction = corev3.HeaderValueOption_APPEND_IF_EXISTS_OR_ADD
 			out = append(out, h)
 		}

@@ -2,7 +2,6 @@ package gateway
 
 import (
 	"fmt"
-	"strings"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
@@ -112,6 +111,3 @@ func unmatched() *routev3.Route {
 	r.Match = &routev3.RouteMatch{PathSpecifier: &routev3.RouteMatch_Prefix{Prefix: ""}}
 	return r
 }
-
-// literal escapes a value for Envoy's header formatter.
-func literal(s string) string { return strings.ReplaceAll(s, "%", "%%") }

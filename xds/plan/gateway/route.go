@@ -250,7 +250,7 @@ func entries(k routeKey, c gateway.Candidate, f fate) ([]*routev3.Route, error) 
 // prefixOption tells the upstream what was stripped, unless a trusted client has
 // stripped something before; what others say was removed by the listener.
 func prefixOption(path string) *corev3.HeaderValueOption {
-	option := overwrite(headerForwardedPrefix, literal(path))
+	option := overwrite(headerForwardedPrefix, plan.Literal(path))
 	option.AppendAction = corev3.HeaderValueOption_ADD_IF_ABSENT
 	return option
 }

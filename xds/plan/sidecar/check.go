@@ -16,6 +16,7 @@ import (
 func (p *Planner) Check() error {
 	fresh := New(p.policies, p.outside, p.state)
 	maps.Copy(fresh.secured, p.secured)
+	maps.Copy(fresh.bare, p.bare)
 	for name := range p.proxies {
 		fresh.Join(name)
 	}

@@ -2,8 +2,6 @@ package sidecar
 
 import (
 	"fmt"
-	"math"
-	"net/netip"
 	"slices"
 
 	"github.com/meshgate/meshgate/controlplane/mesh"
@@ -53,6 +51,7 @@ type part struct {
 // the first.
 func (p *Planner) classify(x *proxy, d *view.Dataplane) {
 	s := shapeOf(d)
+	s.Bare = p.bare[x.name]
 	key := s.key()
 	c := p.classes[key]
 	if c == nil {
@@ -99,9 +98,15 @@ func (p *Planner) build(c *class) {
 		p.list(c)
 	}
 	before := make(map[*outbound]part, len(c.staleOut))
+	resettled := c.relist
 	for o := range c.staleOut {
+		wants := o.wants
 		before[o] = o.part
 		p.buildOutbound(o)
+		resettled = resettled || !slices.Equal(wants, o.wants)
+	}
+	if resettled {
+		p.rename(c, before)
 	}
 	patched := !c.staleIn && !c.relist && c.patch(before)
 	if c.staleIn {
@@ -113,7 +118,7 @@ func (p *Planner) build(c *class) {
 			c.was[in.shape] = in
 		}
 	}
-	moved := c.staleIn || c.relist || len(c.staleOut) > 0
+	moved := c.staleIn || c.relist || len(before) > 0
 	clear(c.staleOut)
 	c.staleIn, c.relist = false, false
 	if moved {
@@ -123,6 +128,16 @@ func (p *Planner) build(c *class) {
 		for x := range c.members {
 			p.loose[x] = struct{}{}
 		}
+	}
+}
+
+// rename builds the outbounds again of which clusters get other names.
+func (p *Planner) rename(c *class, before map[*outbound]part) {
+	for _, o := range c.tellApart() {
+		if _, ok := before[o]; !ok {
+			before[o] = o.part
+		}
+		p.buildOutbound(o)
 	}
 }
 
@@ -266,14 +281,18 @@ func (c *class) identity(t *view.Entry[mesh.Trust]) string {
 func (p *Planner) buildOwn(x *proxy) {
 	c, old := x.class, x.own
 	x.own, x.hidden = part{}, nil
-	taken := map[netip.AddrPort]bool{}
+	taken := sockets{}
 	for i, in := range c.inbounds {
 		if in.chains == nil || i >= len(x.listening) {
 			continue
 		}
 		at, err := addressOf(x.listening[i], in.shape.Port)
-		if err == nil && taken[at] {
+		switch {
+		case err != nil:
+		case taken.has(at):
 			err = fmt.Errorf("another inbound listens on %s", at)
+		case at.Addr().IsUnspecified() && in.shape.servedAt(at.Port()):
+			err = fmt.Errorf("%s is the workload's own port: give the inbound an address, or the workload another port", at)
 		}
 		if err != nil {
 			x.own.failures = append(x.own.failures, plan.Failure{Cell: inboundName(x.listening[i], in.shape.Port), Err: err})
@@ -295,9 +314,9 @@ func (p *Planner) buildOwn(x *proxy) {
 
 // hide takes away the outbounds that would listen where an inbound does. It is
 // the inbound that stays: who calls it must not be led elsewhere.
-func (x *proxy) hide(taken map[netip.AddrPort]bool) {
+func (x *proxy) hide(taken sockets) {
 	for _, o := range x.class.outbounds {
-		if len(taken) > 0 && taken[o.at] {
+		if taken.has(o.at) {
 			name := outboundName(o.shape.Address, o.shape.Port)
 			x.hidden = append(x.hidden, name)
 			x.own.failures = append(x.own.failures, plan.Failure{Cell: name, Err: fmt.Errorf("an inbound listens on %s", o.at)})
@@ -307,10 +326,10 @@ func (x *proxy) hide(taken map[netip.AddrPort]bool) {
 
 // usable drops the outbounds that Envoy would refuse, and says why.
 func usable(shapes []outboundShape) (out []outboundShape, refused []plan.Failure) {
-	taken := map[netip.AddrPort]bool{}
+	taken := sockets{}
 	for _, s := range shapes {
 		at, err := addressOf(s.Address, s.Port)
-		if err == nil && taken[at] {
+		if err == nil && taken.has(at) {
 			err = fmt.Errorf("another outbound listens on %s", at)
 		}
 		if err != nil {
@@ -321,15 +340,6 @@ func usable(shapes []outboundShape) (out []outboundShape, refused []plan.Failure
 		out = append(out, s)
 	}
 	return out, refused
-}
-
-// addressOf reads where to listen.
-func addressOf(address string, port uint32) (netip.AddrPort, error) {
-	a, err := netip.ParseAddr(address)
-	if err != nil || port == 0 || port > math.MaxUint16 {
-		return netip.AddrPort{}, fmt.Errorf("cannot listen on %s", hostPort(address, port))
-	}
-	return netip.AddrPortFrom(a.Unmap(), uint16(port)), nil
 }
 
 // keep adds a resource, or the one of before if it could not be made, and reports

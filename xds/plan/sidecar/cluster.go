@@ -8,9 +8,11 @@ import (
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
+	caresv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/network/dns_resolver/cares/v3"
 	upstreamsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/upstreams/http/v3"
 	"google.golang.org/protobuf/types/known/anypb"
 	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/meshgate/meshgate/controlplane/mesh"
 	"github.com/meshgate/meshgate/xds/draft"
@@ -32,28 +34,31 @@ const httpOptions = "envoy.extensions.upstreams.http.v3.HttpProtocolOptions"
 
 // clusterKey is everything that the cluster of a destination is made of.
 type clusterKey struct {
-	mesh, tags, protocol string
+	mesh, name, tags, protocol string
 	// secured says that the destination speaks mutual TLS.
-	secured    bool
+	secured bool
+	// named are the endpoints of a destination of which some have names, zero
+	// otherwise: an assignment carries addresses alone.
+	named      assignmentKey
 	selections selections
 }
 
 // cluster builds the cluster of a destination. Its assignment has its name.
 func (p *Planner) cluster(k clusterKey) (*resource.Resource, error) {
 	tags := tagsOf(k.tags)
-	name := ClusterName(tags)
 	d := &draft.Cluster{
 		Service: tags.Service(), Protocol: k.protocol,
 		Proto: &clusterv3.Cluster{
-			Name: name, AltStatName: statName(name),
-			ClusterDiscoveryType: &clusterv3.Cluster_Type{Type: clusterv3.Cluster_EDS},
-			EdsClusterConfig:     &clusterv3.Cluster_EdsClusterConfig{EdsConfig: plan.ADS()},
-			ConnectTimeout:       durationpb.New(connectTimeout),
+			Name: k.name, AltStatName: statName(k.name),
+			ConnectTimeout: durationpb.New(connectTimeout),
 			// A removed endpoint gets no new requests although checks still call it healthy.
 			IgnoreHealthOnHostRemoval: true,
 			CommonLbConfig:            &clusterv3.Cluster_CommonLbConfig{UpdateMergeWindow: durationpb.New(0)},
 		},
 		HTTP: http2(),
+	}
+	if err := discover(d.Proto, k.named); err != nil {
+		return nil, err
 	}
 	if k.secured {
 		socket, err := upstreamTLS(k.mesh, tags)
@@ -68,6 +73,29 @@ func (p *Planner) cluster(k clusterKey) (*resource.Resource, error) {
 	return freezeCluster(d)
 }
 
+// discover says how the cluster finds its endpoints. With names among them Envoy
+// resolves all, again every five seconds; a change of them is a change of the
+// cluster.
+func discover(c *clusterv3.Cluster, named assignmentKey) error {
+	if named.service == nil {
+		c.ClusterDiscoveryType = &clusterv3.Cluster_Type{Type: clusterv3.Cluster_EDS}
+		c.EdsClusterConfig = &clusterv3.Cluster_EdsClusterConfig{EdsConfig: plan.ADS()}
+		return nil
+	}
+	// A name that nobody answers for delays the start of a proxy for that long.
+	resolver, err := plan.Pack(&caresv3.CaresDnsResolverConfig{
+		QueryTimeoutSeconds: wrapperspb.UInt64(1), QueryTries: wrapperspb.UInt32(2),
+	})
+	if err != nil {
+		return err
+	}
+	c.ClusterDiscoveryType = &clusterv3.Cluster_Type{Type: clusterv3.Cluster_STRICT_DNS}
+	c.DnsLookupFamily = clusterv3.Cluster_V4_PREFERRED
+	c.TypedDnsResolverConfig = &corev3.TypedExtensionConfig{Name: "envoy.network.dns_resolver.cares", TypedConfig: resolver}
+	c.LoadAssignment, err = members(named)
+	return err
+}
+
 func freezeCluster(d *draft.Cluster) (*resource.Resource, error) {
 	options, err := plan.Pack(d.HTTP)
 	if err != nil {
@@ -77,11 +105,12 @@ func freezeCluster(d *draft.Cluster) (*resource.Resource, error) {
 	return plan.Freeze(resource.Cluster, d.Proto.GetName(), d.Proto)
 }
 
-// http2 is what proxies speak to each other, whatever the workloads speak.
+// http2 is what proxies speak to each other, whatever the workloads speak; with
+// WebSockets in it (RFC 8441).
 func http2() *upstreamsv3.HttpProtocolOptions {
 	return &upstreamsv3.HttpProtocolOptions{UpstreamProtocolOptions: &upstreamsv3.HttpProtocolOptions_ExplicitHttpConfig_{
 		ExplicitHttpConfig: &upstreamsv3.HttpProtocolOptions_ExplicitHttpConfig{
-			ProtocolConfig: &upstreamsv3.HttpProtocolOptions_ExplicitHttpConfig_Http2ProtocolOptions{Http2ProtocolOptions: &corev3.Http2ProtocolOptions{}},
+			ProtocolConfig: &upstreamsv3.HttpProtocolOptions_ExplicitHttpConfig_Http2ProtocolOptions{Http2ProtocolOptions: &corev3.Http2ProtocolOptions{AllowConnect: true}},
 		},
 	}}
 }

@@ -17,7 +17,7 @@ import (
 
 // assignmentKey is everything that an assignment is made of.
 type assignmentKey struct {
-	tags string
+	name, tags string
 	// service has the endpoints; nil if nobody serves it.
 	service *view.MeshService
 	// local is the zone of the proxy while the mesh prefers near endpoints;
@@ -29,12 +29,27 @@ type assignmentKey struct {
 // assignment lists the endpoints of a destination, grouped by zone. An assignment
 // without endpoints is one, too: a cluster without any would wait for it.
 func assignment(k assignmentKey) (*resource.Resource, error) {
+	a, err := members(k)
+	if err != nil {
+		return nil, err
+	}
+	return plan.Freeze(resource.Endpoint, a.ClusterName, a)
+}
+
+// named reports whether an endpoint of a destination has a name for an address.
+func named(tags mesh.Tags, s *view.MeshService) bool {
+	return s != nil && s.Named && slices.ContainsFunc(s.Endpoints, func(e view.Endpoint) bool {
+		return e.Ready && !e.IsIP() && mesh.Matches(tags, e.Tags)
+	})
+}
+
+func members(k assignmentKey) (*endpointv3.ClusterLoadAssignment, error) {
 	tags := tagsOf(k.tags)
-	a := &endpointv3.ClusterLoadAssignment{ClusterName: ClusterName(tags)}
+	a := &endpointv3.ClusterLoadAssignment{ClusterName: k.name}
 	zones := map[string]*endpointv3.LocalityLbEndpoints{}
 	for i := range endpointsOf(k.service) {
 		e := &k.service.Endpoints[i]
-		if !e.Ready || !e.IsIP() || !mesh.Matches(tags, e.Tags) {
+		if !e.Ready || !mesh.Matches(tags, e.Tags) {
 			continue
 		}
 		zone := e.Tags[mesh.TagZone]
@@ -62,7 +77,7 @@ func assignment(k assignmentKey) (*resource.Resource, error) {
 		return cmp.Or(cmp.Compare(near(x), near(y)), cmp.Compare(x.GetLocality().GetZone(), y.GetLocality().GetZone()))
 	})
 	contiguous(a.Endpoints)
-	return plan.Freeze(resource.Endpoint, a.ClusterName, a)
+	return a, nil
 }
 
 func endpointsOf(s *view.MeshService) []view.Endpoint {

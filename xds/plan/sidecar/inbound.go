@@ -32,10 +32,10 @@ func (p *Planner) makeInbound(c *class, in *inbound) {
 	old, s := c.formerly(in), in.shape
 	chosen := p.forInbound(s.Tags)
 	k := inboundKey{
-		mesh: p.facts.mesh, tags: s.Tags.String(), cluster: s.Cluster, security: p.facts.security,
+		mesh: p.facts.mesh, tags: s.Tags.String(), cluster: s.Cluster, security: p.facts.security, bare: c.shape.Bare,
 		selections: p.only(chosen, func(pol *policy.Policy) bool { return pol.Inbound != nil }),
 	}
-	in.part = part{failures: p.problems(chosen, s)}
+	in.part = part{failures: p.problems(c, chosen, s)}
 	// The workload of a transparent proxy is at the proxy's own address.
 	if s.WorkloadAddress != "" {
 		lk := localKey{name: s.Cluster, address: s.WorkloadAddress, port: s.WorkloadPort, protocol: s.Tags.Protocol()}
@@ -47,7 +47,7 @@ func (p *Planner) makeInbound(c *class, in *inbound) {
 	if mesh.IsHTTP(s.Tags.Protocol()) {
 		k.routes = s.Table
 		rk := inboundRoutesKey{
-			mesh: p.facts.mesh, name: k.routes, tags: k.tags, cluster: s.Cluster, mutualTLS: p.facts.security != plain,
+			mesh: p.facts.mesh, name: k.routes, tags: k.tags, cluster: s.Cluster, mutualTLS: p.facts.security != plain, bare: c.shape.Bare,
 			selections: p.only(chosen, func(pol *policy.Policy) bool { return pol.InboundRoutes != nil }),
 		}
 		r, err := of(p.cells.inboundRoutes, p.round, rk, p.inboundRoutes)
@@ -66,7 +66,7 @@ func (p *Planner) makeInbound(c *class, in *inbound) {
 }
 
 // problems lists what of the chosen policies cannot take effect on an inbound.
-func (p *Planner) problems(chosen selections, s *inboundShape) (out []plan.Failure) {
+func (p *Planner) problems(c *class, chosen selections, s *inboundShape) (out []plan.Failure) {
 	for i, pol := range p.policies {
 		if chosen[i] == nil {
 			continue
@@ -74,6 +74,8 @@ func (p *Planner) problems(chosen selections, s *inboundShape) (out []plan.Failu
 		cell := pol.Kind.Document.Type + " " + chosen[i].Policies[0].Name + " on " + s.Cluster
 		if pol.HTTPOnly && !mesh.IsHTTP(s.Tags.Protocol()) {
 			out = append(out, plan.Failure{Cell: cell, Err: fmt.Errorf("not applied: the inbound speaks %s", s.Tags.Protocol())})
+		} else if pol.NeedsFilter && c.shape.Bare {
+			out = append(out, plan.Failure{Cell: cell, Err: errors.New("the proxy lacks the filter: every request is refused")})
 		} else if f, ok := chosen[i].Facts.(policy.Problematic); ok && f.Problem() != "" {
 			out = append(out, plan.Failure{Cell: cell, Err: errors.New(f.Problem())})
 		}

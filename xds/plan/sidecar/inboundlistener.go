@@ -28,7 +28,9 @@ type inboundKey struct {
 	cluster  string
 	security security
 	// routes is the name of the route table of HTTP inbounds.
-	routes     string
+	routes string
+	// bare proxies lack the filter.
+	bare       bool
 	selections selections
 }
 
@@ -45,7 +47,7 @@ type chains struct {
 //     one for the workload's own TLS
 func (p *Planner) chains(k inboundKey) (*chains, error) {
 	tags := tagsOf(k.tags)
-	d := &draft.Inbound{Mesh: k.mesh, Service: tags.Service(), Protocol: tags.Protocol(), MutualTLS: k.security != plain}
+	d := &draft.Inbound{Mesh: k.mesh, Service: tags.Service(), Protocol: tags.Protocol(), MutualTLS: k.security != plain, Bare: k.bare}
 	stat := statName(k.cluster)
 	if mesh.IsHTTP(d.Protocol) {
 		d.HTTP = httpManager(stat, k.routes)

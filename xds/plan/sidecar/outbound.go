@@ -27,7 +27,11 @@ type outbound struct {
 	split *draft.Split
 	// services are those whose endpoints fill the clusters.
 	services []string
-	part     part
+	// wants are its clusters as it would have them by their own names, and renamed
+	// those that bear another, because another outbound wants other settings.
+	wants   []want
+	renamed renames
+	part    part
 }
 
 // id is equal for outbounds that are built alike.
@@ -47,16 +51,16 @@ func (o *outbound) routeTable() string {
 // last was; a panic on the way, such as of a policy that looks something up, is a
 // failure of this outbound and of nothing else.
 func (p *Planner) buildOutbound(o *outbound) {
-	old := o.part
+	old, wants := o.part, o.wants
 	if err := guard(func() { p.makeOutbound(o) }); err != nil {
-		o.part = old
+		o.part, o.wants = old, wants
 		o.part.failures = []plan.Failure{{Cell: o.routeTable(), Err: err, Kept: true}}
 	}
 }
 
 func (p *Planner) makeOutbound(o *outbound) {
-	old := o.part
-	o.part = part{}
+	old, wants := o.part, o.wants
+	o.part, o.wants = part{}, nil
 	c := o.class
 	var chosen selections
 	service := o.shape.Tags.Service()
@@ -72,11 +76,11 @@ func (p *Planner) makeOutbound(o *outbound) {
 	p.link(o, services)
 	protocol := p.protocol(o, destinations)
 	for _, tags := range destinations {
-		p.buildDestination(o, &old, chosen, tags, protocol)
+		p.buildDestination(o, &old, wants, chosen, tags, protocol)
 	}
 	p.forConnection(c, principal(services, service), policy.ByDestination, &chosen)
 	k := outboundKey{
-		mesh: p.facts.mesh, address: o.shape.Address, port: o.shape.Port, tags: o.tags, protocol: protocol, transparent: c.shape.Transparent,
+		mesh: p.facts.mesh, address: o.shape.Address, port: o.shape.Port, tags: o.tags, protocol: protocol, transparent: c.shape.Transparent, renamed: o.renamed,
 		selections: p.only(chosen, func(pol *policy.Policy) bool { return pol.Outbound != nil }),
 	}
 	if !mesh.IsHTTP(protocol) {
@@ -84,7 +88,7 @@ func (p *Planner) makeOutbound(o *outbound) {
 	} else {
 		k.routes = o.routeTable()
 		rk := outboundRoutesKey{
-			mesh: p.facts.mesh, name: k.routes, service: service, protocol: protocol, source: c.source, split: split,
+			mesh: p.facts.mesh, name: k.routes, service: service, protocol: protocol, source: c.source, split: split, renamed: o.renamed,
 			selections: p.only(chosen, func(pol *policy.Policy) bool { return pol.OutboundRoutes != nil }),
 		}
 		r, err := of(p.cells.outboundRoutes, p.round, rk, p.outboundRoutes)
@@ -98,23 +102,41 @@ func (p *Planner) makeOutbound(o *outbound) {
 }
 
 // buildDestination makes the cluster and the assignment of one destination.
-func (p *Planner) buildDestination(o *outbound, old *part, chosen selections, tags mesh.Tags, protocol string) {
+func (p *Planner) buildDestination(o *outbound, old *part, wants []want, chosen selections, tags mesh.Tags, protocol string) {
 	canonical, service := tags.String(), tags.Service()
 	p.forConnection(o.class, service, policy.ByDestination, &chosen)
-	ck := clusterKey{
-		mesh: p.facts.mesh, tags: canonical, protocol: protocol, secured: p.speaksTLS(service),
-		selections: p.only(chosen, func(pol *policy.Policy) bool { return pol.Cluster != nil }),
-	}
-	name := ClusterName(tags)
-	cl, err := of(p.cells.clusters, p.round, ck, p.cluster)
-	o.part.keep(&o.part.clusters, old.clusters, name, cl, err)
-	ak := assignmentKey{tags: canonical, service: p.state.Service(service)}
+	ak := assignmentKey{name: ClusterName(tags), tags: canonical, service: p.state.Service(service)}
 	if p.facts.localityAware {
 		ak.aware, ak.local = true, o.class.shape.zone()
 	}
+	ck := clusterKey{
+		mesh: p.facts.mesh, name: ak.name, tags: canonical, protocol: protocol, secured: p.speaksTLS(service),
+		selections: p.only(chosen, func(pol *policy.Policy) bool { return pol.Cluster != nil }),
+	}
+	resolved := named(tags, ak.service)
+	if resolved {
+		ck.named = ak
+	}
+	cl, err := of(p.cells.clusters, p.round, ck, p.cluster)
+	if err == nil {
+		o.wants = append(o.wants, want{ck.name, cl.Version})
+	} else if i := slices.IndexFunc(wants, func(w want) bool { return w.name == ck.name }); i >= 0 {
+		o.wants = append(o.wants, wants[i]) // the cluster stays as it is, its name too
+	}
+	if name := o.renamed.of(ck.name); name != ck.name {
+		ck.name, ak.name = name, name
+		if resolved {
+			ck.named = ak
+		}
+		cl, err = of(p.cells.clusters, p.round, ck, p.cluster)
+	}
+	o.part.keep(&o.part.clusters, old.clusters, ck.name, cl, err)
+	if resolved {
+		return
+	}
 	a, err := of(p.cells.assignments, p.round, ak, assignment)
-	if !o.part.keep(&o.part.endpoints, old.endpoints, name, a, err) {
-		o.part.endpoints = append(o.part.endpoints, resource.Empty(name))
+	if !o.part.keep(&o.part.endpoints, old.endpoints, ak.name, a, err) {
+		o.part.endpoints = append(o.part.endpoints, resource.Empty(ak.name))
 	}
 }
 

@@ -41,6 +41,7 @@ type outboundKey struct {
 	// split is where TCP connections go; nil for HTTP.
 	split       *draft.Split
 	transparent bool
+	renamed     renames
 	selections  selections
 }
 
@@ -62,7 +63,7 @@ func (p *Planner) outbound(k outboundKey) (*resource.Resource, error) {
 		d.HTTP.CommonHttpProtocolOptions = &corev3.HttpProtocolOptions{IdleTimeout: durationpb.New(outboundIdle)}
 		d.HTTP.StreamIdleTimeout = durationpb.New(outboundStreamIdle)
 	} else {
-		d.TCP = tcpTo(statName(d.Service), k.split)
+		d.TCP = tcpTo(statName(d.Service), k.split, k.renamed)
 		d.TCP.IdleTimeout = durationpb.New(outboundIdle)
 	}
 	if err := p.edit(k.selections, func(e *edits, s *selection) error { return e.outbound(d, s) }); err != nil {
@@ -88,7 +89,9 @@ func httpManager(stat, routes string) *hcmv3.HttpConnectionManager {
 	return &hcmv3.HttpConnectionManager{
 		StatPrefix: stat, CodecType: hcmv3.HttpConnectionManager_AUTO,
 		RouteSpecifier: &hcmv3.HttpConnectionManager_Rds{Rds: &hcmv3.Rds{ConfigSource: plan.ADS(), RouteConfigName: routes}},
-		UpgradeConfigs: []*hcmv3.HttpConnectionManager_UpgradeConfig{{UpgradeType: "websocket"}},
+		// Between proxies a WebSocket is a CONNECT with a protocol (RFC 8441).
+		UpgradeConfigs:       []*hcmv3.HttpConnectionManager_UpgradeConfig{{UpgradeType: "websocket"}},
+		Http2ProtocolOptions: &corev3.Http2ProtocolOptions{AllowConnect: true},
 		// The workload's own Server header stays.
 		ServerHeaderTransformation: hcmv3.HttpConnectionManager_PASS_THROUGH,
 	}
@@ -117,7 +120,7 @@ func packFilter(name string, m proto.Message) (*listenerv3.Filter, error) {
 // tcpTo forwards connections to the targets of a split by their weights. A split
 // that leads nowhere forwards to a cluster that does not exist: connections are
 // closed.
-func tcpTo(stat string, split *draft.Split) *tcpv3.TcpProxy {
+func tcpTo(stat string, split *draft.Split, names renames) *tcpv3.TcpProxy {
 	t := &tcpv3.TcpProxy{StatPrefix: stat}
 	var targets []draft.Target
 	if split != nil {
@@ -127,11 +130,11 @@ func tcpTo(stat string, split *draft.Split) *tcpv3.TcpProxy {
 	case 0:
 		t.ClusterSpecifier = &tcpv3.TcpProxy_Cluster{Cluster: nowhere}
 	case 1:
-		t.ClusterSpecifier = &tcpv3.TcpProxy_Cluster{Cluster: ClusterName(targets[0].Tags)}
+		t.ClusterSpecifier = &tcpv3.TcpProxy_Cluster{Cluster: names.cluster(targets[0].Tags)}
 	default:
 		weighted := &tcpv3.TcpProxy_WeightedCluster{}
 		for _, to := range targets {
-			weighted.Clusters = append(weighted.Clusters, &tcpv3.TcpProxy_WeightedCluster_ClusterWeight{Name: ClusterName(to.Tags), Weight: to.Weight})
+			weighted.Clusters = append(weighted.Clusters, &tcpv3.TcpProxy_WeightedCluster_ClusterWeight{Name: names.cluster(to.Tags), Weight: to.Weight})
 		}
 		t.ClusterSpecifier = &tcpv3.TcpProxy_WeightedClusters{WeightedClusters: weighted}
 	}

@@ -11,8 +11,8 @@ import (
 )
 
 // Planner plans the connected proxies of one mesh. It is used by one goroutine.
-// The order of calls is: any number of Update, Join, Leave, Secured and Outside,
-// then one Plan.
+// The order of calls is: any number of Update, Join, Leave, Bare, Secured and
+// Outside, then one Plan.
 type Planner struct {
 	// policies is ordered by phase, otherwise as given.
 	policies []*policy.Policy
@@ -25,6 +25,8 @@ type Planner struct {
 	classes map[string]*class
 	// byService leads from a service to the outbounds whose clusters it fills.
 	byService map[string]map[*outbound]struct{}
+	// bare are the dataplanes whose proxies lack the filter.
+	bare map[string]bool
 	// secured are the dataplanes that hold an identity and take mutual TLS.
 	secured map[string]bool
 
@@ -84,7 +86,7 @@ func New(policies []*policy.Policy, outside policy.Outside, state *view.Mesh) *P
 	p := &Planner{
 		policies: slices.Clone(policies), outside: outside, interner: &policy.Interner{}, state: state, facts: factsOf(state),
 		proxies: map[string]*proxy{}, classes: map[string]*class{}, byService: map[string]map[*outbound]struct{}{},
-		secured: map[string]bool{}, dirty: map[*class]struct{}{}, loose: map[*proxy]struct{}{},
+		bare: map[string]bool{}, secured: map[string]bool{}, dirty: map[*class]struct{}{}, loose: map[*proxy]struct{}{},
 		cells: cells{
 			newMemo[splitKey, *draft.Split](), newMemo[clusterKey, *resource.Resource](), newMemo[localKey, *resource.Resource](),
 			newMemo[assignmentKey, *resource.Resource](), newMemo[outboundKey, *resource.Resource](),
@@ -116,6 +118,23 @@ func (p *Planner) Join(name string) bool {
 	return true
 }
 
+// Bare says whether the proxy of a dataplane lacks the filter's library: an Envoy
+// that nobody supervises may. A proxy of which nothing is said has it. What is said
+// before Join counts for it, and it is forgotten by Leave.
+func (p *Planner) Bare(name string, yes bool) {
+	if p.bare[name] == yes {
+		return
+	}
+	if yes {
+		p.bare[name] = true
+	} else {
+		delete(p.bare, name)
+	}
+	if d, ok := p.state.Dataplane(name); ok && p.proxies[name] != nil {
+		p.classify(p.proxies[name], d)
+	}
+}
+
 // Leave forgets a proxy. The last one of a class takes the class with it.
 func (p *Planner) Leave(name string) {
 	x := p.proxies[name]
@@ -123,6 +142,7 @@ func (p *Planner) Leave(name string) {
 		return
 	}
 	delete(p.proxies, name)
+	delete(p.bare, name)
 	delete(p.loose, x)
 	p.unclassify(x)
 }

@@ -19,6 +19,7 @@ type outboundRoutesKey struct {
 	// source is the value of the header with the tags of the proxy.
 	source     string
 	split      *draft.Split
+	renamed    renames
 	selections selections
 }
 
@@ -26,18 +27,18 @@ type outboundRoutesKey struct {
 func (p *Planner) outboundRoutes(k outboundRoutesKey) (*resource.Resource, error) {
 	d := routes(k.mesh, k.name, k.service, k.protocol)
 	d.Proto.RequestHeadersToAdd = []*corev3.HeaderValueOption{{
-		Header:       &corev3.HeaderValue{Key: mesh.HeaderTags, Value: k.source},
+		Header:       &corev3.HeaderValue{Key: mesh.HeaderTags, Value: plan.Literal(k.source)},
 		AppendAction: corev3.HeaderValueOption_OVERWRITE_IF_EXISTS_OR_ADD,
 	}}
 	if k.split != nil {
 		for _, r := range k.split.Rules {
-			if route := conditional(r); route != nil {
+			if route := conditional(r, k.renamed); route != nil {
 				d.Host.Routes = append(d.Host.Routes, route)
 			}
 		}
 		if len(k.split.Otherwise) > 0 {
 			d.Host.Routes = append(d.Host.Routes, &routev3.Route{
-				Match: everything(), Action: &routev3.Route_Route{Route: towards(&routev3.RouteAction{}, k.split.Otherwise)},
+				Match: everything(), Action: &routev3.Route_Route{Route: towards(&routev3.RouteAction{}, k.split.Otherwise, k.renamed)},
 			})
 		}
 	}
@@ -64,7 +65,7 @@ func everything() *routev3.RouteMatch {
 
 // conditional is the route of a rule, nil if it leads nowhere. The rule belongs
 // to a selection that others use too, so it is copied.
-func conditional(r draft.Rule) *routev3.Route {
+func conditional(r draft.Rule, names renames) *routev3.Route {
 	if len(r.To) == 0 {
 		return nil
 	}
@@ -77,19 +78,23 @@ func conditional(r draft.Rule) *routev3.Route {
 		action = proto.CloneOf(r.Action)
 	}
 	out.Match = proto.CloneOf(r.Match)
-	out.Action = &routev3.Route_Route{Route: towards(action, r.To)}
+	out.Action = &routev3.Route_Route{Route: towards(action, r.To, names)}
 	return out
 }
 
-// towards fills in the clusters of an action by their weights.
-func towards(a *routev3.RouteAction, targets []draft.Target) *routev3.RouteAction {
+// towards fills in the clusters of an action by their weights. Where no policy
+// sets a limit there is none: Envoy's own of 15 s would cut streams.
+func towards(a *routev3.RouteAction, targets []draft.Target, names renames) *routev3.RouteAction {
+	if a.Timeout == nil {
+		a.Timeout = durationpb.New(0)
+	}
 	if len(targets) == 1 {
-		a.ClusterSpecifier = &routev3.RouteAction_Cluster{Cluster: ClusterName(targets[0].Tags)}
+		a.ClusterSpecifier = &routev3.RouteAction_Cluster{Cluster: names.cluster(targets[0].Tags)}
 		return a
 	}
 	weighted := &routev3.WeightedCluster{}
 	for _, t := range targets {
-		weighted.Clusters = append(weighted.Clusters, &routev3.WeightedCluster_ClusterWeight{Name: ClusterName(t.Tags), Weight: wrapperspb.UInt32(t.Weight)})
+		weighted.Clusters = append(weighted.Clusters, &routev3.WeightedCluster_ClusterWeight{Name: names.cluster(t.Tags), Weight: wrapperspb.UInt32(t.Weight)})
 	}
 	a.ClusterSpecifier = &routev3.RouteAction_WeightedClusters{WeightedClusters: weighted}
 	return a
@@ -101,6 +106,7 @@ type inboundRoutesKey struct {
 	// cluster leads to the workload.
 	cluster    string
 	mutualTLS  bool
+	bare       bool
 	selections selections
 }
 
@@ -110,7 +116,7 @@ type inboundRoutesKey struct {
 func (p *Planner) inboundRoutes(k inboundRoutesKey) (*resource.Resource, error) {
 	tags := tagsOf(k.tags)
 	d := routes(k.mesh, k.name, tags.Service(), tags.Protocol())
-	d.MutualTLS = k.mutualTLS
+	d.MutualTLS, d.Bare = k.mutualTLS, k.bare
 	d.Proto.RequestHeadersToRemove = []string{mesh.HeaderTags}
 	d.Host.Routes = []*routev3.Route{{
 		Match: everything(),

@@ -2,6 +2,7 @@ package sidecar
 
 import (
 	"encoding/json"
+	"net/netip"
 	"slices"
 	"strconv"
 
@@ -23,6 +24,8 @@ type shape struct {
 	Reachable  []string `json:",omitempty"`
 	// RedirectOutbound is where the operating system sends what leaves.
 	RedirectOutbound, RedirectInbound uint32 `json:",omitempty"`
+	// Bare proxies lack the filter.
+	Bare bool `json:",omitempty"`
 }
 
 type inboundShape struct {
@@ -158,9 +161,26 @@ func listening(d *view.Dataplane) []string {
 		}
 		address := n.Inbound[i].Address
 		if address == "" {
-			address = n.Address
+			address = atHome(n)
 		}
 		out = append(out, address)
 	}
 	return out
+}
+
+// everywhere is all IPv4 addresses of a host.
+const everywhere = "0.0.0.0"
+
+// atHome is where a proxy listens unless an inbound says otherwise. Envoy binds no
+// names: a proxy that others know by one listens on all addresses. Redirected
+// connections are told by their address, so a transparent proxy needs one.
+func atHome(n *mesh.Networking) string {
+	_, err := netip.ParseAddr(n.Address)
+	switch tp := n.TransparentProxying; {
+	case err == nil, tp != nil && tp.RedirectPortOutbound != 0:
+		return n.Address
+	case n.Address == "localhost":
+		return loopback
+	}
+	return everywhere
 }

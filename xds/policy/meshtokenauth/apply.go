@@ -20,7 +20,7 @@ import (
 // Policy puts the token filter into the chains of an inbound and its
 // configuration into the routes.
 var Policy = &policy.Policy{
-	Kind: Kind, Phase: policy.Settings, Attachment: policy.ByInbound, HTTPOnly: true,
+	Kind: Kind, Phase: policy.Settings, Attachment: policy.ByInbound, HTTPOnly: true, NeedsFilter: true,
 	Edits:   policy.Edits{Inbound: inbound, InboundRoutes: inboundRoutes},
 	Facts:   facts,
 	Explain: explain,
@@ -91,10 +91,15 @@ func (f found) encode(name string) ([]byte, error) {
 
 // inbound installs the filter, switched off, in every HTTP inbound: a filter that
 // came with the policy would be missing on the connections that are open then,
-// while what comes with the routes is in force on them at once. Connections that
+// while what comes with the routes is in force on them at once. A bare proxy would
+// refuse the listener for it; there the routes refuse everything. Connections that
 // cannot be looked into carry no token, so none may pass where one is demanded.
 func inbound(d *draft.Inbound, s *policy.Selection) error {
 	if d.HTTP == nil {
+		return nil
+	}
+	d.NoOpaque = s != nil
+	if d.Bare {
 		return nil
 	}
 	f, err := chain.Filter()
@@ -102,7 +107,6 @@ func inbound(d *draft.Inbound, s *policy.Selection) error {
 		return err
 	}
 	f.Disabled = true
-	d.NoOpaque = s != nil
 	return d.Filters.Put(draft.SlotToken, f)
 }
 
@@ -114,7 +118,7 @@ func inboundRoutes(r *draft.Routes, s *policy.Selection) error {
 	if err != nil {
 		return err
 	}
-	if encoded == nil {
+	if encoded == nil || r.Bare {
 		refuse(r)
 		return nil
 	}

@@ -2,8 +2,6 @@ package trafficroute
 
 import (
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
-	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
-	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/meshgate/meshgate/xds/draft"
@@ -20,9 +18,10 @@ func balancer(s *policy.Selection) LoadBalancer {
 	return LoadBalancer{}
 }
 
-// hashes reports whether endpoints are picked by a hash.
-func (lb LoadBalancer) hashes() bool { return lb.RingHash != nil || lb.Maglev != nil }
-
+// cluster sets how an endpoint is picked. Nothing asks for something to be hashed,
+// so ring and Maglev table are looked up by a random number and load spreads: the
+// address of the client would be that of the workload beside the proxy, the same
+// for every request, and all of them would meet at one endpoint.
 func cluster(d *draft.Cluster, s *policy.Selection) error {
 	lb := balancer(s)
 	switch {
@@ -60,29 +59,4 @@ func ring(r *RingHash) *clusterv3.Cluster_RingHashLbConfig {
 		out.MaximumRingSize = wrapperspb.UInt64(r.MaxRingSize)
 	}
 	return out
-}
-
-// outbound and outboundRoutes say what is hashed, without which endpoints would
-// be picked at random: the address of the client.
-func outbound(d *draft.Outbound, s *policy.Selection) error {
-	if d.TCP != nil && balancer(s).hashes() {
-		d.TCP.HashPolicy = []*typev3.HashPolicy{{
-			PolicySpecifier: &typev3.HashPolicy_SourceIp_{SourceIp: &typev3.HashPolicy_SourceIp{}},
-		}}
-	}
-	return nil
-}
-
-func outboundRoutes(r *draft.Routes, s *policy.Selection) error {
-	if !balancer(s).hashes() {
-		return nil
-	}
-	for a := range r.Actions() {
-		a.HashPolicy = []*routev3.RouteAction_HashPolicy{{
-			PolicySpecifier: &routev3.RouteAction_HashPolicy_ConnectionProperties_{
-				ConnectionProperties: &routev3.RouteAction_HashPolicy_ConnectionProperties{SourceIp: true},
-			},
-		}}
-	}
-	return nil
 }

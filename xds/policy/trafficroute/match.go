@@ -7,6 +7,8 @@ import (
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 	matcherv3 "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
+
+	"github.com/meshgate/meshgate/xds/draft"
 )
 
 // matchOf is what Envoy matches: a path, and headers in the order of their names.
@@ -99,7 +101,7 @@ func edits(h *Headers) (add []*corev3.HeaderValueOption, remove []string) {
 			action = corev3.HeaderValueOption_APPEND_IF_EXISTS_OR_ADD
 		}
 		add = append(add, &corev3.HeaderValueOption{
-			Header: &corev3.HeaderValue{Key: a.Name, Value: a.Value}, AppendAction: action,
+			Header: &corev3.HeaderValue{Key: a.Name, Value: draft.Literal(a.Value)}, AppendAction: action,
 		})
 	}
 	for _, r := range h.Remove {

@@ -121,7 +121,8 @@ const (
 	HashMurmur = "MURMUR_HASH_2"
 )
 
-// RingHash sends a client to the same endpoint again as far as possible.
+// RingHash picks endpoints by their places on a ring. Nothing of a request is
+// hashed, so that load spreads.
 type RingHash struct {
 	HashFunction string `json:"hashFunction,omitempty"`
 	// MinRingSize and MaxRingSize are as Envoy has them if absent.
@@ -144,7 +145,7 @@ var Kind = &model.Kind{
 // Policy decides the routes of outbounds and edits their clusters.
 var Policy = &policy.Policy{
 	Kind: Kind, Phase: policy.Routes, Attachment: policy.ByOutbound,
-	Edits:   policy.Edits{Split: split, Cluster: cluster, Outbound: outbound, OutboundRoutes: outboundRoutes},
+	Edits:   policy.Edits{Split: split, Cluster: cluster},
 	Explain: explain,
 }
 

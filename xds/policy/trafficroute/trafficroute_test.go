@@ -44,3 +44,35 @@ func TestValidate(t *testing.T) {
 		})
 	}
 }
+
+// TestNothingIsHashed: the only address that could be hashed is that of the
+// workload beside the proxy, and with it every request would meet one endpoint.
+func TestNothingIsHashed(t *testing.T) {
+	for _, balancer := range []string{"ringHash: {hashFunction: XX_HASH}", "maglev: {}"} {
+		s := policytest.Select(t, Policy, []byte(`
+type: TrafficRoute
+mesh: demo
+name: x
+sources: [{match: {mesh.io/service: web}}]
+destinations: [{match: {mesh.io/service: backend}}]
+conf: {destination: {mesh.io/service: backend}, loadBalancer: {`+balancer+`}}
+`))
+		for _, protocol := range policytest.Protocols {
+			d := policytest.NewDrafts(protocol, true)
+			if err := d.Apply(Policy, s); err != nil {
+				t.Fatal(err)
+			}
+			if d.Outbound.TCP != nil {
+				if p := d.Outbound.TCP.GetHashPolicy(); len(p) > 0 {
+					t.Errorf("%s, %s: connections are hashed by %v", balancer, protocol, p)
+				}
+				continue
+			}
+			for a := range d.OutboundRoutes.Actions() {
+				if p := a.GetHashPolicy(); len(p) > 0 {
+					t.Errorf("%s, %s: requests are hashed by %v", balancer, protocol, p)
+				}
+			}
+		}
+	}
+}

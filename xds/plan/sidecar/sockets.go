@@ -1,0 +1,44 @@
+package sidecar
+
+import (
+	"fmt"
+	"math"
+	"net/netip"
+)
+
+// sockets are where something listens.
+type sockets map[netip.AddrPort]bool
+
+// has reports whether a port is taken at an address: by a listener there, or by
+// one on all addresses.
+func (s sockets) has(at netip.AddrPort) bool {
+	if len(s) == 0 {
+		return false
+	}
+	if s[at] || s[netip.AddrPortFrom(netip.IPv4Unspecified(), at.Port())] || s[netip.AddrPortFrom(netip.IPv6Unspecified(), at.Port())] {
+		return true
+	}
+	if at.Addr().IsUnspecified() {
+		for other := range s {
+			if other.Port() == at.Port() {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// servedAt reports whether the workload listens on a port of the proxy's host.
+func (s *inboundShape) servedAt(port uint16) bool {
+	a, err := netip.ParseAddr(s.WorkloadAddress)
+	return s.WorkloadPort == uint32(port) && err == nil && a.IsLoopback()
+}
+
+// addressOf reads where to listen.
+func addressOf(address string, port uint32) (netip.AddrPort, error) {
+	a, err := netip.ParseAddr(address)
+	if err != nil || port == 0 || port > math.MaxUint16 {
+		return netip.AddrPort{}, fmt.Errorf("cannot listen on %s", hostPort(address, port))
+	}
+	return netip.AddrPortFrom(a.Unmap(), uint16(port)), nil
+}

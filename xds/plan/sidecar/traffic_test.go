@@ -1,0 +1,285 @@
+package sidecar_test
+
+import (
+	"strings"
+	"testing"
+
+	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
+	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
+
+	"github.com/meshgate/meshgate/controlplane/mesh"
+	"github.com/meshgate/meshgate/filter/contract"
+	"github.com/meshgate/meshgate/xds/policy/all"
+	"github.com/meshgate/meshgate/xds/policy/timeout"
+	"github.com/meshgate/meshgate/xds/policy/trafficroute"
+	"github.com/meshgate/meshgate/xds/resource"
+)
+
+// joined plans some proxies and returns the set of the last.
+func (w *world) joined(names ...string) *resource.Set {
+	w.t.Helper()
+	w.settle()
+	for _, name := range names {
+		if !w.planner.Join(name) {
+			w.t.Fatalf("%s did not join", name)
+		}
+	}
+	w.settle()
+	return w.planner.Set(names[len(names)-1])
+}
+
+// untimed takes away the policy with limits that every mesh is created with.
+func (w *world) untimed() {
+	for _, d := range all.Defaults() {
+		if d.Kind == timeout.Kind {
+			w.drop(d.Kind, d.Prefix+meshName)
+		}
+	}
+}
+
+// TestNoLimitWithoutTimeout: Envoy's own limit of 15 s on an answer would cut
+// streams.
+func TestNoLimitWithoutTimeout(t *testing.T) {
+	w := newWorld(t)
+	pair("http")(w)
+	w.untimed()
+	w.raw(`
+type: TrafficRoute
+mesh: demo
+name: rules
+sources: [{match: {mesh.io/service: "*"}}]
+destinations: [{match: {mesh.io/service: backend}}]
+conf:
+  destination: {mesh.io/service: backend}
+  http:
+  - match: {path: {prefix: /api}}
+    destination: {mesh.io/service: backend, version: v1}
+`)
+	set := w.joined(both...)
+	host := hostOf(t, set, "outbound:127.0.0.1:10001")
+	if len(host.GetRoutes()) != 2 {
+		t.Fatalf("routes are %v", host.GetRoutes())
+	}
+	for _, r := range host.GetRoutes() {
+		if limit := r.GetRoute().GetTimeout(); limit == nil || limit.AsDuration() != 0 {
+			t.Errorf("%v is limited to %v", r.GetMatch(), limit)
+		}
+	}
+}
+
+// cluster reads a cluster of a set.
+func cluster(t *testing.T, set *resource.Set, name string) *clusterv3.Cluster {
+	t.Helper()
+	return load(t, set.Get(resource.Cluster, name), new(clusterv3.Cluster))
+}
+
+// led is the one cluster to which all requests of an outbound go.
+func led(t *testing.T, set *resource.Set, listener string) string {
+	t.Helper()
+	routes := hostOf(t, set, listener).GetRoutes()
+	if len(routes) != 1 || routes[0].GetRoute().GetCluster() == "" {
+		t.Fatalf("%s leads by %v", listener, routes)
+	}
+	return routes[0].GetRoute().GetCluster()
+}
+
+// balanced routes everything that calls a service to another by a balancer.
+func balanced(destination, to string, lb trafficroute.LoadBalancer) *trafficroute.Spec {
+	return &trafficroute.Spec{Connection: connection(mesh.AnyValue, destination), Conf: &trafficroute.Conf{
+		Destination: mesh.Tags{mesh.TagService: to}, LoadBalancer: &lb,
+	}}
+}
+
+// TestTwoSettingsTwoClusters: an outbound to backend and one to front, which is
+// led to backend, too, want other balancers. Whichever is listed first, both get
+// what they want, and the outbound to backend itself the cluster of that name.
+func TestTwoSettingsTwoClusters(t *testing.T) {
+	least, random := trafficroute.LoadBalancer{LeastRequest: &trafficroute.LeastRequest{ChoiceCount: 4}}, trafficroute.LoadBalancer{Random: &struct{}{}}
+	for _, protocol := range []string{"http", "tcp"} {
+		for _, order := range [][]string{{"backend", "front"}, {"front", "backend"}} {
+			t.Run(protocol+" "+strings.Join(order, " "), func(t *testing.T) {
+				w := newWorld(t)
+				w.put(mesh.Dataplanes, meshName, "backend-1", dataplane("127.0.0.2", "backend", protocol))
+				web := dataplane("127.0.0.3", "web", "http", order...)
+				w.put(mesh.Dataplanes, meshName, "web-1", web)
+				w.put(trafficroute.Kind, meshName, "direct", balanced("backend", "backend", least))
+				w.put(trafficroute.Kind, meshName, "front", balanced("front", "backend", random))
+				set := w.joined("web-1")
+				held(t, set, 2)
+				if protocol == "http" {
+					ports := map[string]string{order[0]: "outbound:127.0.0.1:10001", order[1]: "outbound:127.0.0.1:10002"}
+					if name := led(t, set, ports["backend"]); name != "backend" || cluster(t, set, name).GetLbPolicy() != clusterv3.Cluster_LEAST_REQUEST {
+						t.Errorf("backend is reached by %s, %v", name, cluster(t, set, name).GetLbPolicy())
+					}
+					if name := led(t, set, ports["front"]); cluster(t, set, name).GetLbPolicy() != clusterv3.Cluster_RANDOM {
+						t.Errorf("front is reached by %s, %v", name, cluster(t, set, name).GetLbPolicy())
+					}
+				}
+				validate(t, set)
+				// Equal settings need no second cluster, other ones again do.
+				w.put(trafficroute.Kind, meshName, "front", balanced("front", "backend", least))
+				w.settle()
+				held(t, w.planner.Set("web-1"), 1)
+				w.put(trafficroute.Kind, meshName, "direct", balanced("backend", "backend", random))
+				w.settle()
+				held(t, w.planner.Set("web-1"), 2)
+				// Without the other outbound the name is free again.
+				web = dataplane("127.0.0.3", "web", "http", "front")
+				w.put(mesh.Dataplanes, meshName, "web-1", web)
+				w.settle()
+				held(t, w.planner.Set("web-1"), 1)
+				cluster(t, w.planner.Set("web-1"), "backend")
+			})
+		}
+	}
+}
+
+// held counts the clusters that lead to backend; each has its assignment.
+func held(t *testing.T, set *resource.Set, want int) {
+	t.Helper()
+	n := 0
+	for _, r := range set.All(resource.Cluster) {
+		if strings.HasPrefix(r.Name, "backend") {
+			n++
+			a := load(t, set.Get(resource.Endpoint, r.Name), new(endpointv3.ClusterLoadAssignment))
+			if len(a.GetEndpoints()) != 1 || len(a.GetEndpoints()[0].GetLbEndpoints()) != 1 {
+				t.Errorf("%s has %v", r.Name, a.GetEndpoints())
+			}
+		}
+	}
+	if n != want {
+		t.Errorf("%d clusters lead to backend, want %d", n, want)
+	}
+}
+
+// TestNamesAsAddresses: Envoy resolves the endpoints of a cluster with names
+// among them, with those that are addresses; once they are gone the cluster has an
+// assignment again.
+func TestNamesAsAddresses(t *testing.T) {
+	w := newWorld(t)
+	pair("http")(w)
+	named := dataplane("127.0.0.4", "backend", "http")
+	named.Networking.AdvertisedAddress = "backend.example.test"
+	w.put(mesh.Dataplanes, meshName, "backend-2", named)
+	set := w.joined("web-1")
+	c := cluster(t, set, "backend")
+	if c.GetType() != clusterv3.Cluster_STRICT_DNS {
+		t.Fatalf("the cluster is %v", c.GetType())
+	}
+	var addresses []string
+	for _, l := range c.GetLoadAssignment().GetEndpoints() {
+		for _, e := range l.GetLbEndpoints() {
+			addresses = append(addresses, e.GetEndpoint().GetAddress().GetSocketAddress().GetAddress())
+		}
+	}
+	if got := strings.Join(addresses, " "); got != "backend.example.test 127.0.0.2" {
+		t.Errorf("the endpoints are %s", got)
+	}
+	if set.Get(resource.Endpoint, "backend") != nil {
+		t.Error("there is an assignment that nobody asks for")
+	}
+	validate(t, set)
+	w.drop(mesh.Dataplanes, "backend-2")
+	w.settle()
+	set = w.planner.Set("web-1")
+	if got := cluster(t, set, "backend").GetType(); got != clusterv3.Cluster_EDS {
+		t.Errorf("without names the cluster is %v", got)
+	}
+	load(t, set.Get(resource.Endpoint, "backend"), new(endpointv3.ClusterLoadAssignment))
+}
+
+// TestProxiesWithNames: a proxy of which the address is a name listens on all
+// addresses of its host, but not where it would call itself instead of its
+// workload. Nothing else of it listens there.
+func TestProxiesWithNames(t *testing.T) {
+	w := newWorld(t)
+	d := dataplane("backend.example.test", "backend", "http", "backend", "backend")
+	d.Networking.Outbound[1].Port = 8080 // behind the inbound on all addresses
+	d.Networking.Inbound = append(d.Networking.Inbound,
+		mesh.Inbound{Port: 8081, ServicePort: 8081, Tags: d.Networking.Inbound[0].Tags},
+		mesh.Inbound{Port: 8080, ServicePort: 9082, Address: "127.0.0.9", Tags: d.Networking.Inbound[0].Tags},
+		mesh.Inbound{Port: 8083, ServicePort: 8083, ServiceAddress: "192.0.2.1", Tags: d.Networking.Inbound[0].Tags})
+	w.put(mesh.Dataplanes, meshName, "backend-1", d)
+	set := w.joined("backend-1")
+	var names []string
+	for _, r := range set.All(resource.Listener) {
+		names = append(names, r.Name)
+	}
+	if got := strings.Join(names, " "); got != "inbound:0.0.0.0:8080 inbound:0.0.0.0:8083 outbound:127.0.0.1:10001" {
+		t.Errorf("listeners are %s", got)
+	}
+	var failed []string
+	for _, f := range w.planner.Failures("backend-1") {
+		failed = append(failed, f.Cell)
+	}
+	if got := strings.Join(failed, " "); got != "inbound:0.0.0.0:8081 inbound:127.0.0.9:8080 outbound:127.0.0.1:8080" {
+		t.Errorf("failures are %s", got)
+	}
+	validate(t, set)
+	local := dataplane("localhost", "backend", "http")
+	w.put(mesh.Dataplanes, meshName, "backend-1", local)
+	w.settle()
+	if w.planner.Set("backend-1").Get(resource.Listener, "inbound:127.0.0.1:8080") == nil {
+		t.Error("localhost is not the loopback address")
+	}
+}
+
+// TestBareProxies: an Envoy without the filter's library would refuse a listener
+// that names it, so it gets none that do. Where tokens are demanded its inbound
+// refuses everything, and says so; other proxies are not concerned.
+func TestBareProxies(t *testing.T) {
+	w := newWorld(t)
+	pair("http")(w)
+	w.put(mesh.Dataplanes, meshName, "backend-2", dataplane("127.0.0.4", "backend", "http"))
+	w.planner.Bare("backend-2", true)
+	set := w.joined("backend-1", "backend-2")
+	const listener = "inbound:127.0.0.4:8080"
+	mentions := func(set *resource.Set) bool {
+		for _, kind := range []resource.TypeURL{resource.Listener, resource.Route} {
+			for _, r := range set.All(kind) {
+				if strings.Contains(string(r.Body), contract.FilterName) {
+					return true
+				}
+			}
+		}
+		return false
+	}
+	if mentions(set) || !mentions(w.planner.Set("backend-1")) {
+		t.Errorf("the filter is at the bare proxy: %t, at the other: %t", mentions(set), mentions(w.planner.Set("backend-1")))
+	}
+	if led(t, set, listener) != "localhost:9080" {
+		t.Error("the workload is not reached")
+	}
+	if f := w.planner.Failures("backend-2"); len(f) > 0 {
+		t.Errorf("failures are %v", f)
+	}
+	w.raw(`
+type: MeshTokenAuth
+mesh: demo
+name: tokens
+spec:
+  targetRef: {kind: MeshService, name: backend}
+  from: [{targetRef: {kind: Mesh}, default: {config: {global_credentials: true}}}]
+`)
+	w.settle()
+	set = w.planner.Set("backend-2")
+	if mentions(set) {
+		t.Error("the policy brings the filter")
+	}
+	routes := hostOf(t, set, listener).GetRoutes()
+	if len(routes) != 1 || routes[0].GetDirectResponse().GetStatus() != 503 {
+		t.Errorf("the bare proxy answers by %v", routes)
+	}
+	if f := w.planner.Failures("backend-2"); len(f) != 1 || !strings.Contains(f[0].Err.Error(), "every request is refused") {
+		t.Errorf("failures are %v", f)
+	}
+	if f := w.planner.Failures("backend-1"); len(f) > 0 || led(t, w.planner.Set("backend-1"), "inbound:127.0.0.2:8080") != "localhost:9080" {
+		t.Errorf("the other proxy is concerned: %v", f)
+	}
+	// It comes back with the library.
+	w.planner.Bare("backend-2", false)
+	w.settle()
+	if !mentions(w.planner.Set("backend-2")) || len(w.planner.Failures("backend-2")) > 0 {
+		t.Error("a proxy that is bare no more has no filter")
+	}
+}
