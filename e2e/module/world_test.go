@@ -60,6 +60,7 @@ type echoed struct {
 	Path    string
 	URI     string
 	Headers http.Header
+	Trailer http.Header
 	Body    int64
 	Sum     string
 	Text    string
@@ -76,7 +77,7 @@ func echoAs(name string) http.HandlerFunc {
 			return
 		}
 		seen, err := json.Marshal(echoed{
-			Path: r.URL.Path, URI: r.RequestURI, Headers: r.Header, Body: n, Sum: hex.EncodeToString(h.Sum(nil)), Text: text.String(),
+			Path: r.URL.Path, URI: r.RequestURI, Headers: r.Header, Trailer: r.Trailer, Body: n, Sum: hex.EncodeToString(h.Sum(nil)), Text: text.String(),
 		})
 		if err != nil {
 			http.Error(w, err.Error(), http.StatusInternalServerError)
@@ -196,6 +197,12 @@ func filterConfig(config object) object {
 	return at(manager(config), "http_filters", 0, "typed_config", "filter_config", "value").(object)
 }
 
+// exampleChain is the chain of the one protected route.
+func exampleChain(config object) object {
+	routes := virtualHost(config)["routes"].([]any)
+	return at(routes[len(routes)-1], "typed_per_filter_config", contract.FilterName, "filter_config", "value").(object)
+}
+
 // addRoute puts a route before all others.
 func addRoute(config object, route object) {
 	vh := virtualHost(config)
@@ -213,6 +220,7 @@ func chained(chain string) object {
 }
 
 func addOAuth(config object, port int) {
+	exampleChain(config)["issues"] = true
 	addRoute(config, object{
 		"match": object{"prefix": "/", "headers": []any{object{"name": contract.HeaderOAuthPlugin, "present_match": true}}},
 		"route": object{"cluster": contract.OAuthCluster},

@@ -36,6 +36,11 @@ type Chain struct {
 	// Protocol is what requests of the route must speak; others are refused
 	// before any plugin runs. Empty means any HTTP.
 	Protocol Protocol `json:"protocol,omitempty"`
+	// Issues says that behind this route there is an OAuth server: requests for
+	// the endpoints of the chain's oauth2 plugin are handed to it without a token.
+	// Only routes of gateways say so. Everywhere else such a path is one of the
+	// service's own, and as protected as any other.
+	Issues bool `json:"issues,omitempty"`
 	// Plugins run in order; the first that refuses ends the chain. The list may
 	// be empty on a route with a Protocol.
 	Plugins []Plugin `json:"plugins,omitempty"`
