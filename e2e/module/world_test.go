@@ -151,6 +151,7 @@ func (w *world) startEnvoy(t *testing.T, config object, o options) {
 	}
 	cmd.Env = append(append(os.Environ(), "ENVOY_DYNAMIC_MODULES_SEARCH_PATH="+filepath.Dir(w.lib)), o.env...)
 	w.envoy = start(t, "starting main dispatch loop", cmd)
+	w.envoy.mayPanic = o.lib == faultDir
 }
 
 // shipped reads envoy.yaml and moves its ports.
