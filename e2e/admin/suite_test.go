@@ -16,3 +16,5 @@ func TestAdmin(t *testing.T) {
 	gomega.RegisterFailHandler(ginkgo.Fail)
 	framework.RunSuite(t, "admin")
 }
+
+var _ = ginkgo.AfterEach(framework.ExpectSound)

@@ -82,7 +82,8 @@ var _ = Describe("an attacker", func() {
 		Expect(framework.RunningEnvoy(c.StateDir)).To(Equal(envoy), "Envoy was restarted; %s", r.again())
 		Expect(framework.Alive(envoy)).To(BeTrue(), "Envoy died; %s", r.again())
 		Expect(c.Running()).To(BeTrue(), "the control plane died; %s", r.again())
-		Expect(c.Output()).NotTo(Or(ContainSubstring("envoy ended unexpectedly"), ContainSubstring("panic")), r.again())
+		Expect(c.Output()).NotTo(ContainSubstring("envoy ended unexpectedly"), r.again())
+		framework.ExpectSound()
 		GinkgoWriter.Println(r.summary())
 		Expect(r.violations()).To(BeEmpty(), "%s\n%s", r.again(), r.summary())
 		if r.only == 0 {

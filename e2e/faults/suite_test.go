@@ -15,3 +15,5 @@ func TestFaults(t *testing.T) {
 	gomega.RegisterFailHandler(ginkgo.Fail)
 	framework.RunSuite(t, "faults")
 }
+
+var _ = ginkgo.AfterEach(framework.ExpectSound)

@@ -15,3 +15,5 @@ func TestGateway(t *testing.T) {
 	gomega.RegisterFailHandler(ginkgo.Fail)
 	framework.RunSuite(t, "gateway")
 }
+
+var _ = ginkgo.AfterEach(framework.ExpectSound)

@@ -1,0 +1,195 @@
+package module
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+const (
+	// stormTime is how long the storm lasts; MESHGATE_E2E_STORM_TIME says
+	// otherwise.
+	stormTime = 40 * time.Second
+	// strangers wait for their answers, leavers do not.
+	strangers, leavers = 64, 16
+	// stormGrowth bounds in bytes what Envoy may grow by after the first quarter
+	// of the storm.
+	stormGrowth = 96 << 20
+)
+
+// Strangers with random tokens beside clients that reset their connections while
+// their tokens are looked up: Envoy lives, recovers no panic, does not grow, frees
+// everything, and knows a good token in the end.
+func TestStormOfStrangers(t *testing.T) {
+	duration := stormTime
+	if text := os.Getenv("MESHGATE_E2E_STORM_TIME"); text != "" {
+		var err error
+		if duration, err = time.ParseDuration(text); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w := newWorld(t, options{concurrency: 2})
+	s := newStorm(w, duration)
+	defer s.end()
+	early, ok := s.until(t, duration/4)
+	if !ok {
+		t.Fatal("the storm ended early")
+	}
+	late, _ := s.until(t, duration)
+	s.end()
+	t.Logf("%d answered, %d left early, %d of them with an answer under way; RSS %d MB after a quarter, %d MB at the end",
+		s.answered.Load(), s.left.Load(), s.pipelined.Load(), early>>20, late>>20)
+	w.envoy.alive(t)
+	if s.answered.Load() == 0 || s.left.Load() == 0 {
+		t.Error("this was no storm")
+	}
+	if s.passed.Load() != 0 {
+		t.Errorf("%d strangers were let in", s.passed.Load())
+	}
+	if late > early+stormGrowth {
+		t.Errorf("Envoy grew from %d to %d MB", early>>20, late>>20)
+	}
+	eventually(t, "a good token is good again", func() bool {
+		return w.get(t, "/", "Authorization", bearer).status == http.StatusOK
+	})
+	w.client.CloseIdleConnections()
+	eventually(t, "everything is freed", func() bool {
+		c := w.counters(t)
+		return c.LookupsFreed == c.LookupsCreated && c.StreamsFreed == c.StreamsCreated
+	})
+}
+
+// storm is the clients of a storm, which it waits for.
+type storm struct {
+	world *world
+	ctx   context.Context //nolint:containedctx // of the clients, which live as long as the storm
+	stop  context.CancelFunc
+	wg    sync.WaitGroup
+	begun time.Time
+
+	answered, left, pipelined, passed atomic.Int64
+}
+
+func newStorm(w *world, duration time.Duration) *storm {
+	s := &storm{world: w, begun: time.Now()}
+	s.ctx, s.stop = context.WithTimeout(context.Background(), duration+patience)
+	for i := range strangers + leavers {
+		random := rand.New(rand.NewPCG(uint64(i), 1)) //nolint:gosec // repeatable
+		client := s.wait
+		if i >= strangers {
+			client = s.leave
+		}
+		s.wg.Go(func() {
+			for s.ctx.Err() == nil {
+				client(random)
+			}
+		})
+	}
+	return s
+}
+
+// end ends the clients and waits for them.
+func (s *storm) end() {
+	s.stop()
+	s.wg.Wait()
+}
+
+// until waits for a moment of the storm and returns the memory of Envoy then.
+func (s *storm) until(t *testing.T, moment time.Duration) (rss int64, ok bool) {
+	t.Helper()
+	select {
+	case <-time.After(time.Until(s.begun.Add(moment))):
+		return residentBytes(t, s.world.envoy.cmd.Process.Pid), true
+	case <-s.world.envoy.done:
+		s.world.envoy.alive(t)
+		return 0, false
+	}
+}
+
+func (s *storm) dial() (net.Conn, error) {
+	d := net.Dialer{Timeout: time.Second}
+	conn, err := d.DialContext(s.ctx, "tcp", strings.TrimPrefix(s.world.base, "http://"))
+	if err != nil {
+		return nil, err
+	}
+	return conn, conn.SetDeadline(time.Now().Add(patience))
+}
+
+func strange(random *rand.Rand) string {
+	return fmt.Sprintf("GET /storm HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer z%d\r\n\r\n", random.Uint64())
+}
+
+// wait is a stranger who reads some answers on one connection.
+func (s *storm) wait(random *rand.Rand) {
+	conn, err := s.dial()
+	if err != nil {
+		return
+	}
+	defer conn.Close()
+	defer context.AfterFunc(s.ctx, func() { _ = conn.Close() })()
+	r := bufio.NewReader(conn)
+	for range 100 {
+		if _, err := io.WriteString(conn, strange(random)); err != nil {
+			return
+		}
+		resp, err := http.ReadResponse(r, nil)
+		if err != nil {
+			return
+		}
+		if _, err = io.Copy(io.Discard, resp.Body); err != nil {
+			return
+		}
+		if err := resp.Body.Close(); err != nil {
+			return
+		}
+		s.answered.Add(1)
+		if resp.StatusCode == http.StatusOK {
+			s.passed.Add(1)
+		}
+	}
+}
+
+// leave is a stranger who resets the connection within two milliseconds.
+func (s *storm) leave(random *rand.Rand) {
+	conn, err := s.dial()
+	if err != nil {
+		return
+	}
+	text := strange(random)
+	if random.IntN(3) == 0 {
+		text += strange(random) + strange(random)
+		s.pipelined.Add(1)
+	}
+	if _, err = io.WriteString(conn, text); err == nil && random.IntN(10) < 7 {
+		timer := time.NewTimer(time.Duration(random.IntN(2000)) * time.Microsecond)
+		<-timer.C
+	}
+	_ = conn.(*net.TCPConn).SetLinger(0) // a reset
+	_ = conn.Close()
+	s.left.Add(1)
+}
+
+// residentBytes is how much memory of a process is in RAM; 0 if it has ended.
+func residentBytes(t *testing.T, pid int) int64 {
+	t.Helper()
+	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	pages, err := strconv.ParseInt(strings.Fields(string(data))[1], 10, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pages * int64(os.Getpagesize())
+}
