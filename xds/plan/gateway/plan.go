@@ -122,7 +122,7 @@ func (p *Planner) routes(g *view.Gateway, clusters map[string]string) []*routeCe
 		k := routeKey{
 			route: r, service: s, cluster: clusters[r.Spec.Service], host: authority(g, s),
 			plugins: chain.Effective(g, r.ID, r.Spec.Service),
-			http:    p.params.HTTPPort, https: p.params.HTTPSPort,
+			http:    p.params.HTTPPort, https: p.params.HTTPSPort, oauth: p.params.OAuth.Host != "",
 		}
 		c, ok := plan.Cell(p.cells, cell, k, buildRoute)
 		if !ok {
