@@ -29,6 +29,7 @@ bool DM_CALL(http_received_buffered_request_body)(dm_filter_envoy f);
 void DM_CALL(http_send_response)(dm_filter_envoy f, uint32_t status, dm_module_header *headers, size_t n,
                                  dm_module_buffer body, dm_module_buffer details);
 void DM_CALL(http_clear_route_cache)(dm_filter_envoy f);
+bool DM_CALL(http_get_cluster_name)(dm_filter_envoy f, dm_envoy_buffer *out);
 bool DM_CALL(http_filter_get_attribute_string)(dm_filter_envoy f, dm_attribute id, dm_envoy_buffer *out);
 void DM_CALL(http_filter_continue_decoding)(dm_filter_envoy f);
 dm_route_module DM_CALL(get_most_specific_route_config)(dm_filter_envoy f);

@@ -48,10 +48,9 @@ static dm_module_header grpc_status(unsigned status, char digits[2]) {
   return (dm_module_header){"grpc-status", sizeof("grpc-status") - 1, digits, n};
 }
 
-void front_refuse_broken(dm_filter_envoy f) {
+static void refuse_unavailable(dm_filter_envoy f, dm_module_buffer details) {
   static const dm_module_buffer body = LITERAL("{\"message\":\"Service unavailable\"}");
   static const dm_module_buffer message = LITERAL("Unavailable");
-  static const dm_module_buffer details = LITERAL("meshgate_broken");
   dm_module_header json = {"content-type", 12, "application/json; charset=utf-8", 31};
   char digits[2];
   if (is_grpc(f)) {
@@ -60,6 +59,11 @@ void front_refuse_broken(dm_filter_envoy f) {
     return;
   }
   DM_CALL(http_send_response)(f, 503, &json, 1, body, details);
+}
+
+void front_refuse_broken(dm_filter_envoy f) {
+  static const dm_module_buffer details = LITERAL("meshgate_broken");
+  refuse_unavailable(f, details);
 }
 
 static void refuse(dm_filter_envoy f, const front_result *r) {
@@ -81,9 +85,17 @@ static void refuse(dm_filter_envoy f, const front_result *r) {
   DM_CALL(http_send_response)(f, r->status, h, n, part(r, grpc ? r->grpc_message : r->body), part(r, r->details));
 }
 
-// Hands the request to the OAuth server. The scheme is that of the connection
-// and not :scheme, which an HTTP/2 client chooses itself.
-static bool issue(dm_filter_envoy f, const front_route *route, front_result *r) {
+// Whether the route that is selected now leads to the OAuth server.
+static bool leads_to_oauth(dm_filter_envoy f) {
+  static const dm_module_buffer want = LITERAL(FRONT_OAUTH_CLUSTER);
+  dm_envoy_buffer got = {NULL, 0};
+  return DM_CALL(http_get_cluster_name)(f, &got) && got.length == want.length && memcmp(got.ptr, want.ptr, want.length) == 0;
+}
+
+// Prepares the hand-over of the request to the OAuth server and has its route
+// selected. The scheme is that of the connection and not :scheme, which an HTTP/2
+// client chooses itself.
+static bool hand_over(dm_filter_envoy f, const front_route *route, front_result *r) {
   dm_envoy_buffer tls = {NULL, 0}, client = {NULL, 0};
   bool secure = DM_CALL(http_filter_get_attribute_string)(f, DM_CONNECTION_TLS_VERSION, &tls) && tls.length > 0;
   if (!DM_CALL(http_filter_get_attribute_string)(f, DM_SOURCE_ADDRESS, &client)) client.length = 0;
@@ -138,14 +150,27 @@ static bool rewrite(dm_filter_envoy f, const front_route *route, const front_bod
   return ok;
 }
 
-bool front_apply(dm_filter_envoy f, const front_stream *s, const front_body *body, front_result *r) {
+// Hands the request to the OAuth server, or answers it: a table without a route
+// to that server would send it to a workload, past its plugins and with headers
+// that speak for the gateway.
+static bool issue(dm_filter_envoy f, const front_route *route, front_result *r) {
+  static const dm_module_buffer details = LITERAL("meshgate_no_oauth_route");
+  if (!hand_over(f, route, r)) {
+    front_refuse_broken(f);
+    return false;
+  }
+  if (leads_to_oauth(f)) return true;
+  refuse_unavailable(f, details);
+  return false;
+}
+
+bool front_apply(dm_filter_envoy f, const front_route *route, bool strips, const front_body *body, front_result *r) {
   static const dm_module_buffer none = {NULL, 0};
-  const front_route *route = s->route;
   if (r->action != FRONT_CONTINUE && r->action != FRONT_ISSUE) {
     refuse(f, r);
     return false;
   }
-  if (!s->config->listener_strips && !front_strip(f, r->action == FRONT_ISSUE)) {
+  if (strips && !front_strip(f, r->action == FRONT_ISSUE)) {
     front_refuse_broken(f);
     return false;
   }
@@ -157,11 +182,7 @@ bool front_apply(dm_filter_envoy f, const front_stream *s, const front_body *bod
     dm_module_buffer name = {route->names[i].ptr, route->names[i].len};
     if (r->remove >> i & 1) set(f, name, none);
   }
-  if (r->action == FRONT_ISSUE) {
-    if (issue(f, route, r)) return true;
-    front_refuse_broken(f);
-    return false;
-  }
+  if (r->action == FRONT_ISSUE) return issue(f, route, r);
   admit(f, r);
   return true;
 }

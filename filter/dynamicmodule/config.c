@@ -1,5 +1,6 @@
 // Hooks of configurations and of the module itself.
 
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -33,22 +34,34 @@ void DM_ON(config_destroy)(dm_config_module m) {
   atomic_fetch_add_explicit(&meshgate_counters.configs_freed, 1, memory_order_relaxed);
 }
 
+// A route with its owners counted; Go sees only the route.
+typedef struct counted_route {
+  atomic_uint refs;
+  front_route route;
+} counted_route;
+
+static counted_route *counted(const front_route *r) {
+  return (counted_route *)((char *)r - offsetof(counted_route, route));
+}
+
 front_route *front_route_new(uint32_t program, uint8_t early, uint8_t headers, bool body_after_lookup,
                              bool reads_protocol, const char *names, size_t len) {
   if (headers > FRONT_HEADERS || early > headers) return NULL;
-  front_route *r = malloc(sizeof(*r) + len);
-  if (r == NULL) return NULL;
+  counted_route *c = malloc(sizeof(*c) + len);
+  if (c == NULL) return NULL;
+  atomic_init(&c->refs, 1);
+  front_route *r = &c->route;
   r->program = program;
   r->early = early;
   r->headers = headers;
   r->body_after_lookup = body_after_lookup;
   r->reads_protocol = reads_protocol;
-  char *text = (char *)(r + 1), *end = text + len;
+  char *text = (char *)(c + 1), *end = text + len;
   if (len > 0) memcpy(text, names, len);
   for (size_t i = 0; i < headers; i++) {
     char *zero = text < end ? memchr(text, 0, (size_t)(end - text)) : NULL;
     if (zero == NULL) {
-      free(r);
+      free(c);
       return NULL;
     }
     r->names[i] = (front_text){text, (size_t)(zero - text)};
@@ -64,12 +77,20 @@ dm_route_module DM_ON(per_route_config_new)(dm_envoy_buffer name, dm_envoy_buffe
   return r != NULL ? r : front_route_new(0, 0, 0, false, false, NULL, 0);
 }
 
-void DM_ON(per_route_config_destroy)(dm_route_module m) {
-  front_route *r = (front_route *)m;
-  if (r == NULL) return;
+void front_route_keep(const front_route *r) {
+  atomic_fetch_add_explicit(&counted(r)->refs, 1, memory_order_relaxed);
+}
+
+void front_route_release(const front_route *r) {
+  counted_route *c = counted(r);
+  if (atomic_fetch_sub_explicit(&c->refs, 1, memory_order_acq_rel) != 1) return;
   if (r->program != 0) meshgateRouteDestroy(r->program);
-  free(r);
+  free(c);
   atomic_fetch_add_explicit(&meshgate_counters.routes_freed, 1, memory_order_relaxed);
+}
+
+void DM_ON(per_route_config_destroy)(dm_route_module m) {
+  if (m != NULL) front_route_release((const front_route *)m);
 }
 
 void front_log(int level, const char *text, size_t len) {

@@ -21,6 +21,7 @@ var (
 	_ = [C.FRONT_BUFFER]struct{}{}[engine.BufferSize]
 	_ = [1]struct{}{}[C.FRONT_IDENTITY_HEADERS-int(contract.NumIdentityHeaders)]
 	_ = [1]struct{}{}[C.FRONT_HASH-len(contract.Hash{})]
+	_ = map[bool]struct{}{false: {}, C.FRONT_OAUTH_CLUSTER == contract.OAuthCluster: {}}
 	_ = [1]struct{}{}[C.FRONT_REFUSE-int(engine.Refuse)]
 	_ = [1]struct{}{}[C.FRONT_CONTINUE-int(engine.Continue)]
 	_ = [1]struct{}{}[C.FRONT_LOOKUP-int(engine.Lookup)]

@@ -22,6 +22,8 @@
 #define FRONT_BODY 1048576
 // Most headers of a refusal; more are dropped.
 #define FRONT_PAIRS 8
+// The cluster of the OAuth server; contract.OAuthCluster.
+#define FRONT_OAUTH_CLUSTER "oauth2"
 // Largest packed record; contract.MaxPacked.
 #define FRONT_PACKED 4096
 #define FRONT_HASH 32
@@ -54,9 +56,9 @@ typedef struct front_text {
 } front_text;
 
 // What a route carries: which program decides, and the headers it reads, of
-// which the first `early` are needed by every decision. Owned by Envoy between
-// per_route_config_new and per_route_config_destroy, immutable. The names point
-// behind the struct.
+// which the first `early` are needed by every decision. Immutable. Owned by
+// Envoy between per_route_config_new and per_route_config_destroy, and by every
+// stream that waits; the last owner frees it. The names point behind the struct.
 typedef struct front_route {
   uint32_t program;
   uint8_t early, headers;

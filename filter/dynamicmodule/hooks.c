@@ -15,12 +15,6 @@ dm_response_trailers_status DM_ON(response_trailers)(dm_filter_envoy f, dm_filte
   return DM_RESPONSE_TRAILERS_CONTINUE;
 }
 
-// Also runs inside our own send_response: it must stay free of locks and state.
-dm_local_reply_status DM_ON(local_reply)(dm_filter_envoy f, dm_filter_module m, uint32_t code, dm_envoy_buffer details,
-                                         bool reset) {
-  return DM_LOCAL_REPLY_CONTINUE;
-}
-
 void DM_ON(stream_complete)(dm_filter_envoy f, dm_filter_module m) {}
 void DM_ON(downstream_above_write_buffer_high_watermark)(dm_filter_envoy f, dm_filter_module m) {}
 void DM_ON(downstream_below_write_buffer_low_watermark)(dm_filter_envoy f, dm_filter_module m) {}

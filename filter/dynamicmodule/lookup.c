@@ -10,6 +10,8 @@ front_counters meshgate_counters;
 
 static void unref(front_lookup *l) {
   if (atomic_fetch_sub_explicit(&l->refs, 1, memory_order_acq_rel) != 1) return;
+  pthread_mutex_destroy(&l->lock);
+  free(l->packed);
   free(l);
   atomic_fetch_add_explicit(&meshgate_counters.lookups_freed, 1, memory_order_relaxed);
 }
@@ -25,10 +27,12 @@ bool front_lookup_start(dm_filter_envoy f, front_stream *s, const uint8_t hash[F
     return false;
   }
   atomic_init(&l->refs, 2);
-  atomic_init(&l->dead, false);
+  pthread_mutex_init(&l->lock, NULL);
+  l->dead = false;
   l->number = number;
   l->answer = FRONT_ANSWER_UNAVAILABLE;
   l->packed_len = 0;
+  l->packed = NULL;
   memcpy(l->hash, hash, FRONT_HASH);
   l->next = s->lookups;
   s->lookups = l;
@@ -41,22 +45,31 @@ void front_lookup_drop_all(front_stream *s) {
   while (s->lookups != NULL) {
     front_lookup *l = s->lookups;
     s->lookups = l->next;
-    atomic_store_explicit(&l->dead, true, memory_order_release);
+    pthread_mutex_lock(&l->lock);
+    l->dead = true;
+    pthread_mutex_unlock(&l->lock);
     unref(l);
   }
 }
 
 void front_lookup_finish(front_lookup *l, uint8_t answer, const char *packed, size_t len) {
-  if (len > FRONT_PACKED) {
+  char *copy = len > 0 && len <= FRONT_PACKED ? malloc(len) : NULL;
+  if (copy != NULL) {
+    memcpy(copy, packed, len);
+  } else if (len > 0) {
     answer = FRONT_ANSWER_UNAVAILABLE;
     len = 0;
   }
-  l->answer = answer;
-  l->packed_len = (uint32_t)len;
-  if (len > 0) memcpy(l->packed, packed, len);
-  // A commit after the stream has gone is dropped by Envoy; looking first only
-  // saves the work. The scheduler must be deleted either way.
-  if (!atomic_load_explicit(&l->dead, memory_order_acquire)) DM_CALL(http_filter_scheduler_commit)(l->scheduler, l->number);
+  pthread_mutex_lock(&l->lock);
+  if (!l->dead) {
+    l->answer = answer;
+    l->packed_len = (uint32_t)len;
+    l->packed = copy;
+    copy = NULL;
+    DM_CALL(http_filter_scheduler_commit)(l->scheduler, l->number);
+  }
+  pthread_mutex_unlock(&l->lock);
+  free(copy);
   DM_CALL(http_filter_scheduler_delete)(l->scheduler);
   unref(l);
 }

@@ -2,6 +2,7 @@
 #ifndef MESHGATE_LOOKUP_H
 #define MESHGATE_LOOKUP_H
 
+#include <pthread.h>
 #include <stdatomic.h>
 
 #include "abi.h"
@@ -11,16 +12,21 @@
 // its reference once, the last one frees. answer and packed are written by the
 // resolver before it commits the scheduler and read by the worker afterwards;
 // Envoy's dispatcher orders the two.
+//
+// An event is committed only while the stream is there, and the stream waits for
+// a commit under way before it goes: what Envoy's scheduler needs of the stream is
+// not safe from its end in every version.
 struct front_lookup {
   atomic_int refs;
-  atomic_bool dead;  // the stream has gone: nothing needs to be scheduled
-  uint8_t number;    // of the stream's look-ups, from 1; tells its `scheduled`
+  pthread_mutex_t lock;  // nothing is called under it but the commit
+  bool dead;             // guarded by lock: nobody waits any more
+  uint8_t number;        // of the stream's look-ups, from 1; tells its `scheduled`
   uint8_t answer;
   uint32_t packed_len;
   front_lookup *next;  // worker only: the one before, or NULL
   dm_scheduler scheduler;
   uint8_t hash[FRONT_HASH];  // of the token that was asked for
-  char packed[FRONT_PACKED];
+  char *packed;              // owned; NULL if packed_len is 0
 };
 
 // How many of each struct were made and freed, for tests that look for leaks.
@@ -40,14 +46,18 @@ typedef enum front_phase {
   FRONT_ANSWERED     // refused
 } front_phase;
 
-// One stream; made and freed on its worker.
+// One stream; made and freed on its worker. It may end inside any call that
+// answers a request or lets one go on: outside a filter call Envoy destroys it at
+// once. Whoever makes such a call has set the phase before, and touches nothing of
+// the stream afterwards.
 typedef struct front_stream {
-  const front_config *config;
-  const front_route *route;  // lives as long as the stream
+  const front_config *config;  // outlives the stream
+  const front_route *route;    // during the first hook, and kept while it waits
   front_lookup *lookups;     // the stream's references, the latest first
   front_phase phase;
   bool ended;  // the whole request has been received
   bool held;   // headers were stopped so that the body comes to the hooks
+  bool kept;   // route is a reference of the stream's own
 } front_stream;
 
 // The body of a request, for a decision.
@@ -60,7 +70,13 @@ typedef struct front_body {
 
 // Starts a look-up of the stream. False if that is impossible.
 bool front_lookup_start(dm_filter_envoy f, front_stream *s, const uint8_t hash[FRONT_HASH], char *plugin, size_t len);
+// Gives up the stream's look-ups. No event of theirs comes into being afterwards;
+// one that is on its way finds that nobody waits.
 void front_lookup_drop_all(front_stream *s);
+
+// References of a route, from any thread.
+void front_route_keep(const front_route *r);
+void front_route_release(const front_route *r);
 
 // Size of the body so far.
 size_t front_body_size(dm_filter_envoy f, bool in_hook);
@@ -70,10 +86,11 @@ void front_body_release(front_body *b);
 // Puts other bytes in the place of the body.
 bool front_body_replace(dm_filter_envoy f, bool in_hook, front_text bytes);
 
-// Applies the outcome of a decision to the request. Returns false if the request
-// was answered and must not go on.
-bool front_apply(dm_filter_envoy f, const front_stream *s, const front_body *body, front_result *r);
-// Answers 503 without Go's help.
+// Applies the outcome of a decision to the request; strips says whether forged
+// headers are the filter's to remove. Returns false if the request was answered:
+// it must not go on, and its stream may be gone.
+bool front_apply(dm_filter_envoy f, const front_route *route, bool strips, const front_body *body, front_result *r);
+// Answers 503 without Go's help. The stream may be gone afterwards.
 void front_refuse_broken(dm_filter_envoy f);
 // Removes client-sent identity and hand-over headers in every spelling that a
 // server could take for them. False means that they may still be there: the

@@ -32,6 +32,16 @@ static bool breathe(void) {
   return true;
 }
 
+// Ends the wait of a stream and takes what it has held. What it may still be told
+// finds that nobody waits.
+static void settle(front_stream *s) {
+  s->phase = FRONT_ANSWERED;
+  front_lookup_drop_all(s);
+  if (s->kept) front_route_release(s->route);
+  s->route = NULL;
+  s->kept = false;
+}
+
 dm_filter_module DM_ON(new)(dm_config_module m, dm_filter_envoy f) {
   front_stream *s = calloc(1, sizeof(*s));
   if (s == NULL) return NULL;
@@ -43,7 +53,7 @@ dm_filter_module DM_ON(new)(dm_config_module m, dm_filter_envoy f) {
 void DM_ON(destroy)(dm_filter_module m) {
   front_stream *s = (front_stream *)m;
   if (s == NULL) return;
-  front_lookup_drop_all(s);
+  settle(s);
   free(s);
   atomic_fetch_add_explicit(&meshgate_counters.streams_freed, 1, memory_order_relaxed);
 }
@@ -81,9 +91,31 @@ static void read_request(dm_filter_envoy f, const front_stream *s, const front_b
     q->answers[q->answered++] = (front_answer){l->hash, l->packed, l->packed_len, l->answer};
 }
 
+// Lets the stream wait. Its route may be taken away meanwhile: it is kept.
+static void begin_wait(front_stream *s, front_phase phase) {
+  s->phase = phase;
+  if (s->kept) return;
+  front_route_keep(s->route);
+  s->kept = true;
+}
+
+// Applies a decision. The stream counts as answered from the start: it may be
+// gone once a reply has been sent.
+static front_phase conclude(dm_filter_envoy f, front_stream *s, const front_body *body, front_result *r) {
+  const front_route *route = s->route;
+  bool waited = s->kept, strips = !s->config->listener_strips;
+  s->kept = false;  // the reference is ours now
+  settle(s);
+  bool passes = front_apply(f, route, strips, body, r);
+  if (passes) s->phase = FRONT_PASSING;
+  if (waited) front_route_release(route);
+  return passes ? FRONT_PASSING : FRONT_ANSWERED;
+}
+
 // Decides as far as that is possible now, and applies or begins what comes of
-// it. The stream's phase says what that is.
-static void decide(dm_filter_envoy f, front_stream *s, const front_body *body, bool first) {
+// it. Returns the phase of the stream; FRONT_ANSWERED may mean that there is none
+// any more.
+static front_phase decide(dm_filter_envoy f, front_stream *s, const front_body *body, bool first) {
   front_request q;
   front_result r;
   read_request(f, s, body, &q);
@@ -98,20 +130,20 @@ static void decide(dm_filter_envoy f, front_stream *s, const front_body *body, b
   }
   switch (r.action) {
     case FRONT_LOOKUP:
-      s->phase = FRONT_LOOKING;
-      if (front_lookup_start(f, s, r.hash, r.buffer + r.plugin.off, r.plugin.len)) return;
+      begin_wait(s, FRONT_LOOKING);
+      if (front_lookup_start(f, s, r.hash, r.buffer + r.plugin.off, r.plugin.len)) return FRONT_LOOKING;
       break;
     case FRONT_NEED_BODY:
       // Not on a stream whose body does not come to the hooks.
-      s->phase = FRONT_COLLECTING;
-      if (body->state == FRONT_BODY_UNREAD && (first || s->held)) return;
-      break;
+      if (body->state != FRONT_BODY_UNREAD || !(first || s->held)) break;
+      begin_wait(s, FRONT_COLLECTING);
+      return FRONT_COLLECTING;
     default:
-      s->phase = front_apply(f, s, body, &r) ? FRONT_PASSING : FRONT_ANSWERED;
-      return;
+      return conclude(f, s, body, &r);
   }
-  s->phase = FRONT_ANSWERED;
-  front_refuse_broken(f);
+  r.action = FRONT_REFUSE;
+  r.status = 0;
+  return conclude(f, s, body, &r);
 }
 
 dm_request_headers_status DM_ON(request_headers)(dm_filter_envoy f, dm_filter_module m, bool end) {
@@ -133,35 +165,39 @@ dm_request_headers_status DM_ON(request_headers)(dm_filter_envoy f, dm_filter_mo
   front_body body = {end ? FRONT_BODY_READ : FRONT_BODY_UNREAD, false, NULL, 0};
   s->route = route;
   s->ended = end;
-  decide(f, s, &body, true);
-  switch (s->phase) {
+  switch (decide(f, s, &body, true)) {
     case FRONT_PASSING:
       return DM_REQUEST_HEADERS_CONTINUE;
     case FRONT_LOOKING:
       s->held = route->body_after_lookup;
       return s->held ? DM_REQUEST_HEADERS_STOP : DM_REQUEST_HEADERS_WATERMARK;
-    default:
+    case FRONT_COLLECTING:
       s->held = true;
-      return DM_REQUEST_HEADERS_STOP;
+      break;
+    case FRONT_ANSWERED:
+      break;
   }
+  return DM_REQUEST_HEADERS_STOP;
 }
 
 // Decides with the body so far.
-static void decide_with_body(dm_filter_envoy f, front_stream *s, bool in_hook) {
+static front_phase decide_with_body(dm_filter_envoy f, front_stream *s, bool in_hook) {
   front_body body = front_body_read(f, in_hook, s->ended);
-  decide(f, s, &body, false);
+  front_phase phase = decide(f, s, &body, false);
   front_body_release(&body);
+  return phase;
 }
 
 dm_request_body_status DM_ON(request_body)(dm_filter_envoy f, dm_filter_module m, bool end) {
   front_stream *s = (front_stream *)m;
   if (s == NULL || s->phase == FRONT_PASSING) return DM_REQUEST_BODY_CONTINUE;
   s->ended = s->ended || end;
-  if (s->phase == FRONT_COLLECTING) {
+  front_phase phase = s->phase;
+  if (phase == FRONT_COLLECTING) {
     if (!end && front_body_size(f, true) <= FRONT_BODY) return DM_REQUEST_BODY_BUFFER;
-    decide_with_body(f, s, true);
+    phase = decide_with_body(f, s, true);
   }
-  switch (s->phase) {
+  switch (phase) {
     case FRONT_PASSING:
       return DM_REQUEST_BODY_CONTINUE;
     case FRONT_ANSWERED:
@@ -172,23 +208,41 @@ dm_request_body_status DM_ON(request_body)(dm_filter_envoy f, dm_filter_module m
 }
 
 // Where there are trailers the last piece of the body does not say that it is
-// the last.
+// the last. No listener cleans trailers, so that is always done here, and before
+// anything else: they are not shown again.
 dm_request_trailers_status DM_ON(request_trailers)(dm_filter_envoy f, dm_filter_module m) {
   front_stream *s = (front_stream *)m;
-  if (s == NULL || s->phase == FRONT_PASSING) return DM_REQUEST_TRAILERS_CONTINUE;
+  if (s == NULL || s->phase == FRONT_ANSWERED) return DM_REQUEST_TRAILERS_STOP;
   s->ended = true;
-  if (s->phase == FRONT_COLLECTING) decide_with_body(f, s, false);
-  return s->phase == FRONT_PASSING ? DM_REQUEST_TRAILERS_CONTINUE : DM_REQUEST_TRAILERS_STOP;
+  if (!front_strip_trailers(f)) {
+    settle(s);
+    front_refuse_broken(f);
+    return DM_REQUEST_TRAILERS_STOP;
+  }
+  front_phase phase = s->phase;
+  if (phase == FRONT_COLLECTING) phase = decide_with_body(f, s, false);
+  return phase == FRONT_PASSING ? DM_REQUEST_TRAILERS_CONTINUE : DM_REQUEST_TRAILERS_STOP;
+}
+
+// Envoy answers a waiting stream by itself when its time is up or its body too
+// large; what was looked up for it comes too late then. Runs inside our own
+// send_response, too, when nothing waits any more.
+dm_local_reply_status DM_ON(local_reply)(dm_filter_envoy f, dm_filter_module m, uint32_t code, dm_envoy_buffer details,
+                                         bool reset) {
+  front_stream *s = (front_stream *)m;
+  if (s != NULL && (s->phase == FRONT_LOOKING || s->phase == FRONT_COLLECTING)) settle(s);
+  return DM_LOCAL_REPLY_CONTINUE;
 }
 
 void DM_ON(scheduled)(dm_filter_envoy f, dm_filter_module m, uint64_t event) {
   front_stream *s = (front_stream *)m;
-  if (s == NULL || s->phase != FRONT_LOOKING || s->lookups->number != event) return;
+  if (s == NULL || s->phase != FRONT_LOOKING || s->lookups == NULL || s->lookups->number != event) return;
+  front_phase phase;
   if (s->held) {
-    decide_with_body(f, s, false);
+    phase = decide_with_body(f, s, false);
   } else {
     front_body body = {s->ended ? FRONT_BODY_READ : FRONT_BODY_UNREAD, false, NULL, 0};
-    decide(f, s, &body, false);
+    phase = decide(f, s, &body, false);
   }
-  if (s->phase == FRONT_PASSING) DM_CALL(http_filter_continue_decoding)(f);
+  if (phase == FRONT_PASSING) DM_CALL(http_filter_continue_decoding)(f);
 }

@@ -1,0 +1,51 @@
+package main
+
+import (
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// The C front inside a host that is stricter than Envoy, see testdata/host/host.h:
+// every script of decisions, cut off before every step by a reset, a time-out or a
+// new route table, and then many workers and resolvers at once. gcc's sanitizers
+// watch.
+func TestFrontUnderSanitizers(t *testing.T) {
+	for _, sanitizer := range []string{"address,undefined", "thread"} {
+		t.Run(sanitizer, func(t *testing.T) {
+			t.Parallel()
+			program := buildHost(t, sanitizer)
+			cmd := exec.CommandContext(t.Context(), program, "20000")
+			// Leaks are counted by the front itself: looking for them needs
+			// ptrace, which containers may not have.
+			cmd.Env = []string{"ASAN_OPTIONS=detect_leaks=0", "TSAN_OPTIONS=halt_on_error=1"}
+			out, err := cmd.CombinedOutput()
+			if err != nil || !strings.HasPrefix(string(out), "ok: ") {
+				t.Fatalf("%v\n%s", err, out)
+			}
+			t.Logf("%s", out)
+		})
+	}
+}
+
+// buildHost compiles the front and its host with a sanitizer.
+func buildHost(t *testing.T, sanitizer string) string {
+	t.Helper()
+	var files []string
+	for _, pattern := range []string{"*.c", filepath.Join("testdata", "host", "*.c")} {
+		found, err := filepath.Glob(pattern)
+		if err != nil || len(found) == 0 {
+			t.Fatalf("%s: %v", pattern, err)
+		}
+		files = append(files, found...)
+	}
+	program := filepath.Join(t.TempDir(), "host")
+	args := slices.Concat([]string{"-std=gnu11", "-O1", "-g", "-Wall", "-Werror", "-fno-sanitize-recover=all",
+		"-fsanitize=" + sanitizer, "-I.", "-o", program}, files, []string{"-lpthread"})
+	if out, err := exec.CommandContext(t.Context(), "gcc", args...).CombinedOutput(); err != nil {
+		t.Fatalf("gcc: %v\n%s", err, out)
+	}
+	return program
+}

@@ -1,0 +1,123 @@
+// Headers, trailers and bodies of a stream, and what Envoy says about it.
+#include "host.h"
+
+static host_stream *alive(dm_filter_envoy f, const char *what) {
+  host_stream *s = f;
+  CHECK(!s->gone, "%s of a stream that is gone", what);
+  return s;
+}
+
+static host_field *fields(host_stream *s, dm_header_type t) { return t == DM_REQUEST_HEADER ? s->headers : s->trailers; }
+
+static host_field *find(host_field *all, dm_module_buffer key) {
+  for (size_t i = 0; i < HEADERS; i++)
+    if (all[i].used && strlen(all[i].name) == key.length && memcmp(all[i].name, key.ptr, key.length) == 0) return &all[i];
+  return NULL;
+}
+
+bool DM_CALL(http_get_header)(dm_filter_envoy f, dm_header_type t, dm_module_buffer key, dm_envoy_buffer *out, size_t index,
+                              size_t *count) {
+  host_field *h = find(fields(alive(f, "header"), t), key);
+  if (count != NULL) *count = h != NULL;
+  *out = h != NULL ? (dm_envoy_buffer){h->value, strlen(h->value)} : (dm_envoy_buffer){NULL, 0};
+  return h != NULL;
+}
+
+size_t DM_CALL(http_get_headers_size)(dm_filter_envoy f, dm_header_type t) {
+  host_field *all = fields(alive(f, "headers"), t);
+  size_t n = 0;
+  for (size_t i = 0; i < HEADERS; i++) n += all[i].used;
+  return n;
+}
+
+bool DM_CALL(http_get_headers)(dm_filter_envoy f, dm_header_type t, dm_envoy_header *out) {
+  host_field *all = fields(alive(f, "headers"), t);
+  for (size_t i = 0, n = 0; i < HEADERS; i++)
+    if (all[i].used) out[n++] = (dm_envoy_header){all[i].name, strlen(all[i].name), all[i].value, strlen(all[i].value)};
+  return true;
+}
+
+bool DM_CALL(http_set_header)(dm_filter_envoy f, dm_header_type t, dm_module_buffer key, dm_module_buffer value) {
+  host_field *all = fields(alive(f, "change of a header"), t), *h = find(all, key);
+  if (value.length == 0) {
+    if (h != NULL) memset(h, 0, sizeof(*h));
+    return true;
+  }
+  for (size_t i = 0; h == NULL && i < HEADERS; i++)
+    if (!all[i].used) h = &all[i];
+  CHECK(h != NULL && key.length < sizeof(h->name) && value.length < sizeof(h->value), "no room for a header");
+  memset(h, 0, sizeof(*h));
+  h->used = true;
+  memcpy(h->name, key.ptr, key.length);
+  memcpy(h->value, value.ptr, value.length);
+  return true;
+}
+
+static char *part(host_stream *s, dm_body_type t, size_t **n) {
+  *n = t == DM_BUFFERED_REQUEST_BODY ? &s->nbuffered : &s->nreceived;
+  return t == DM_BUFFERED_REQUEST_BODY ? s->buffered : s->received;
+}
+
+size_t DM_CALL(http_get_body_size)(dm_filter_envoy f, dm_body_type t) {
+  size_t *n;
+  part(alive(f, "size of the body"), t, &n);
+  return *n;
+}
+
+size_t DM_CALL(http_get_body_chunks_size)(dm_filter_envoy f, dm_body_type t) {
+  return DM_CALL(http_get_body_size)(f, t) > 0;
+}
+
+bool DM_CALL(http_get_body_chunks)(dm_filter_envoy f, dm_body_type t, dm_envoy_buffer *out) {
+  size_t *n;
+  char *p = part(alive(f, "body"), t, &n);
+  if (*n > 0) *out = (dm_envoy_buffer){p, *n};
+  return true;
+}
+
+bool DM_CALL(http_append_body)(dm_filter_envoy f, dm_body_type t, dm_module_buffer data) {
+  size_t *n;
+  char *p = part(alive(f, "change of the body"), t, &n);
+  memcpy(p + *n, data.ptr, data.length);
+  *n += data.length;
+  return true;
+}
+
+bool DM_CALL(http_drain_body)(dm_filter_envoy f, dm_body_type t, size_t count) {
+  size_t *n;
+  part(alive(f, "change of the body"), t, &n);
+  CHECK(count == *n, "drains a part");
+  *n = 0;
+  return true;
+}
+
+bool DM_CALL(http_received_buffered_request_body)(dm_filter_envoy f) {
+  alive(f, "body");
+  return false;
+}
+
+void DM_CALL(http_clear_route_cache)(dm_filter_envoy f) {
+  host_stream *s = alive(f, "route");
+  dm_module_buffer name = {"x-meshgate-oauth", 16};
+  s->oauth_selected = s->mode.oauth_route && find(s->headers, name) != NULL;
+}
+
+bool DM_CALL(http_get_cluster_name)(dm_filter_envoy f, dm_envoy_buffer *out) {
+  host_stream *s = alive(f, "cluster");
+  const char *name = s->oauth_selected ? "oauth2" : "upstream";
+  *out = (dm_envoy_buffer){name, strlen(name)};
+  return true;
+}
+
+bool DM_CALL(http_filter_get_attribute_string)(dm_filter_envoy f, dm_attribute id, dm_envoy_buffer *out) {
+  alive(f, "attribute");
+  if (id == DM_CONNECTION_TLS_VERSION) return false;
+  *out = id == DM_SOURCE_ADDRESS ? (dm_envoy_buffer){"192.0.2.1", 9} : (dm_envoy_buffer){"HTTP/1.1", 8};
+  return true;
+}
+
+dm_route_module DM_CALL(get_most_specific_route_config)(dm_filter_envoy f) { return alive(f, "route")->route; }
+
+void DM_CALL(log)(dm_log_level level, dm_module_buffer message) {}
+bool DM_CALL(log_enabled)(dm_log_level level) { return false; }
+uint32_t DM_CALL(get_concurrency)(void) { return 2; }

@@ -1,0 +1,245 @@
+// Life of a stream: hooks, replies, events, the end.
+#include "host.h"
+
+static void unlink_ref(host_link *l) {
+  if (atomic_fetch_sub(&l->refs, 1) == 1) free(l);
+}
+
+void worker_init(host_worker *w) {
+  memset(w, 0, sizeof(*w));
+  pthread_mutex_init(&w->lock, NULL);
+  pthread_cond_init(&w->more, NULL);
+}
+
+host_stream *stream_new(host_worker *w, host_mode mode, front_config *c, front_route *r, const char *script) {
+  host_stream *s = calloc(1, sizeof(*s));
+  s->worker = w;
+  s->mode = mode;
+  s->config = c;
+  s->route = r;
+  s->link = malloc(sizeof(*s->link));
+  atomic_init(&s->link->refs, 1);
+  s->link->stream = s;
+  s->headers[0] = (host_field){":path", "", true};
+  snprintf(s->headers[0].value, sizeof(s->headers[0].value), "/%s", script);
+  s->headers[1] = (host_field){"x-consumer-id", "forged", true};
+  s->headers[2] = (host_field){"content-type", "text/plain", true};
+  s->module = DM_ON(new)(c, s);
+  CHECK(s->module != NULL, "no memory");
+  return s;
+}
+
+// The scheduler's way to the stream ends after the module's part of it: up to the
+// end of that hook a commit may use it.
+static void destroy_module(host_stream *s) {
+  dm_filter_module m = s->module;
+  if (m == NULL) return;
+  DM_ON(destroy)(m);
+  s->module = NULL;
+  s->link->stream = NULL;
+}
+
+// The stream has ended. The filter's own object stays until the event is over.
+static void end(host_stream *s) {
+  if (s->gone) return;
+  DM_ON(stream_complete)(s, s->module);
+  s->gone = true;
+  if (!s->mode.late_destroy) destroy_module(s);
+  s->next = s->worker->dead;
+  s->worker->dead = s;
+}
+
+void worker_settle(host_worker *w) {
+  while (w->dead != NULL) {
+    host_stream *s = w->dead;
+    w->dead = s->next;
+    destroy_module(s);
+    unlink_ref(s->link);
+    memset(s, 0xdd, sizeof(*s));
+    free(s);
+  }
+}
+
+static void reply_now(host_stream *s) {
+  s->pending_reply = false;
+  if (!s->mode.lingers) end(s);
+}
+
+static void local_reply(host_stream *s, unsigned status) {
+  CHECK(!s->replied, "a second reply");
+  s->replied = true;
+  s->status = status;
+  dm_envoy_buffer details = {"details", 7};
+  DM_ON(local_reply)(s, s->module, status, details, false);
+}
+
+static void enter(host_stream *s) { s->calls++; }
+
+static void leave(host_stream *s) {
+  s->calls--;
+  if (s->pending_reply && s->calls == 0 && !s->gone) reply_now(s);
+}
+
+void DM_CALL(http_send_response)(dm_filter_envoy f, uint32_t status, dm_module_header *headers, size_t n,
+                                 dm_module_buffer body, dm_module_buffer details) {
+  host_stream *s = f;
+  size_t bytes = 0;
+  CHECK(!s->gone, "reply to a stream that is gone");
+  CHECK(status >= 200 && status < 600 && details.length > 0, "status %u", status);
+  for (size_t i = 0; i < n; i++) bytes += (unsigned char)headers[i].key_ptr[0] + (unsigned char)headers[i].value_ptr[0];
+  for (size_t i = 0; i < body.length; i++) bytes += (unsigned char)body.ptr[i];
+  CHECK(bytes > 0, "an empty reply");
+  local_reply(s, status);
+  if (s->calls > 0) {
+    s->pending_reply = true;
+  } else {
+    reply_now(s);
+  }
+}
+
+void stream_headers(host_stream *s, bool last) {
+  s->sent_headers = true;
+  s->sent_end = last;
+  enter(s);
+  dm_request_headers_status st = DM_ON(request_headers)(s, s->module, last);
+  leave(s);
+  if (s->gone || s->replied) return;
+  s->passed = st == DM_REQUEST_HEADERS_CONTINUE;
+  s->held_all = st == DM_REQUEST_HEADERS_WATERMARK;
+  s->seen_end = last;
+}
+
+static void deliver_body(host_stream *s, bool last) {
+  enter(s);
+  dm_request_body_status st = DM_ON(request_body)(s, s->module, last);
+  leave(s);
+  if (s->gone || s->replied) return;
+  s->seen_end = s->seen_end || last;
+  if (st == DM_REQUEST_BODY_CONTINUE) {
+    s->passed = true;
+    s->nreceived = s->nbuffered = 0;
+    return;
+  }
+  if (st != DM_REQUEST_BODY_NO_BUFFER) {
+    memcpy(s->buffered + s->nbuffered, s->received, s->nreceived);
+    s->nbuffered += s->nreceived;
+  }
+  s->nreceived = 0;
+}
+
+void stream_body(host_stream *s, const char *text, bool last) {
+  if (s->gone || s->replied || s->sent_end) return;
+  s->sent_end = last;
+  size_t n = strlen(text);
+  if (s->held_all) {  // not shown until the filter continues
+    memcpy(s->buffered + s->nbuffered, text, n);
+    s->nbuffered += n;
+    return;
+  }
+  memcpy(s->received, text, n);
+  s->nreceived = n;
+  deliver_body(s, last);
+}
+
+static void deliver_trailers(host_stream *s) {
+  enter(s);
+  dm_request_trailers_status st = DM_ON(request_trailers)(s, s->module);
+  leave(s);
+  if (s->gone || s->replied) return;
+  s->seen_end = true;
+  if (st == DM_REQUEST_TRAILERS_CONTINUE) s->passed = true;
+  CHECK(!s->trailers[0].used, "a forged trailer passed");
+}
+
+void stream_trailers(host_stream *s) {
+  if (s->gone || s->replied || s->sent_end) return;
+  s->sent_end = true;
+  s->trailers[0] = (host_field){"x_consumer_id", "forged", true};
+  if (!s->held_all) deliver_trailers(s);
+}
+
+void DM_CALL(http_filter_continue_decoding)(dm_filter_envoy f) {
+  host_stream *s = f;
+  CHECK(!s->gone && !s->replied, "continues a stream that is over");
+  if (s->passed) return;
+  s->passed = true;
+  CHECK(strcmp(s->headers[1].value, "forged") != 0, "a forged header passed");
+  if (s->held_all) {
+    s->held_all = false;
+    if (s->nbuffered > 0) {
+      memcpy(s->received, s->buffered, s->nbuffered);
+      s->nreceived = s->nbuffered;
+      s->nbuffered = 0;
+      deliver_body(s, s->sent_end && !s->trailers[0].used);
+    }
+    if (!s->gone && s->trailers[0].used) deliver_trailers(s);
+  }
+  if (s->gone || !s->mode.fails_behind) return;
+  local_reply(s, 503);
+  end(s);
+}
+
+void stream_timeout(host_stream *s) {
+  if (s->gone || s->replied) return;
+  local_reply(s, 504);
+  reply_now(s);
+}
+
+void stream_reset(host_stream *s) { end(s); }
+
+// ---- events ----
+
+struct scheduler {
+  host_link *link;
+  host_worker *worker;
+};
+
+dm_scheduler DM_CALL(http_filter_scheduler_new)(dm_filter_envoy f) {
+  host_stream *s = f;
+  CHECK(!s->gone, "scheduler of a stream that is gone");
+  struct scheduler *c = malloc(sizeof(*c));
+  c->link = s->link;
+  c->worker = s->worker;
+  atomic_fetch_add(&s->link->refs, 1);
+  return c;
+}
+
+void DM_CALL(http_filter_scheduler_commit)(dm_scheduler p, uint64_t id) {
+  struct scheduler *c = p;
+  // Read from the resolver's thread, as an Envoy does that asks the stream for its
+  // worker: a race with the stream's end if the front does not order the two.
+  CHECK(c->link->stream != NULL, "an event for a stream that is gone");
+  host_worker *w = c->link->stream->worker;
+  host_event *e = malloc(sizeof(*e));
+  *e = (host_event){c->link, id, NULL};
+  atomic_fetch_add(&c->link->refs, 1);
+  pthread_mutex_lock(&w->lock);
+  if (w->last != NULL) w->last->next = e;
+  else w->first = e;
+  w->last = e;
+  pthread_cond_signal(&w->more);
+  pthread_mutex_unlock(&w->lock);
+}
+
+void DM_CALL(http_filter_scheduler_delete)(dm_scheduler p) {
+  struct scheduler *c = p;
+  unlink_ref(c->link);
+  free(c);
+}
+
+bool worker_run(host_worker *w) {
+  pthread_mutex_lock(&w->lock);
+  host_event *e = w->first;
+  if (e != NULL) {
+    w->first = e->next;
+    if (w->first == NULL) w->last = NULL;
+  }
+  pthread_mutex_unlock(&w->lock);
+  if (e == NULL) return false;
+  host_stream *s = e->link->stream;
+  if (s != NULL && !s->gone) DM_ON(scheduled)(s, s->module, e->id);
+  unlink_ref(e->link);
+  free(e);
+  worker_settle(w);
+  return true;
+}

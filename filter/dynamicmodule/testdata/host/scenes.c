@@ -1,0 +1,102 @@
+// One worker, step by step: every script, cut off before every step.
+#include "host.h"
+
+static const char *const scripts[] = {"p",   "r",   "i",   "z",   "hp",  "hr",   "lp",   "lr",   "li",    "lz",
+                                      "llp", "llr", "lhp", "bp",  "br",  "lbr",  "lbp",  "blr",  "blp",   "bli",
+                                      "lbi", "hlr", "lllr", "llllp", "lllllp", "lblblr"};
+
+// The steps of a request. What comes after a cut still comes: late.
+enum { HEADERS_COME, BODY_COMES, REST_COMES, ANSWER_COMES, EVENT_RUNS, SECOND_ANSWER, REST_RUNS, STEPS };
+// What may come in between.
+enum { NOTHING, CLIENT_RESETS, TIME_IS_UP, TABLE_GOES, CUTS };
+// How the request ends.
+enum { BARE, WITH_BODY, WITH_TRAILERS, ENDS };
+
+typedef struct scene {
+  const char *script;
+  host_mode mode;
+  int ending, cut, at;
+  bool body_after_lookup;
+} scene;
+
+static front_route *new_route(bool body_after_lookup) {
+  dm_envoy_buffer name = {"meshgate", 8}, config = {body_after_lookup ? "b" : "", body_after_lookup};
+  return (front_route *)DM_ON(per_route_config_new)(name, config);
+}
+
+static void step(host_stream *s, const scene *c, int n) {
+  switch (n) {
+    case HEADERS_COME:
+      stream_headers(s, c->ending == BARE);
+      break;
+    case BODY_COMES:
+      if (c->ending != BARE) stream_body(s, "token=a", false);
+      break;
+    case REST_COMES:
+      if (c->ending == WITH_BODY) stream_body(s, "&b=c", true);
+      if (c->ending == WITH_TRAILERS) stream_trailers(s);
+      break;
+    default:
+      break;
+  }
+}
+
+static void play(const scene *c) {
+  host_worker w;
+  worker_init(&w);
+  dm_envoy_buffer name = {"meshgate", 8}, none = {"", 0};
+  front_config *config = (front_config *)DM_ON(config_new)(NULL, name, none);
+  front_route *route = new_route(c->body_after_lookup);
+  host_stream *s = stream_new(&w, c->mode, config, route, c->script);
+  host_link *link = s->link;
+  atomic_fetch_add(&link->refs, 1);
+#define STREAM (link->stream)
+  for (int n = 0; n < STEPS; n++) {
+    if (n == c->at && STREAM != NULL) {
+      if (c->cut == CLIENT_RESETS) stream_reset(STREAM);
+      if (c->cut == TIME_IS_UP && n > 0) stream_timeout(STREAM);
+      worker_settle(&w);
+    }
+    if (n == c->at && n > 0 && c->cut == TABLE_GOES) {
+      if (STREAM != NULL) STREAM->route = NULL;
+      DM_ON(per_route_config_destroy)(route);
+      route = NULL;
+    }
+    if (STREAM != NULL) step(STREAM, c, n);
+    worker_settle(&w);
+    if (n == ANSWER_COMES || n == SECOND_ANSWER) go_answer();
+    if (n == EVENT_RUNS) worker_run(&w);
+  }
+  for (int i = 0; i < 8; i++) {
+    go_drain();
+    while (worker_run(&w)) {
+    }
+  }
+  if (STREAM != NULL) {
+    // Whatever it waited for is freed, not kept for as long as it lives.
+    CHECK(meshgate_counters.lookups_created == meshgate_counters.lookups_freed, "%s: keeps a look-up", c->script);
+    CHECK(STREAM->passed || STREAM->replied || c->ending != BARE, "%s: neither passed nor answered", c->script);
+    if (c->cut != TIME_IS_UP) {
+      unsigned st = STREAM->status;
+      CHECK(!STREAM->replied || st == 401 || st == 503, "%s: status %u", c->script, st);
+    }
+    stream_reset(STREAM);
+  }
+  worker_settle(&w);
+  if (atomic_fetch_sub(&link->refs, 1) == 1) free(link);
+  if (route != NULL) DM_ON(per_route_config_destroy)(route);
+  DM_ON(config_destroy)(config);
+}
+
+void scenes(void) {
+  for (size_t i = 0; i < sizeof(scripts) / sizeof(*scripts); i++)
+    for (int bits = 0; bits < 32; bits++)
+      for (int ending = 0; ending < ENDS; ending++)
+        for (int cut = 0; cut < CUTS; cut++)
+          for (int at = 0; at < (cut == NOTHING ? 1 : STEPS); at++)
+            for (int answers = 0; answers < 2; answers++) {
+              scene c = {scripts[i], {bits & 1, bits & 2, bits & 4, bits & 8}, ending, cut, at, bits & 16};
+              go_mode = answers ? ANSWER_LATER : ANSWER_AT_ONCE;
+              play(&c);
+            }
+}
