@@ -213,6 +213,8 @@ func chained(chain string) object {
 }
 
 func addOAuth(config object, port int) {
+	routes := virtualHost(config)["routes"].([]any)
+	at(routes[len(routes)-1], "typed_per_filter_config", contract.FilterName, "filter_config", "value").(object)["issues"] = true
 	addRoute(config, object{
 		"match": object{"prefix": "/", "headers": []any{object{"name": contract.HeaderOAuthPlugin, "present_match": true}}},
 		"route": object{"cluster": contract.OAuthCluster},

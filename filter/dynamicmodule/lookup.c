@@ -10,10 +10,12 @@ front_counters meshgate_counters;
 
 static void unref(front_lookup *l) {
   if (atomic_fetch_sub_explicit(&l->refs, 1, memory_order_acq_rel) != 1) return;
+  bool deadline = l->number == FRONT_DEADLINE;
   pthread_mutex_destroy(&l->lock);
   free(l->packed);
   free(l);
-  atomic_fetch_add_explicit(&meshgate_counters.lookups_freed, 1, memory_order_relaxed);
+  atomic_fetch_add_explicit(deadline ? &meshgate_counters.deadlines_freed : &meshgate_counters.lookups_freed, 1,
+                            memory_order_relaxed);
 }
 
 // One look-up of the stream with two references; NULL if that is impossible.
@@ -33,7 +35,9 @@ static front_lookup *begin(dm_filter_envoy f, uint8_t number) {
   l->packed_len = 0;
   l->packed = NULL;
   l->next = NULL;
-  atomic_fetch_add_explicit(&meshgate_counters.lookups_created, 1, memory_order_relaxed);
+  atomic_fetch_add_explicit(
+      number == FRONT_DEADLINE ? &meshgate_counters.deadlines_created : &meshgate_counters.lookups_created, 1,
+      memory_order_relaxed);
   return l;
 }
 

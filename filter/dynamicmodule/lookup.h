@@ -38,6 +38,7 @@ typedef struct front_counters {
   atomic_ullong lookups_created, lookups_freed;
   atomic_ullong routes_created, routes_freed;
   atomic_ullong configs_created, configs_freed;
+  atomic_ullong deadlines_created, deadlines_freed;
 } front_counters;
 extern front_counters meshgate_counters;
 

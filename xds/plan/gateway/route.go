@@ -22,10 +22,6 @@ import (
 	"github.com/meshgate/meshgate/xds/plan"
 )
 
-// bodyBuffer is how many bytes of a request body the filter may hold back on a
-// route with a chain; it lifts the limit of the connection.
-const bodyBuffer = 2 << 20
-
 // defaultIdle is the pause between two bytes after which a stream to a service
 // without read and write timeouts ends.
 const defaultIdle = 60 * time.Second
@@ -263,9 +259,7 @@ func prefixOption(path string) *corev3.HeaderValueOption {
 
 func finish(r *routev3.Route, k routeKey, filters map[string]*anypb.Any) *routev3.Route {
 	r.Name = k.route.ID
-	if r.TypedPerFilterConfig = filters; len(filters) > 0 {
-		r.RequestBodyBufferLimit = wrapperspb.UInt64(bodyBuffer)
-	}
+	r.TypedPerFilterConfig = filters
 	return r
 }
 
