@@ -9,7 +9,6 @@ import (
 	"testing"
 
 	"github.com/meshgate/meshgate/filter/contract"
-	"github.com/meshgate/meshgate/filter/engine"
 	"github.com/meshgate/meshgate/filter/filtertest"
 )
 
