@@ -8,8 +8,9 @@
 #define CONNECTIONS 4096
 
 static atomic_size_t held;
-// A connection belongs to one worker.
-static _Thread_local size_t held_by[CONNECTIONS];
+// Not a variable of the thread: a library that is loaded late has little room for
+// those.
+static atomic_size_t held_by[CONNECTIONS];
 
 // Lets Envoy buffer as much as is looked into, and one piece more: beyond its limit
 // it would refuse by itself, or stop reading.
@@ -29,13 +30,14 @@ bool front_budget_hold(front_stream *s, size_t bytes) {
   if (bytes <= s->holding) return true;
   size_t more = bytes - s->holding;
   s->holding = bytes;
-  held_by[s->connection] += more;
   size_t all = atomic_fetch_add_explicit(&held, more, memory_order_relaxed) + more;
-  return all <= FRONT_BUDGET && held_by[s->connection] <= FRONT_BUDGET_CONNECTION;
+  size_t own = atomic_fetch_add_explicit(&held_by[s->connection], more, memory_order_relaxed) + more;
+  return all <= FRONT_BUDGET && own <= FRONT_BUDGET_CONNECTION;
 }
 
 void front_budget_release(front_stream *s) {
-  held_by[s->connection] -= s->holding;
+  if (s->holding == 0) return;
+  atomic_fetch_sub_explicit(&held_by[s->connection], s->holding, memory_order_relaxed);
   atomic_fetch_sub_explicit(&held, s->holding, memory_order_relaxed);
   s->holding = 0;
 }
