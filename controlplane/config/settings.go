@@ -132,6 +132,8 @@ type Gateway struct {
 	HTTPPort   int    `koanf:"httpPort"`
 	HTTPSPort  int    `koanf:"httpsPort"`
 	TrustedIPs string `koanf:"trustedIPs"`
+	// ForwardDotSegments passes paths with escaped or ambiguous ".." on.
+	ForwardDotSegments bool `koanf:"forwardDotSegments"`
 	// Declarative is a file that holds the entities of the default control plane.
 	Declarative string `koanf:"declarative"`
 }
@@ -200,6 +202,7 @@ var Table = []Key{
 	{"gateway.httpPort", 8000, "the gateway's HTTP port", false},
 	{"gateway.httpsPort", 8443, "the gateway's HTTPS port", false},
 	{"gateway.trustedIPs", "", "comma-separated addresses and networks of proxies whose X-Forwarded-* headers are believed", false},
+	{"gateway.forwardDotSegments", false, "pass paths on in which some server could read a segment \"..\" (..;x, ..%2f, %252e%252e/), instead of answering 400", false},
 	{"gateway.declarative", "", "file with all entities of the gateway (see docs/declarative.md); the administration API is then read-only", false},
 	{"envoy.path", "", "Envoy binary; empty: $ENVOY_PATH, beside meshgate, .tools, PATH", false},
 	{"envoy.logLevel", "warning", "Envoy's log level", false},

@@ -36,6 +36,8 @@ var oauth2Schema = &model.Schema{
 		{Name: "profile", Type: model.String, Required: true, Keep: true, Default: ProfileOAuth20, OneOf: []string{ProfileOAuth20, ProfileOAuth21}},
 		{Name: "endpoints", Type: model.Boolean, Required: true, Default: false, Keep: true},
 		{Name: "refresh_token_grace", Type: model.Integer, Required: true, Keep: true, Default: int64(10), Between: &[2]int64{0, 300}},
+		// Without a value the profile decides.
+		{Name: "access_token_in_body", Type: model.Boolean, Keep: true},
 	},
 	Checks: []model.Check{
 		{Fields: append([]string{"profile"}, grants...), Run: strictGrants},

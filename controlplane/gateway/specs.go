@@ -107,6 +107,9 @@ type OAuth2Config struct {
 	// its rotation a refresh token may be sent again because the answer was
 	// lost. Afterwards its use revokes the family.
 	RefreshTokenGrace int64 `json:"refresh_token_grace"`
+	// AccessTokenInBody says whether tokens are looked for in bodies; nil leaves
+	// that to the profile, see [OAuth2Config.ReadsBody].
+	AccessTokenInBody *bool `json:"access_token_in_body,omitempty"`
 }
 
 // Profiles of an oauth2 plugin.
@@ -125,6 +128,16 @@ func (c *OAuth2Config) Strict() bool { return c.Profile == ProfileOAuth21 }
 // HasEndpoints reports whether introspection, revocation and metadata are
 // endpoints of the plugin.
 func (c *OAuth2Config) HasEndpoints() bool { return c.Endpoints || c.Strict() }
+
+// ReadsBody reports whether tokens are looked for in bodies. The strict profile
+// does so only if it is told to: who has shown no token yet would decide how much
+// the gateway must hold.
+func (c *OAuth2Config) ReadsBody() bool {
+	if c.AccessTokenInBody != nil {
+		return *c.AccessTokenInBody
+	}
+	return !c.Strict()
+}
 
 // KeyAuthConfig is the configuration of a key-auth plugin.
 // Source: requirement "Authentication".

@@ -11,10 +11,10 @@ import (
 	"net/http"
 	"strings"
 	"sync"
-	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	"golang.org/x/net/http2"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
@@ -110,18 +110,36 @@ var _ = Describe("a body", func() {
 	})
 
 	It("of a client that leaves during the look-up goes nowhere", func() {
+		// Good ones, which nobody has used yet: each has to be looked up.
+		var tokens []string
+		for range 20 {
+			tokens = append(tokens, f.MustMint(c.HTTPS))
+		}
+		stays := f.MustMint(c.HTTPS)
 		redis.Pause()
 		DeferCleanup(redis.Resume)
-		Expect(guarded.during(func() {
-			for i := range 20 {
+		seen := guarded.during(func() {
+			for i, token := range tokens {
+				auth := "Authorization: Bearer " + token
+				raw := get(fmt.Sprintf("/api/gone-%d", i), auth)
+				if i%2 == 0 {
+					raw = request("POST", fmt.Sprintf("/api/gone-%d", i), []string{"Host: a", auth, "Content-Length: 1000000"}, strings.Repeat("x", 1000))
+				}
 				conn := listeners["plain TCP"]()
-				_, err := io.WriteString(conn, request("POST", "/api/x", []string{"Host: a", fmt.Sprintf("Authorization: Bearer gone-%d", i), "Content-Length: 1000000"}, strings.Repeat("x", 1000)))
+				_, err := io.WriteString(conn, raw)
 				Expect(err).NotTo(HaveOccurred())
 				Expect(conn.Close()).To(Succeed())
 			}
 			redis.Resume()
-			Expect(call("/api/x", "Bearer never-issued").Status).To(Equal(401))
-		})).To(BeEmpty())
+			Expect(call("/api/stays", "Bearer "+stays).Status).To(Equal(200), "who stays is served")
+			for _, token := range tokens {
+				Expect(call("/api/stays", "Bearer "+token).Status).To(Equal(200), "the tokens were good")
+			}
+		})
+		Expect(seen).To(HaveLen(1 + len(tokens)))
+		for _, r := range seen {
+			Expect(r.URI).To(Equal("/stays"))
+		}
 	})
 })
 
@@ -173,18 +191,27 @@ var _ = Describe("a gRPC client", func() {
 })
 
 var _ = Describe("an HTTP/2 client", func() {
+	// Streams end while their tokens are looked up, on a connection that goes on.
 	It("may reset many streams without harm", func() {
-		client := clients()["HTTP/2"]
-		for range 200 {
-			ctx, cancel := context.WithTimeout(context.Background(), time.Millisecond)
-			req, err := http.NewRequestWithContext(ctx, http.MethodGet, client.base+"/api/x", http.NoBody)
-			Expect(err).NotTo(HaveOccurred())
-			req.Header.Set("Authorization", "Bearer reset")
-			if resp, err := client.Do(req); err == nil {
-				Expect(resp.StatusCode).To(Equal(401))
-				Expect(resp.Body.Close()).To(Succeed())
-			}
-			cancel()
+		const streams = 90 // less than a connection may have at a time
+		token := f.MustMint(c.HTTPS)
+		for _, secure := range []bool{false, true} {
+			s := newSession(secure)
+			seen := guarded.during(func() {
+				redis.Pause()
+				DeferCleanup(redis.Resume)
+				for i := range streams {
+					id := s.open(fields(":method", "GET", ":scheme", map[bool]string{false: "http", true: "https"}[secure], ":authority", "a", ":path", "/api/reset",
+						"authorization", fmt.Sprintf("Bearer reset-%d-%t", i, secure)), true)
+					Expect(s.framer.WriteRSTStream(id, http2.ErrCodeCancel)).To(Succeed())
+				}
+				redis.Resume()
+				id := s.open(fields(":method", "GET", ":scheme", map[bool]string{false: "http", true: "https"}[secure], ":authority", "a", ":path", "/api/stays",
+					"authorization", "Bearer "+token), true)
+				Expect(s.status(id)).To(Equal("200"), "the connection goes on")
+			})
+			Expect(seen).To(HaveLen(1))
+			Expect(seen[0].URI).To(Equal("/stays"))
 		}
 	})
 })

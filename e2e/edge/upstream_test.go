@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"strconv"
+	"strings"
 	"sync"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -34,6 +35,9 @@ type upstream struct {
 	seen []received
 }
 
+// failing ends the paths that upstreams answer with 503.
+const failing = "failing"
+
 func startUpstream(name string) *upstream {
 	u := &upstream{}
 	u.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -48,6 +52,9 @@ func startUpstream(name string) *upstream {
 		u.seen = append(u.seen, got)
 		u.mu.Unlock()
 		w.Header().Set("Content-Type", "application/json")
+		if strings.HasSuffix(r.URL.Path, failing) {
+			w.WriteHeader(http.StatusServiceUnavailable)
+		}
 		_ = json.NewEncoder(w).Encode(got) // the test sees what is missing
 	}))
 	DeferCleanup(u.Close)

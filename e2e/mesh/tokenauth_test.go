@@ -56,8 +56,29 @@ var _ = Describe("tokens of the gateway on an inbound", Ordered, func() {
 		Expect(none.Header.Get("WWW-Authenticate")).To(HavePrefix("Bearer"))
 		Expect(call("never-issued").Status).To(Equal(401))
 
+		// An endpoint of the plugin is one on gateways only.
+		for _, path := range []string{
+			"/orders/7/oauth2/token", "/oauth2/token/", "/x/oauth2/authorize", "/x/oauth2/introspect",
+			"/.well-known/oauth-authorization-server", "/.well-known/oauth-authorization-server/../../admin", "/a/../oauth2/token",
+		} {
+			for _, method := range []string{http.MethodGet, http.MethodPost} {
+				r, err := framework.Do(client, method, web.to("backend")+path, nil, "")
+				Expect(err).NotTo(HaveOccurred())
+				Expect(r.Status).To(Equal(401), "%s %s: %s", method, path, r.Body)
+			}
+		}
+
 		token := f.MustMint(cp.HTTPS)
 		got := call(token).Received()
+		r, err := framework.Do(client, http.MethodPost, web.to("backend")+"/a//b/../oauth2/token", http.Header{
+			"Authorization": {"Bearer " + token}, "X-Meshgate-Oauth": {"x"}, "X_meshgate-Client": {"x"}, "X-Consumer-Groups": {"admin"},
+		}, "")
+		Expect(err).NotTo(HaveOccurred())
+		Expect(r.Status).To(Equal(200), r.Body)
+		Expect(r.Received().Path).To(Equal("/a/oauth2/token"), "the path is that by which it was decided")
+		for name := range r.Received().Headers {
+			Expect(strings.ToLower(strings.ReplaceAll(name, "_", "-"))).NotTo(Or(HavePrefix("x-meshgate-"), Equal("x-consumer-groups")))
+		}
 		Expect(got.Headers.Values("X-Consumer-Username")).To(Equal([]string{"alice"}))
 		Expect(got.Headers.Get("X-Consumer-Custom-Id")).To(Equal("c-1"))
 		Expect(got.Headers.Values("X-Authenticated-Scope")).To(Equal([]string{"email"}))

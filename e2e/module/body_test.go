@@ -9,18 +9,16 @@ import (
 	"sync"
 	"syscall"
 	"testing"
-
-	"github.com/meshgate/meshgate/filter/engine"
 )
 
 // bothChain wants a token, and a key that may be in the body.
-const bothChain = `{"route":"both","service":"` + serviceID + `","plugins":[{"id":"o","oauth2":{"header":"authorization"}},` +
+const bothChain = `{"route":"both","service":"` + serviceID + `","plugins":[{"id":"o","oauth2":{"header":"authorization","in_body":true}},` +
 	`{"id":"k","key_auth":{"names":["apikey"],"in_body":true,"hide_credentials":true}}]}`
 
 func addBoth(config object) {
 	addRoute(config, object{
 		"match": object{"prefix": "/both"}, "route": object{"cluster": "upstream"},
-		"request_body_buffer_limit": 2 * engine.MaxBody, "typed_per_filter_config": chained(bothChain),
+		"typed_per_filter_config": chained(bothChain),
 	})
 }
 

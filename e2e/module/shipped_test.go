@@ -3,10 +3,13 @@ package module
 import (
 	"io"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"sigs.k8s.io/yaml"
 
 	"github.com/meshgate/meshgate/filter/contract"
 )
@@ -59,16 +62,15 @@ func TestShippedConfiguration(t *testing.T) {
 	}
 }
 
-// Where the listener does not remove forged headers, the filter does.
+// The filter removes forged headers, whatever the listener does.
 func TestFilterStripsByItself(t *testing.T) {
 	w := newWorld(t, options{edit: func(config object) {
 		delete(manager(config), "early_header_mutation_extensions")
-		delete(filterConfig(config), "listener_strips")
 	}})
 	header := []string{"Authorization", bearer,
 		"X-Consumer-ID", "forged", "X-Consumer-ID", "twice", "x_consumer_id", "forged", "x-consumer_custom-id", "forged",
-		"X-Anonymous-Consumer", "true", "x_meshgate_oauth", "forged", "X-Meshgate-Client", "forged", "X-Consumer-Identity", "kept"}
-	want := map[string]string{"X-Consumer-Identity": "kept"}
+		"X-Anonymous-Consumer", "true", "x_meshgate_oauth", "forged", "X-Meshgate-Client", "forged", "X-Consumer-Identity", "forged", "X-Consumers", "kept"}
+	want := map[string]string{"X-Consumers": "kept"}
 	for k, v := range alice {
 		want[k] = v
 	}
@@ -143,6 +145,57 @@ func TestTrailersAreCleaned(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// Where nothing issues, an issuing endpoint's path is as protected as any other.
+func TestShippedConfigurationIssuesNothing(t *testing.T) {
+	w := newWorld(t, options{})
+	for _, path := range []string{"/oauth2/token", "/x/oauth2/authorize/", "/a//oauth2/./token"} {
+		if a := w.do(t, w.request(t.Context(), t, http.MethodPost, path, http.NoBody)); a.status != http.StatusUnauthorized {
+			t.Errorf("%s without a token: %+v", path, a)
+		}
+		got := identity(w.do(t, w.request(t.Context(), t, http.MethodPost, path, http.NoBody, "Authorization", bearer)).seen(t).Headers)
+		if diff := cmp.Diff(alice, got); diff != "" {
+			t.Errorf("%s at the upstream (-want +got):\n%s", path, diff)
+		}
+	}
+}
+
+// Who comes to the shipped configuration cannot say from where, and the
+// administration of the proxy is for this machine alone.
+func TestShippedConfigurationIsGuarded(t *testing.T) {
+	w := newWorld(t, options{})
+	seen := w.get(t, "/", "Authorization", bearer, "X-Forwarded-For", "192.0.2.66", "x_forwarded_for", "192.0.2.66").seen(t)
+	for name, values := range seen.Headers {
+		if strings.Contains(strings.Join(values, ","), "192.0.2.66") {
+			t.Errorf("upstream got %s: %q", name, values)
+		}
+	}
+	data, err := os.ReadFile(filepath.Join(root, "envoy.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var config object
+	if err := yaml.Unmarshal(data, &config); err != nil {
+		t.Fatal(err)
+	}
+	for where, want := range map[string]string{
+		"admin":    "127.0.0.1",
+		"gateway":  "0.0.0.0",
+		"upstream": "127.0.0.1",
+	} {
+		address := map[string]any{
+			"admin":    at(config, "admin", "address"),
+			"gateway":  at(config, "static_resources", "listeners", 0, "address"),
+			"upstream": at(config, "static_resources", "clusters", 0, "load_assignment", "endpoints", 0, "lb_endpoints", 0, "endpoint", "address"),
+		}[where]
+		if got := at(address, "socket_address", "address"); got != want {
+			t.Errorf("%s is at %v, want %s", where, got, want)
+		}
+	}
+	if n := len(at(config, "static_resources", "listeners").([]any)); n != 1 {
+		t.Errorf("%d listeners", n)
 	}
 }
 

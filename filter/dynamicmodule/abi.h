@@ -30,6 +30,9 @@ void DM_CALL(http_send_response)(dm_filter_envoy f, uint32_t status, dm_module_h
                                  dm_module_buffer body, dm_module_buffer details);
 void DM_CALL(http_clear_route_cache)(dm_filter_envoy f);
 bool DM_CALL(http_get_cluster_name)(dm_filter_envoy f, dm_envoy_buffer *out);
+bool DM_CALL(http_filter_get_attribute_int)(dm_filter_envoy f, dm_attribute id, uint64_t *out);
+uint64_t DM_CALL(http_get_buffer_limit)(dm_filter_envoy f);
+void DM_CALL(http_set_buffer_limit)(dm_filter_envoy f, uint64_t limit);
 bool DM_CALL(http_filter_get_attribute_string)(dm_filter_envoy f, dm_attribute id, dm_envoy_buffer *out);
 void DM_CALL(http_filter_continue_decoding)(dm_filter_envoy f);
 dm_route_module DM_CALL(get_most_specific_route_config)(dm_filter_envoy f);

@@ -66,6 +66,14 @@ void front_refuse_broken(dm_filter_envoy f) {
   refuse_unavailable(f, details);
 }
 
+void front_refuse_body(dm_filter_envoy f, bool late) {
+  static const dm_module_buffer much = LITERAL("{\"message\":\"The request body cannot be held at the moment\"}");
+  static const dm_module_buffer slow = LITERAL("{\"message\":\"The request body took too long\"}");
+  static const dm_module_buffer budget = LITERAL("meshgate_body_budget"), deadline = LITERAL("meshgate_body_deadline");
+  dm_module_header h[] = {{"content-type", 12, "application/json; charset=utf-8", 31}, {"retry-after", 11, "1", 1}};
+  DM_CALL(http_send_response)(f, late ? 408 : 503, h, late ? 1 : 2, late ? slow : much, late ? deadline : budget);
+}
+
 static void refuse(dm_filter_envoy f, const front_result *r) {
   if (r->status == 0) {
     front_refuse_broken(f);

@@ -13,6 +13,7 @@ import (
 	"runtime/debug"
 	"strings"
 	"syscall"
+	"time"
 	"unsafe"
 
 	"github.com/meshgate/meshgate/filter/contract"
@@ -126,4 +127,9 @@ func meshgateResolve(source C.uint32_t, l *C.front_lookup, hash *C.uint8_t, plug
 		func(answer contract.Answer, packed []byte) {
 			C.front_lookup_finish(l, C.uint8_t(answer), (*C.char)(unsafe.Pointer(unsafe.SliceData(packed))), C.size_t(len(packed)))
 		})
+}
+
+//export meshgateAwait
+func meshgateAwait(l *C.front_lookup) {
+	time.AfterFunc(bodyDeadline, func() { C.front_lookup_finish(l, C.uint8_t(contract.Unavailable), nil, 0) })
 }

@@ -20,6 +20,10 @@
 #define FRONT_LOOKUPS 4
 // Largest body that is looked into; engine.MaxBody.
 #define FRONT_BODY 1048576
+// Most bytes of bodies that are held back at a time, in the process and for one
+// connection.
+#define FRONT_BUDGET 67108864
+#define FRONT_BUDGET_CONNECTION 8388608
 // Most headers of a refusal; more are dropped.
 #define FRONT_PAIRS 8
 // The cluster of the OAuth server; contract.OAuthCluster.
@@ -156,5 +160,7 @@ extern void meshgateHandOver(uint32_t program, char *plugin, size_t len, bool se
 // Starts a look-up. From then on Go owns one reference of l and ends it with
 // front_lookup_finish, whatever happens.
 extern void meshgateResolve(uint32_t source, front_lookup *l, uint8_t *hash, char *plugin, size_t len);
+// Ends l, in the same way, when a body has had its time to arrive.
+extern void meshgateAwait(front_lookup *l);
 
 #endif

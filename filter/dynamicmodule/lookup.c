@@ -10,21 +10,22 @@ front_counters meshgate_counters;
 
 static void unref(front_lookup *l) {
   if (atomic_fetch_sub_explicit(&l->refs, 1, memory_order_acq_rel) != 1) return;
+  bool deadline = l->number == FRONT_DEADLINE;
   pthread_mutex_destroy(&l->lock);
   free(l->packed);
   free(l);
-  atomic_fetch_add_explicit(&meshgate_counters.lookups_freed, 1, memory_order_relaxed);
+  atomic_fetch_add_explicit(deadline ? &meshgate_counters.deadlines_freed : &meshgate_counters.lookups_freed, 1,
+                            memory_order_relaxed);
 }
 
-bool front_lookup_start(dm_filter_envoy f, front_stream *s, const uint8_t hash[FRONT_HASH], char *plugin, size_t len) {
-  uint8_t number = s->lookups == NULL ? 1 : s->lookups->number + 1;
-  if (number > FRONT_LOOKUPS) return false;
+// One look-up of the stream with two references; NULL if that is impossible.
+static front_lookup *begin(dm_filter_envoy f, uint8_t number) {
   front_lookup *l = malloc(sizeof(*l));
-  if (l == NULL) return false;
+  if (l == NULL) return NULL;
   l->scheduler = DM_CALL(http_filter_scheduler_new)(f);
   if (l->scheduler == NULL) {
     free(l);
-    return false;
+    return NULL;
   }
   atomic_init(&l->refs, 2);
   pthread_mutex_init(&l->lock, NULL);
@@ -33,22 +34,45 @@ bool front_lookup_start(dm_filter_envoy f, front_stream *s, const uint8_t hash[F
   l->answer = FRONT_ANSWER_UNAVAILABLE;
   l->packed_len = 0;
   l->packed = NULL;
+  l->next = NULL;
+  atomic_fetch_add_explicit(
+      number == FRONT_DEADLINE ? &meshgate_counters.deadlines_created : &meshgate_counters.lookups_created, 1,
+      memory_order_relaxed);
+  return l;
+}
+
+bool front_lookup_start(dm_filter_envoy f, front_stream *s, const uint8_t hash[FRONT_HASH], char *plugin, size_t len) {
+  uint8_t number = s->lookups == NULL ? 1 : s->lookups->number + 1;
+  front_lookup *l = number > FRONT_LOOKUPS ? NULL : begin(f, number);
+  if (l == NULL) return false;
   memcpy(l->hash, hash, FRONT_HASH);
   l->next = s->lookups;
   s->lookups = l;
-  atomic_fetch_add_explicit(&meshgate_counters.lookups_created, 1, memory_order_relaxed);
   meshgateResolve(s->config->source, l, l->hash, plugin, len);
   return true;
 }
 
+bool front_deadline_start(dm_filter_envoy f, front_stream *s) {
+  if (s->deadline != NULL) return true;
+  if ((s->deadline = begin(f, FRONT_DEADLINE)) == NULL) return false;
+  meshgateAwait(s->deadline);
+  return true;
+}
+
+static void drop(front_lookup *l) {
+  pthread_mutex_lock(&l->lock);
+  l->dead = true;
+  pthread_mutex_unlock(&l->lock);
+  unref(l);
+}
+
 void front_lookup_drop_all(front_stream *s) {
+  if (s->deadline != NULL) drop(s->deadline);
+  s->deadline = NULL;
   while (s->lookups != NULL) {
     front_lookup *l = s->lookups;
     s->lookups = l->next;
-    pthread_mutex_lock(&l->lock);
-    l->dead = true;
-    pthread_mutex_unlock(&l->lock);
-    unref(l);
+    drop(l);
   }
 }
 

@@ -8,7 +8,7 @@
 #include "abi.h"
 #include "front.h"
 
-// A look-up off the worker. Two owners: the stream and the resolver; each drops
+// A look-up off the worker, or the wait for a body's deadline. Two owners: the stream and the resolver; each drops
 // its reference once, the last one frees. answer and packed are written by the
 // resolver before it commits the scheduler and read by the worker afterwards;
 // Envoy's dispatcher orders the two.
@@ -20,7 +20,7 @@ struct front_lookup {
   atomic_int refs;
   pthread_mutex_t lock;  // nothing is called under it but the commit
   bool dead;             // guarded by lock: nobody waits any more
-  uint8_t number;        // of the stream's look-ups, from 1; tells its `scheduled`
+  uint8_t number;        // of the stream's look-ups, from 1, or FRONT_DEADLINE; tells its `scheduled`
   uint8_t answer;
   uint32_t packed_len;
   front_lookup *next;  // worker only: the one before, or NULL
@@ -29,12 +29,16 @@ struct front_lookup {
   char *packed;              // owned; NULL if packed_len is 0
 };
 
+// The number of a deadline.
+enum { FRONT_DEADLINE = 255 };
+
 // How many of each struct were made and freed, for tests that look for leaks.
 typedef struct front_counters {
   atomic_ullong streams_created, streams_freed;
   atomic_ullong lookups_created, lookups_freed;
   atomic_ullong routes_created, routes_freed;
   atomic_ullong configs_created, configs_freed;
+  atomic_ullong deadlines_created, deadlines_freed;
 } front_counters;
 extern front_counters meshgate_counters;
 
@@ -54,6 +58,9 @@ typedef struct front_stream {
   const front_config *config;  // outlives the stream
   const front_route *route;    // during the first hook, and kept while it waits
   front_lookup *lookups;     // the stream's references, the latest first
+  front_lookup *deadline;    // of the body, a reference of the stream's own; or NULL
+  size_t holding;            // bytes of the body that count as held back
+  uint16_t connection;       // which counter of connections they count in
   front_phase phase;
   bool ended;  // the whole request has been received
   bool held;   // headers were stopped so that the body comes to the hooks
@@ -70,13 +77,26 @@ typedef struct front_body {
 
 // Starts a look-up of the stream. False if that is impossible.
 bool front_lookup_start(dm_filter_envoy f, front_stream *s, const uint8_t hash[FRONT_HASH], char *plugin, size_t len);
-// Gives up the stream's look-ups. No event of theirs comes into being afterwards;
+// Starts the deadline of the body that the stream waits for. False if that is
+// impossible.
+bool front_deadline_start(dm_filter_envoy f, front_stream *s);
+// Gives up the stream's look-ups and its deadline. No event of theirs comes into being afterwards;
 // one that is on its way finds that nobody waits.
 void front_lookup_drop_all(front_stream *s);
 
 // References of a route, from any thread.
 void front_route_keep(const front_route *r);
 void front_route_release(const front_route *r);
+
+// Makes a stream ready to hold its body back.
+void front_budget_open(dm_filter_envoy f, front_stream *s);
+// Counts that the stream holds back that many bytes, which never become fewer.
+// False if that is more than there may be: the request must be refused.
+bool front_budget_hold(front_stream *s, size_t bytes);
+// Counts that it holds none any more.
+void front_budget_release(front_stream *s);
+// How many bytes are held back, for tests.
+size_t front_budget_held(void);
 
 // Size of the body so far.
 size_t front_body_size(dm_filter_envoy f, bool in_hook);
@@ -92,6 +112,9 @@ bool front_body_replace(dm_filter_envoy f, bool in_hook, front_text bytes);
 bool front_apply(dm_filter_envoy f, const front_route *route, bool strips, const front_body *body, front_result *r);
 // Answers 503 without Go's help. The stream may be gone afterwards.
 void front_refuse_broken(dm_filter_envoy f);
+// Answers 503 because too many bodies are held back, or 408 because this one took
+// too long. The stream may be gone afterwards.
+void front_refuse_body(dm_filter_envoy f, bool late);
 // Removes client-sent identity and hand-over headers in every spelling that a
 // server could take for them. False means that they may still be there: the
 // request must not go on.

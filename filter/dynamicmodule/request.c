@@ -37,6 +37,7 @@ static bool breathe(void) {
 static void settle(front_stream *s) {
   s->phase = FRONT_ANSWERED;
   front_lookup_drop_all(s);
+  front_budget_release(s);
   if (s->kept) front_route_release(s->route);
   s->route = NULL;
   s->kept = false;
@@ -137,7 +138,9 @@ static front_phase decide(dm_filter_envoy f, front_stream *s, const front_body *
       // Not on a stream whose body does not come to the hooks.
       if (body->state != FRONT_BODY_UNREAD || !(first || s->held)) break;
       begin_wait(s, FRONT_COLLECTING);
-      return FRONT_COLLECTING;
+      front_budget_open(f, s);
+      if (front_deadline_start(f, s)) return FRONT_COLLECTING;
+      break;
     default:
       return conclude(f, s, body, &r);
   }
@@ -170,6 +173,7 @@ dm_request_headers_status DM_ON(request_headers)(dm_filter_envoy f, dm_filter_mo
       return DM_REQUEST_HEADERS_CONTINUE;
     case FRONT_LOOKING:
       s->held = route->body_after_lookup;
+      if (s->held) front_budget_open(f, s);
       return s->held ? DM_REQUEST_HEADERS_STOP : DM_REQUEST_HEADERS_WATERMARK;
     case FRONT_COLLECTING:
       s->held = true;
@@ -193,6 +197,12 @@ dm_request_body_status DM_ON(request_body)(dm_filter_envoy f, dm_filter_module m
   if (s == NULL || s->phase == FRONT_PASSING) return DM_REQUEST_BODY_CONTINUE;
   s->ended = s->ended || end;
   front_phase phase = s->phase;
+  bool waits = phase == FRONT_COLLECTING || phase == FRONT_LOOKING;
+  if (waits && !front_budget_hold(s, front_body_size(f, true))) {
+    settle(s);
+    front_refuse_body(f, false);
+    return DM_REQUEST_BODY_NO_BUFFER;
+  }
   if (phase == FRONT_COLLECTING) {
     if (!end && front_body_size(f, true) <= FRONT_BODY) return DM_REQUEST_BODY_BUFFER;
     phase = decide_with_body(f, s, true);
@@ -236,6 +246,11 @@ dm_local_reply_status DM_ON(local_reply)(dm_filter_envoy f, dm_filter_module m, 
 
 void DM_ON(scheduled)(dm_filter_envoy f, dm_filter_module m, uint64_t event) {
   front_stream *s = (front_stream *)m;
+  if (s != NULL && s->phase == FRONT_COLLECTING && s->deadline != NULL && event == FRONT_DEADLINE) {
+    settle(s);
+    front_refuse_body(f, true);
+    return;
+  }
   if (s == NULL || s->phase != FRONT_LOOKING || s->lookups == NULL || s->lookups->number != event) return;
   front_phase phase;
   if (s->held) {

@@ -11,6 +11,9 @@ import (
 // its own; this one holds even if it breaks its promise.
 const lookupDeadline = 5 * time.Second
 
+// bodyDeadline bounds how long a body that is held back may take to arrive.
+const bodyDeadline = 10 * time.Second
+
 // pending is a look-up on its way: whoever ends it first, the token cache or the
 // deadline, ends it alone.
 type pending struct {

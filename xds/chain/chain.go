@@ -79,12 +79,12 @@ func boundAt(g *view.Gateway, name, route, service string) (out [numTargets]*vie
 }
 
 // Encode encodes what the filter runs on a route: base, which names route,
-// service and protocol, completed by the plugins. It is nil if nothing runs. An
+// service and protocol and says whether the route issues, completed by the plugins. It is nil if nothing runs. An
 // error means that the route must refuse every request: a plugin that cannot be
 // told to the filter must not be skipped.
 func Encode(base contract.Chain, plugins [MaxPlugins]Attached) ([]byte, error) {
 	chain := base
-	chain.Plugins = nil
+	chain.Plugins, chain.Issues = nil, false
 	for _, a := range plugins {
 		if a == (Attached{}) {
 			break
@@ -95,6 +95,7 @@ func Encode(base contract.Chain, plugins [MaxPlugins]Attached) ([]byte, error) {
 		}
 		if runs {
 			chain.Plugins = append(chain.Plugins, p)
+			chain.Issues = chain.Issues || base.Issues && p.OAuth2 != nil
 		}
 	}
 	if len(chain.Plugins) == 0 && chain.Protocol == "" {
@@ -141,6 +142,7 @@ func oauth2Of(a Attached) (*contract.OAuth2, error) {
 	return &contract.OAuth2{
 		Header: strings.ToLower(c.AuthHeaderName), Realm: c.Realm,
 		Global: c.GlobalCredentials, HideCredentials: c.HideCredentials, Endpoints: c.HasEndpoints(),
+		InBody: c.ReadsBody(), OneConsumer: c.Strict(),
 		Anonymous: anonymousOf(c.Anonymous, a.Anonymous),
 	}, nil
 }

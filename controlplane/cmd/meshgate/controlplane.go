@@ -137,7 +137,7 @@ func (cp *controlPlane) openRevocation(ctx context.Context) (err error) {
 		return err
 	}
 	cp.loop = loop.New(loop.Options{
-		Views: cp.views, Publisher: cp.snapshots, Parameters: parameters{cp.store, networks(trusted)}, Identities: identities{cp},
+		Views: cp.views, Publisher: cp.snapshots, Parameters: parameters{cp.store, networks(trusted), cp.cfg.Gateway.ForwardDotSegments}, Identities: identities{cp},
 		Policies: all.Policies(), Latest: cp.store.Revision, Issued: cp.mesh.insights.IssuedBackends, Check: cp.cfg.Debug.CheckPlans, Log: cp.log,
 	})
 	cp.revoker, err = revoke.New(ctx, revoke.Options{

@@ -101,6 +101,7 @@ var layers = map[string]string{
 	// Processes are driven from outside.
 	"e2e/framework":     "",
 	"e2e/gateway":       "e2e/framework",
+	"e2e/guides":        "e2e/framework",
 	"e2e/oauth":         "e2e/framework controlplane/oauth/oauthtest",
 	"e2e/admin":         "e2e/framework",
 	"e2e/faults":        "e2e/framework",

@@ -65,6 +65,8 @@ type parameters struct {
 	// trusted are the networks whose X-Forwarded-* headers count, as the plan
 	// takes them.
 	trusted string
+	// forwardDots passes ambiguous dot segments on.
+	forwardDots bool
 }
 
 // Gateway implements loop.Parameters.
@@ -90,7 +92,7 @@ func (p parameters) Gateway(ctx context.Context, node string) (out plan.Params, 
 		out = plan.Params{
 			Address: in.Listen, HTTPPort: uint32(in.HTTPPort), HTTPSPort: uint32(in.HTTPSPort), //nolint:gosec // checked at enrolment
 			OAuth: plan.Endpoint{Host: host, Port: uint32(oauthPort)}, RootsFile: in.RootsFile,
-			Trusted: p.trusted,
+			Trusted: p.trusted, ForwardDotSegments: p.forwardDots,
 		}
 		return nil
 	})

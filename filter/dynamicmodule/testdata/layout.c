@@ -51,6 +51,7 @@ SAME_VALUE(DM_RECEIVED_REQUEST_BODY, T(http_body_type_ReceivedRequestBody));
 SAME_VALUE(DM_BUFFERED_REQUEST_BODY, T(http_body_type_BufferedRequestBody));
 SAME_VALUE(DM_REQUEST_PROTOCOL, T(attribute_id_RequestProtocol));
 SAME_VALUE(DM_SOURCE_ADDRESS, T(attribute_id_SourceAddress));
+SAME_VALUE(DM_CONNECTION_ID, T(attribute_id_ConnectionId));
 SAME_VALUE(DM_CONNECTION_TLS_VERSION, T(attribute_id_ConnectionTlsVersion));
 SAME_VALUE(DM_REQUEST_HEADERS_CONTINUE, T(on_http_filter_request_headers_status_Continue));
 SAME_VALUE(DM_REQUEST_HEADERS_STOP, T(on_http_filter_request_headers_status_StopIteration));

@@ -215,6 +215,8 @@ func textMatches(t tb, m *xdsmatcherv3.StringMatcher, text string) bool {
 		return strings.HasPrefix(fold(text), fold(p.Prefix))
 	case *xdsmatcherv3.StringMatcher_Suffix:
 		return strings.HasSuffix(fold(text), fold(p.Suffix))
+	case *xdsmatcherv3.StringMatcher_Contains:
+		return strings.Contains(fold(text), fold(p.Contains))
 	case *xdsmatcherv3.StringMatcher_SafeRegex:
 		return re2("^(?:" + p.SafeRegex.Regex + ")$").MatchString(latin(text))
 	}

@@ -7,6 +7,9 @@ import (
 	"github.com/meshgate/meshgate/filter/contract"
 )
 
+// headerForwardedFor lists the addresses that a request has come from.
+const headerForwardedFor = "x-forwarded-for"
+
 // asked are the headers that tell upstreams what the client asked for.
 // X-Forwarded-For and -Proto are Envoy's own, X-Real-IP the route table's.
 var asked = []struct{ name, value string }{
@@ -30,7 +33,8 @@ func mutations(trusted bool) []*mutationv3.HeaderMutation {
 	if trusted {
 		out = append(out, set(overwrite(contract.HeaderOAuthProto, "%REQ(X-FORWARDED-PROTO)%")))
 	} else {
-		out = append(out, remove(headerForwardedPrefix))
+		// Envoy then writes the address of the peer as the only one.
+		out = append(out, remove(headerForwardedPrefix), remove(headerForwardedFor))
 	}
 	for _, h := range asked {
 		option := overwrite(h.name, h.value)

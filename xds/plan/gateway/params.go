@@ -20,6 +20,9 @@ type Params struct {
 	// Trusted are the networks of clients whose X-Forwarded-* headers count, as
 	// CIDRs in order, with commas between; empty trusts nobody.
 	Trusted string
+	// ForwardDotSegments passes paths on in which some server could read a segment
+	// "..", instead of refusing them with 400.
+	ForwardDotSegments bool
 }
 
 // Endpoint is a TLS server.

@@ -59,7 +59,7 @@ func (p *Planner) Plan(g *view.Gateway) Result {
 	clusters, names := p.clusters(g, secrets)
 	out = append(out, clusters...)
 
-	in := tableInput{cells: p.routes(g, names), oauth: oauth, copies: p.copies}
+	in := tableInput{cells: p.routes(g, names), oauth: oauth, forwardDots: p.params.ForwardDotSegments, copies: p.copies}
 	keep(plan.Cell(p.cells, "table "+TableName, in.digest(), func(string) (*resource.Resource, error) { return table(in) }))
 	return Result{Set: resource.NewSet(out, secrets), Failures: p.cells.End()}
 }
@@ -122,7 +122,7 @@ func (p *Planner) routes(g *view.Gateway, clusters map[string]string) []*routeCe
 		k := routeKey{
 			route: r, service: s, cluster: clusters[r.Spec.Service], host: authority(g, s),
 			plugins: chain.Effective(g, r.ID, r.Spec.Service),
-			http:    p.params.HTTPPort, https: p.params.HTTPSPort,
+			http:    p.params.HTTPPort, https: p.params.HTTPSPort, oauth: p.params.OAuth.Host != "",
 		}
 		c, ok := plan.Cell(p.cells, cell, k, buildRoute)
 		if !ok {

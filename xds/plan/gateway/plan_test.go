@@ -186,7 +186,7 @@ func TestChain(t *testing.T) {
 	}
 	want := &contract.Chain{Route: id(2, 0), Service: id(1, 0), Plugins: []contract.Plugin{{
 		ID: id(3, 0), OAuth2: &contract.OAuth2{
-			Header: "x-auth", Realm: "r", Global: true, HideCredentials: true,
+			Header: "x-auth", Realm: "r", Global: true, HideCredentials: true, InBody: true,
 			Anonymous: &contract.Anonymous{Configured: "guest", Consumer: &contract.Consumer{ID: id(4, 0), Username: "guest", CustomID: "c"}},
 		},
 	}}}
@@ -201,6 +201,49 @@ func TestChain(t *testing.T) {
 	}
 	if got, err = contract.ParseChain(body); err != nil || got.Plugins[0].OAuth2.Anonymous == nil || got.Plugins[0].OAuth2.Anonymous.Consumer != nil {
 		t.Errorf("a missing anonymous consumer is not said to be missing: %s, %v", body, err)
+	}
+}
+
+// TestOnlyGatewaysIssue: a chain says that it issues only on the route of a gateway
+// that has an OAuth server, and only with an oauth2 plugin.
+func TestOnlyGatewaysIssue(t *testing.T) {
+	w := newWorld(t)
+	w.put(gateway.Services, id(1, 0), 1, serviceSpec(""))
+	w.put(gateway.Routes, id(2, 0), 1, routeSpec(id(1, 0), "/a"))
+	w.put(gateway.Routes, id(2, 1), 1, routeSpec(id(1, 0), "/b"))
+	w.put(gateway.Plugins, id(3, 0), 1, pluginSpec(t, id(2, 0), "", func(*gateway.OAuth2Config) {}))
+	w.put(gateway.Plugins, id(3, 1), 1, &gateway.Plugin{
+		Name: gateway.PluginKeyAuth, Route: id(2, 1), Enabled: true, Config: []byte(`{"key_names":["apikey"],"key_in_header":true}`),
+	})
+	g := w.state()
+	for name, c := range map[string]struct {
+		base contract.Chain
+		at   string
+		want bool
+	}{
+		"gateway":             {contract.Chain{Route: "r", Issues: true}, id(2, 0), true},
+		"sidecar":             {contract.Chain{Route: "r"}, id(2, 0), false},
+		"gateway without one": {contract.Chain{Route: "r", Issues: true}, id(2, 1), false},
+	} {
+		body, err := chain.Encode(c.base, chain.Effective(g, c.at, id(1, 0)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := contract.ParseChain(body); err != nil || got.Issues != c.want {
+			t.Errorf("%s: %s, %v", name, body, err)
+		}
+	}
+	for _, oauth := range []bool{true, false} {
+		r, _ := g.Route(id(2, 0))
+		s, _ := g.Service(id(1, 0))
+		cell, err := buildRoute(routeKey{route: r, service: s, cluster: "c", plugins: chain.Effective(g, id(2, 0), id(1, 0)), oauth: oauth})
+		if err != nil || cell.broken != nil {
+			t.Fatal(err, cell.broken)
+		}
+		sent := string(cell.ways[0].then.GetAction().GetTypedConfig().GetValue())
+		if got := strings.Contains(sent, `"issues":true`); got != oauth {
+			t.Errorf("a route with an OAuth server: %t, issues: %t", oauth, got)
+		}
 	}
 }
 

@@ -101,6 +101,7 @@ func issuing() *routev3.Route {
 		Action: &routev3.Route_Route{Route: &routev3.RouteAction{
 			ClusterSpecifier: &routev3.RouteAction_Cluster{Cluster: contract.OAuthCluster},
 			Timeout:          durationpb.New(connectionBudget),
+			IdleTimeout:      durationpb.New(connectionBudget),
 		}},
 	}
 }
@@ -108,6 +109,6 @@ func issuing() *routev3.Route {
 // unmatched answers what nothing matches.
 func unmatched() *routev3.Route {
 	r := reply(404, `{"message":"no Route matched with those values"}`)
-	r.Match = &routev3.RouteMatch{PathSpecifier: &routev3.RouteMatch_Prefix{Prefix: ""}}
+	r.Match = everyPath()
 	return r
 }

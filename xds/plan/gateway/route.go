@@ -22,10 +22,6 @@ import (
 	"github.com/meshgate/meshgate/xds/plan"
 )
 
-// bodyBuffer is how many bytes of a request body the filter may hold back on a
-// route with a chain; it lifts the limit of the connection.
-const bodyBuffer = 2 << 20
-
 // defaultIdle is the pause between two bytes after which a stream to a service
 // without read and write timeouts ends.
 const defaultIdle = 60 * time.Second
@@ -41,6 +37,8 @@ type routeKey struct {
 	plugins       [chain.MaxPlugins]chain.Attached
 	// Ports of the listeners, for redirects.
 	http, https uint32
+	// oauth says that there is an OAuth server to hand requests over to.
+	oauth bool
 }
 
 // routeCell is what one route contributes to the table.
@@ -172,7 +170,7 @@ const misconfigured = `{"message":"this route is misconfigured"}`
 // refuses: the request must neither pass without its plugins nor fall through to
 // a less specific route.
 func fateOf(k routeKey) fate {
-	base := contract.Chain{Route: k.route.ID, Protocol: protocolOf(k.route.Spec)}
+	base := contract.Chain{Route: k.route.ID, Protocol: protocolOf(k.route.Spec), Issues: k.oauth}
 	if k.service != nil {
 		base.Service = k.service.ID
 	}
@@ -239,6 +237,10 @@ func entries(k routeKey, c gateway.Candidate, f fate) ([]*routev3.Route, error) 
 	}
 	for _, j := range joins {
 		r := &routev3.Route{Match: match(c, j), Action: &routev3.Route_Route{Route: forward(k, f, j)}}
+		if len(f.filters) > 0 {
+			// What the filter tells the OAuth server is for nobody else.
+			r.RequestHeadersToRemove = contract.OAuthHeaders
+		}
 		if strips(c) && !gateway.IsRegexPath(c.Path) {
 			r.RequestHeadersToAdd = []*corev3.HeaderValueOption{prefixOption(c.Path)}
 		}
@@ -257,9 +259,7 @@ func prefixOption(path string) *corev3.HeaderValueOption {
 
 func finish(r *routev3.Route, k routeKey, filters map[string]*anypb.Any) *routev3.Route {
 	r.Name = k.route.ID
-	if r.TypedPerFilterConfig = filters; len(filters) > 0 {
-		r.RequestBodyBufferLimit = wrapperspb.UInt64(bodyBuffer)
-	}
+	r.TypedPerFilterConfig = filters
 	return r
 }
 

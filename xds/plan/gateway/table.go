@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"encoding/hex"
+	"fmt"
 	"slices"
 	"time"
 
@@ -21,6 +22,8 @@ const connectionBudget = 30 * time.Second
 type tableInput struct {
 	cells []*routeCell // ordered by route id
 	oauth bool
+	// forwardDots lets pass what guards refuses of paths.
+	forwardDots bool
 	// copies is how often the ways of routes without hosts may be repeated; a
 	// parameter for tests.
 	copies int
@@ -32,10 +35,7 @@ func (in tableInput) digest() string {
 		writeField(h, []byte(c.digest))
 	}
 	sum := h.Sum128().Bytes()
-	if in.oauth {
-		return hex.EncodeToString(sum[:]) + "+"
-	}
-	return hex.EncodeToString(sum[:])
+	return fmt.Sprint(hex.EncodeToString(sum[:]), in.oauth, in.forwardDots)
 }
 
 // table assembles the route table from ways that are validated already.
@@ -56,17 +56,22 @@ func table(in tableInput) (*resource.Resource, error) {
 	if err != nil {
 		return nil, err
 	}
-	var issuer onMatch
+	first, err := guards(in.forwardDots)
+	if err != nil {
+		return nil, err
+	}
 	if in.oauth && chained {
-		if issuer, err = leadTo([]*routev3.Route{issuing()}); err != nil {
+		issuer, err := leadTo([]*routev3.Route{issuing()})
+		if err != nil {
 			return nil, err
 		}
+		first = append(first, branch{fits(oauthInput, `\C+`), issuer})
 	}
 	config := &routev3.RouteConfiguration{
 		Name: TableName, IgnorePortInHostMatching: true, RequestHeadersToAdd: forwarded(),
 	}
 	for _, h := range arrange(ways, in.copies) {
-		config.VirtualHosts = append(config.VirtualHosts, virtualHost(h, issuer, end))
+		config.VirtualHosts = append(config.VirtualHosts, virtualHost(h, first, end))
 	}
 	body, err := proto.MarshalOptions{Deterministic: true}.Marshal(config)
 	if err != nil {
@@ -76,12 +81,12 @@ func table(in tableInput) (*resource.Resource, error) {
 }
 
 // virtualHost is named by its first domain. One without any way needs no matcher.
-func virtualHost(h host, issuer, end onMatch) *routev3.VirtualHost {
+func virtualHost(h host, first []branch, end onMatch) *routev3.VirtualHost {
 	out := &routev3.VirtualHost{Name: h.domains[0], Domains: h.domains}
-	if len(h.ways) == 0 && issuer == nil {
+	if len(h.ways) == 0 {
 		out.Routes = []*routev3.Route{unmatched()}
 		return out
 	}
-	out.Matcher = lookup(h.ways, issuer, end)
+	out.Matcher = lookup(h.ways, first, end)
 	return out
 }

@@ -1,6 +1,8 @@
 package gateway
 
 import (
+	"slices"
+
 	xdscorev3 "github.com/cncf/xds/go/xds/core/v3"
 	xdsmatcherv3 "github.com/cncf/xds/go/xds/type/matcher/v3"
 	"google.golang.org/protobuf/types/known/anypb"
@@ -22,24 +24,21 @@ type branch struct {
 	then onMatch
 }
 
-// lookup builds the matcher of a virtual host. issuer is nil without an OAuth
-// server.
-func lookup(ways []placed, issuer, end onMatch) *xdsmatcherv3.Matcher {
-	var list []branch
-	if issuer != nil {
-		list = append(list, branch{fits(oauthInput, `\C+`), issuer})
-	}
-	for first := 0; first < len(ways); {
-		last := first
-		for last < len(ways) && ways[last].tier == ways[first].tier {
+// lookup builds the matcher of a virtual host: what comes first in each of them,
+// then the ways, then the end.
+func lookup(ways []placed, first []branch, end onMatch) *xdsmatcherv3.Matcher {
+	list := slices.Clone(first)
+	for at := 0; at < len(ways); {
+		last := at
+		for last < len(ways) && ways[last].tier == ways[at].tier {
 			last++
 		}
-		tier, final := tierOf(ways[first:last])
+		tier, final := tierOf(ways[at:last])
 		list = append(list, tier...)
 		if final {
 			break
 		}
-		first = last
+		at = last
 	}
 	return matcher(list, end)
 }

@@ -147,7 +147,7 @@ func encode(s *policy.Selection) ([]byte, error) {
 	}
 	c := policy.First[Resource](s).demanded().Config
 	single := contract.Chain{Route: name, Plugins: []contract.Plugin{{ID: InlineID(name), OAuth2: &contract.OAuth2{
-		Header: strings.ToLower(cmp.Or(c.AuthHeaderName, "authorization")), Realm: c.Realm, Global: true, HideCredentials: c.HideCredentials,
+		Header: strings.ToLower(cmp.Or(c.AuthHeaderName, "authorization")), Realm: c.Realm, Global: true, HideCredentials: c.HideCredentials, InBody: true,
 	}}}}
 	return single.Marshal()
 }

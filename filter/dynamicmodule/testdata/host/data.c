@@ -116,6 +116,22 @@ bool DM_CALL(http_filter_get_attribute_string)(dm_filter_envoy f, dm_attribute i
   return true;
 }
 
+bool DM_CALL(http_filter_get_attribute_int)(dm_filter_envoy f, dm_attribute id, uint64_t *out) {
+  CHECK(id == DM_CONNECTION_ID, "attribute %d", id);
+  *out = (uint64_t)(size_t)alive(f, "attribute")->worker >> 4;
+  return true;
+}
+
+uint64_t DM_CALL(http_get_buffer_limit)(dm_filter_envoy f) {
+  alive(f, "limit");
+  return 32768;
+}
+
+void DM_CALL(http_set_buffer_limit)(dm_filter_envoy f, uint64_t limit) {
+  alive(f, "limit");
+  CHECK(limit > FRONT_BODY, "limit %llu", (unsigned long long)limit);
+}
+
 dm_route_module DM_CALL(get_most_specific_route_config)(dm_filter_envoy f) { return alive(f, "route")->route; }
 
 void DM_CALL(log)(dm_log_level level, dm_module_buffer message) {}

@@ -6,6 +6,7 @@ atomic_int go_programs, go_sources;
 
 typedef struct question {
   front_lookup *lookup;
+  bool deadline;
   struct question *next;
 } question;
 
@@ -134,7 +135,15 @@ void meshgateResolve(uint32_t source, front_lookup *l, uint8_t *hash, char *plug
   }
   question *q = malloc(sizeof(*q));
   pthread_mutex_lock(&lock);
-  *q = (question){l, open_questions};
+  *q = (question){l, false, open_questions};
+  open_questions = q;
+  pthread_mutex_unlock(&lock);
+}
+
+void meshgateAwait(front_lookup *l) {
+  question *q = malloc(sizeof(*q));
+  pthread_mutex_lock(&lock);
+  *q = (question){l, true, open_questions};
   open_questions = q;
   pthread_mutex_unlock(&lock);
 }
@@ -146,7 +155,8 @@ bool go_answer(void) {
   if (q != NULL) open_questions = q->next;
   pthread_mutex_unlock(&lock);
   if (q == NULL) return false;
-  finish(q->lookup, atomic_fetch_add(&salt, 1));
+  if (q->deadline) front_lookup_finish(q->lookup, FRONT_ANSWER_UNAVAILABLE, NULL, 0);
+  else finish(q->lookup, atomic_fetch_add(&salt, 1));
   free(q);
   return true;
 }

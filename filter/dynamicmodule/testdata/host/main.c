@@ -11,6 +11,8 @@ int main(int argc, char **argv) {
   CHECK(c->lookups_created == c->lookups_freed, "%llu %llu", c->lookups_created, c->lookups_freed);
   CHECK(c->routes_created == c->routes_freed && go_programs == 0, "%llu %llu", c->routes_created, c->routes_freed);
   CHECK(c->configs_created == c->configs_freed && go_sources == 0, "%llu %llu", c->configs_created, c->configs_freed);
+  CHECK(c->deadlines_created == c->deadlines_freed, "%llu %llu", c->deadlines_created, c->deadlines_freed);
+  CHECK(front_budget_held() == 0, "%zu bytes are still held", front_budget_held());
   printf("ok: %llu streams in scenes, %llu in the storm, %llu look-ups\n", streams, c->streams_created - streams,
          c->lookups_created);
   return 0;

@@ -1,0 +1,66 @@
+package gateway
+
+import (
+	xdsmatcherv3 "github.com/cncf/xds/go/xds/type/matcher/v3"
+	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+)
+
+// Pieces of dotSegment. Envoy has normalised the path: a plain ".." segment is
+// resolved, and what is escaped once and unreserved is not escaped any more. What
+// is left is what servers differ about.
+const (
+	escaped = `%(?:25)*` // any number of times
+	dot     = `(?:\.|` + escaped + `2[eE])`
+	dotted  = `(?:` + escaped + `2[eE]` + dot + `|` + dot + escaped + `2[eE])` // two, not both plain
+	slash   = escaped + `(?:2[fF]|5[cC])`
+	// ends are what ends a segment for some servers, and not for Envoy.
+	ending = `(?:[;\\]|` + escaped + `(?:2[fF]|5[cC]|3[bB]|3[fF]|23|00))`
+	rest   = `(?:[/?]\C*)?`
+)
+
+// dotSegment fits a path, query included, in which a server that decodes it once
+// more, splits it at an escaped slash or drops path parameters could read a
+// segment ".." that Envoy does not. Such a path may lead out of the path of its
+// service, or to what another route guards. Dots at the end of a longer segment
+// count, too: what stands before them may be the prefix that is stripped.
+const dotSegment = `[^?]*(?:` + dot + dot + ending + `\C*|` + slash + dot + dot + rest + `|` + dotted + rest + `)`
+
+// guards come first in every virtual host with routes: what no route gets,
+// whatever it demands. TRACE shows a client what proxies have added to its
+// request, credentials among it (RFC 9110 section 9.3.8); CONNECT has no path, so
+// that no route matches it.
+func guards(forwardDots bool) ([]branch, error) {
+	trace := reply(405, `{"message":"Method not allowed"}`)
+	trace.ResponseHeadersToAdd = append(trace.ResponseHeadersToAdd, overwrite("allow", "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS"))
+	refused := reply(400, `{"message":"The path has a dot segment that is escaped or ambiguous"}`)
+	var out []branch
+	for _, g := range []struct {
+		when  predicate
+		then  *routev3.Route
+		needs bool
+	}{
+		{equals(methodInput, "TRACE", true), trace, true},
+		{allOf([]predicate{anyOf([]predicate{has(".."), has("%25")}), fits(pathInput, dotSegment)}), refused, !forwardDots},
+	} {
+		if !g.needs {
+			continue
+		}
+		g.then.Match = everyPath()
+		then, err := leadTo([]*routev3.Route{g.then})
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, branch{g.when, then})
+	}
+	return out, nil
+}
+
+// has looks for a text in the path: cheaper than an expression, and rarely there.
+func has(text string) predicate {
+	return compare(pathInput, &xdsmatcherv3.StringMatcher{MatchPattern: &xdsmatcherv3.StringMatcher_Contains{Contains: text}})
+}
+
+// everyPath matches all requests.
+func everyPath() *routev3.RouteMatch {
+	return &routev3.RouteMatch{PathSpecifier: &routev3.RouteMatch_Prefix{Prefix: ""}}
+}
