@@ -218,6 +218,20 @@ func (p meshProgress) Connected(meshName string) map[string]bool {
 	return out
 }
 
+// holdsChain reports whether the configuration of a node has a chain of plugins. It
+// is asked when a filter opens its link.
+func (cp *controlPlane) holdsChain(node string) bool {
+	for r := range cp.snapshots.Get(node).Each(resource.Route) {
+		if bytes.Contains(r.Body, []byte(perRouteType)) {
+			return true
+		}
+	}
+	return false
+}
+
+// perRouteType is the message in which a route carries its chain.
+const perRouteType = "envoy.extensions.filters.http.dynamic_modules.v3.DynamicModuleFilterPerRoute"
+
 // holdsPlugin reports whether the configuration of a proxy of a mesh names a
 // plugin instance.
 func (cp *controlPlane) holdsPlugin(node, plugin string) bool {
