@@ -8,6 +8,11 @@
 
 front_counters meshgate_counters;
 
+// Who asks, while meshgateResolve runs on this thread.
+static _Thread_local dm_envoy_buffer asker;
+
+front_text front_asker(void) { return (front_text){asker.ptr, asker.length}; }
+
 static void unref(front_lookup *l) {
   if (atomic_fetch_sub_explicit(&l->refs, 1, memory_order_acq_rel) != 1) return;
   free(l);
@@ -33,6 +38,7 @@ bool front_lookup_start(dm_filter_envoy f, front_stream *s, const uint8_t hash[F
   l->next = s->lookups;
   s->lookups = l;
   atomic_fetch_add_explicit(&meshgate_counters.lookups_created, 1, memory_order_relaxed);
+  if (!DM_CALL(http_filter_get_attribute_string)(f, DM_SOURCE_ADDRESS, &asker)) asker.length = 0;
   meshgateResolve(s->config->source, l, l->hash, plugin, len);
   return true;
 }
