@@ -39,7 +39,7 @@ func newControlPlane(t *testing.T) *controlPlane {
 		t.Fatal(err)
 	}
 	cp := &controlPlane{tokens: tokens}
-	server := &enrol.Server{Store: s, Tokens: tokens, Settings: func() (string, string) { return "redis://r", "" }}
+	server := &enrol.Server{Store: s, Tokens: tokens}
 	cp.Server = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if f := cp.refuse.Load(); f != nil {
 			(*f)(w, r)

@@ -16,7 +16,7 @@ import (
 // runDir holds the files of one node. Only its owner may look inside: they
 // contain tokens and keys.
 type runDir struct {
-	path, sockets, bootstrap, settings, pid, relay, admin, adminPort, cache, redisCA string
+	path, sockets, bootstrap, settings, pid, relay, admin, adminPort, cache string
 }
 
 // runDirOf names the files of a node.
@@ -30,7 +30,7 @@ func runDirOf(stateDir, name string) (*runDir, error) {
 	return &runDir{
 		path: root, sockets: sockets, bootstrap: in("bootstrap.yaml"), settings: in("settings.json"), pid: in("envoy.pid"),
 		relay: filepath.Join(sockets, relaySocket), admin: filepath.Join(sockets, adminSocket),
-		adminPort: in("admin.port"), cache: in("xds.cache"), redisCA: in("redis-ca.pem"),
+		adminPort: in("admin.port"), cache: in("xds.cache"),
 	}, nil
 }
 
@@ -79,22 +79,14 @@ func (d *runDir) enrolled() bool {
 	return true
 }
 
-// write makes bootstrap and settings from an enrolment.
+// write makes bootstrap and settings from an enrolment. What the filter hears
+// about Redis it keeps beside them itself.
 func (d *runDir) write(a *Agent, answer *enrol.Answer) error {
 	settings := contract.Settings{
 		Cache: a.Cache,
 		ControlPlane: &contract.ControlPlaneSettings{
 			Address: a.host, CAFile: absolute(a.CAFile), TokenFile: absolute(a.TokenFile), Node: answer.Node,
 		},
-	}
-	if answer.RedisURL != "" {
-		settings.Redis = &contract.RedisSettings{URL: answer.RedisURL}
-		if answer.RedisCA != "" {
-			if err := replace(d.redisCA, []byte(answer.RedisCA)); err != nil {
-				return err
-			}
-			settings.Redis.CAFile = d.redisCA
-		}
 	}
 	data, err := json.MarshalIndent(settings, "", "  ")
 	if err != nil {

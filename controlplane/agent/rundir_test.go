@@ -34,7 +34,7 @@ func TestRunDirModes(t *testing.T) {
 	if err := os.MkdirAll(d.path, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	for _, f := range []string{d.settings, d.settings + ".new", d.bootstrap + ".new", d.redisCA} {
+	for _, f := range []string{d.settings, d.settings + ".new", d.bootstrap + ".new"} {
 		if err := os.WriteFile(f, []byte("from before, and longer than what comes"), 0o644); err != nil {
 			t.Fatal(err)
 		}
@@ -43,13 +43,13 @@ func TestRunDirModes(t *testing.T) {
 		t.Fatal(err)
 	}
 	a := &Agent{Options: Options{CAFile: "/etc/ca.pem", TokenFile: "/etc/token", Cache: contract.CacheSettings{MaxBytes: 7}}, dir: d, host: "cp:5678"}
-	if err := d.write(a, &enrol.Answer{Node: "cp/default/gw", RedisURL: "rediss://redis", RedisCA: "the CA"}); err != nil {
+	if err := d.write(a, &enrol.Answer{Node: "cp/default/gw"}); err != nil {
 		t.Fatal(err)
 	}
 	if got := mode(t, d.path); got != 0o700 {
 		t.Errorf("the directory has %o", got)
 	}
-	for _, f := range []string{d.settings, d.bootstrap, d.redisCA} {
+	for _, f := range []string{d.settings, d.bootstrap} {
 		if got := mode(t, f); got != 0o600 {
 			t.Errorf("%s has %o", f, got)
 		}
@@ -58,51 +58,33 @@ func TestRunDirModes(t *testing.T) {
 	if err != nil || left != nil {
 		t.Errorf("left behind: %v, %v", left, err)
 	}
-	if got, err := os.ReadFile(d.redisCA); err != nil || string(got) != "the CA" {
-		t.Errorf("the CA file holds %q, %v", got, err)
-	}
 }
 
 // TestSettings is what the filter reads.
 func TestSettings(t *testing.T) {
-	for _, test := range []struct {
-		name   string
-		answer enrol.Answer
-		redis  func(d *runDir) *contract.RedisSettings
-	}{
-		{"no redis", enrol.Answer{}, func(*runDir) *contract.RedisSettings { return nil }},
-		{"redis", enrol.Answer{RedisURL: "redis://r"}, func(*runDir) *contract.RedisSettings { return &contract.RedisSettings{URL: "redis://r"} }},
-		{"its own CA", enrol.Answer{RedisURL: "rediss://r", RedisCA: "x"}, func(d *runDir) *contract.RedisSettings {
-			return &contract.RedisSettings{URL: "rediss://r", CAFile: d.redisCA}
-		}},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			_, d := newRunDir(t)
-			a := &Agent{Options: Options{CAFile: "/etc/ca.pem", TokenFile: "/etc/token", Cache: contract.CacheSettings{MaxBytes: 7}}, dir: d, host: "cp:5678"}
-			test.answer.Node = "cp/default/gw"
-			if err := d.write(a, &test.answer); err != nil {
-				t.Fatal(err)
-			}
-			data, err := os.ReadFile(d.settings)
-			if err != nil {
-				t.Fatal(err)
-			}
-			var got contract.Settings
-			if err := json.Unmarshal(data, &got); err != nil {
-				t.Fatal(err)
-			}
-			want := contract.Settings{
-				Redis: test.redis(d), Cache: contract.CacheSettings{MaxBytes: 7},
-				ControlPlane: &contract.ControlPlaneSettings{Address: "cp:5678", CAFile: "/etc/ca.pem", TokenFile: "/etc/token", Node: "cp/default/gw"},
-			}
-			if diff := cmp.Diff(want, got); diff != "" {
-				t.Error(diff)
-			}
-			boot, err := os.ReadFile(d.bootstrap)
-			if err != nil || !strings.Contains(string(boot), d.relay) || !strings.Contains(string(boot), d.admin) {
-				t.Errorf("the bootstrap names no sockets: %v\n%s", err, boot)
-			}
-		})
+	_, d := newRunDir(t)
+	a := &Agent{Options: Options{CAFile: "/etc/ca.pem", TokenFile: "/etc/token", Cache: contract.CacheSettings{MaxBytes: 7}}, dir: d, host: "cp:5678"}
+	if err := d.write(a, &enrol.Answer{Node: "cp/default/gw"}); err != nil {
+		t.Fatal(err)
+	}
+	data, err := os.ReadFile(d.settings)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got contract.Settings
+	if err := json.Unmarshal(data, &got); err != nil {
+		t.Fatal(err)
+	}
+	want := contract.Settings{
+		Cache:        contract.CacheSettings{MaxBytes: 7},
+		ControlPlane: &contract.ControlPlaneSettings{Address: "cp:5678", CAFile: "/etc/ca.pem", TokenFile: "/etc/token", Node: "cp/default/gw"},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+	boot, err := os.ReadFile(d.bootstrap)
+	if err != nil || !strings.Contains(string(boot), d.relay) || !strings.Contains(string(boot), d.admin) {
+		t.Errorf("the bootstrap names no sockets: %v\n%s", err, boot)
 	}
 }
 

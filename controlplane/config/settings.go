@@ -182,7 +182,7 @@ var Table = []Key{
 	{"store.encryption.key", "", "base64 keyset that encrypts secrets at rest; overrides the file", true},
 	{"store.encryption.keyFile", "", "file of that keyset, made at first start; empty: encryption.key in the state directory", false},
 	{"redis.url", "", "redis://, rediss:// or unix:// of the token cache; empty: an embedded one on loopback", true},
-	{"redis.nodeURL", "", "what gateways are told, for a user that may only read; empty: redis.url", true},
+	{"redis.nodeURL", "", "what proxies are told, for a user that may only read; empty: they get no Redis, or the embedded one", true},
 	{"redis.caFile", "", "PEM bundle that signs a rediss:// server; empty: the system's", false},
 	{"redis.embeddedPort", 6390, "port of the embedded cache, or the next free one", false},
 	{"dataPlane.listen", "0.0.0.0", "address of the data-plane server", false},

@@ -36,15 +36,11 @@ const maxBody = 1 << 20
 // may be in the body, so some of it must be read.
 const maxAnonymous = 64 << 10
 
-// Answer is what a node is told. Its secrets belong into files of mode 0600.
+// Answer is what a node is told. It holds no secret. Where the second level of
+// the token cache is, filters hear on their links, and only once they need it.
 type Answer struct {
 	// Node is the node id that the token stands for.
 	Node string `json:"node"`
-	// RedisURL is where the second level of the token cache is; it may hold a
-	// password.
-	RedisURL string `json:"redis_url,omitempty"`
-	// RedisCA is the PEM bundle that signs it, for rediss://.
-	RedisCA string `json:"redis_ca,omitempty"`
 	// Bootstrap is what the Envoy of a mesh proxy starts with, as YAML.
 	Bootstrap []byte `json:"bootstrap,omitempty"`
 }
@@ -53,8 +49,6 @@ type Answer struct {
 type Server struct {
 	Store  store.Store
 	Tokens *identity.Tokens
-	// Settings returns the Redis part of the answer.
-	Settings func() (url, ca string)
 	// Mesh is what proxies of meshes need; nil if there are none.
 	Mesh *Mesh
 }
@@ -125,9 +119,7 @@ func (s *Server) enrol(r *http.Request, body []byte) (*Answer, error) {
 	if err := s.remember(r.Context(), claims, &in); err != nil {
 		return nil, err
 	}
-	a := &Answer{Node: claims.NodeID()}
-	a.RedisURL, a.RedisCA = s.Settings()
-	return a, nil
+	return &Answer{Node: claims.NodeID()}, nil
 }
 
 func bearer(r *http.Request) string {

@@ -166,11 +166,7 @@ func (s *Server) proxy(r *http.Request, body []byte) (*Answer, error) {
 	if err != nil {
 		return nil, fault.New(fault.Invalid, "no bootstrap can be made: %s", err)
 	}
-	a := &Answer{Node: config.NodeID, Bootstrap: text}
-	if in.Relay != nil {
-		a.RedisURL, a.RedisCA = s.Settings()
-	}
-	return a, nil
+	return &Answer{Node: config.NodeID, Bootstrap: text}, nil
 }
 
 // dataplane returns what is stored of a proxy; nil if there is nothing.

@@ -26,7 +26,7 @@ func FuzzLink(f *testing.F) {
 		go func() {
 			defer close(done)
 			defer b.Close()
-			_ = w.r.serve(Node{ID: "n", ControlPlane: scope}, b, bufio.NewReader(b))
+			_ = w.r.newLink(Node{ID: "n", ControlPlane: scope}, b, bufio.NewReader(b)).serve()
 		}()
 		go func() { // what the server says is not looked at
 			buf := make([]byte, 4096)

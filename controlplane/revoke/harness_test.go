@@ -89,6 +89,9 @@ type world struct {
 	url    string
 	app    string
 	owner  string
+
+	now    func() time.Time // nil is the system's clock
+	checks func(Node) bool
 }
 
 func newWorld(t *testing.T, client redis.UniversalClient) *world {
@@ -114,6 +117,13 @@ func (w *world) open(client redis.UniversalClient) {
 	w.t.Helper()
 	r, err := New(context.Background(), Options{
 		Store: w.store, Subjects: subjects(), Source: w.source, Auth: auth{}, Redis: client,
+		NodeRedis: func(local bool) *contract.RedisSettings {
+			if !local {
+				return nil
+			}
+			return &contract.RedisSettings{URL: "redis://reader@here"}
+		},
+		Now: w.now, ChecksTokens: w.checks,
 		Allowed: func(_ Node, plugin string) bool { return plugin == "plugin" }, Log: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
@@ -183,6 +193,12 @@ type fake struct {
 
 func (w *world) connect(instance string, revision uint64) (*fake, contract.Welcome) {
 	w.t.Helper()
+	return w.connectAccepting(instance, revision, "")
+}
+
+// connectAccepting sends further headers with the upgrade.
+func (w *world) connectAccepting(instance string, revision uint64, headers string) (*fake, contract.Welcome) {
+	w.t.Helper()
 	conn, err := net.Dial("tcp", w.url)
 	if err != nil {
 		w.t.Fatal(err)
@@ -190,7 +206,7 @@ func (w *world) connect(instance string, revision uint64) (*fake, contract.Welco
 	w.t.Cleanup(func() { conn.Close() })
 	f := &fake{t: w.t, conn: conn, in: bufio.NewReader(conn)}
 	conn.SetDeadline(time.Now().Add(10 * time.Second))
-	fmt.Fprintf(conn, "GET /link HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: %s\r\nAuthorization: Bearer good\r\n\r\n", contract.LinkProtocol)
+	fmt.Fprintf(conn, "GET /link HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: %s\r\nAuthorization: Bearer good\r\n%s\r\n", contract.LinkProtocol, headers)
 	res, err := http.ReadResponse(f.in, nil)
 	if err != nil || res.StatusCode != http.StatusSwitchingProtocols {
 		w.t.Fatalf("upgrade: %v %v", res, err)

@@ -19,16 +19,20 @@ func (l *link) introspect(q *contract.Introspect) {
 		defer func() { <-l.asked }()
 		ctx, cancel := context.WithTimeout(l.r.ctx, questionLimit)
 		defer cancel()
-		l.reply(l.answer(ctx, q))
+		res, allowed := l.answer(ctx, q)
+		l.reply(res)
+		if allowed {
+			l.tell()
+		}
 	})
 }
 
-// answer reads the store. Redis is filled afterwards by others, so that a dead
+// answer reads the store; allowed says that the node may ask that. Redis is filled afterwards by others, so that a dead
 // one delays nobody.
-func (l *link) answer(ctx context.Context, q *contract.Introspect) *contract.Result {
-	res := &contract.Result{ID: q.ID, Answer: contract.Unavailable}
+func (l *link) answer(ctx context.Context, q *contract.Introspect) (res *contract.Result, allowed bool) {
+	res = &contract.Result{ID: q.ID, Answer: contract.Unavailable}
 	if !l.r.o.Allowed(l.node, q.Plugin) {
-		return res
+		return res, false
 	}
 	rec, revision, err := l.r.o.Source.Record(ctx, l.node.ControlPlane, q.Token)
 	switch {
@@ -42,7 +46,7 @@ func (l *link) answer(ctx context.Context, q *contract.Introspect) *contract.Res
 		res.Answer, res.Revision, res.Record = contract.Found, revision, &own
 		l.r.Refill(l.node.ControlPlane, q.Token)
 	}
-	return res
+	return res, true
 }
 
 func (l *link) reply(res *contract.Result) {

@@ -75,7 +75,7 @@ var (
 )
 
 // Kinds lists the kinds of this package.
-func Kinds() []*model.Kind { return []*model.Kind{tombstones, epochs, newest, filters} }
+func Kinds() []*model.Kind { return []*model.Kind{tombstones, epochs, newest, filters, recordKeys} }
 
 // name is the name of the tombstone's resource.
 func (t *Tombstone) name() string {

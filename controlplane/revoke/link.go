@@ -52,16 +52,20 @@ type link struct {
 	conn  net.Conn
 	in    *bufio.Reader
 	hello contract.Hello
-	out   chan frame
-	quit  chan struct{}
-	once  sync.Once
-	asked chan struct{} // semaphore of introspections
-	work  sync.WaitGroup
+	// accepts says that the filter understands [contract.FrameLevel2], local that
+	// it runs on this host.
+	accepts, local bool
+	out            chan frame
+	quit           chan struct{}
+	once           sync.Once
+	asked          chan struct{} // semaphore of introspections
+	work           sync.WaitGroup
 
 	lease      time.Time
 	seq        uint64
 	waiting    []unacked
 	epochAcked uint64
+	told       bool // where the second level is
 }
 
 // end makes both goroutines of the link return.
@@ -102,7 +106,9 @@ func (r *Revoker) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	if _, err := conn.Write([]byte(switching)); err != nil {
 		return
 	}
-	if err := r.serve(node, conn, rw.Reader); err != nil {
+	l := r.newLink(node, conn, rw.Reader)
+	l.accepts = req.Header.Get(contract.AcceptHeader) == contract.AcceptLevel2
+	if err := l.serve(); err != nil {
 		r.log.Info("link ended", "node", node.ID, "error", err)
 	}
 }
@@ -114,12 +120,17 @@ var (
 	errSlow    = errors.New("the filter does not read")
 )
 
-// serve runs a link whose connection is upgraded.
-func (r *Revoker) serve(node Node, conn net.Conn, in *bufio.Reader) error {
-	l := &link{
-		r: r, node: node, conn: conn, in: in,
+func (r *Revoker) newLink(node Node, conn net.Conn, in *bufio.Reader) *link {
+	a, ok := conn.RemoteAddr().(*net.TCPAddr)
+	return &link{
+		r: r, node: node, conn: conn, in: in, local: ok && a.IP.IsLoopback(),
 		out: make(chan frame, queueFrames), quit: make(chan struct{}), asked: make(chan struct{}, maxQuestions),
 	}
+}
+
+// serve runs a link whose connection is upgraded.
+func (l *link) serve() error {
+	r := l.r
 	kind, body, err := l.read()
 	if err != nil {
 		return fmt.Errorf("read hello: %w", err)
@@ -142,6 +153,9 @@ func (r *Revoker) serve(node Node, conn net.Conn, in *bufio.Reader) error {
 	}
 	defer r.owned.Done()
 	l.work.Go(l.writeLoop)
+	if r.o.ChecksTokens != nil && r.o.ChecksTokens(l.node) {
+		l.tell()
+	}
 	err = l.readLoop()
 	l.end()
 	r.unregister(l, errors.Is(err, errBye))

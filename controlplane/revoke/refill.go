@@ -63,9 +63,9 @@ func (g *guard) refillOne(q refill) error {
 	g.r.mu.Lock()
 	own.Epoch = g.r.epoch
 	g.r.mu.Unlock()
-	data, err := own.Marshal()
+	data, err := g.r.signer.sign(&own, q.token)
 	if err != nil {
-		return fmt.Errorf("encode record: %w", err)
+		return fmt.Errorf("sign record: %w", err)
 	}
 	pipe := g.r.o.Redis.Pipeline()
 	g.set(ctx, pipe, contract.RedisRecordKey(q.token), data, own.Expires, false)

@@ -57,6 +57,14 @@ type Options struct {
 	Allowed func(node Node, plugin string) bool
 	// Redis is nil where there is none. The Revoker does not close it.
 	Redis redis.UniversalClient
+	// ChecksTokens reports whether a node's configuration has a chain: only then
+	// its filter is told of Redis. With a nil function it is told after the first
+	// question that it may ask.
+	ChecksTokens func(node Node) bool
+	// NodeRedis returns the Redis that filters may read, nil if there is none for
+	// them; local says that the filter runs on this host. It must not contain a
+	// credential that writes. A nil function has none for anybody.
+	NodeRedis func(local bool) *contract.RedisSettings
 	// Tracker is set for the embedded Redis; without it keys get PXAT.
 	Tracker Tracker
 	Log     *slog.Logger
@@ -76,6 +84,7 @@ type Revoker struct {
 	owned   sync.WaitGroup
 	staged  staged
 	redis   guard
+	signer  signer
 	seen    chan struct{} // wakes the owner of the known filters
 	// persist is held while known filters are written, so that one that was
 	// just introduced is not forgotten by an older picture.
@@ -128,9 +137,14 @@ func New(ctx context.Context, o Options) (*Revoker, error) {
 	if err := o.Store.View(ctx, r.load); err != nil {
 		return nil, fmt.Errorf("read revocations: %w", err)
 	}
+	r.signer.store, r.signer.now = o.Store, o.Now
+	if _, err := r.signer.renew(ctx); err != nil {
+		return nil, err
+	}
 	r.ctx, r.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	r.redis.init(r)
 	r.owned.Go(r.remember)
+	r.owned.Go(r.renewKeys)
 	if o.Redis != nil {
 		r.owned.Go(r.redis.run)
 		for range refillers {

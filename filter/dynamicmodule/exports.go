@@ -123,7 +123,8 @@ func meshgateHandOver(program C.uint32_t, plugin *C.char, n C.size_t, secure C.b
 func meshgateResolve(source C.uint32_t, l *C.front_lookup, hash *C.uint8_t, plugin *C.char, n C.size_t) {
 	var h contract.Hash
 	copy(h[:], unsafe.Slice((*byte)(unsafe.Pointer(hash)), len(h)))
-	library.resolve(uint32(source), h, string(view(plugin, n)), lookupDeadline,
+	asker := C.front_asker()
+	library.resolve(uint32(source), sourceOf(view(asker.ptr, C.size_t(asker.len))), h, string(view(plugin, n)), lookupDeadline,
 		func(answer contract.Answer, packed []byte) {
 			C.front_lookup_finish(l, C.uint8_t(answer), (*C.char)(unsafe.Pointer(unsafe.SliceData(packed))), C.size_t(len(packed)))
 		})

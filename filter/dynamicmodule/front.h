@@ -159,6 +159,8 @@ extern void meshgateHandOver(uint32_t program, char *plugin, size_t len, bool se
                              front_result *r);
 // Starts a look-up. From then on Go owns one reference of l and ends it with
 // front_lookup_finish, whatever happens.
+// The client's address with its port, inside meshgateResolve.
+front_text front_asker(void);
 extern void meshgateResolve(uint32_t source, front_lookup *l, uint8_t *hash, char *plugin, size_t len);
 // Ends l, in the same way, when a body has had its time to arrive.
 extern void meshgateAwait(front_lookup *l);

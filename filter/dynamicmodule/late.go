@@ -83,10 +83,10 @@ func (l *lateCache) Lookup(hash contract.Hash, dst []byte) (int, contract.Answer
 	return 0, contract.Miss
 }
 
-// Resolve asks the deeper levels.
-func (l *lateCache) Resolve(hash contract.Hash, plugin string, done func(contract.Answer, []byte)) {
+// ResolveFor asks the deeper levels.
+func (l *lateCache) ResolveFor(from tokencache.Source, hash contract.Hash, plugin string, done func(contract.Answer, []byte)) {
 	if c := l.cache.Load(); c != nil {
-		(*c).Resolve(hash, plugin, done)
+		(*c).ResolveFor(from, hash, plugin, done)
 		return
 	}
 	l.mu.Lock()
@@ -100,7 +100,7 @@ func (l *lateCache) Resolve(hash contract.Hash, plugin string, done func(contrac
 	l.module.spawn("open token cache", func() {
 		l.try()
 		if c := l.cache.Load(); c != nil {
-			(*c).Resolve(hash, plugin, done)
+			(*c).ResolveFor(from, hash, plugin, done)
 			return
 		}
 		done(contract.Unavailable, nil)

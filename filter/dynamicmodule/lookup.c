@@ -8,6 +8,11 @@
 
 front_counters meshgate_counters;
 
+// Who asks, while meshgateResolve runs on this thread.
+static _Thread_local dm_envoy_buffer asker;
+
+front_text front_asker(void) { return (front_text){asker.ptr, asker.length}; }
+
 static void unref(front_lookup *l) {
   if (atomic_fetch_sub_explicit(&l->refs, 1, memory_order_acq_rel) != 1) return;
   bool deadline = l->number == FRONT_DEADLINE;
@@ -48,6 +53,7 @@ bool front_lookup_start(dm_filter_envoy f, front_stream *s, const uint8_t hash[F
   memcpy(l->hash, hash, FRONT_HASH);
   l->next = s->lookups;
   s->lookups = l;
+  if (!DM_CALL(http_filter_get_attribute_string)(f, DM_SOURCE_ADDRESS, &asker)) asker.length = 0;
   meshgateResolve(s->config->source, l, l->hash, plugin, len);
   return true;
 }

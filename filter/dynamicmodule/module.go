@@ -11,14 +11,15 @@ import (
 
 	"github.com/meshgate/meshgate/filter/contract"
 	"github.com/meshgate/meshgate/filter/engine"
+	"github.com/meshgate/meshgate/filter/tokencache"
 )
 
 // tokens is what a filter needs of a token cache; *tokencache.Cache has it.
 type tokens interface {
 	engine.Tokens
-	// Resolve asks the deeper levels. It never blocks, and calls done exactly
+	// ResolveFor asks the deeper levels on behalf of a source. It never blocks, and calls done exactly
 	// once, from a goroutine; packed is valid during that call.
-	Resolve(hash contract.Hash, plugin string, done func(answer contract.Answer, packed []byte))
+	ResolveFor(from tokencache.Source, hash contract.Hash, plugin string, done func(answer contract.Answer, packed []byte))
 	Close()
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"github.com/meshgate/meshgate/filter/contract"
 	"github.com/meshgate/meshgate/filter/engine"
+	"github.com/meshgate/meshgate/filter/tokencache"
 )
 
 const chain = `{"route":"r","service":"s","plugins":[{"id":"plugin-1","oauth2":{"header":"authorization","hide_credentials":true}}]}`
@@ -61,7 +62,7 @@ func (k *known) Lookup(hash contract.Hash, dst []byte) (int, contract.Answer) {
 	return copy(dst, k.packed), contract.Found
 }
 
-func (k *known) Resolve(_ contract.Hash, _ string, done func(contract.Answer, []byte)) {
+func (k *known) ResolveFor(_ tokencache.Source, _ contract.Hash, _ string, done func(contract.Answer, []byte)) {
 	k.resolve(done)
 }
 func (k *known) Close() { close(k.closed) }
@@ -332,7 +333,7 @@ func TestResolveEndsOnce(t *testing.T) {
 				handle = 0
 			}
 			got := make(chan end, 2)
-			f.resolve(handle, contract.Hash{}, "p", 10*time.Millisecond, func(a contract.Answer, p []byte) { got <- end{a, string(p)} })
+			f.resolve(handle, tokencache.Source{}, contract.Hash{}, "p", 10*time.Millisecond, func(a contract.Answer, p []byte) { got <- end{a, string(p)} })
 			if diff := cmp.Diff(tt.want, <-got, cmp.AllowUnexported(end{})); diff != "" {
 				t.Error(diff)
 			}
@@ -382,7 +383,7 @@ func TestLateCache(t *testing.T) {
 	f.tokens.resolve = func(done func(contract.Answer, []byte)) { done(contract.Unknown, nil) }
 	ask := func() contract.Answer {
 		got := make(chan contract.Answer, 1)
-		l.Resolve(contract.Hash{}, "p", func(a contract.Answer, _ []byte) { got <- a })
+		l.ResolveFor(tokencache.Source{}, contract.Hash{}, "p", func(a contract.Answer, _ []byte) { got <- a })
 		return <-got
 	}
 	if a := ask(); a != contract.Unavailable || tries != 1 {

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/meshgate/meshgate/filter/contract"
+	"github.com/meshgate/meshgate/filter/tokencache"
 )
 
 // lookupDeadline bounds a look-up from here. The token cache has shorter ones of
@@ -31,7 +32,7 @@ func (p *pending) end(answer contract.Answer, packed []byte) {
 
 // resolve starts a look-up. It does not block, and finish is called exactly
 // once whatever happens, possibly before resolve returns.
-func (m *module) resolve(handle uint32, hash contract.Hash, plugin string, deadline time.Duration,
+func (m *module) resolve(handle uint32, from tokencache.Source, hash contract.Hash, plugin string, deadline time.Duration,
 	finish func(contract.Answer, []byte)) {
 	p := &pending{finish: finish}
 	timer := time.AfterFunc(deadline, func() {
@@ -50,7 +51,7 @@ func (m *module) resolve(handle uint32, hash contract.Hash, plugin string, deadl
 	if s == nil {
 		return
 	}
-	s.tokens.Resolve(hash, plugin, func(answer contract.Answer, packed []byte) {
+	s.tokens.ResolveFor(from, hash, plugin, func(answer contract.Answer, packed []byte) {
 		defer m.recovered("look-up answer")
 		timer.Stop()
 		p.end(answer, packed)

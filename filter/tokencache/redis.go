@@ -19,7 +19,9 @@ import (
 )
 
 const (
-	redisConnections = 32
+	// redisConnections is one for each look-up that has its turn: none waits for
+	// a connection, which would count as a failure of Redis.
+	redisConnections = maxLookups
 	redisDialTimeout = time.Second
 	// maxPEM bounds a file of certificates.
 	maxPEM = 1 << 20

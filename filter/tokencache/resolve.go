@@ -10,8 +10,9 @@ import (
 )
 
 const (
-	// maxFlights bounds the tokens being looked up, maxWaiters the requests
-	// waiting for them. Beyond them requests are refused, not queued.
+	// maxFlights bounds the tokens that wait to be looked up, maxWaiters the
+	// requests waiting for them. Beyond them requests are refused; see turns for
+	// whose.
 	maxFlights = 1024
 	maxWaiters = 16 << 10
 	// waitTimeout bounds the wait of one request.
@@ -35,6 +36,10 @@ type waiter struct {
 
 // flight is the look-ups of one token, one after the other.
 type flight struct {
+	// from is who asked first. turn is set while a round waits for its turn or
+	// has it.
+	from Source
+	turn *turn
 	// waiting arrived after the current round began. They are not answered by
 	// its reads, which may be older than they are: the next round serves them,
 	// usually from what this one left in L1.
@@ -48,6 +53,7 @@ type flights struct {
 	cache *Cache
 
 	mu      sync.Mutex
+	turns   turns
 	byHash  map[contract.Hash]*flight
 	waiters int
 	closed  bool
@@ -59,31 +65,57 @@ type flights struct {
 // usually on a goroutine of the cache, but before Resolve returns if the request
 // is refused at once (too many waiting, or the cache is closed).
 func (c *Cache) Resolve(hash contract.Hash, plugin string, done func(contract.Answer, []byte)) {
+	c.ResolveFor(Source{}, hash, plugin, done)
+}
+
+// ResolveFor is Resolve on behalf of a source of questions: look-ups of different
+// sources take turns, so that random tokens of one do not starve another.
+func (c *Cache) ResolveFor(from Source, hash contract.Hash, plugin string, done func(contract.Answer, []byte)) {
 	w := waiter{plugin: plugin, deadline: c.clock.Mono() + waitTimeout, done: done}
 	f := &c.flights
 	f.mu.Lock()
 	fl := f.byHash[hash]
-	if f.closed || f.waiters >= maxWaiters || (fl == nil && len(f.byHash) >= maxFlights) {
+	if f.closed || f.waiters >= maxWaiters {
 		f.mu.Unlock()
 		c.counters.rejected.Add(1)
 		done(contract.Unavailable, nil)
 		return
 	}
-	f.waiters++
 	if fl != nil {
+		f.waiters++
 		fl.waiting = append(fl.waiting, w)
+		f.hasten(fl, from)
 		f.mu.Unlock()
 		c.counters.coalesced.Add(1)
+		return
+	}
+	fl = &flight{waiting: []waiter{w}, from: from, turn: f.turns.ask(from)}
+	if fl.turn.refused {
+		f.mu.Unlock()
+		c.counters.rejected.Add(1)
+		done(contract.Unavailable, nil)
 		return
 	}
 	if f.byHash == nil {
 		f.byHash = map[contract.Hash]*flight{}
 	}
-	fl = &flight{waiting: []waiter{w}}
+	f.waiters++
 	f.byHash[hash] = fl
 	// Inside the lock, so that close, which takes it, sees the goroutine counted.
 	c.start("lookup", func() { f.fly(hash, fl) })
 	f.mu.Unlock()
+}
+
+// hasten lets a look-up that waits for its turn wait in the row of another source
+// that asks for the same token, if that row is shorter. mu is held.
+func (f *flights) hasten(fl *flight, from Source) {
+	if fl.turn == nil || fl.turn.granted || fl.turn.refused || !f.turns.shorter(from, fl.from) {
+		return
+	}
+	f.turns.leave(fl.from, fl.turn)
+	fl.from = from
+	f.turns.enqueue(from, fl.turn)
+	f.turns.grant()
 }
 
 // close refuses new waiters. Those that wait are answered by their flights.
@@ -97,27 +129,70 @@ func (f *flights) close() {
 // included, every waiter is answered.
 func (f *flights) fly(hash contract.Hash, fl *flight) {
 	defer f.abandon(hash, fl)
-	for f.begin(hash, fl) {
+	for f.queue(hash, fl) {
+		if !f.begin(fl) {
+			f.cache.counters.rejected.Add(1)
+			f.settle(fl, "", unavailable)
+			continue
+		}
 		first := fl.serving[0]
 		left := min(first.deadline-f.cache.clock.Mono(), roundTimeout)
 		ctx, cancel := context.WithTimeout(f.cache.ctx, left)
 		out := f.cache.lookUp(ctx, hash, first.plugin)
 		cancel()
+		f.endTurn(fl)
 		f.settle(fl, first.plugin, out)
 	}
 }
 
-// begin makes those who wait the ones that are served. Without any it ends the
-// flight and returns false.
-func (f *flights) begin(hash contract.Hash, fl *flight) bool {
+// queue asks for a turn for those who wait, unless [Cache.ResolveFor] has. Without
+// any it ends the flight and returns false.
+func (f *flights) queue(hash contract.Hash, fl *flight) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if len(fl.waiting) == 0 {
 		delete(f.byHash, hash)
 		return false
 	}
+	if fl.turn == nil {
+		fl.turn = f.turns.ask(fl.from)
+	}
+	return true
+}
+
+// begin waits for the turn and makes those who wait then the ones that are
+// served. Without a turn, because the row is too long or its time is over, it
+// returns false.
+func (f *flights) begin(fl *flight) bool {
+	f.mu.Lock()
+	turn, first := fl.turn, fl.waiting[0].deadline
+	f.mu.Unlock()
+	timer := time.NewTimer(first - f.cache.clock.Mono())
+	defer timer.Stop()
+	select {
+	case <-turn.begin:
+	case <-timer.C:
+	case <-f.cache.ctx.Done():
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if !turn.granted {
+		f.turns.end(fl.from, turn)
+		fl.turn = nil
+		return false
+	}
 	fl.serving, fl.waiting = fl.waiting, nil
 	return true
+}
+
+// endTurn lets the next one begin.
+func (f *flights) endTurn(fl *flight) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if fl.turn != nil {
+		f.turns.end(fl.from, fl.turn)
+		fl.turn = nil
+	}
 }
 
 // settle answers the waiters of a round. Unavailable is for those too who came
@@ -159,6 +234,7 @@ func (f *flights) answerNext(fl *flight, out outcome) {
 // abandon answers what a flight left behind. It finds something only after a
 // panic.
 func (f *flights) abandon(hash contract.Hash, fl *flight) {
+	f.endTurn(fl)
 	f.mu.Lock()
 	if f.byHash[hash] == fl {
 		delete(f.byHash, hash)

@@ -164,17 +164,18 @@ func TestBoundsOfResolve(t *testing.T) {
 		w.store.block = true
 		var answered atomic.Int64
 		done := func(contract.Answer, []byte) { answered.Add(1) }
-		for i := range maxFlights {
+		const bound = maxLookups + maxFlights
+		for i := range bound {
 			w.cache.Resolve(hashOf(i), testPlugin, done)
 		}
 		if answered.Load() != 0 {
 			t.Fatal("answered before the bound")
 		}
-		w.cache.Resolve(hashOf(maxFlights), testPlugin, done)
+		w.cache.Resolve(hashOf(bound), testPlugin, done)
 		if answered.Load() != 1 || w.cache.Stats().Rejected != 1 {
 			t.Errorf("a look-up beyond the bound was not refused at once: %+v", w.cache.Stats())
 		}
-		for range maxWaiters - maxFlights {
+		for range maxWaiters - bound {
 			w.cache.Resolve(hashOf(0), testPlugin, done)
 		}
 		w.cache.Resolve(hashOf(0), testPlugin, done)

@@ -120,6 +120,10 @@ func (s *Set) All(t TypeURL) []*Resource {
 // HasPlugin reports whether a route table carries a chain with a plugin instance.
 func (s *Set) HasPlugin(id string) bool { return s.Table(Route).hasPlugin(id) }
 
+// HasPlugins reports whether a route table carries a chain with any plugin
+// instance.
+func (s *Set) HasPlugins() bool { return len(s.Table(Route).carried()) > 0 }
+
 // Len returns the number of resources of a type.
 func (s *Set) Len(t TypeURL) int { return s.Table(t).Len() }
 

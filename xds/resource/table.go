@@ -16,8 +16,14 @@ type Table struct {
 
 // hasPlugin reports whether a resource carries a plugin instance.
 func (t *Table) hasPlugin(id string) bool {
+	_, ok := t.carried()[id]
+	return ok
+}
+
+// carried are the plugin instances of all resources.
+func (t *Table) carried() map[string]struct{} {
 	if t == nil {
-		return false
+		return nil
 	}
 	t.index.Do(func() {
 		t.plugins = map[string]struct{}{}
@@ -27,8 +33,7 @@ func (t *Table) hasPlugin(id string) bool {
 			}
 		}
 	})
-	_, ok := t.plugins[id]
-	return ok
+	return t.plugins
 }
 
 // TableOf freezes resources; of two with one name the last is kept. No resources

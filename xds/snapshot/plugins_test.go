@@ -24,6 +24,9 @@ func TestHasPluginWaitsForNobody(t *testing.T) {
 			if s.HasPlugin(node, "p") != want || s.HasPlugin(node, "q") {
 				t.Errorf("%s: a wrong answer", node)
 			}
+			if s.HasPlugins(node) != want {
+				t.Errorf("%s: carries plugins: %v", node, !want)
+			}
 		}
 	}()
 	select {

@@ -194,6 +194,12 @@ func (s *Store) HasPlugin(id, plugin string) bool {
 	return ok && set.(*resource.Set).HasPlugin(plugin)
 }
 
+// HasPlugins reports whether it carries any plugin instance; see [Store.HasPlugin].
+func (s *Store) HasPlugins(id string) bool {
+	set, ok := s.sets.Load(id)
+	return ok && set.(*resource.Set).HasPlugins()
+}
+
 // Nodes returns the ids of the nodes that have a set, in order.
 func (s *Store) Nodes() []string {
 	s.mu.Lock()

@@ -149,7 +149,8 @@ func (cp *controlPlane) openRevocation(ctx context.Context) (err error) {
 			}
 			return cp.snapshots.HasPlugin(n.ID, plugin)
 		},
-		Redis: cp.redis.client, Tracker: cp.redis.tracker(), Log: cp.log, Now: time.Now,
+		Redis: cp.redis.client, Tracker: cp.redis.tracker(), NodeRedis: cp.redis.forNodes,
+		ChecksTokens: cp.checksTokens, Log: cp.log, Now: time.Now,
 	})
 	if err != nil {
 		return err
@@ -248,7 +249,7 @@ func (cp *controlPlane) dataPlane() http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle(contract.LinkPath, cp.revoker)
 	mux.Handle(adminlink.Path, cp.mesh.admin)
-	mux.Handle(enrol.Path, &enrol.Server{Store: cp.store, Tokens: cp.tokens, Settings: cp.redis.forNodes, Mesh: cp.proxies()})
+	mux.Handle(enrol.Path, &enrol.Server{Store: cp.store, Tokens: cp.tokens, Mesh: cp.proxies()})
 	mux.Handle("/", cp.oauth)
 	return mux
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/loop"
 	"github.com/meshgate/meshgate/controlplane/mesh"
 	"github.com/meshgate/meshgate/controlplane/model"
+	"github.com/meshgate/meshgate/controlplane/revoke"
 	"github.com/meshgate/meshgate/controlplane/store"
 	"github.com/meshgate/meshgate/controlplane/store/memstore"
 	"github.com/meshgate/meshgate/controlplane/store/sqlstore"
@@ -198,4 +199,11 @@ func (p meshProgress) Connected(meshName string) map[string]bool {
 		}
 	}
 	return out
+}
+
+// checksTokens reports whether a node has tokens to look up: each gateway may, a
+// proxy of a mesh does where its configuration has a chain of plugins. It is asked
+// when a filter opens its link, and waits for nobody.
+func (cp *controlPlane) checksTokens(n revoke.Node) bool {
+	return strings.HasPrefix(n.ID, "cp/") || cp.snapshots.HasPlugins(n.ID)
 }

@@ -1,13 +1,13 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"fmt"
 	"log/slog"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -15,13 +15,14 @@ import (
 	"github.com/meshgate/meshgate/controlplane/config"
 	"github.com/meshgate/meshgate/controlplane/revoke"
 	"github.com/meshgate/meshgate/controlplane/revoke/embedded"
+	"github.com/meshgate/meshgate/filter/contract"
 )
 
 // redisParts are the control plane's side of the second level of the cache.
 type redisParts struct {
 	client   redis.UniversalClient
 	embedded *embedded.Server
-	// url is the control plane's, nodeURL what gateways are told.
+	// url is the control plane's, nodeURL what filters are told: it only reads.
 	url, nodeURL, ca string
 }
 
@@ -36,7 +37,13 @@ func openRedis(c *config.Config, log *slog.Logger, guarded func()) (*redisParts,
 		if err != nil {
 			return nil, fmt.Errorf("embedded token cache: %w", err)
 		}
-		p.embedded, p.url, p.nodeURL = e, e.URL(), e.NodeURL()
+		p.embedded, p.url = e, e.URL()
+		if p.nodeURL == "" {
+			p.nodeURL = e.NodeURL()
+		}
+	}
+	if p.nodeURL == "" {
+		log.Warn("redis.nodeURL is not set, so proxies are given no Redis, because redis.url may write: they ask the control plane what they do not remember; set it to a user that may only read")
 	}
 	roots, err := p.roots(c.Redis.CAFile)
 	if err == nil {
@@ -82,8 +89,18 @@ func (p *redisParts) tracker() revoke.Tracker {
 	return p.embedded
 }
 
-// forNodes is what filters are told.
-func (p *redisParts) forNodes() (url, ca string) { return cmp.Or(p.nodeURL, p.url), p.ca }
+// forNodes is what filters are told, nil if nothing. They never get what may
+// write, nor the embedded cache from another host, where it is out of reach.
+func (p *redisParts) forNodes(local bool) *contract.RedisSettings {
+	if p.nodeURL == "" || (p.embedded != nil && !local) {
+		return nil
+	}
+	s := &contract.RedisSettings{URL: p.nodeURL}
+	if strings.HasPrefix(p.nodeURL, "rediss://") {
+		s.CA = p.ca
+	}
+	return s
+}
 
 func (p *redisParts) close() {
 	if p == nil {

@@ -1,0 +1,191 @@
+package revoke
+
+import (
+	"context"
+	"crypto/ed25519"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/meshgate/meshgate/controlplane/fault"
+	"github.com/meshgate/meshgate/controlplane/model"
+	"github.com/meshgate/meshgate/controlplane/store"
+	"github.com/meshgate/meshgate/filter/contract"
+)
+
+// Life of the keys that sign records. A new key is told to filters at once and
+// signs a day later; the two before it stay known. A filter that was away all the
+// time finds records absent and introspects, so nobody is refused.
+const (
+	recordKeyLife  = 30 * 24 * time.Hour
+	recordKeyLead  = 24 * time.Hour
+	maxRecordKeys  = 4
+	recordKeyCheck = time.Hour
+)
+
+// RecordKeys are the keys of one control plane, oldest first. They are sealed in
+// the store.
+type RecordKeys struct {
+	Keys []RecordKey `json:"keys"`
+}
+
+// RecordKey is one key that signs records.
+type RecordKey struct {
+	// Seed is the private key of RFC 8032.
+	Seed []byte `json:"seed"`
+	// Created is when it was made, in milliseconds of Unix time.
+	Created int64 `json:"created"`
+}
+
+var recordKeys = &model.Kind{
+	Name: "record_key", Path: "record-keys", Class: model.Credential, Announce: model.AnnounceNone, ReadOnly: true, Sealed: true,
+	New: func() any { return new(RecordKeys) },
+}
+
+// due reports whether the newest key is so old that another one is needed.
+func (k *RecordKeys) due(now time.Time) bool {
+	if len(k.Keys) == 0 {
+		return true
+	}
+	return now.Sub(time.UnixMilli(k.Keys[len(k.Keys)-1].Created)) >= recordKeyLife
+}
+
+// signing is the newest key that has been known for long enough; the first of all
+// signs at once, since no filter can have been told of another.
+func (k *RecordKeys) signing(now time.Time) *RecordKey {
+	for i := len(k.Keys) - 1; i > 0; i-- {
+		if now.Sub(time.UnixMilli(k.Keys[i].Created)) >= recordKeyLead {
+			return &k.Keys[i]
+		}
+	}
+	return &k.Keys[0]
+}
+
+// signer signs records with the keys of the store.
+type signer struct {
+	store store.Store
+	now   func() time.Time
+	keys  atomic.Pointer[RecordKeys]
+}
+
+// renew loads the keys, and adds one if it is time; changed says that filters must
+// be told.
+func (s *signer) renew(ctx context.Context) (changed bool, err error) {
+	var got *RecordKeys
+	read := func(r store.Reader) error {
+		row, err := r.Get(recordKeys, "", singleton)
+		if fault.Is(err, fault.NotFound) {
+			got = &RecordKeys{}
+			return nil
+		}
+		if err == nil {
+			got = row.Spec.(*RecordKeys)
+		}
+		return err
+	}
+	if err = s.store.View(ctx, read); err == nil && got.due(s.now()) {
+		_, err = s.store.Update(ctx, model.Credential, func(tx store.Tx) error {
+			if err := read(tx); err != nil || !got.due(s.now()) { // another process may have been first
+				return err
+			}
+			seed := make([]byte, ed25519.SeedSize)
+			_, _ = rand.Read(seed) // it never fails
+			next := &RecordKeys{Keys: append(slices.Clone(got.Keys), RecordKey{Seed: seed, Created: s.now().UnixMilli()})}
+			next.Keys = next.Keys[max(0, len(next.Keys)-maxRecordKeys):]
+			_, err := tx.Get(recordKeys, "", singleton)
+			got = next
+			return put(tx, &model.Resource{Kind: recordKeys, Name: singleton, Spec: next}, err)
+		})
+	}
+	if err != nil {
+		return false, fmt.Errorf("keys of records: %w", err)
+	}
+	for i := range got.Keys {
+		if len(got.Keys[i].Seed) != ed25519.SeedSize {
+			return false, errors.New("keys of records: one has a wrong length")
+		}
+	}
+	last := s.keys.Swap(got)
+	return last == nil || !slices.EqualFunc(last.Keys, got.Keys, func(a, b RecordKey) bool { return string(a.Seed) == string(b.Seed) }), nil
+}
+
+// sign encodes a record for Redis.
+func (s *signer) sign(rec *contract.Record, hash contract.Hash) ([]byte, error) {
+	return rec.Sign(hash, ed25519.NewKeyFromSeed(s.keys.Load().signing(s.now()).Seed))
+}
+
+// public lists what filters verify with.
+func (s *signer) public() []contract.RecordKey {
+	keys := s.keys.Load().Keys
+	out := make([]contract.RecordKey, len(keys))
+	for i := range keys {
+		out[i] = contract.NewRecordKey(ed25519.NewKeyFromSeed(keys[i].Seed).Public().(ed25519.PublicKey)) //nolint:forcetypeassert // of an ed25519 key it is one
+	}
+	return out
+}
+
+// renewKeys adds keys in time and tells filters, until the Revoker is closed.
+func (r *Revoker) renewKeys() {
+	tick := time.NewTicker(recordKeyCheck)
+	defer tick.Stop()
+	for {
+		select {
+		case <-r.ctx.Done():
+			return
+		case <-tick.C:
+			r.renewKeysOnce()
+		}
+	}
+}
+
+func (r *Revoker) renewKeysOnce() {
+	changed, err := r.signer.renew(r.ctx)
+	switch {
+	case err != nil && r.ctx.Err() == nil:
+		r.log.Error("the keys that sign records could not be renewed", "error", err)
+	case changed:
+		r.log.Info("a new key will sign records", "keys", len(r.signer.keys.Load().Keys))
+		r.tellAll()
+	}
+}
+
+// tell says to the filter of a link where the second level is, once it is known
+// that its node checks tokens, by its configuration or by a question that it may
+// ask. Other nodes need no Redis, and get none.
+func (l *link) tell() {
+	l.r.mu.Lock()
+	defer l.r.mu.Unlock()
+	if !l.accepts || l.told {
+		return
+	}
+	l.told = true
+	l.sendLevel2()
+}
+
+// tellAll tells anew whoever was told.
+func (r *Revoker) tellAll() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for l := range r.links {
+		if l.told {
+			l.sendLevel2()
+		}
+	}
+}
+
+// sendLevel2 queues the message. mu is held.
+func (l *link) sendLevel2() {
+	m := contract.Level2{Keys: l.r.signer.public()}
+	if l.r.o.NodeRedis != nil {
+		m.Redis = l.r.o.NodeRedis(l.local)
+	}
+	body, err := contract.EncodeJSON(m)
+	if err != nil {
+		l.r.log.Error("the second level cannot be told", "error", err)
+		return
+	}
+	l.push(frame{contract.FrameLevel2, body})
+}

@@ -1,0 +1,170 @@
+package tokencache
+
+import "slices"
+
+// maxLookups bounds the look-ups that ask Redis and the control plane at a time.
+// It is what the control plane answers for one link at a time, and the number of
+// connections to Redis: whoever has a turn waits for answers only, never for
+// other look-ups.
+const maxLookups = 64
+
+// Source says who asks, so that nobody starves others: first by address, then by
+// connection. Equal values are one asker; the zero value is everybody of whom
+// nothing is known.
+type Source struct{ Address, Connection uint64 }
+
+// turns lets look-ups begin, at most maxLookups at a time, in a fair order:
+// addresses take turns, and the connections of an address take turns among each
+// other. A flood from one of them delays the others by one turn each, however
+// many look-ups it has waiting. Its owner serialises access.
+type turns struct {
+	active, queued int
+	addresses      []*address // the next one first
+	byAddress      map[uint64]*address
+}
+
+// address are the waiting look-ups of one address.
+type address struct {
+	key          uint64
+	queued       int
+	connections  []*connection
+	byConnection map[uint64]*connection
+}
+
+// connection are those of one connection, the oldest first.
+type connection struct {
+	key     uint64
+	waiting []*turn
+}
+
+// turn is one look-up that waits to begin.
+type turn struct {
+	// begin is closed when it may, or has been refused.
+	begin   chan struct{}
+	granted bool
+	refused bool
+}
+
+// ask queues a look-up. With maxFlights waiting somebody is refused: the newest of
+// the connection that waits most at the address that waits most, which may be
+// this one.
+func (t *turns) ask(from Source) *turn {
+	w := &turn{begin: make(chan struct{})}
+	t.enqueue(from, w)
+	if t.queued > maxFlights {
+		t.shed()
+	}
+	t.grant()
+	return w
+}
+
+// enqueue adds a look-up to the queue of a source.
+func (t *turns) enqueue(from Source, w *turn) {
+	a := t.byAddress[from.Address]
+	if a == nil {
+		if t.byAddress == nil {
+			t.byAddress = map[uint64]*address{}
+		}
+		a = &address{key: from.Address, byConnection: map[uint64]*connection{}}
+		t.byAddress[a.key] = a
+		t.addresses = append(t.addresses, a)
+	}
+	c := a.byConnection[from.Connection]
+	if c == nil {
+		c = &connection{key: from.Connection}
+		a.byConnection[c.key] = c
+		a.connections = append(a.connections, c)
+	}
+	c.waiting = append(c.waiting, w)
+	a.queued++
+	t.queued++
+}
+
+// shorter says whether a has fewer waiting than b.
+func (t *turns) shorter(a, b Source) bool {
+	aa, ab := t.byAddress[a.Address], t.byAddress[b.Address]
+	switch {
+	case ab == nil:
+		return false
+	case aa == nil:
+		return true
+	case aa != ab:
+		return aa.queued < ab.queued
+	}
+	ca, cb := aa.byConnection[a.Connection], ab.byConnection[b.Connection]
+	return cb != nil && (ca == nil || len(ca.waiting) < len(cb.waiting))
+}
+
+// shed refuses one that waits.
+func (t *turns) shed() {
+	a := slices.MaxFunc(t.addresses, func(x, y *address) int { return x.queued - y.queued })
+	// Of equals the one that came last goes, so that those who wait already do so
+	// for something.
+	c := a.connections[0]
+	for _, o := range a.connections {
+		if len(o.waiting) >= len(c.waiting) {
+			c = o
+		}
+	}
+	w := c.waiting[len(c.waiting)-1]
+	c.waiting = c.waiting[:len(c.waiting)-1]
+	t.took(a, c)
+	w.refused = true
+	close(w.begin)
+}
+
+// took counts one less and forgets who has nothing waiting any more.
+func (t *turns) took(a *address, c *connection) {
+	a.queued--
+	t.queued--
+	if len(c.waiting) == 0 {
+		delete(a.byConnection, c.key)
+		a.connections = slices.DeleteFunc(a.connections, func(o *connection) bool { return o == c })
+	}
+	if a.queued == 0 {
+		delete(t.byAddress, a.key)
+		t.addresses = slices.DeleteFunc(t.addresses, func(o *address) bool { return o == a })
+	}
+}
+
+// grant lets those begin who may.
+func (t *turns) grant() {
+	for t.active < maxLookups && t.queued > 0 {
+		a := t.addresses[0]
+		c := a.connections[0]
+		w := c.waiting[0]
+		c.waiting = c.waiting[1:]
+		// Both go to the end of their rows.
+		t.addresses = append(t.addresses[1:], a)
+		a.connections = append(a.connections[1:], c)
+		t.took(a, c)
+		t.active++
+		w.granted = true
+		close(w.begin)
+	}
+}
+
+// end gives a turn back, or leaves the queue.
+func (t *turns) end(from Source, w *turn) {
+	if w.granted {
+		t.active--
+		t.grant()
+		return
+	}
+	if !w.refused {
+		t.leave(from, w)
+	}
+}
+
+// leave takes one that waits out of the row of its source.
+func (t *turns) leave(from Source, w *turn) {
+	a := t.byAddress[from.Address]
+	if a == nil || a.byConnection[from.Connection] == nil {
+		return
+	}
+	c := a.byConnection[from.Connection]
+	if i := slices.Index(c.waiting, w); i >= 0 {
+		c.waiting = slices.Delete(c.waiting, i, i+1)
+		t.took(a, c)
+	}
+}

@@ -1,0 +1,174 @@
+package tokencache
+
+import (
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/meshgate/meshgate/filter/contract"
+)
+
+// stranger is the address that sends random tokens, and friend another one.
+const stranger, friend = 1, 2
+
+// A control plane that answers 640 questions a second is flooded with ten thousand
+// random tokens a second over 500 connections of one address. Cold good tokens of
+// another address are answered within a second all the same, and so are those of
+// that very address on a connection of its own.
+func TestRandomTokensDoNotStarveGoodOnes(t *testing.T) {
+	for name, tc := range map[string]struct {
+		friend Source
+		within time.Duration
+	}{
+		"of another address":               {Source{friend, 1}, time.Second},
+		"of one that keeps its connection": {Source{stranger, 1 << 20}, waitTimeout},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, worldConfig{noRedis: true}, func(w *world) {
+				const good = 1 << 30
+				var link atomic.Pointer[fakeLink]
+				var busy atomic.Int64
+				w.control.introspect = func(q *contract.Introspect) *contract.Result {
+					if busy.Add(1) > maxLookups { // as the real one does
+						busy.Add(-1)
+						return &contract.Result{Answer: contract.Unavailable}
+					}
+					go func() {
+						<-time.After(100 * time.Millisecond)
+						busy.Add(-1)
+						res := &contract.Result{Answer: contract.Unknown, Revision: 5}
+						for i := range 10 {
+							if q.Token == hashOf(good+i) {
+								res = found(good+i, 5)
+							}
+						}
+						res.ID = q.ID
+						link.Load().result(res)
+					}()
+					return nil
+				}
+				link.Store(w.live())
+				var asked, answered atomic.Int64
+				stop := make(chan struct{})
+				flood := make(chan struct{})
+				go func() {
+					defer close(flood)
+					tick := time.NewTicker(time.Millisecond)
+					defer tick.Stop()
+					for n := 0; ; {
+						select {
+						case <-stop:
+							return
+						case <-tick.C:
+						}
+						for range 10 {
+							n++
+							asked.Add(1)
+							w.cache.ResolveFor(Source{stranger, uint64(n % 500)}, hashOf(n), testPlugin, func(contract.Answer, []byte) { answered.Add(1) })
+						}
+					}
+				}()
+				w.advance(3 * time.Second)
+				for i := range 10 {
+					begun := time.Now()
+					answer := make(chan contract.Answer, 1)
+					w.cache.ResolveFor(tc.friend, hashOf(good+i), testPlugin, func(a contract.Answer, _ []byte) { answer <- a })
+					if a := <-answer; a != contract.Found || time.Since(begun) > tc.within {
+						t.Errorf("good token %d: answer %d after %v", i, a, time.Since(begun))
+					}
+				}
+				close(stop)
+				<-flood
+				w.advance(waitTimeout)
+				if asked.Load() != answered.Load() {
+					t.Errorf("%d of %d random tokens are answered", answered.Load(), asked.Load())
+				}
+				if f := &w.cache.flights; f.turns.active != 0 || f.turns.queued != 0 || len(f.turns.addresses) != 0 || len(f.byHash) != 0 || f.waiters != 0 {
+					t.Errorf("something is left: %d active, %d queued, %d flights", f.turns.active, f.turns.queued, len(f.byHash))
+				}
+			})
+		})
+	}
+}
+
+// Turns go round by address, and inside an address by connection.
+func TestTurnsGoRound(t *testing.T) {
+	var ts turns
+	var busy []*turn
+	for range maxLookups {
+		busy = append(busy, ts.ask(Source{}))
+	}
+	var order []string
+	waiting := map[string]*turn{}
+	ask := func(name string, from Source) { waiting[name] = ts.ask(from) }
+	for _, n := range []string{"a1", "a2", "a3"} {
+		ask(n, Source{1, 1})
+	}
+	ask("b1", Source{1, 2})
+	ask("c1", Source{2, 1})
+	ask("c2", Source{2, 1})
+	for _, w := range busy {
+		ts.end(Source{}, w)
+		for name, w := range waiting {
+			if w.granted {
+				order = append(order, name)
+				delete(waiting, name)
+			}
+		}
+	}
+	want := []string{"a1", "c1", "b1", "c2", "a2", "a3"}
+	if len(order) != len(want) {
+		t.Fatalf("order %v", order)
+	}
+	for i := range want {
+		if order[i] != want[i] {
+			t.Fatalf("order %v, want %v", order, want)
+		}
+	}
+}
+
+// When the row is full, the one who waits most is refused, not who comes last.
+func TestFullRowRefusesWhoWaitsMost(t *testing.T) {
+	var ts turns
+	for range maxLookups + maxFlights {
+		ts.ask(Source{stranger, 1})
+	}
+	if w := ts.ask(Source{stranger, 1}); !w.refused {
+		t.Error("the one who waits most is not refused")
+	}
+	if w := ts.ask(Source{stranger, 2}); w.refused {
+		t.Error("another connection is refused")
+	}
+	if w := ts.ask(Source{friend, 1}); w.refused {
+		t.Error("another address is refused")
+	}
+	if ts.queued != maxFlights || ts.active != maxLookups {
+		t.Errorf("%d queued, %d active", ts.queued, ts.active)
+	}
+}
+
+// A look-up that waits in a long row moves to a shorter one of somebody who asks
+// for the same token.
+func TestLookUpMovesToTheShorterRow(t *testing.T) {
+	inWorld(t, worldConfig{static: true}, func(w *world) {
+		w.store.putRecord(t, 1<<20, testRecord(1<<20, 5))
+		hold := make(chan struct{})
+		w.store.reading = func(string) { <-hold }
+		for i := range maxLookups + 100 {
+			w.cache.ResolveFor(Source{stranger, 1}, hashOf(i), testPlugin, func(contract.Answer, []byte) {})
+		}
+		both := make(chan contract.Answer, 2)
+		for _, from := range []Source{{stranger, 1}, {friend, 1}} {
+			w.cache.ResolveFor(from, hashOf(1<<20), testPlugin, func(a contract.Answer, _ []byte) { both <- a })
+		}
+		if fl := w.cache.flights.byHash[hashOf(1<<20)]; fl.from != (Source{friend, 1}) {
+			t.Errorf("waits in the row of %+v", fl.from)
+		}
+		synctest.Wait()
+		close(hold)
+		for range 2 {
+			w.want("good token", <-both, contract.Found)
+		}
+	})
+}
