@@ -49,9 +49,16 @@ type Answer struct {
 	Bootstrap []byte `json:"bootstrap,omitempty"`
 }
 
+// Writer runs a transaction; [admit.Gate] is one.
+type Writer interface {
+	Write(ctx context.Context, class model.Class, fn func(store.Tx) error) (store.Commit, error)
+}
+
 // Server answers enrolments.
 type Server struct {
-	Store  store.Store
+	Store store.Store
+	// Writer writes what gateways say of themselves; [admit.Gate] is one.
+	Writer Writer
 	Tokens *identity.Tokens
 	// Settings returns the Redis part of the answer.
 	Settings func() (url, ca string)
@@ -122,7 +129,8 @@ func (s *Server) enrol(r *http.Request, body []byte) (*Answer, error) {
 	if err := check(&in); err != nil {
 		return nil, err
 	}
-	if err := s.remember(r.Context(), claims, &in); err != nil {
+	ctx := model.WithActor(r.Context(), model.Node(claims.NodeID()))
+	if err := s.remember(ctx, claims, &in); err != nil {
 		return nil, err
 	}
 	a := &Answer{Node: claims.NodeID()}
@@ -157,7 +165,7 @@ func isPort(n int) bool { return n >= 1 && n <= 65535 }
 
 // remember stores what the node said, unless that is known already.
 func (s *Server) remember(ctx context.Context, c *identity.Claims, in *gateway.Instance) error {
-	_, err := s.Store.Update(ctx, model.Credential, func(tx store.Tx) error {
+	_, err := s.Writer.Write(ctx, model.Credential, func(tx store.Tx) error {
 		res := &model.Resource{Kind: gateway.Instances, Scope: c.ControlPlane, Name: c.Name, Spec: in}
 		old, err := tx.Get(gateway.Instances, c.ControlPlane, c.Name)
 		switch {

@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
 
+	"github.com/meshgate/meshgate/controlplane/admit"
 	"github.com/meshgate/meshgate/controlplane/fault"
 	"github.com/meshgate/meshgate/controlplane/gateway"
 	"github.com/meshgate/meshgate/controlplane/httpkit"
@@ -42,7 +43,7 @@ func newWorld(t *testing.T) *world {
 	}
 	w := &world{}
 	w.Server = &Server{
-		Store: s, Tokens: tokens,
+		Store: s, Writer: admit.New(s, nobody{}, gateway.Kinds(), time.Now), Tokens: tokens,
 		Settings: func() (string, string) { return "rediss://:secret@redis:6390", "the CA" },
 	}
 	if w.token, err = tokens.Gateway("default", "gw", time.Hour); err != nil {
@@ -150,7 +151,7 @@ func TestInternal(t *testing.T) {
 
 func internal(t *testing.T, cause error) {
 	w := newWorld(t)
-	w.Store = broken{w.Store, cause}
+	w.Writer = admit.New(broken{w.Store, cause}, nobody{}, gateway.Kinds(), time.Now)
 	var log strings.Builder
 	r := httptest.NewRequest(http.MethodPost, Path, strings.NewReader(good))
 	r.Header.Set("Authorization", "Bearer "+w.token)

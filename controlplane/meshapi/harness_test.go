@@ -157,16 +157,16 @@ type api struct {
 }
 
 // identify takes the caller from a header that only tests have.
-func identify(r *http.Request) (User, error) {
+func identify(r *http.Request) (model.Actor, error) {
 	switch name := r.Header.Get("X-User"); name {
 	case "":
-		return Administrator(), nil
+		return model.Administrator(), nil
 	case "anonymous":
-		return Anonymous(), nil
+		return model.Anonymous(), nil
 	case "forged":
-		return User{}, fault.New(fault.Denied, "the token is forged")
+		return model.Actor{}, fault.New(fault.Denied, "the token is forged")
 	default:
-		return User{name, []string{groupAuthenticated}}, nil
+		return model.User(name), nil
 	}
 }
 
@@ -213,7 +213,7 @@ func newAPI(t testing.TB, change ...func(*Options)) *api {
 	s := memstore.Open(memstore.Options{Now: c.tick})
 	t.Cleanup(func() { _ = s.Close() })
 	kinds := append(mesh.Kinds(), tickets, passes, census)
-	a := &api{store: s, tokens: keys(t), writer: &writer{Writer: admit.New(s, nobody{}, kinds, c.read)}, mint: &mint{}}
+	a := &api{store: s, tokens: keys(t), writer: &writer{Writer: admit.New(s, nobody{}, kinds, c.read).As(model.System("test"))}, mint: &mint{}}
 	a.options = Options{
 		Kinds: kinds, Store: s, Writer: a.writer, Tokens: a.tokens, Version: "1.2.3",
 		Insights: insights{

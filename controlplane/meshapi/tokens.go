@@ -22,16 +22,16 @@ const (
 func (a *API) tokens() []httpkit.Endpoint {
 	var list []httpkit.Endpoint
 	if a.DataplaneTokens != nil {
-		h := guarded("generate dataplane token", a.dataplaneToken)
 		for _, method := range []string{http.MethodPost, http.MethodPut} {
-			list = append(list, endpoint(method, "/tokens/dataplane", httpkit.Administrator, "Issue the token of dataplanes", mediaText, h))
+			list = append(list, about("generate dataplane token",
+				endpoint(method, "/tokens/dataplane", httpkit.Administrator, "Issue the token of dataplanes", mediaText, a.dataplaneToken)))
 		}
 	}
 	if a.Tokens != nil {
 		// Clients of this endpoint need not say that they send JSON.
 		list = append(list, httpkit.Endpoint{
 			Method: http.MethodPost, Pattern: "/tokens/gateway", Auth: httpkit.Administrator,
-			Summary: "Issue the node token of an oauth-gateway", Handler: guarded("generate gateway token", a.gatewayToken),
+			Subject: "generate gateway token", Summary: "Issue the node token of an oauth-gateway", Handler: a.gatewayToken,
 		})
 	}
 	return list

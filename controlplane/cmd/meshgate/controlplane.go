@@ -83,7 +83,7 @@ func openControlPlane(ctx context.Context, c *config.Config, log *slog.Logger) (
 	}
 	cp := &controlPlane{cfg: c, log: log, instance: instanceID()}
 	steps := []func(context.Context) error{
-		cp.openAdminToken, cp.openPorts, cp.openStore, cp.openIdentities, cp.openMesh, cp.openRevocation, cp.openDeclarative, cp.openXDS, cp.openLifecycle,
+		cp.openAdminToken, cp.openPorts, cp.openStore, cp.openIdentities, cp.openMesh, cp.openRevocation, cp.openRotations, cp.openDeclarative, cp.openXDS, cp.openLifecycle,
 	}
 	for _, step := range steps {
 		if err := step(ctx); err != nil {
@@ -247,7 +247,7 @@ func (cp *controlPlane) dataPlane() http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle(contract.LinkPath, cp.revoker)
 	mux.Handle(adminlink.Path, cp.mesh.admin)
-	mux.Handle(enrol.Path, &enrol.Server{Store: cp.store, Tokens: cp.tokens, Settings: cp.redis.forNodes, Mesh: cp.proxies()})
+	mux.Handle(enrol.Path, &enrol.Server{Store: cp.store, Writer: cp.gate, Tokens: cp.tokens, Settings: cp.redis.forNodes, Mesh: cp.proxies()})
 	mux.Handle("/", cp.oauth)
 	return mux
 }

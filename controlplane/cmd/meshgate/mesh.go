@@ -68,11 +68,17 @@ func (cp *controlPlane) openMesh(ctx context.Context) error {
 	m.tokens = identity.NewDataplaneTokens(cp.store, time.Now)
 	m.workloads = identity.NewWorkloads(cp.store, time.Now)
 	m.renewals = identity.NewRenewals(cp.renewWorkload)
-	m.rotations = identity.NewRotations(identity.Options{
-		Store: cp.store, Progress: meshProgress{cp}, Now: time.Now, Log: cp.log, LeafLife: leafLife,
-	})
 	m.admin = adminlink.NewServer(adminlink.Options{Auth: adsAuthenticator{cp}, Log: cp.log, Now: time.Now})
 	cp.closers.add(func(context.Context) { m.admin.Close() })
+	return nil
+}
+
+// openRotations makes what changes the authorities of meshes, through the gate.
+func (cp *controlPlane) openRotations(context.Context) error {
+	cp.mesh.rotations = identity.NewRotations(identity.Options{
+		Store: cp.store, Writer: cp.gate.As(model.System("rotation")), Progress: meshProgress{cp},
+		Now: time.Now, Log: cp.log, LeafLife: leafLife,
+	})
 	return nil
 }
 
@@ -112,7 +118,7 @@ func (cp *controlPlane) openLifecycle(ctx context.Context) error {
 	}
 	cp.gate.Hook(mesh.Meshes, lifecycle.New(o))
 	cp.gate.Hook(mesh.Secrets, lifecycle.Secrets())
-	return lifecycle.Ensure(ctx, cp.gate, mesh.Default)
+	return lifecycle.Ensure(ctx, cp.gate.As(model.System("lifecycle")), mesh.Default)
 }
 
 // proxies is what the data-plane server needs to enrol proxies of meshes.
