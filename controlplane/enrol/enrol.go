@@ -116,7 +116,7 @@ var statuses = map[fault.Code]int{
 }
 
 func (s *Server) enrol(r *http.Request, body []byte) (*Answer, error) {
-	claims, err := s.Tokens.Check(bearer(r))
+	claims, err := s.Tokens.Check(r.Context(), bearer(r))
 	if err != nil {
 		return nil, fault.New(fault.Denied, "the node token is not valid")
 	}

@@ -113,7 +113,7 @@ func TestEnrolmentsAndOperator(t *testing.T) {
 			gate := admit.New(s, nobody{}, mesh.Kinds(), time.Now)
 			server.Store, server.Mesh.Documents = s, gate
 			body := encode(t, registration)
-			for range 60 {
+			for range 25 {
 				var work sync.WaitGroup
 				for _, method := range []string{http.MethodPost, http.MethodPost, http.MethodDelete} {
 					work.Go(func() { send(server, method, "", body) })

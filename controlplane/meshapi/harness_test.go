@@ -27,7 +27,18 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the transcripts in testdata")
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(closing{m}) }
+
+// closing closes what all tests share before leaks are looked for.
+type closing struct{ *testing.M }
+
+func (c closing) Run() int {
+	code := c.M.Run()
+	if nodeStore != nil {
+		_ = nodeStore.Close()
+	}
+	return code
+}
 
 var start = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
@@ -172,16 +183,16 @@ func identify(r *http.Request) (model.Actor, error) {
 
 var (
 	nodeTokens     *identity.Tokens
+	nodeStore      store.Store
 	nodeTokensOnce sync.Once
 )
 
 // keys makes the signing key of gateways once: it takes a while.
 func keys(t testing.TB) *identity.Tokens {
 	nodeTokensOnce.Do(func() {
-		s := memstore.New()
-		defer s.Close()
+		nodeStore = memstore.New()
 		var err error
-		if nodeTokens, err = identity.OpenTokens(context.Background(), s, func() time.Time { return start }); err != nil {
+		if nodeTokens, err = identity.OpenTokens(context.Background(), nodeStore, func() time.Time { return start }); err != nil {
 			t.Error(err)
 		}
 	})

@@ -12,11 +12,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/model"
 )
 
-const (
-	maxTokenBody = 64 << 10
-	// DefaultTokenLife is the validity of a node token unless asked otherwise.
-	DefaultTokenLife = 10 * 365 * 24 * time.Hour
-)
+const maxTokenBody = 64 << 10
 
 // tokens are the endpoints that issue tokens, for administrators only.
 func (a *API) tokens() []httpkit.Endpoint {
@@ -76,7 +72,7 @@ type gatewayTokenRequest struct {
 	Name string `json:"name"`
 	// ControlPlane is "default" if empty.
 	ControlPlane string `json:"controlPlane"`
-	// ValidFor is a duration such as 720h.
+	// ValidFor is a duration such as 720h; [identity.GatewayTokenLife] if empty.
 	ValidFor string `json:"validFor"`
 }
 
@@ -101,7 +97,7 @@ func (a *API) issueGateway(w http.ResponseWriter, r *http.Request) (string, erro
 	if err := d.Decode(&in); err != nil {
 		return "", fault.Wrap(fault.Invalid, err, "the request is not valid JSON")
 	}
-	life := DefaultTokenLife
+	life := identity.GatewayTokenLife
 	if in.ValidFor != "" {
 		var err error
 		if life, err = time.ParseDuration(in.ValidFor); err != nil {

@@ -89,6 +89,7 @@ func (r *Revoker) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		http.Error(w, "the node token is not valid", http.StatusUnauthorized)
 		return
 	}
+	node.token = token
 	conn, rw, err := http.NewResponseController(w).Hijack()
 	if err != nil {
 		http.Error(w, "the connection cannot be upgraded", http.StatusHTTPVersionNotSupported)
@@ -141,6 +142,11 @@ func (r *Revoker) serve(node Node, conn net.Conn, in *bufio.Reader) error {
 		return err
 	}
 	defer r.owned.Done()
+	r.judge(r.ctx, l) // its token may have been revoked before it was registered
+	if !node.Until.IsZero() {
+		expiry := time.AfterFunc(node.Until.Sub(r.o.Now()), l.end)
+		defer expiry.Stop()
+	}
 	l.work.Go(l.writeLoop)
 	err = l.readLoop()
 	l.end()

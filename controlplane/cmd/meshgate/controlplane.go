@@ -247,7 +247,9 @@ func (cp *controlPlane) dataPlane() http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle(contract.LinkPath, cp.revoker)
 	mux.Handle(adminlink.Path, cp.mesh.admin)
-	mux.Handle(enrol.Path, &enrol.Server{Store: cp.store, Writer: cp.gate, Tokens: cp.tokens, Settings: cp.redis.forNodes, Mesh: cp.proxies()})
+	joining := &enrol.Server{Store: cp.store, Writer: cp.gate, Tokens: cp.tokens, Settings: cp.redis.forNodes, Mesh: cp.proxies()}
+	mux.Handle(enrol.Path, joining)
+	mux.HandleFunc(enrol.RenewPath, joining.Renew)
 	mux.Handle("/", cp.oauth)
 	return mux
 }

@@ -166,7 +166,11 @@ func (cp *controlPlane) happened(ctx context.Context, e store.Event) {
 	case mesh.Secrets.Name:
 		cp.mesh.rotations.Changed(e.Key.Scope)
 		if strings.HasPrefix(e.Key.Name, mesh.TokenSigningKey) || strings.HasPrefix(e.Key.Name, mesh.TokenRevocations) {
-			cp.xds.Recheck(ctx)
+			cp.recheck(ctx)
+		}
+	case mesh.GlobalSecrets.Name:
+		if e.Key.Name == mesh.GatewayTokenRevocations {
+			cp.recheck(ctx)
 		}
 	case mesh.Meshes.Name:
 		cp.mesh.rotations.Changed(e.Key.Name)
@@ -180,9 +184,17 @@ func (cp *controlPlane) happened(ctx context.Context, e store.Event) {
 			cp.mesh.rotations.ProxiesChanged(e.Key.Scope)
 		}
 		if e.Op != store.Created && cp.snapshots.Get(node) != nil {
-			cp.xds.Recheck(ctx, node) // its tags may not be those of its token
+			cp.recheck(ctx, node) // its tags may not be those of its token
 		}
 	}
+}
+
+// recheck ends everything that nodes have open with a token that no longer counts:
+// of the named nodes, or of all.
+func (cp *controlPlane) recheck(ctx context.Context, nodes ...string) {
+	cp.xds.Recheck(ctx, nodes...)
+	cp.revoker.Recheck(ctx, nodes...)
+	cp.mesh.admin.Recheck(ctx, nodes...)
 }
 
 // meshProgress tells rotations what the proxies of a mesh hold.
