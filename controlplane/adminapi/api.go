@@ -119,8 +119,7 @@ func New(o Options) *API {
 
 // Handler returns the handler of every endpoint.
 func (a *API) Handler() http.Handler {
-	// Whoever passed the guard and showed the token, if there is one, administrates.
-	router := httpkit.NewRouter(a.Endpoints(), func(_ httpkit.Authorisation, h http.Handler) http.Handler { return h })
+	router := httpkit.NewRouter(a.Endpoints(), httpkit.RefuseMessage)
 	checked := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if _, err := httpkit.Query(r); err != nil {
 			a.fail(w, r, err, call{})
@@ -128,15 +127,20 @@ func (a *API) Handler() http.Handler {
 		}
 		router.ServeHTTP(w, r)
 	})
-	var h http.Handler = checked
+	// Whoever passed the guard and showed the token, if there is one, administrates.
+	identify := httpkit.Everybody(model.Administrator())
 	if a.Token != "" {
-		h = httpkit.RequireBearer(a.Token, h)
+		identify = httpkit.Bearer(a.Token, tokenHolder)
 	}
+	h := httpkit.Identified(identify, httpkit.RefuseMessage, checked)
 	if a.Guard != nil {
 		h = a.Guard.Wrap(h)
 	}
 	return h
 }
+
+// tokenHolder is whoever shows the administration token.
+var tokenHolder = model.Actor{Kind: model.ActorToken, Name: "administration", Groups: []string{model.GroupAdministrator}}
 
 // revision tells client and log where a write stands.
 func revision(w http.ResponseWriter, r *http.Request, c store.Commit) {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/meshgate/meshgate/controlplane/adminapi"
 	"github.com/meshgate/meshgate/controlplane/httpkit"
+	"github.com/meshgate/meshgate/controlplane/model"
 )
 
 // TestToken: with a token there is no endpoint, no method and no path that
@@ -41,5 +42,33 @@ func TestToken(t *testing.T) {
 	}
 	if w := ask("GET", "/consumers", "Bearer "+token); w.Code != http.StatusOK {
 		t.Errorf("with the token: %d %s", w.Code, w.Body)
+	}
+}
+
+// TestRouterEnforces calls every route with a handler that checks nothing, without
+// a token, with a wrong and with the right one: what the route declares decides.
+func TestRouterEnforces(t *testing.T) {
+	f := setupWith(t, func(o *adminapi.Options) { o.Revocations = &revocations{} })
+	ran := false
+	list := f.api.Endpoints()
+	for i := range list {
+		list[i].Handler = func(http.ResponseWriter, *http.Request) { ran = true }
+	}
+	rt := httpkit.NewRouter(list, httpkit.RefuseMessage)
+	for _, e := range list {
+		path := strings.NewReplacer("{", "", "}", "").Replace(e.Pattern)
+		for name, tc := range map[string]struct {
+			who    model.Actor
+			status int
+		}{
+			"none": {model.Actor{}, 401}, "anonymous": {model.Anonymous(), 401}, "wrong": {model.User("bob"), 403}, "right": {model.Administrator(), 200},
+		} {
+			ran = false
+			w := httptest.NewRecorder()
+			rt.ServeHTTP(w, httpkit.As(httptest.NewRequest(e.Method, path, nil), tc.who))
+			if w.Code != tc.status || ran != (tc.status == 200) {
+				t.Errorf("%s %s, %s: %d, reached: %t", e.Method, e.Pattern, name, w.Code, ran)
+			}
+		}
 	}
 }

@@ -7,8 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -49,6 +51,7 @@ var (
 	errUnasked  = errors.New("the agent sent what it was not asked for")
 	errSlow     = errors.New("the agent did not answer in time")
 	errExpired  = errors.New("the node token has expired")
+	errRevoked  = errors.New("the node token no longer counts")
 )
 
 // Server holds the links of all nodes.
@@ -72,12 +75,13 @@ func NewServer(o Options) *Server {
 
 // link is one connection.
 type link struct {
-	conn net.Conn
-	in   *bufio.Reader
-	turn chan struct{} // holds a token while a question is open
-	quit chan struct{} // closed when the link has ended
-	once sync.Once
-	err  error // why; set before quit is closed
+	token string // what it came with; see Recheck
+	conn  net.Conn
+	in    *bufio.Reader
+	turn  chan struct{} // holds a token while a question is open
+	quit  chan struct{} // closed when the link has ended
+	once  sync.Once
+	err   error // why; set before quit is closed
 
 	write sync.Mutex // frames are written whole
 
@@ -134,17 +138,18 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if _, err := conn.Write([]byte(switching)); err != nil {
 		return
 	}
-	l := &link{conn: conn, in: rw.Reader, turn: make(chan struct{}, 1), quit: make(chan struct{})}
-	if err := s.serve(node, l, until); err != nil {
+	l := &link{token: token, conn: conn, in: rw.Reader, turn: make(chan struct{}, 1), quit: make(chan struct{})}
+	if err := s.serve(r.Context(), node, l, until); err != nil {
 		s.o.Log.Info("admin link ended", "node", node, "error", err)
 	}
 }
 
-func (s *Server) serve(node string, l *link, until time.Time) error {
+func (s *Server) serve(ctx context.Context, node string, l *link, until time.Time) error {
 	if err := s.register(node, l); err != nil {
 		return err
 	}
 	defer s.owned.Done()
+	s.judge(ctx, node, l) // its token may have been revoked before it was registered
 	if !until.IsZero() {
 		expiry := time.AfterFunc(until.Sub(s.o.Now()), func() { l.close(errExpired) })
 		defer expiry.Stop()
@@ -179,6 +184,29 @@ func (s *Server) unregister(node string, l *link) {
 	defer s.mu.Unlock()
 	if s.links[node] == l {
 		delete(s.links, node)
+	}
+}
+
+// Recheck authenticates links again with the tokens they came with and ends those
+// whose token no longer counts: the links of the named nodes, or all if none is
+// named. A failure that says nothing of the token ends nobody.
+func (s *Server) Recheck(ctx context.Context, nodes ...string) {
+	s.mu.Lock()
+	links := maps.Clone(s.links)
+	s.mu.Unlock()
+	for node, l := range links {
+		if len(nodes) == 0 || slices.Contains(nodes, node) {
+			s.judge(ctx, node, l)
+		}
+	}
+}
+
+// judge ends a link whose token no longer counts.
+func (s *Server) judge(ctx context.Context, node string, l *link) {
+	_, err := s.o.Auth.Authenticate(ctx, node, l.token)
+	switch fault.CodeOf(err) {
+	case fault.Denied, fault.Forbidden, fault.NotFound:
+		l.close(errRevoked)
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/meshgate/meshgate/controlplane/fault"
 	"github.com/meshgate/meshgate/controlplane/model"
 	"github.com/meshgate/meshgate/controlplane/store"
 )
@@ -35,6 +36,8 @@ type Gate struct {
 	revoker Revoker
 	kinds   map[string]*model.Kind
 	now     func() time.Time
+	// actor is whose writes these are where the context names nobody.
+	actor model.Actor
 	// hooks accompany documents; never changed once the gate is used.
 	hooks map[*model.Kind][]Hook
 }
@@ -42,11 +45,32 @@ type Gate struct {
 // New returns a gate. kinds are those that typed operations and references
 // know; now is the clock that creation times and lifetimes are taken from.
 func New(s store.Store, r Revoker, kinds []*model.Kind, now func() time.Time) *Gate {
-	g := &Gate{store: s, revoker: r, kinds: make(map[string]*model.Kind, len(kinds)), now: now}
+	g := &Gate{store: s, revoker: r, kinds: make(map[string]*model.Kind, len(kinds)), now: now, hooks: map[*model.Kind][]Hook{}}
 	for _, k := range kinds {
 		g.kinds[k.Name] = k
 	}
 	return g
+}
+
+// As returns the gate for a part of the control plane that writes by itself: its
+// writes are those of the actor, unless their context names another one. Hooks are
+// shared with g.
+func (g *Gate) As(a model.Actor) *Gate {
+	own := *g
+	own.actor = a
+	return &own
+}
+
+// by returns the context of a write, with the actor in it. A write that nobody
+// makes is a mistake in the program.
+func (g *Gate) by(ctx context.Context) (context.Context, error) {
+	if _, ok := model.ActorOf(ctx); ok {
+		return ctx, nil
+	}
+	if !g.actor.Known() {
+		return nil, fault.New(fault.Internal, "a write does not say who makes it")
+	}
+	return model.WithActor(ctx, g.actor), nil
 }
 
 // errStricter rolls a transaction back that turned out to be a revocation.
@@ -57,9 +81,16 @@ var errStricter = errors.New("the transaction revokes and needs a stricter durab
 // with the durability of [model.Config] whatever class says: a revocation that
 // a power failure undoes was none. fn may run more than once.
 //
+// The context says who writes (see [model.WithActor]); what is staged, stored and
+// published sees it there. Internal without an actor.
+//
 // If the returned commit has changes although there is an error, the commit
 // stands and only its publication failed.
 func (g *Gate) Write(ctx context.Context, class model.Class, fn func(store.Tx) error) (store.Commit, error) {
+	ctx, err := g.by(ctx)
+	if err != nil {
+		return store.Commit{}, err
+	}
 	commit, err := g.update(ctx, class, fn)
 	if errors.Is(err, errStricter) {
 		commit, err = g.update(ctx, model.Config, fn)

@@ -79,7 +79,7 @@ func setup(t *testing.T) (*admit.Gate, *classes, *revoker) {
 		}
 	})
 	r := &revoker{}
-	return admit.New(s, r, gateway.Kinds(), time.Now), s, r
+	return admit.New(s, r, gateway.Kinds(), time.Now).As(model.System("test")), s, r
 }
 
 func at(k *model.Kind, key string) admit.Address {

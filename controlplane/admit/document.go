@@ -25,9 +25,6 @@ type Hook interface {
 // Hook adds a hook for the documents of a kind. It must be called before the
 // gate is used.
 func (g *Gate) Hook(k *model.Kind, h Hook) {
-	if g.hooks == nil {
-		g.hooks = map[*model.Kind][]Hook{}
-	}
 	g.hooks[k] = append(g.hooks[k], h)
 }
 
@@ -54,6 +51,16 @@ func (g *Gate) PutDocument(ctx context.Context, k *model.Kind, scope, name strin
 	return g.putDocument(ctx, document{kind: k, scope: scope, name: name, spec: spec})
 }
 
+// Allowed decides in the transaction of a write whether what is stored may be
+// replaced or deleted; stored is nil if there is nothing. Like the transaction it
+// may run more than once. Its error refuses the write.
+type Allowed func(stored *model.Resource) error
+
+// PutDocumentIf is PutDocument for those who may replace some documents only.
+func (g *Gate) PutDocumentIf(ctx context.Context, k *model.Kind, scope, name string, spec any, allowed Allowed) (out Outcome, created bool, err error) {
+	return g.putDocument(ctx, document{kind: k, scope: scope, name: name, spec: spec, allowed: allowed})
+}
+
 // EnsureDocument creates a document unless there is one of its name, and reports
 // whether it did. What exists is left as it is.
 func (g *Gate) EnsureDocument(ctx context.Context, k *model.Kind, scope, name string, spec any) (created bool, err error) {
@@ -75,6 +82,8 @@ type document struct {
 	spec        any
 	// keep leaves an existing document as it is.
 	keep bool
+	// allowed, if set, may refuse the write.
+	allowed Allowed
 }
 
 func (g *Gate) putDocument(ctx context.Context, d document) (out Outcome, created bool, err error) {
@@ -128,6 +137,11 @@ func (g *Gate) storeDocument(tx store.Tx, d document, prepared []any) (stored *m
 		return nil, false, err
 	case d.keep:
 		return old, false, nil
+	}
+	if d.allowed != nil {
+		if err := d.allowed(old); err != nil {
+			return nil, false, err
+		}
 	}
 	if err := fault.Violated(model.ValidateName(d.name, created)); err != nil {
 		return nil, false, err
@@ -183,12 +197,20 @@ func existing(r store.Reader, k *model.Kind, scope, name string) (*model.Resourc
 // DeleteDocument deletes a document and what its hooks take along. NotFound has
 // [Missing] of the mesh or of the document as subject.
 func (g *Gate) DeleteDocument(ctx context.Context, k *model.Kind, scope, name string) (store.Commit, error) {
+	return g.DeleteDocumentIf(ctx, k, scope, name, func(*model.Resource) error { return nil })
+}
+
+// DeleteDocumentIf is DeleteDocument for those who may delete some documents only.
+func (g *Gate) DeleteDocumentIf(ctx context.Context, k *model.Kind, scope, name string, allowed Allowed) (store.Commit, error) {
 	return g.Write(ctx, model.Config, func(tx store.Tx) error {
 		if err := g.inMesh(tx, k, scope); err != nil {
 			return err
 		}
 		r, err := existing(tx, k, scope, name)
 		if err != nil {
+			return err
+		}
+		if err := allowed(r); err != nil {
 			return err
 		}
 		for _, h := range g.hooks[k] {

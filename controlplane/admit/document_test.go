@@ -24,7 +24,7 @@ func documents(t *testing.T) (*admit.Gate, store.Store) {
 			t.Error(err)
 		}
 	})
-	return admit.New(s, &revoker{}, mesh.Kinds(), time.Now), s
+	return admit.New(s, &revoker{}, mesh.Kinds(), time.Now).As(model.System("test")), s
 }
 
 func put(t *testing.T, g *admit.Gate, k *model.Kind, scope, name string, spec any) bool {

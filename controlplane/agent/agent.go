@@ -142,6 +142,9 @@ func (a *Agent) Run(ctx context.Context) error {
 		defer stopRelay()
 		return a.runEnvoy(ctx, relayCtx, stream)
 	})
+	if a.Sidecar == nil {
+		g.Go(func() error { a.renewal().run(ctx); return nil })
+	}
 	if !enrolled {
 		g.Go(func() error { a.enrolLater(ctx); return nil })
 	}

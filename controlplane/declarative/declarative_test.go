@@ -49,7 +49,7 @@ func open(t *testing.T) *world {
 			t.Error(err)
 		}
 	})
-	return &world{t: t, store: s, gate: admit.New(s, silent{}, gateway.Kinds(), now)}
+	return &world{t: t, store: s, gate: admit.New(s, silent{}, gateway.Kinds(), now).As(model.System("test"))}
 }
 
 // load does what a start does.

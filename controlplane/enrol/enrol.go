@@ -45,9 +45,16 @@ type Answer struct {
 	Bootstrap []byte `json:"bootstrap,omitempty"`
 }
 
+// Writer runs a transaction; [admit.Gate] is one.
+type Writer interface {
+	Write(ctx context.Context, class model.Class, fn func(store.Tx) error) (store.Commit, error)
+}
+
 // Server answers enrolments.
 type Server struct {
-	Store  store.Store
+	Store store.Store
+	// Writer writes what gateways say of themselves; [admit.Gate] is one.
+	Writer Writer
 	Tokens *identity.Tokens
 	// Mesh is what proxies of meshes need; nil if there are none.
 	Mesh *Mesh
@@ -103,7 +110,7 @@ var statuses = map[fault.Code]int{
 }
 
 func (s *Server) enrol(r *http.Request, body []byte) (*Answer, error) {
-	claims, err := s.Tokens.Check(bearer(r))
+	claims, err := s.Tokens.Check(r.Context(), bearer(r))
 	if err != nil {
 		return nil, fault.New(fault.Denied, "the node token is not valid")
 	}
@@ -116,7 +123,8 @@ func (s *Server) enrol(r *http.Request, body []byte) (*Answer, error) {
 	if err := check(&in); err != nil {
 		return nil, err
 	}
-	if err := s.remember(r.Context(), claims, &in); err != nil {
+	ctx := model.WithActor(r.Context(), model.Node(claims.NodeID()))
+	if err := s.remember(ctx, claims, &in); err != nil {
 		return nil, err
 	}
 	return &Answer{Node: claims.NodeID()}, nil
@@ -149,7 +157,7 @@ func isPort(n int) bool { return n >= 1 && n <= 65535 }
 
 // remember stores what the node said, unless that is known already.
 func (s *Server) remember(ctx context.Context, c *identity.Claims, in *gateway.Instance) error {
-	_, err := s.Store.Update(ctx, model.Credential, func(tx store.Tx) error {
+	_, err := s.Writer.Write(ctx, model.Credential, func(tx store.Tx) error {
 		res := &model.Resource{Kind: gateway.Instances, Scope: c.ControlPlane, Name: c.Name, Spec: in}
 		old, err := tx.Get(gateway.Instances, c.ControlPlane, c.Name)
 		switch {

@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
 
+	"github.com/meshgate/meshgate/controlplane/admit"
 	"github.com/meshgate/meshgate/controlplane/fault"
 	"github.com/meshgate/meshgate/controlplane/gateway"
 	"github.com/meshgate/meshgate/controlplane/httpkit"
@@ -41,7 +42,7 @@ func newWorld(t *testing.T) *world {
 		t.Fatal(err)
 	}
 	w := &world{}
-	w.Server = &Server{Store: s, Tokens: tokens}
+	w.Server = &Server{Store: s, Writer: admit.New(s, nobody{}, gateway.Kinds(), time.Now), Tokens: tokens}
 	if w.token, err = tokens.Gateway("default", "gw", time.Hour); err != nil {
 		t.Fatal(err)
 	}
@@ -147,7 +148,7 @@ func TestInternal(t *testing.T) {
 
 func internal(t *testing.T, cause error) {
 	w := newWorld(t)
-	w.Store = broken{w.Store, cause}
+	w.Writer = admit.New(broken{w.Store, cause}, nobody{}, gateway.Kinds(), time.Now)
 	var log strings.Builder
 	r := httptest.NewRequest(http.MethodPost, Path, strings.NewReader(good))
 	r.Header.Set("Authorization", "Bearer "+w.token)

@@ -27,8 +27,16 @@ import (
 // LabelOwner marks a Dataplane that its proxy registered and takes away.
 const (
 	LabelOwner = "mesh.io/owned-by"
+	// OwnerProxy is a bare Envoy, which registers once and never again.
 	OwnerProxy = "proxy"
+	// OwnerAgent is an agent, which registers anew whenever its Dataplane is gone;
+	// so the Dataplane may be removed while the agent is away, see [Removals].
+	OwnerAgent = "agent"
 )
+
+// maxAttempts bounds how often an enrolment is judged anew because others wrote
+// the Dataplane meanwhile.
+const maxAttempts = 16
 
 // ProxyTokens checks the tokens of proxies.
 type ProxyTokens interface {
@@ -41,10 +49,10 @@ type ProxyTokens interface {
 	CheckProxy(ctx context.Context, token, mesh, name string, d *mesh.Dataplane) error
 }
 
-// Documents is the writer of the documents of meshes.
+// Documents is the writer of the documents of meshes; [admit.Gate] is one.
 type Documents interface {
-	PutDocument(ctx context.Context, k *model.Kind, scope, name string, spec any) (admit.Outcome, bool, error)
-	DeleteDocument(ctx context.Context, k *model.Kind, scope, name string) (store.Commit, error)
+	PutDocumentIf(ctx context.Context, k *model.Kind, scope, name string, spec any, allowed admit.Allowed) (admit.Outcome, bool, error)
+	DeleteDocumentIf(ctx context.Context, k *model.Kind, scope, name string, allowed admit.Allowed) (store.Commit, error)
 }
 
 // Mesh is what the enrolment of mesh proxies needs.
@@ -124,39 +132,22 @@ func (s *Server) proxy(r *http.Request, body []byte) (*Answer, error) {
 	if in.Token = cmp.Or(in.Token, bearer(r)); in.Token == "" {
 		return nil, fault.New(fault.Denied, "a dataplane token is required")
 	}
-	ctx := r.Context()
+	ctx := model.WithActor(r.Context(), model.Node(mesh.NodeID(in.Mesh, in.Name)))
 	// Before anything is read or told: whose token is it?
 	if err := s.Mesh.Tokens.CheckProxy(ctx, in.Token, in.Mesh, in.Name, nil); err != nil {
 		return nil, err
 	}
-	old, err := s.dataplane(ctx, in)
-	if err != nil {
-		return nil, err
-	}
-	if old != nil {
-		if err := s.Mesh.Tokens.CheckProxy(ctx, in.Token, in.Mesh, in.Name, old); err != nil {
-			return nil, err
-		}
-	}
 	if r.Method == http.MethodDelete {
-		return nil, s.leave(ctx, in, old)
+		_, err := s.settled(ctx, in, s.leave)
+		return nil, err
 	}
 	config, err := s.bootstrap(r, in)
 	if err != nil {
 		return nil, err
 	}
-	d := old
-	if in.Resource != "" {
-		if old != nil && old.Labels[LabelOwner] != OwnerProxy {
-			// The token alone must not replace what an operator has written.
-			return nil, fault.New(fault.Conflict, "dataplane %q of mesh %q is not owned by its proxy: start the proxy without a dataplane file, or delete it first", in.Name, in.Mesh)
-		}
-		if d, err = s.register(ctx, in); err != nil {
-			return nil, err
-		}
-	}
-	if d == nil {
-		return nil, fault.New(fault.NotFound, "dataplane %q of mesh %q not found: create it first, or start the proxy with its dataplane file", in.Name, in.Mesh)
+	d, err := s.settled(ctx, in, s.join)
+	if err != nil {
+		return nil, err
 	}
 	config.Cluster, config.Metadata = serviceOf(d), metadata(in, config)
 	if in.Relay == nil {
@@ -169,8 +160,65 @@ func (s *Server) proxy(r *http.Request, body []byte) (*Answer, error) {
 	return &Answer{Node: config.NodeID, Bootstrap: text}, nil
 }
 
+// settled judges what is stored of a proxy and acts on it. Whoever writes the
+// Dataplane in between wins: then what they wrote is judged.
+func (s *Server) settled(ctx context.Context, in *Proxy, act func(context.Context, *Proxy, *model.Resource) (*mesh.Dataplane, error)) (*mesh.Dataplane, error) {
+	for range maxAttempts {
+		old, err := s.dataplane(ctx, in)
+		if err != nil {
+			return nil, err
+		}
+		if old != nil {
+			if err := s.Mesh.Tokens.CheckProxy(ctx, in.Token, in.Mesh, in.Name, old.Spec.(*mesh.Dataplane)); err != nil {
+				return nil, err
+			}
+		}
+		if d, err := act(ctx, in, old); !errors.Is(err, errMoved) {
+			return d, err
+		}
+	}
+	return nil, fault.New(fault.Unavailable, "dataplane %q of mesh %q is being written by others", in.Name, in.Mesh)
+}
+
+// errMoved rolls a transaction back that found another Dataplane than was judged.
+var errMoved = errors.New("the dataplane was written meanwhile")
+
+// as allows a write over exactly what was judged. A revision belongs to one commit,
+// so that one that was deleted and made anew is another.
+func as(judged *model.Resource) admit.Allowed {
+	return func(stored *model.Resource) error {
+		if (judged == nil) != (stored == nil) || judged != nil && (judged.Revision != stored.Revision || judged.Version != stored.Version) {
+			return errMoved
+		}
+		return nil
+	}
+}
+
+// owner returns who registered a stored Dataplane; empty for an operator.
+func owner(stored *model.Resource) string {
+	switch who := stored.Spec.(*mesh.Dataplane).Labels[LabelOwner]; who {
+	case OwnerProxy, OwnerAgent:
+		return who
+	}
+	return ""
+}
+
+// join returns the Dataplane of a proxy, which it may have brought along.
+func (s *Server) join(ctx context.Context, in *Proxy, old *model.Resource) (*mesh.Dataplane, error) {
+	switch {
+	case in.Resource == "" && old == nil:
+		return nil, fault.New(fault.NotFound, "dataplane %q of mesh %q not found: create it first, or start the proxy with its dataplane file", in.Name, in.Mesh)
+	case in.Resource == "":
+		return old.Spec.(*mesh.Dataplane), nil
+	case old != nil && owner(old) == "":
+		// The token alone must not replace what an operator has written.
+		return nil, fault.New(fault.Conflict, "dataplane %q of mesh %q is not owned by its proxy: start the proxy without a dataplane file, or delete it first", in.Name, in.Mesh)
+	}
+	return s.register(ctx, in, old)
+}
+
 // dataplane returns what is stored of a proxy; nil if there is nothing.
-func (s *Server) dataplane(ctx context.Context, in *Proxy) (d *mesh.Dataplane, err error) {
+func (s *Server) dataplane(ctx context.Context, in *Proxy) (stored *model.Resource, err error) {
 	err = s.Store.View(ctx, func(r store.Reader) error {
 		if _, err := r.Get(mesh.Meshes, "", in.Mesh); err != nil {
 			if fault.Is(err, fault.NotFound) {
@@ -183,15 +231,15 @@ func (s *Server) dataplane(ctx context.Context, in *Proxy) (d *mesh.Dataplane, e
 		case fault.Is(err, fault.NotFound):
 			return nil
 		case err == nil:
-			d = res.Spec.(*mesh.Dataplane)
+			stored = res
 		}
 		return err
 	})
-	return d, err
+	return stored, err
 }
 
-// register stores the Dataplane that the proxy brought.
-func (s *Server) register(ctx context.Context, in *Proxy) (*mesh.Dataplane, error) {
+// register stores the Dataplane that the proxy brought in place of old.
+func (s *Server) register(ctx context.Context, in *Proxy, old *model.Resource) (*mesh.Dataplane, error) {
 	raw, err := yaml.YAMLToJSON([]byte(in.Resource))
 	if err != nil {
 		return nil, fault.New(fault.Invalid, "the dataplane is neither JSON nor YAML: %s", err)
@@ -216,28 +264,30 @@ func (s *Server) register(ctx context.Context, in *Proxy) (*mesh.Dataplane, erro
 	if labels == nil {
 		labels = map[string]string{}
 	}
-	labels[LabelOwner] = OwnerProxy
+	if labels[LabelOwner] = OwnerProxy; in.Relay != nil {
+		labels[LabelOwner] = OwnerAgent
+	}
 	d.SetLabels(labels)
 	if err := s.Mesh.Tokens.CheckProxy(ctx, in.Token, in.Mesh, in.Name, d); err != nil {
 		return nil, err
 	}
-	_, _, err = s.Mesh.Documents.PutDocument(ctx, mesh.Dataplanes, in.Mesh, in.Name, d)
+	_, _, err = s.Mesh.Documents.PutDocumentIf(ctx, mesh.Dataplanes, in.Mesh, in.Name, d, as(old))
 	return d, err
 }
 
 // leave deletes the Dataplane of a proxy that owns it.
-func (s *Server) leave(ctx context.Context, in *Proxy, old *mesh.Dataplane) error {
+func (s *Server) leave(ctx context.Context, in *Proxy, old *model.Resource) (*mesh.Dataplane, error) {
 	if old == nil {
-		return nil
+		return nil, nil
 	}
-	if old.Labels[LabelOwner] != OwnerProxy {
-		return fault.New(fault.Conflict, "dataplane %q of mesh %q is not owned by its proxy", in.Name, in.Mesh)
+	if owner(old) == "" {
+		return nil, fault.New(fault.Conflict, "dataplane %q of mesh %q is not owned by its proxy", in.Name, in.Mesh)
 	}
-	_, err := s.Mesh.Documents.DeleteDocument(ctx, mesh.Dataplanes, in.Mesh, in.Name)
+	_, err := s.Mesh.Documents.DeleteDocumentIf(ctx, mesh.Dataplanes, in.Mesh, in.Name, as(old))
 	if fault.Is(err, fault.NotFound) {
-		return nil
+		return nil, nil
 	}
-	return err
+	return nil, err
 }
 
 // bootstrap says who the proxy is and how it reaches its configuration.

@@ -100,7 +100,8 @@ func (s *Server) put(t *testing.T, name, service string, labels map[string]strin
 	t.Helper()
 	d := &mesh.Dataplane{Networking: &mesh.Networking{Address: "127.0.0.2", Inbound: []mesh.Inbound{{Port: 80, Tags: mesh.Tags{mesh.TagService: service}}}}}
 	d.SetLabels(labels)
-	if _, _, err := s.Mesh.Documents.PutDocument(t.Context(), mesh.Dataplanes, "default", name, d); err != nil {
+	gate := admit.New(s.Store, nobody{}, mesh.Kinds(), time.Now)
+	if _, _, err := gate.PutDocument(model.WithActor(t.Context(), model.User("operator")), mesh.Dataplanes, "default", name, d); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -114,7 +115,7 @@ func (s *Server) labels(t *testing.T, name string) map[string]string {
 	if d == nil {
 		return nil
 	}
-	return d.LabelsOf()
+	return d.Spec.(*mesh.Dataplane).LabelsOf()
 }
 
 // TestProxyBootstrap holds both forms of a bootstrap against golden files.
@@ -166,7 +167,11 @@ func TestProxyBootstrap(t *testing.T) {
 			if diff := cmp.Diff(string(want), string(got)); diff != "" {
 				t.Error(diff)
 			}
-			if diff := cmp.Diff(map[string]string{LabelOwner: OwnerProxy}, s.labels(t, "web-1")); diff != "" {
+			owner := OwnerProxy
+			if test.relay != nil {
+				owner = OwnerAgent
+			}
+			if diff := cmp.Diff(map[string]string{LabelOwner: owner}, s.labels(t, "web-1")); diff != "" {
 				t.Error(diff)
 			}
 		})

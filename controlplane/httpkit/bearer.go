@@ -5,29 +5,58 @@ import (
 	"crypto/subtle"
 	"net/http"
 	"strings"
+
+	"github.com/meshgate/meshgate/controlplane/model"
 )
 
-// RequireBearer returns next behind a bearer token (RFC 6750 section 2.1):
-// whoever does not send it in Authorization is answered 401. Tokens are compared
-// by their hashes, so that the time it takes tells neither content nor length.
-// An empty token lets nobody pass.
-func RequireBearer(token string, next http.Handler) http.Handler {
+// HeaderAdminToken carries the administration token for tools that cannot send
+// it in Authorization. The name is the one that existing declarative tools send,
+// so it cannot be a neutral one; it stands nowhere else.
+const HeaderAdminToken = "Kong-Admin-Token"
+
+const (
+	challengeBearer = `Bearer`
+	textNoToken     = "This API needs a bearer token in the header Authorization"
+)
+
+// unauthenticated is the error of a caller whose credentials do not do.
+type unauthenticated struct{ challenge, text string }
+
+// Error implements error.
+func (e *unauthenticated) Error() string { return e.text }
+
+// Bearer identifies whoever shows a token (RFC 6750 section 2.1) as an actor: in
+// Authorization, or in [HeaderAdminToken], never in both. Anybody else is an error
+// that [RefuseMessage] answers with 401. Tokens are compared by their hashes, so
+// that the time it takes tells neither content nor length. An empty token lets
+// nobody pass.
+func Bearer(token string, who model.Actor) func(*http.Request) (model.Actor, error) {
 	want := sha256.Sum256([]byte(token))
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		given, sent := bearerOf(r.Header)
+	return func(r *http.Request) (model.Actor, error) {
+		given, sent := tokenOf(r.Header)
 		got := sha256.Sum256([]byte(given))
-		if subtle.ConstantTimeCompare(got[:], want[:]) == 1 && token != "" {
-			next.ServeHTTP(w, r)
-			return
+		switch {
+		case subtle.ConstantTimeCompare(got[:], want[:]) == 1 && token != "":
+			return who, nil
+		case sent:
+			return model.Actor{}, &unauthenticated{`Bearer error="invalid_token"`, "The bearer token is not valid"}
 		}
-		EntryOf(r.Context()).Code = "unauthenticated"
-		challenge, text := `Bearer`, "This API needs a bearer token in the header Authorization"
-		if sent {
-			challenge, text = `Bearer error="invalid_token"`, "The bearer token is not valid"
-		}
-		w.Header().Set("WWW-Authenticate", challenge)
-		WriteMessage(w, http.StatusUnauthorized, text)
-	})
+		return model.Actor{}, &unauthenticated{challengeBearer, textNoToken}
+	}
+}
+
+// tokenOf returns the one token of a request, and whether there is any header
+// that could hold one. More than one is none: nobody chooses between them.
+func tokenOf(h http.Header) (token string, sent bool) {
+	token, sent = bearerOf(h)
+	values := h.Values(HeaderAdminToken)
+	switch {
+	case len(values) == 0:
+		return token, sent
+	case len(values) > 1 || sent:
+		return "", true
+	}
+	return values[0], true
 }
 
 // bearerOf returns the token of the one Authorization header, and whether there

@@ -8,18 +8,6 @@ import (
 	"strings"
 )
 
-// Authorisation is what a request needs before its handler runs. There is no
-// default: an endpoint that declares none is refused by [NewRouter].
-type Authorisation string
-
-// Authorisations.
-const (
-	// Open endpoints answer everybody who can reach the port.
-	Open Authorisation = "open"
-	// Administrator endpoints need whoever the port trusts with administration.
-	Administrator Authorisation = "administrator"
-)
-
 // Endpoint is one method of one path. All routes of an API come from one slice
 // of endpoints; its OpenAPI document follows from the same slice.
 type Endpoint struct {
@@ -27,8 +15,11 @@ type Endpoint struct {
 	// Pattern is a path pattern of net/http without method, such as
 	// /services/{service}; without a trailing slash.
 	Pattern string
-	// Auth says who may call it.
+	// Auth says who may call it; see [Enforce].
 	Auth Authorisation
+	// Subject ends the sentence that tells a caller what it cannot access; method
+	// and pattern if empty.
+	Subject string
 	// Summary is one line for documentation.
 	Summary string
 	// Contract says what it takes and answers; an API without an OpenAPI
@@ -54,20 +45,18 @@ type Parameter struct{ Name, Type, Summary string }
 // Router dispatches to endpoints. HEAD runs the GET endpoint, OPTIONS is
 // answered from the list, a trailing slash makes no difference.
 type Router struct {
-	mux       *http.ServeMux
-	authorise func(Authorisation, http.Handler) http.Handler
+	mux    *http.ServeMux
+	refuse Refuse
 }
 
-// NewRouter returns a router. authorise wraps the handlers of an authorisation
-// and must know all of them. It panics on endpoints that contradict each other
-// or declare nothing, which is a mistake in the program.
-func NewRouter(endpoints []Endpoint, authorise func(Authorisation, http.Handler) http.Handler) *Router {
-	rt := &Router{mux: http.NewServeMux(), authorise: authorise}
+// NewRouter returns a router, which calls a handler only for those whom its
+// endpoint permits, see [Enforce]; refuse answers the others. It panics on
+// endpoints that contradict each other or declare nothing, which is a mistake in
+// the program.
+func NewRouter(endpoints []Endpoint, refuse Refuse) *Router {
+	rt := &Router{mux: http.NewServeMux(), refuse: refuse}
 	paths := map[string]map[string]Endpoint{}
 	for _, e := range endpoints {
-		if e.Auth == "" {
-			panic("httpkit: endpoint without authorisation: " + e.Method + " " + e.Pattern)
-		}
 		if paths[e.Pattern] == nil {
 			paths[e.Pattern] = map[string]Endpoint{}
 		}
@@ -92,17 +81,18 @@ func (rt *Router) path(pattern string, methods map[string]Endpoint) http.Handler
 	handlers := make(map[string]http.Handler, len(methods)+1)
 	least := cmp.Or(methods[http.MethodGet].Auth, Administrator)
 	for method, e := range methods {
-		handlers[method] = rt.authorise(e.Auth, e.Handler)
+		handlers[method] = Enforce(e, rt.refuse)
 	}
 	if get, ok := handlers[http.MethodGet]; ok {
 		handlers[http.MethodHead] = get
 	}
 	allow := strings.Join(slices.Sorted(maps.Keys(withOptions(handlers))), ", ")
-	handlers[http.MethodOptions] = rt.authorise(least, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	options := Endpoint{Method: http.MethodOptions, Pattern: pattern, Auth: least, Handler: func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Allow", allow)
 		w.Header().Set("Access-Control-Allow-Methods", allow)
 		w.WriteHeader(http.StatusNoContent)
-	}))
+	}}
+	handlers[http.MethodOptions] = Enforce(options, rt.refuse)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		EntryOf(r.Context()).Pattern = pattern
 		h, ok := handlers[r.Method]

@@ -98,7 +98,7 @@ func TestObserveLogsOneLineWithoutSecrets(t *testing.T) {
 		}
 		EntryOf(r.Context()).Revision = 7
 		WriteMessage(w, 200, "ok")
-	}}}, func(_ Authorisation, h http.Handler) http.Handler { return h })
+	}}}, RefuseMessage)
 	h := Observe(router, slog.New(slog.NewJSONHandler(&log, nil)))
 	w := httptest.NewRecorder()
 	h.ServeHTTP(w, httptest.NewRequest("GET", "/tokens/s3cr3t/?code=s3cr3t", nil))

@@ -17,9 +17,16 @@ const (
 )
 
 const (
+	// helloTimeout is until the ClientHello is complete. A client sends it at once.
+	helloTimeout = time.Second
+	// handshakeTimeout is until hand-over, the wait for a slot included.
 	handshakeTimeout = 10 * time.Second
-	// handshakes bounds connections that are between accept and hand-over.
-	handshakes = 256
+	// shakingTimeout is for the handshake itself, which is two round trips.
+	shakingTimeout = 3 * time.Second
+	// Bounds of connections without a ClientHello, in all and from one address.
+	silentTotal, silentEach = 8192, 2048
+	// Bounds of handshakes at a time.
+	handshakesTotal, handshakesEach = 512, 64
 )
 
 // Split shares one TLS port between gRPC and HTTP. A client that offers
@@ -27,16 +34,26 @@ const (
 // only h2, as gRPC clients do, comes out of grpcLn. Connections come out as
 // *tls.Conn with the handshake done.
 //
-// Handshakes run in goroutines that the pair of listeners owns, at most 256 at
-// a time, each for at most 10 s including the wait for Accept. Closing one
+// Every connection is accepted at once, must send its ClientHello within 1 s, and
+// is let go after 10 s, the wait for Accept included. Those that have not sent it
+// are bounded, and the newest takes the place of the oldest (see [room]): silent
+// clients keep nobody out, of their own address neither. Only then does a
+// connection take one of the slots for handshakes, of which each address has its
+// share (see [quota]): whoever begins handshakes and does not end them keeps
+// nobody of another address out.
+//
+// Handshakes run in goroutines that the pair of listeners owns. Closing one
 // listener drops its connections; closing both closes ln and waits for every
 // goroutine. cfg is not changed; its NextProtos are replaced.
 func Split(ln net.Listener, cfg *tls.Config) (grpcLn, httpLn net.Listener) {
-	return split(ln, cfg, handshakeTimeout)
+	return split(ln, cfg, helloTimeout, handshakeTimeout)
 }
 
-func split(ln net.Listener, cfg *tls.Config, timeout time.Duration) (grpcLn, httpLn net.Listener) {
-	s := &splitter{ln: ln, cfg: byProtocol(cfg), timeout: timeout, slots: make(chan struct{}, handshakes)}
+func split(ln net.Listener, cfg *tls.Config, hello, timeout time.Duration) (grpcLn, httpLn net.Listener) {
+	s := &splitter{
+		ln: ln, cfg: byProtocol(cfg), hello: hello, timeout: timeout,
+		silent: newRoom(silentTotal, silentEach), shaking: newQuota(handshakesTotal, handshakesEach),
+	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.grpc, s.http = s.half(), s.half()
 	s.work.Go(s.accept)
@@ -75,8 +92,10 @@ func byProtocol(cfg *tls.Config) *tls.Config {
 type splitter struct {
 	ln         net.Listener
 	cfg        *tls.Config
+	hello      time.Duration
 	timeout    time.Duration
-	slots      chan struct{}
+	silent     *room           // without a ClientHello
+	shaking    *quota          // with one, during the handshake
 	ctx        context.Context // the lifetime of the listeners, ended by Close
 	cancel     context.CancelFunc
 	work       sync.WaitGroup
@@ -102,14 +121,8 @@ func (s *splitter) half() *half {
 // accept ends when the listener fails; then both halves report its error.
 func (s *splitter) accept() {
 	for {
-		select {
-		case s.slots <- struct{}{}:
-		case <-s.ctx.Done():
-			return
-		}
 		conn, err := s.ln.Accept()
 		if err != nil {
-			<-s.slots
 			if e, ok := errors.AsType[net.Error](err); ok && e.Timeout() {
 				continue
 			}
@@ -119,19 +132,38 @@ func (s *splitter) accept() {
 			s.cancel()
 			return
 		}
+		leave := s.silent.enter(conn)
 		s.work.Go(func() {
-			defer func() { <-s.slots }()
-			s.handshake(conn)
+			hello, err := s.greet(conn)
+			leave()
+			if err != nil {
+				_ = conn.Close() // silent, or no client of ours
+				return
+			}
+			s.handshake(&greeted{conn, hello})
 		})
 	}
+}
+
+// greet reads the ClientHello.
+func (s *splitter) greet(conn net.Conn) ([]byte, error) {
+	defer context.AfterFunc(s.ctx, func() { _ = conn.Close() })()
+	if err := conn.SetReadDeadline(time.Now().Add(s.hello)); err != nil {
+		return nil, err
+	}
+	hello, err := readHello(conn)
+	if err != nil {
+		return nil, err
+	}
+	return hello, conn.SetReadDeadline(time.Time{})
 }
 
 // handshake hands a connection over or closes it.
 func (s *splitter) handshake(raw net.Conn) {
 	ctx, cancel := context.WithTimeout(s.ctx, s.timeout)
 	defer cancel()
-	conn := tls.Server(raw, s.cfg)
-	if err := conn.HandshakeContext(ctx); err != nil {
+	conn, ok := s.shake(ctx, raw)
+	if !ok {
 		_ = raw.Close() // a client's failure; it has had its alert
 		return
 	}
@@ -146,6 +178,19 @@ func (s *splitter) handshake(raw net.Conn) {
 	case <-ctx.Done():
 		_ = raw.Close()
 	}
+}
+
+// shake does the handshake once there is a slot for it.
+func (s *splitter) shake(ctx context.Context, raw net.Conn) (*tls.Conn, bool) {
+	leave, ok := s.shaking.enter(ctx, raw)
+	if !ok {
+		return nil, false
+	}
+	defer leave()
+	ctx, cancel := context.WithTimeout(ctx, shakingTimeout)
+	defer cancel()
+	conn := tls.Server(raw, s.cfg)
+	return conn, conn.HandshakeContext(ctx) == nil
 }
 
 // Accept implements net.Listener.

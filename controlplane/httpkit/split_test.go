@@ -102,7 +102,7 @@ func TestSplitRefusesOtherProtocols(t *testing.T) {
 // closing does not wait for others.
 func TestSplitDropsSilentClients(t *testing.T) {
 	cert, _ := certificate(t)
-	grpcLn, httpLn := split(listen(t), &tls.Config{Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS12}, 10*time.Millisecond)
+	grpcLn, httpLn := split(listen(t), &tls.Config{Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS12}, 10*time.Millisecond, time.Second)
 	conn, err := net.Dial("tcp", grpcLn.Addr().String())
 	if err != nil {
 		t.Fatal(err)

@@ -17,6 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
 
+	"github.com/meshgate/meshgate/controlplane/mesh"
 	"github.com/meshgate/meshgate/controlplane/store"
 	"github.com/meshgate/meshgate/controlplane/store/memstore"
 	"github.com/meshgate/meshgate/controlplane/store/seal"
@@ -80,7 +81,7 @@ func TestAuthorityIsKept(t *testing.T) {
 		t.Fatal(err)
 	}
 	open := func() (authority, listener []byte, token string) {
-		s, err := sqlstore.Open(t.Context(), sqlstore.Options{Path: filepath.Join(dir, "meshgate.db"), Kinds: Kinds(), Sealer: keys})
+		s, err := sqlstore.Open(t.Context(), sqlstore.Options{Path: filepath.Join(dir, "meshgate.db"), Kinds: append(Kinds(), mesh.Kinds()...), Sealer: keys})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -107,7 +108,7 @@ func TestAuthorityIsKept(t *testing.T) {
 	if diff := cmp.Diff(string(listener), string(listenerAgain)); diff != "" {
 		t.Errorf("another listener certificate after a restart:\n%s", diff)
 	}
-	s, err := sqlstore.Open(t.Context(), sqlstore.Options{Path: filepath.Join(dir, "meshgate.db"), Kinds: Kinds(), Sealer: keys})
+	s, err := sqlstore.Open(t.Context(), sqlstore.Options{Path: filepath.Join(dir, "meshgate.db"), Kinds: append(Kinds(), mesh.Kinds()...), Sealer: keys})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -116,7 +117,7 @@ func TestAuthorityIsKept(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := tokens.Check(token); err != nil {
+	if _, err := tokens.Check(t.Context(), token); err != nil {
 		t.Errorf("a token of before the restart: %v", err)
 	}
 }

@@ -161,7 +161,7 @@ func (t *DataplaneTokens) check(r store.Reader, token string) (*DataplaneClaims,
 	if c.ID == "" {
 		return nil, fault.New(fault.Denied, "the dataplane token has no id, by which it could be revoked")
 	}
-	revoked, err := isRevoked(r, c.Mesh, c.ID)
+	revoked, err := isRevoked(r, mesh.Secrets, c.Mesh, mesh.TokenRevocations+c.Mesh, c.ID)
 	switch {
 	case err != nil:
 		return nil, err
@@ -171,9 +171,10 @@ func (t *DataplaneTokens) check(r store.Reader, token string) (*DataplaneClaims,
 	return &c, nil
 }
 
-// isRevoked looks a token id up in the list of the mesh: ids with commas between.
-func isRevoked(r store.Reader, meshName, id string) (bool, error) {
-	res, err := r.Get(mesh.Secrets, meshName, mesh.TokenRevocations+meshName)
+// isRevoked looks a token id up in a secret that lists some: ids with commas
+// between.
+func isRevoked(r store.Reader, k *model.Kind, scope, name, id string) (bool, error) {
+	res, err := r.Get(k, scope, name)
 	if fault.Is(err, fault.NotFound) {
 		return false, nil
 	}

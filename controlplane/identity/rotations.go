@@ -36,9 +36,17 @@ type Progress interface {
 	Connected(mesh string) map[string]bool
 }
 
+// Writer runs a transaction; the gate of all writes is one.
+type Writer interface {
+	Write(ctx context.Context, class model.Class, fn func(store.Tx) error) (store.Commit, error)
+}
+
 // Options of [Rotations]. All are needed.
 type Options struct {
-	Store    store.Store
+	Store store.Store
+	// Writer writes the steps. In its transactions the mesh and the state are read
+	// again, so that no step is taken of a mesh that is gone or has moved on.
+	Writer   Writer
 	Progress Progress
 	// LeafLife is how long certificates of a mesh with this authority are good.
 	LeafLife func(*mesh.Authority) time.Duration
@@ -443,7 +451,7 @@ func (r *Rotations) apply(ctx context.Context, name string, change transition) (
 	})
 	var commit store.Commit
 	if err == nil && d.changes() {
-		commit, err = r.Store.Update(ctx, model.Config, func(tx store.Tx) (err error) {
+		commit, err = r.Writer.Write(ctx, model.Config, func(tx store.Tx) (err error) {
 			if d, err = r.decide(tx, name, change); err != nil || !d.changes() {
 				return err
 			}

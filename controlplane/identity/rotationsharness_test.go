@@ -179,10 +179,17 @@ func (rt *rotationTest) open(s store.Store) {
 	rt.start()
 }
 
+// direct writes without a gate.
+type direct struct{ store.Store }
+
+func (d direct) Write(ctx context.Context, class model.Class, fn func(store.Tx) error) (store.Commit, error) {
+	return d.Update(ctx, class, fn)
+}
+
 // start is a new process over the same store.
 func (rt *rotationTest) start() {
 	rt.r = NewRotations(Options{
-		Store: rt.store, Progress: rt.progress, Now: func() time.Time { return rt.now() }, Log: slog.New(rt.log),
+		Store: rt.store, Writer: direct{rt.store}, Progress: rt.progress, Now: func() time.Time { return rt.now() }, Log: slog.New(rt.log),
 		LeafLife: func(*mesh.Authority) time.Duration { return WorkloadLife },
 	})
 	ctx, cancel := context.WithCancel(context.Background())

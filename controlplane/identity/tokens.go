@@ -15,6 +15,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/meshgate/meshgate/controlplane/fault"
+	"github.com/meshgate/meshgate/controlplane/mesh"
 	"github.com/meshgate/meshgate/controlplane/store"
 )
 
@@ -39,10 +40,18 @@ type Claims struct {
 
 // Tokens issues and checks node tokens: JWTs signed with RS256. No other
 // algorithm is accepted, so that a public key can never serve as a shared secret.
+//
+// A token has an id, which the secret [mesh.GatewayTokenRevocations] may list. A
+// renewal keeps it, so that a revocation reaches everything that came of a token.
 type Tokens struct {
-	key *rsa.PrivateKey
-	now func() time.Time
+	key   *rsa.PrivateKey
+	store store.Store
+	now   func() time.Time
 }
+
+// GatewayTokenLife is the validity of a gateway's token unless asked otherwise,
+// and the longest that a renewal gives.
+const GatewayTokenLife = 30 * 24 * time.Hour
 
 // OpenTokens loads the signing key, or makes it at first start.
 func OpenTokens(ctx context.Context, s store.Store, now func() time.Time) (*Tokens, error) {
@@ -68,7 +77,7 @@ func OpenTokens(ctx context.Context, s store.Store, now func() time.Time) (*Toke
 	if !ok {
 		return nil, fmt.Errorf("signing key of node tokens is %T, not RSA", signer)
 	}
-	return &Tokens{key: key, now: now}, nil
+	return &Tokens{key: key, store: s, now: now}, nil
 }
 
 // CheckInstance says whether a string can name a gateway instance.
@@ -90,10 +99,28 @@ func (t *Tokens) Gateway(controlPlane, name string, validFor time.Duration) (str
 	if validFor <= 0 {
 		return "", fault.Violated([]fault.Violation{{Path: "validFor", Message: "must be a positive duration"}})
 	}
+	return t.sign(uuid.NewString(), controlPlane, name, validFor)
+}
+
+// Renew returns a token for the node of a valid one, with its id and its life from
+// now on, [GatewayTokenLife] at most. Faults are those of Check.
+func (t *Tokens) Renew(ctx context.Context, token string) (string, error) {
+	c, err := t.Check(ctx, token)
+	if err != nil {
+		return "", err
+	}
+	life := GatewayTokenLife
+	if c.IssuedAt != nil {
+		life = min(life, c.ExpiresAt.Sub(c.IssuedAt.Time))
+	}
+	return t.sign(c.ID, c.ControlPlane, c.Name, max(life, time.Second))
+}
+
+func (t *Tokens) sign(id, controlPlane, name string, validFor time.Duration) (string, error) {
 	now := t.now()
 	c := Claims{
 		RegisteredClaims: jwt.RegisteredClaims{
-			ID: uuid.NewString(), IssuedAt: jwt.NewNumericDate(now),
+			ID: id, IssuedAt: jwt.NewNumericDate(now),
 			NotBefore: jwt.NewNumericDate(now.Add(-backdate)), ExpiresAt: jwt.NewNumericDate(now.Add(validFor)),
 		},
 		Name: name, ControlPlane: controlPlane, Type: typeGateway,
@@ -103,8 +130,9 @@ func (t *Tokens) Gateway(controlPlane, name string, validFor time.Duration) (str
 	return j.SignedString(t.key)
 }
 
-// Check returns the claims of a valid token, and otherwise a Denied fault.
-func (t *Tokens) Check(token string) (*Claims, error) {
+// Check returns the claims of a valid token, and otherwise a Denied fault. What
+// the control plane itself cannot do has the code of its cause.
+func (t *Tokens) Check(ctx context.Context, token string) (*Claims, error) {
 	if len(token) > maxTokenLength {
 		return nil, fault.New(fault.Denied, "the node token is too long")
 	}
@@ -121,6 +149,20 @@ func (t *Tokens) Check(token string) (*Claims, error) {
 	if c.Type != typeGateway || CheckInstance(c.Name) != nil || c.ControlPlane == "" {
 		return nil, fault.New(fault.Denied, "the node token names no gateway")
 	}
+	if c.ID == "" {
+		return nil, fault.New(fault.Denied, "the node token has no id, by which it could be revoked")
+	}
+	revoked := false
+	err = t.store.View(ctx, func(r store.Reader) (err error) {
+		revoked, err = isRevoked(r, mesh.GlobalSecrets, "", mesh.GatewayTokenRevocations, c.ID)
+		return err
+	})
+	switch {
+	case err != nil:
+		return nil, err
+	case revoked:
+		return nil, fault.New(fault.Denied, "the node token is revoked")
+	}
 	return &c, nil
 }
 
@@ -131,8 +173,8 @@ func (c *Claims) NodeID() string { return GatewayNode(c.ControlPlane, c.Name) }
 func GatewayNode(controlPlane, name string) string { return "cp/" + controlPlane + "/" + name }
 
 // Authenticate checks that a token was issued for a node id.
-func (t *Tokens) Authenticate(_ context.Context, nodeID, token string) error {
-	c, err := t.Check(strings.TrimPrefix(token, "Bearer "))
+func (t *Tokens) Authenticate(ctx context.Context, nodeID, token string) error {
+	c, err := t.Check(ctx, strings.TrimPrefix(token, "Bearer "))
 	if err != nil {
 		return err
 	}

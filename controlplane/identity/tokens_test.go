@@ -15,6 +15,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/meshgate/meshgate/controlplane/fault"
+	"github.com/meshgate/meshgate/controlplane/mesh"
+	"github.com/meshgate/meshgate/controlplane/model"
+	"github.com/meshgate/meshgate/controlplane/store"
 )
 
 func openTokens(t testing.TB, c *clock) *Tokens {
@@ -30,7 +33,7 @@ func openTokens(t testing.TB, c *clock) *Tokens {
 func claims() jwt.MapClaims {
 	return jwt.MapClaims{
 		"exp": epoch.Add(time.Hour).Unix(), "nbf": epoch.Add(-time.Minute).Unix(),
-		"Name": "gw", "ControlPlane": "default", "Type": "oauth-gateway",
+		"jti": "t-1", "Name": "gw", "ControlPlane": "default", "Type": "oauth-gateway",
 	}
 }
 
@@ -123,7 +126,7 @@ func TestGatewayToken(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, err := tokens.Check(token)
+	got, err := tokens.Check(t.Context(), token)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -137,7 +140,7 @@ func TestGatewayToken(t *testing.T) {
 		t.Errorf("id %q, node %q", got.ID, got.NodeID())
 	}
 	c.advance(time.Hour)
-	if _, err := tokens.Check(token); !fault.Is(err, fault.Denied) {
+	if _, err := tokens.Check(t.Context(), token); !fault.Is(err, fault.Denied) {
 		t.Errorf("after its life: %v", err)
 	}
 }
@@ -189,7 +192,7 @@ func FuzzCheck(f *testing.F) {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, token string) {
-		c, err := tokens.Check(token)
+		c, err := tokens.Check(t.Context(), token)
 		switch {
 		case err != nil && !fault.Is(err, fault.Denied):
 			t.Errorf("refused with %q: %v", fault.CodeOf(err), err)
@@ -197,4 +200,72 @@ func FuzzCheck(f *testing.F) {
 			t.Errorf("accepted %q as %s", token, c.NodeID())
 		}
 	})
+}
+
+// TestGatewayTokenRevoked: a listed id ends a token and every successor of it, and
+// nothing else; without an id there is no token.
+func TestGatewayTokenRevoked(t *testing.T) {
+	c, s := newClock(), memory(t)
+	tokens, err := OpenTokens(t.Context(), s, c.now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	issue := func() string {
+		token, err := tokens.Gateway("default", "gw", GatewayTokenLife)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return token
+	}
+	stolen, other := issue(), issue()
+	c.advance(time.Hour)
+	successor, err := tokens.Renew(t.Context(), stolen)
+	if err != nil {
+		t.Fatal(err)
+	}
+	was, err := tokens.Check(t.Context(), stolen)
+	if err != nil {
+		t.Fatal(err)
+	}
+	is, err := tokens.Check(t.Context(), successor)
+	if err != nil || is.ID != was.ID || is.NodeID() != was.NodeID() || !is.ExpiresAt.Equal(was.ExpiresAt.Add(time.Hour)) {
+		t.Fatalf("renewed: %+v, %v", is, err)
+	}
+	if _, err := s.Update(t.Context(), model.Config, func(tx store.Tx) error {
+		_, err := tx.Create(&model.Resource{Kind: mesh.GlobalSecrets, Name: mesh.GatewayTokenRevocations, Spec: &mesh.Secret{Data: []byte("x, " + was.ID + "\n")}})
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	for name, token := range map[string]string{"revoked": stolen, "successor": successor} {
+		if _, err := tokens.Check(t.Context(), token); !fault.Is(err, fault.Denied) {
+			t.Errorf("%s: %v", name, err)
+		}
+		if _, err := tokens.Renew(t.Context(), token); !fault.Is(err, fault.Denied) {
+			t.Errorf("%s can be renewed: %v", name, err)
+		}
+	}
+	if _, err := tokens.Check(t.Context(), other); err != nil {
+		t.Errorf("another token: %v", err)
+	}
+	if _, err := tokens.Check(t.Context(), sign(t, jwt.SigningMethodRS256, "1", tokens.key, with("jti", nil))); !fault.Is(err, fault.Denied) {
+		t.Errorf("without an id: %v", err)
+	}
+}
+
+// TestRenewalsAreShort: a token of years is followed by one of days.
+func TestRenewalsAreShort(t *testing.T) {
+	c := newClock()
+	tokens := openTokens(t, c)
+	old, err := tokens.Gateway("default", "gw", 10*365*24*time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	next, err := tokens.Renew(t.Context(), old)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := tokens.Check(t.Context(), next); err != nil || !got.ExpiresAt.Equal(epoch.Add(GatewayTokenLife)) {
+		t.Errorf("%+v, %v", got, err)
+	}
 }

@@ -72,6 +72,9 @@ func BuiltinKey(mesh, backend string) string { return mesh + ".ca-builtin-key-" 
 const (
 	TokenSigningKey  = "dataplane-token-signing-key-" // + <mesh>-<serial>
 	TokenRevocations = "dataplane-token-revocations-" // + <mesh>
+	// GatewayTokenRevocations is the global secret that lists the ids of gateway
+	// tokens that no longer count, with commas between.
+	GatewayTokenRevocations = "gateway-token-revocations"
 )
 
 // NodeID is the id of a proxy of a mesh. Mesh names have no dot: the first one

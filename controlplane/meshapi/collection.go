@@ -1,7 +1,6 @@
 package meshapi
 
 import (
-	"context"
 	"errors"
 	"io"
 	"net/http"
@@ -40,7 +39,7 @@ func (c collection) endpoints() []httpkit.Endpoint {
 		auth = httpkit.Administrator
 	}
 	route := func(method, pattern, summary string, h http.HandlerFunc) httpkit.Endpoint {
-		return endpoint(method, pattern, auth, summary, mediaJSON, h)
+		return about(`the resource of type "`+d.Type+`"`, endpoint(method, pattern, auth, summary, mediaJSON, h))
 	}
 	path := prefixAll + c.kind.Path
 	list := []httpkit.Endpoint{route(http.MethodGet, path, "List "+d.Plural, c.list(path))}
@@ -64,14 +63,6 @@ func (c collection) readOnly() bool { return c.kind.ReadOnly || c.api.ReadOnly }
 // refuse answers writes of what cannot be written here.
 func refuse(w http.ResponseWriter, r *http.Request) {
 	fail(w, r, operation{}, fault.New(fault.Unsupported, textReadOnly))
-}
-
-// access refuses those who may not touch the kind.
-func (c collection) access(ctx context.Context) error {
-	if !c.kind.Document.AdminOnly {
-		return nil
-	}
-	return administrator(ctx, `the resource of type "`+c.kind.Document.Type+`"`)
 }
 
 // failure is an error together with what was being done.
@@ -108,14 +99,10 @@ func meshExists(reader store.Reader, name string) error {
 	return failed(opMesh, err)
 }
 
-// read returns the resource at the path of a request: first the mesh must exist,
-// then the caller have access.
-func (c collection) read(r *http.Request, access func(context.Context) error) (res *model.Resource, err error) {
+// read returns the resource at the path of a request, whose mesh must exist.
+func (c collection) read(r *http.Request) (res *model.Resource, err error) {
 	err = c.api.Store.View(r.Context(), func(reader store.Reader) error {
 		if err := meshExists(reader, r.PathValue(pathMesh)); err != nil {
-			return err
-		}
-		if err := access(r.Context()); err != nil {
 			return err
 		}
 		res, err = reader.Get(c.kind, r.PathValue(pathMesh), r.PathValue(pathName))
@@ -130,7 +117,7 @@ func (c collection) get(w http.ResponseWriter, r *http.Request) {
 		fail(w, r, opFormat, err)
 		return
 	}
-	res, err := c.read(r, c.access)
+	res, err := c.read(r)
 	if err != nil {
 		answer(w, r, opGet, err)
 		return
@@ -143,13 +130,8 @@ func (c collection) get(w http.ResponseWriter, r *http.Request) {
 	reply(w, r, http.StatusOK, shown)
 }
 
-// delete looks for the resource before it looks at the access of the caller.
 func (c collection) delete(w http.ResponseWriter, r *http.Request) {
-	_, err := c.read(r, func(context.Context) error { return nil })
-	if err == nil {
-		err = c.access(r.Context())
-	}
-	if err != nil {
+	if _, err := c.read(r); err != nil {
 		answer(w, r, opDelete, err)
 		return
 	}

@@ -9,8 +9,8 @@
 //
 // A request is answered in this order, whatever else is wrong with it: who is
 // calling (401, on unknown paths too), path and method (404 and 405 as text),
-// media types (415 and 406 as text), then the handler. A PUT looks at the mesh
-// (404), the document (400), its spec (400), its names and labels (400, all at
-// once), the access of the caller (403), and other resources (400). A list looks
-// at size, filters, mesh, access and offset.
+// whether the caller may call that (403), media types (415 and 406 as text), then
+// the handler. A PUT looks at the mesh (404), the document (400), its spec (400),
+// its names and labels (400, all at once), and other resources (400). A list looks
+// at size, filters, mesh and offset.
 package meshapi

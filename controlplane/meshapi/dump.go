@@ -1,7 +1,6 @@
 package meshapi
 
 import (
-	"context"
 	"net/http"
 	"slices"
 
@@ -21,8 +20,8 @@ func (a *API) dumps() []httpkit.Endpoint {
 	c := collection{a, mesh.Dataplanes}
 	item := prefixMesh + c.kind.Path + "/{" + pathName + "}/"
 	return []httpkit.Endpoint{
-		endpoint(http.MethodGet, item+"xds", httpkit.Administrator, "Dump the configuration of a dataplane", mediaJSON,
-			guarded("configuration dumps", c.dump)),
+		about("configuration dumps",
+			endpoint(http.MethodGet, item+"xds", httpkit.Administrator, "Dump the configuration of a dataplane", mediaJSON, c.dump)),
 		endpoint(http.MethodGet, item+"{"+pathOperation+"}", httpkit.Open, "Refused: no such operation", mediaJSON, noOperation),
 	}
 }
@@ -34,7 +33,7 @@ func noOperation(w http.ResponseWriter, r *http.Request) {
 }
 
 func (c collection) dump(w http.ResponseWriter, r *http.Request) {
-	res, err := c.read(r, func(context.Context) error { return nil })
+	res, err := c.read(r)
 	if err != nil {
 		fail(w, r, opDumpTarget, err) // an unknown mesh is no other case here
 		return

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/meshgate/meshgate/controlplane/identity"
 )
 
 // TestGatewayTokens is the conversation about node tokens, request by request.
@@ -71,7 +73,7 @@ func TestTokenIssued(t *testing.T) {
 		node string
 		life time.Duration
 	}{
-		{`{"name":"gw"}`, "cp/default/gw", DefaultTokenLife},
+		{`{"name":"gw"}`, "cp/default/gw", identity.GatewayTokenLife},
 		{`{"name":"gw-2","controlPlane":"default","validFor":"90m"}`, "cp/default/gw-2", 90 * time.Minute},
 	} {
 		rec := request(h, "POST", "/tokens/gateway", test.body, "Origin", "http://127.0.0.1:5681")
@@ -81,7 +83,7 @@ func TestTokenIssued(t *testing.T) {
 		if got := rec.Header().Get("Cache-Control"); got != "no-store" {
 			t.Errorf("Cache-Control %q", got)
 		}
-		c, err := tokens.Check(rec.Body.String())
+		c, err := tokens.Check(t.Context(), rec.Body.String())
 		if err != nil {
 			t.Fatal(err)
 		}

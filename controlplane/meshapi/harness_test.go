@@ -27,7 +27,18 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the transcripts in testdata")
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(closing{m}) }
+
+// closing closes what all tests share before leaks are looked for.
+type closing struct{ *testing.M }
+
+func (c closing) Run() int {
+	code := c.M.Run()
+	if nodeStore != nil {
+		_ = nodeStore.Close()
+	}
+	return code
+}
 
 var start = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
@@ -157,31 +168,31 @@ type api struct {
 }
 
 // identify takes the caller from a header that only tests have.
-func identify(r *http.Request) (User, error) {
+func identify(r *http.Request) (model.Actor, error) {
 	switch name := r.Header.Get("X-User"); name {
 	case "":
-		return Administrator(), nil
+		return model.Administrator(), nil
 	case "anonymous":
-		return Anonymous(), nil
+		return model.Anonymous(), nil
 	case "forged":
-		return User{}, fault.New(fault.Denied, "the token is forged")
+		return model.Actor{}, fault.New(fault.Denied, "the token is forged")
 	default:
-		return User{name, []string{groupAuthenticated}}, nil
+		return model.User(name), nil
 	}
 }
 
 var (
 	nodeTokens     *identity.Tokens
+	nodeStore      store.Store
 	nodeTokensOnce sync.Once
 )
 
 // keys makes the signing key of gateways once: it takes a while.
 func keys(t testing.TB) *identity.Tokens {
 	nodeTokensOnce.Do(func() {
-		s := memstore.New()
-		defer s.Close()
+		nodeStore = memstore.New()
 		var err error
-		if nodeTokens, err = identity.OpenTokens(context.Background(), s, func() time.Time { return start }); err != nil {
+		if nodeTokens, err = identity.OpenTokens(context.Background(), nodeStore, func() time.Time { return start }); err != nil {
 			t.Error(err)
 		}
 	})
@@ -213,7 +224,7 @@ func newAPI(t testing.TB, change ...func(*Options)) *api {
 	s := memstore.Open(memstore.Options{Now: c.tick})
 	t.Cleanup(func() { _ = s.Close() })
 	kinds := append(mesh.Kinds(), tickets, passes, census)
-	a := &api{store: s, tokens: keys(t), writer: &writer{Writer: admit.New(s, nobody{}, kinds, c.read)}, mint: &mint{}}
+	a := &api{store: s, tokens: keys(t), writer: &writer{Writer: admit.New(s, nobody{}, kinds, c.read).As(model.System("test"))}, mint: &mint{}}
 	a.options = Options{
 		Kinds: kinds, Store: s, Writer: a.writer, Tokens: a.tokens, Version: "1.2.3",
 		Insights: insights{

@@ -23,14 +23,12 @@ func (a *API) information() []httpkit.Endpoint {
 		get("/", "What this is", a.index()),
 		get("/policies", "List kinds of policies", a.policies()),
 		get("/versions", "List versions of dataplanes and their proxies", a.versions()),
-		endpoint(http.MethodGet, "/who-am-i", httpkit.Open, "Who the caller is", mediaJSON, func(w http.ResponseWriter, r *http.Request) {
-			reply(w, r, http.StatusOK, userOf(r.Context()))
-		}),
+		endpoint(http.MethodGet, "/who-am-i", httpkit.Open, "Who the caller is", mediaJSON, whoAmI),
 	}
 	if a.Revisions != nil {
 		list = append(list, httpkit.Endpoint{
 			Method: http.MethodGet, Pattern: "/revisions/{revision}", Auth: httpkit.Administrator,
-			Summary: "How far proxies are with a revision", Handler: guarded("revisions", a.Revisions),
+			Subject: "revisions", Summary: "How far proxies are with a revision", Handler: a.Revisions,
 		})
 	}
 	return list

@@ -87,7 +87,7 @@ type result struct {
 	total int
 }
 
-// find looks at size, filters, mesh, access and offset, in this order, and reads
+// find looks at size, filters, mesh and offset, in this order, and reads
 // the page.
 func (c collection) find(r *http.Request, query url.Values, pattern string) (found result, win window, err error) {
 	if win.size, err = pageSize(query.Get("size")); err != nil {
@@ -100,9 +100,6 @@ func (c collection) find(r *http.Request, query url.Values, pattern string) (fou
 	err = c.api.Store.View(r.Context(), func(reader store.Reader) error {
 		scopes, err := c.scopes(reader, r.PathValue(pathMesh))
 		if err != nil {
-			return err
-		}
-		if err := c.access(r.Context()); err != nil {
 			return err
 		}
 		if win.offset, err = pageOffset(query.Get("offset")); err != nil {

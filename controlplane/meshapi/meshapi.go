@@ -101,7 +101,7 @@ type Options struct {
 	Guard httpkit.BrowserGuard
 	// Identify says who calls. nil means that whoever passes the guard is an
 	// administrator. Its error is a Denied fault.
-	Identify func(*http.Request) (User, error)
+	Identify func(*http.Request) (model.Actor, error)
 }
 
 // API serves the mesh API.
@@ -112,9 +112,9 @@ type API struct{ Options }
 func Handler(o Options) http.Handler {
 	a := &API{o}
 	if a.Identify == nil {
-		a.Identify = func(*http.Request) (User, error) { return Administrator(), nil }
+		a.Identify = httpkit.Everybody(model.Administrator())
 	}
-	return a.Guard.Wrap(a.authenticate(newRouter(a.Endpoints())))
+	return a.Guard.Wrap(a.authenticate(newRouter(a.Endpoints(), forbid)))
 }
 
 // Endpoints lists every endpoint.

@@ -38,7 +38,7 @@ func (a *API) overviews() []httpkit.Endpoint {
 
 // overview shows a dataplane; {} stands for a report that does not exist.
 func (c collection) overview(w http.ResponseWriter, r *http.Request) {
-	res, err := c.read(r, c.access)
+	res, err := c.read(r)
 	if err != nil {
 		answer(w, r, opGet, err)
 		return

@@ -30,9 +30,6 @@ func (s *submission) operation() operation {
 // which a request is judged.
 func (c collection) put(w http.ResponseWriter, r *http.Request) {
 	s, err := c.submission(w, r)
-	if err == nil {
-		err = failed(s.operation(), c.access(r.Context()))
-	}
 	if err != nil {
 		answer(w, r, opProcess, err)
 		return

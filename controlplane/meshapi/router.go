@@ -21,31 +21,32 @@ type router struct{ root *segment }
 type segment struct {
 	literal  map[string]*segment
 	variable *segment
-	// pattern, names of its variables, and endpoints by method; empty where no
-	// pattern ends.
+	// pattern, names of its variables, and handlers by method, which enforce the
+	// authorisation of their endpoints; empty where no pattern ends.
 	pattern string
 	names   []string
-	methods map[string]httpkit.Endpoint
+	methods map[string]http.Handler
 	allow   string
 }
 
 // allowOrder is the order of methods in Allow.
 var allowOrder = []string{http.MethodPut, http.MethodPost, http.MethodDelete, http.MethodGet}
 
-// newRouter panics on endpoints that contradict each other or declare no
-// authorisation.
-func newRouter(endpoints []httpkit.Endpoint) *router {
+// newRouter returns a router that calls a handler only for those whom its
+// endpoint permits, see [httpkit.Enforce]. It panics on endpoints that contradict
+// each other or declare no authorisation.
+func newRouter(endpoints []httpkit.Endpoint, refuse httpkit.Refuse) *router {
 	rt := &router{root: &segment{}}
 	for _, e := range endpoints {
-		if e.Auth == "" || e.Handler == nil || !slices.Contains(allowOrder, e.Method) {
-			panic("meshapi: incomplete endpoint: " + e.Method + " " + e.Pattern)
+		if !slices.Contains(allowOrder, e.Method) {
+			panic("meshapi: endpoint of an unknown method: " + e.Method + " " + e.Pattern)
 		}
-		rt.root.add(e)
+		rt.root.add(e, refuse)
 	}
 	return rt
 }
 
-func (s *segment) add(e httpkit.Endpoint) {
+func (s *segment) add(e httpkit.Endpoint, refuse httpkit.Refuse) {
 	var names []string
 	for _, part := range split(e.Pattern) {
 		if name, ok := strings.CutPrefix(part, "{"); ok {
@@ -58,9 +59,9 @@ func (s *segment) add(e httpkit.Endpoint) {
 		panic("meshapi: endpoint declared twice: " + e.Method + " " + e.Pattern)
 	}
 	if s.methods == nil {
-		s.pattern, s.names, s.methods = e.Pattern, names, map[string]httpkit.Endpoint{}
+		s.pattern, s.names, s.methods = e.Pattern, names, map[string]http.Handler{}
 	}
-	s.methods[e.Method] = e
+	s.methods[e.Method] = httpkit.Enforce(e, refuse)
 	var allow []string
 	for _, m := range allowOrder {
 		if _, ok := s.methods[m]; ok {
@@ -122,7 +123,7 @@ func (rt *router) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	httpkit.EntryOf(r.Context()).Pattern = end.pattern
-	e, ok := end.methods[r.Method]
+	h, ok := end.methods[r.Method]
 	if !ok {
 		w.Header().Set("Allow", end.allow)
 		page(w, http.StatusMethodNotAllowed, "405: Method Not Allowed")
@@ -131,7 +132,7 @@ func (rt *router) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	for i, name := range end.names {
 		r.SetPathValue(name, values[i])
 	}
-	e.Handler(w, r)
+	h.ServeHTTP(w, r)
 }
 
 // split returns the segments of a path that are not empty.

@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/meshgate/meshgate/controlplane/httpkit"
+	"github.com/meshgate/meshgate/controlplane/model"
 )
 
 // TestAccess calls every endpoint as every kind of caller. Whoever adds an
@@ -113,14 +114,17 @@ func TestBareAPI(t *testing.T) {
 			t.Errorf("%s: %d, want %d", path, rec.Code, status)
 		}
 	}
-	if rec := request(h, "GET", "/who-am-i", ""); !strings.Contains(rec.Body.String(), userAdministrator) {
+	if rec := request(h, "GET", "/who-am-i", ""); !strings.Contains(rec.Body.String(), model.UserAdministrator) {
 		t.Errorf("whoever passes the guard administrates: %s", rec.Body)
 	}
 }
 
 // TestNobodyIdentified refuses callers that nothing has identified.
 func TestNobodyIdentified(t *testing.T) {
-	h := guarded("x", func(http.ResponseWriter, *http.Request) { t.Error("the handler ran") })
+	h := newRouter([]httpkit.Endpoint{{
+		Method: "GET", Pattern: "/", Auth: httpkit.Administrator,
+		Handler: func(http.ResponseWriter, *http.Request) { t.Error("the handler ran") },
+	}}, forbid)
 	if rec := request(h, "GET", "/", ""); rec.Code != http.StatusForbidden {
 		t.Errorf("%d", rec.Code)
 	}
@@ -131,10 +135,11 @@ func TestRouterRefuses(t *testing.T) {
 	h := func(http.ResponseWriter, *http.Request) {}
 	good := httpkit.Endpoint{Method: "GET", Pattern: "/a", Auth: httpkit.Open, Handler: h}
 	for name, list := range map[string][]httpkit.Endpoint{
-		"no authorisation": {{Method: "GET", Pattern: "/a", Handler: h}},
-		"no handler":       {{Method: "GET", Pattern: "/a", Auth: httpkit.Open}},
-		"another method":   {{Method: "HEAD", Pattern: "/a", Auth: httpkit.Open, Handler: h}},
-		"twice":            {good, good},
+		"no authorisation":         {{Method: "GET", Pattern: "/a", Handler: h}},
+		"an unknown authorisation": {{Method: "GET", Pattern: "/a", Auth: "root", Handler: h}},
+		"no handler":               {{Method: "GET", Pattern: "/a", Auth: httpkit.Open}},
+		"another method":           {{Method: "HEAD", Pattern: "/a", Auth: httpkit.Open, Handler: h}},
+		"twice":                    {good, good},
 		"twice with other names": {
 			{Method: "GET", Pattern: "/{a}", Auth: httpkit.Open, Handler: h}, {Method: "GET", Pattern: "/{b}", Auth: httpkit.Open, Handler: h},
 		},
@@ -145,7 +150,7 @@ func TestRouterRefuses(t *testing.T) {
 					t.Error("accepted")
 				}
 			}()
-			newRouter(list)
+			newRouter(list, forbid)
 		})
 	}
 }
@@ -162,7 +167,7 @@ func TestRouterPrefersLiterals(t *testing.T) {
 	for _, pattern := range []string{"/a/{x}", "/a/b", "/a/{x}/c", "/a/b/{y}/d"} {
 		list = append(list, httpkit.Endpoint{Method: "GET", Pattern: pattern, Auth: httpkit.Open, Handler: answer(pattern)})
 	}
-	rt := newRouter(list)
+	rt := newRouter(list, forbid)
 	for path, want := range map[string]string{
 		"/a/b": "/a/b::", "/a/z": "/a/{x}:z:", "/a/b/c": "/a/{x}/c:b:", "/a/b/1/d": "/a/b/{y}/d::1", "/a/b/c/d/": "/a/b/{y}/d::c", "/a": textNotFound, "/a/%2e%2e": "/a/{x}:..:",
 	} {

@@ -12,26 +12,22 @@ import (
 	"github.com/meshgate/meshgate/controlplane/model"
 )
 
-const (
-	maxTokenBody = 64 << 10
-	// DefaultTokenLife is the validity of a node token unless asked otherwise.
-	DefaultTokenLife = 10 * 365 * 24 * time.Hour
-)
+const maxTokenBody = 64 << 10
 
 // tokens are the endpoints that issue tokens, for administrators only.
 func (a *API) tokens() []httpkit.Endpoint {
 	var list []httpkit.Endpoint
 	if a.DataplaneTokens != nil {
-		h := guarded("generate dataplane token", a.dataplaneToken)
 		for _, method := range []string{http.MethodPost, http.MethodPut} {
-			list = append(list, endpoint(method, "/tokens/dataplane", httpkit.Administrator, "Issue the token of dataplanes", mediaText, h))
+			list = append(list, about("generate dataplane token",
+				endpoint(method, "/tokens/dataplane", httpkit.Administrator, "Issue the token of dataplanes", mediaText, a.dataplaneToken)))
 		}
 	}
 	if a.Tokens != nil {
 		// Clients of this endpoint need not say that they send JSON.
 		list = append(list, httpkit.Endpoint{
 			Method: http.MethodPost, Pattern: "/tokens/gateway", Auth: httpkit.Administrator,
-			Summary: "Issue the node token of an oauth-gateway", Handler: guarded("generate gateway token", a.gatewayToken),
+			Subject: "generate gateway token", Summary: "Issue the node token of an oauth-gateway", Handler: a.gatewayToken,
 		})
 	}
 	return list
@@ -76,7 +72,7 @@ type gatewayTokenRequest struct {
 	Name string `json:"name"`
 	// ControlPlane is "default" if empty.
 	ControlPlane string `json:"controlPlane"`
-	// ValidFor is a duration such as 720h.
+	// ValidFor is a duration such as 720h; [identity.GatewayTokenLife] if empty.
 	ValidFor string `json:"validFor"`
 }
 
@@ -101,7 +97,7 @@ func (a *API) issueGateway(w http.ResponseWriter, r *http.Request) (string, erro
 	if err := d.Decode(&in); err != nil {
 		return "", fault.Wrap(fault.Invalid, err, "the request is not valid JSON")
 	}
-	life := DefaultTokenLife
+	life := identity.GatewayTokenLife
 	if in.ValidFor != "" {
 		var err error
 		if life, err = time.ParseDuration(in.ValidFor); err != nil {

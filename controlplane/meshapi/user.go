@@ -1,85 +1,44 @@
 package meshapi
 
 import (
-	"context"
 	"net/http"
-	"slices"
-	"strings"
 
-	"github.com/meshgate/meshgate/controlplane/fault"
+	"github.com/meshgate/meshgate/controlplane/httpkit"
+	"github.com/meshgate/meshgate/controlplane/model"
 )
 
-// Users and groups that exist without being declared.
-const (
-	userAnonymous      = "mesh-system:anonymous"
-	userAdministrator  = "mesh-system:admin"
-	groupAnonymous     = "mesh-system:unauthenticated"
-	groupAuthenticated = "mesh-system:authenticated"
-	groupAdministrator = "mesh-system:admin"
-)
-
-// User is who calls.
-type User struct {
+// user is what /who-am-i answers.
+type user struct {
 	Name   string   `json:"name"`
 	Groups []string `json:"groups"`
 }
 
-// Administrator may do everything.
-func Administrator() User {
-	return User{userAdministrator, []string{groupAdministrator, groupAuthenticated}}
+// whoAmI tells callers who they are.
+func whoAmI(w http.ResponseWriter, r *http.Request) {
+	who := httpkit.CallerOf(r)
+	reply(w, r, http.StatusOK, user{who.Name, who.Groups})
 }
 
-// Anonymous has not said who it is.
-func Anonymous() User { return User{userAnonymous, []string{groupAnonymous}} }
-
-// String is the form in which errors show a user.
-func (u User) String() string { return u.Name + "/" + strings.Join(u.Groups, ",") }
-
-func (u User) administrates() bool {
-	return u.Name == userAdministrator || slices.Contains(u.Groups, groupAdministrator)
-}
-
-type userKey struct{}
-
-// userOf returns the caller; one that nobody has identified is anonymous.
-func userOf(ctx context.Context) User {
-	if u, ok := ctx.Value(userKey{}).(User); ok {
-		return u
-	}
-	return Anonymous()
-}
-
-// authenticate finds out who calls before anything else is looked at.
+// authenticate finds out who calls before anything else is looked at. GET / says
+// what this is to everybody.
 func (a *API) authenticate(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		u, err := a.Identify(r)
-		if err != nil {
-			if len(split(r.URL.Path)) > 0 {
-				fail(w, r, opAuthenticate, err)
-				return
-			}
-			u = Anonymous() // GET / says what this is to everybody
+	identify := func(r *http.Request) (model.Actor, error) {
+		who, err := a.Identify(r)
+		if err != nil && len(split(r.URL.Path)) == 0 {
+			return model.Anonymous(), nil
 		}
-		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), userKey{}, u)))
-	})
+		return who, err
+	}
+	return httpkit.Identified(identify, func(w http.ResponseWriter, r *http.Request, err error) {
+		fail(w, r, opAuthenticate, err)
+	}, next)
 }
 
-// administrator returns a Forbidden fault unless an administrator calls. what is
-// the end of the sentence.
-func administrator(ctx context.Context, what string) error {
-	if u := userOf(ctx); !u.administrates() {
-		return fault.New(fault.Forbidden, "user %q cannot access %s", u, what)
-	}
-	return nil
-}
+// forbid answers those who may not call an endpoint.
+func forbid(w http.ResponseWriter, r *http.Request, err error) { fail(w, r, operation{}, err) }
 
-// guarded runs a handler for administrators only.
-func guarded(what string, h http.HandlerFunc) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
-		if err := administrator(r.Context(), what); err != nil {
-			fail(w, r, operation{}, err)
-			return
-		}
-		h(w, r)
-	}
+// about names what an endpoint gives access to, for those who do not have it.
+func about(subject string, e httpkit.Endpoint) httpkit.Endpoint {
+	e.Subject = subject
+	return e
 }

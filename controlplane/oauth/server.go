@@ -57,12 +57,14 @@ func New(o Options) *Server {
 // ServeHTTP answers one request that a gateway handed over.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	private(w)
-	scope, ok := gatewayScope(r)
+	scope, node, ok := gatewayOf(r)
 	plugin := r.Header.Get(contract.HeaderOAuthPlugin)
 	if !ok || plugin == "" {
 		_ = writeReply(w, http.StatusForbidden, message("only gateways may call this endpoint"))
 		return
 	}
+	// What clients ask for is written by the gateway that they ask.
+	r = r.WithContext(model.WithActor(r.Context(), model.Node(node)))
 	err := s.serve(w, r, scope, plugin)
 	switch {
 	case err == nil:

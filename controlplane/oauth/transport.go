@@ -8,19 +8,20 @@ import (
 	"github.com/meshgate/meshgate/filter/contract"
 )
 
-// gatewayScope returns the control plane that a gateway's client certificate
-// speaks for: spiffe://meshgate/cp/<control plane>/<instance>.
-func gatewayScope(r *http.Request) (string, bool) {
+// gatewayOf returns the node id of the gateway whose client certificate a request
+// comes with, spiffe://meshgate/cp/<control plane>/<instance>, and the control
+// plane that it speaks for.
+func gatewayOf(r *http.Request) (scope, node string, ok bool) {
 	if r.TLS == nil || len(r.TLS.VerifiedChains) == 0 {
-		return "", false
+		return "", "", false
 	}
 	for _, u := range r.TLS.PeerCertificates[0].URIs {
 		part := strings.Split(u.Path, "/")
 		if u.Scheme == "spiffe" && u.Host == "meshgate" && len(part) == 4 && part[1] == "cp" && part[2] != "" {
-			return part[2], true
+			return part[2], u.Path[1:], true
 		}
 	}
-	return "", false
+	return "", "", false
 }
 
 // checkHTTPS demands that the client's connection was encrypted. The gateway

@@ -93,6 +93,7 @@ func (r *Revoker) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		http.Error(w, "the node token is not valid", http.StatusUnauthorized)
 		return
 	}
+	node.token = token
 	conn, rw, err := http.NewResponseController(w).Hijack()
 	if err != nil {
 		http.Error(w, "the connection cannot be upgraded", http.StatusHTTPVersionNotSupported)
@@ -152,6 +153,11 @@ func (l *link) serve() error {
 		return err
 	}
 	defer r.owned.Done()
+	r.judge(r.ctx, l) // its token may have been revoked before it was registered
+	if !l.node.Until.IsZero() {
+		expiry := time.AfterFunc(l.node.Until.Sub(r.o.Now()), l.end)
+		defer expiry.Stop()
+	}
 	l.work.Go(l.writeLoop)
 	if r.o.ChecksTokens != nil && r.o.ChecksTokens(l.node) {
 		l.tell()

@@ -288,7 +288,10 @@ func (g *guard) bump(ctx context.Context) error {
 	next := g.r.epoch + 1
 	g.r.mu.Unlock()
 	_, err := g.r.o.Store.Update(ctx, model.Config, func(tx store.Tx) error {
-		_, err := tx.Get(epochs, "", singleton)
+		stored, err := tx.Get(epochs, "", singleton)
+		if err == nil { // an epoch that was used once must never come back
+			next = max(next, stored.Spec.(*Epoch).Epoch+1)
+		}
 		return put(tx, &model.Resource{Kind: epochs, Name: singleton, Spec: &Epoch{Epoch: next}}, err)
 	})
 	if err != nil {

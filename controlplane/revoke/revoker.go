@@ -22,6 +22,10 @@ type Node struct {
 	ID string
 	// ControlPlane is the scope whose tokens the node may ask about.
 	ControlPlane string
+	// Until is when the token of the node ends, zero if never.
+	Until time.Time
+	// token is what the link came with; see Recheck.
+	token string
 }
 
 // Authenticator proves who opens a link; see identity.

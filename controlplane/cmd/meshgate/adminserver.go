@@ -64,7 +64,7 @@ func (cp *controlPlane) openDeclarative(ctx context.Context) error {
 	if err := file.Resolve(cp.gate, model.DefaultControlPlane); err != nil {
 		return err
 	}
-	commit, err := file.Apply(ctx, cp.gate, model.DefaultControlPlane)
+	commit, err := file.Apply(ctx, cp.gate.As(model.System("declarative")), model.DefaultControlPlane)
 	if err != nil {
 		return err
 	}

@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"time"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
@@ -15,6 +14,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/agent"
 	"github.com/meshgate/meshgate/controlplane/config"
 	"github.com/meshgate/meshgate/controlplane/gateway"
+	"github.com/meshgate/meshgate/controlplane/identity"
 	"github.com/meshgate/meshgate/controlplane/model"
 	"github.com/meshgate/meshgate/filter/contract"
 )
@@ -131,9 +131,9 @@ func freeGatewayPorts(ctx context.Context, c *config.Config, name string, log *s
 }
 
 // newOwnAgent makes the agent of the gateway that runs beside its control plane,
-// with a token minted here.
+// with a token minted here, which the agent renews.
 func newOwnAgent(ctx context.Context, c *config.Config, cp *controlPlane, envoy, module string) (*agent.Agent, error) {
-	token, err := cp.tokens.Gateway(model.DefaultControlPlane, c.Gateway.Name, 10*365*24*time.Hour)
+	token, err := cp.tokens.Gateway(model.DefaultControlPlane, c.Gateway.Name, identity.GatewayTokenLife)
 	if err != nil {
 		return nil, err
 	}

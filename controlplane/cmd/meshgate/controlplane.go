@@ -45,6 +45,10 @@ import (
 // so that collecting more often costs less than holding twice the memory.
 const gcPercent = 50
 
+// gatewayIdle is how long the connections of gateways to the OAuth server may be
+// without a request; gateways end them before.
+const gatewayIdle = time.Hour
+
 // stopTime bounds an orderly end of the control plane.
 const stopTime = 15 * time.Second
 
@@ -83,7 +87,7 @@ func openControlPlane(ctx context.Context, c *config.Config, log *slog.Logger) (
 	}
 	cp := &controlPlane{cfg: c, log: log, instance: instanceID()}
 	steps := []func(context.Context) error{
-		cp.openAdminToken, cp.openPorts, cp.openStore, cp.openIdentities, cp.openMesh, cp.openRevocation, cp.openDeclarative, cp.openXDS, cp.openLifecycle,
+		cp.openAdminToken, cp.openPorts, cp.openStore, cp.openIdentities, cp.openMesh, cp.openRevocation, cp.openRotations, cp.openDeclarative, cp.openXDS, cp.openLifecycle,
 	}
 	for _, step := range steps {
 		if err := step(ctx); err != nil {
@@ -199,11 +203,12 @@ func (cp *controlPlane) run(ctx context.Context) error {
 	g.Go(func() error { return ended(ctx, "renewal of certificates", cp.mesh.renewals.Run(ctx)) })
 	grpcLn, httpLn := httpkit.Split(cp.ports.data, cp.authority.ServerConfig(cp.names()))
 	g.Go(func() error { return cp.serveADS(ctx, grpcLn) })
-	serve := func(name string, h http.Handler, ln net.Listener) {
-		server := httpkit.NewServer(name, h, cp.log, httpkit.Limits{})
+	serveWith := func(l httpkit.Limits, name string, h http.Handler, ln net.Listener) {
+		server := httpkit.NewServer(name, h, cp.log, l)
 		g.Go(func() error { return ended(ctx, name, server.Serve(ctx, ln)) })
 	}
-	serve("data_plane", cp.dataPlane(), httpLn)
+	serve := func(name string, h http.Handler, ln net.Listener) { serveWith(httpkit.Limits{}, name, h, ln) }
+	serveWith(httpkit.Limits{IdleTimeout: gatewayIdle}, "data_plane", cp.dataPlane(), httpLn)
 	serve("diagnostics", diagnostics(&cp.ready, cp.metrics()), cp.ports.diagnostics)
 	admin := cp.adminAPI()
 	serve("admin", admin.Handler(), cp.ports.admin)
@@ -249,7 +254,9 @@ func (cp *controlPlane) dataPlane() http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle(contract.LinkPath, cp.revoker)
 	mux.Handle(adminlink.Path, cp.mesh.admin)
-	mux.Handle(enrol.Path, &enrol.Server{Store: cp.store, Tokens: cp.tokens, Mesh: cp.proxies()})
+	joining := &enrol.Server{Store: cp.store, Writer: cp.gate, Tokens: cp.tokens, Mesh: cp.proxies()}
+	mux.Handle(enrol.Path, joining)
+	mux.HandleFunc(enrol.RenewPath, joining.Renew)
 	mux.Handle("/", cp.oauth)
 	return mux
 }

@@ -52,7 +52,7 @@ func diagnostics(r *readiness, metrics *prometheus.Registry) http.Handler {
 		get("/debug/pprof/{profile}", "One profile", profile),
 	}
 	guard := httpkit.BrowserGuard{}
-	return guard.Wrap(httpkit.NewRouter(endpoints, func(_ httpkit.Authorisation, h http.Handler) http.Handler { return h }))
+	return guard.Wrap(httpkit.NewRouter(endpoints, httpkit.RefuseMessage))
 }
 
 func profile(w http.ResponseWriter, r *http.Request) {

@@ -55,7 +55,7 @@ var layers = map[string]string{
 	"controlplane/fault":   "",
 	"controlplane/config":  "controlplane/fault",
 	"controlplane/model":   "controlplane/fault",
-	"controlplane/httpkit": "controlplane/fault",
+	"controlplane/httpkit": "controlplane/fault controlplane/model",
 	"controlplane/gateway": "controlplane/fault controlplane/model filter/contract",
 	"controlplane/mesh":    "controlplane/fault controlplane/model",
 

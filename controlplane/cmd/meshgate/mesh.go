@@ -69,11 +69,17 @@ func (cp *controlPlane) openMesh(ctx context.Context) error {
 	m.tokens = identity.NewDataplaneTokens(cp.store, time.Now)
 	m.workloads = identity.NewWorkloads(cp.store, time.Now)
 	m.renewals = identity.NewRenewals(cp.renewWorkload)
-	m.rotations = identity.NewRotations(identity.Options{
-		Store: cp.store, Progress: meshProgress{cp}, Now: time.Now, Log: cp.log, LeafLife: leafLife,
-	})
 	m.admin = adminlink.NewServer(adminlink.Options{Auth: adsAuthenticator{cp}, Log: cp.log, Now: time.Now})
 	cp.closers.add(func(context.Context) { m.admin.Close() })
+	return nil
+}
+
+// openRotations makes what changes the authorities of meshes, through the gate.
+func (cp *controlPlane) openRotations(context.Context) error {
+	cp.mesh.rotations = identity.NewRotations(identity.Options{
+		Store: cp.store, Writer: cp.gate.As(model.System("rotation")), Progress: meshProgress{cp},
+		Now: time.Now, Log: cp.log, LeafLife: leafLife,
+	})
 	return nil
 }
 
@@ -113,7 +119,7 @@ func (cp *controlPlane) openLifecycle(ctx context.Context) error {
 	}
 	cp.gate.Hook(mesh.Meshes, lifecycle.New(o))
 	cp.gate.Hook(mesh.Secrets, lifecycle.Secrets())
-	return lifecycle.Ensure(ctx, cp.gate, mesh.Default)
+	return lifecycle.Ensure(ctx, cp.gate.As(model.System("lifecycle")), mesh.Default)
 }
 
 // proxies is what the data-plane server needs to enrol proxies of meshes.
@@ -148,7 +154,11 @@ func (cp *controlPlane) happened(ctx context.Context, e store.Event) {
 	case mesh.Secrets.Name:
 		cp.mesh.rotations.Changed(e.Key.Scope)
 		if strings.HasPrefix(e.Key.Name, mesh.TokenSigningKey) || strings.HasPrefix(e.Key.Name, mesh.TokenRevocations) {
-			cp.xds.Recheck(ctx)
+			cp.recheck(ctx)
+		}
+	case mesh.GlobalSecrets.Name:
+		if e.Key.Name == mesh.GatewayTokenRevocations {
+			cp.recheck(ctx)
 		}
 	case mesh.Meshes.Name:
 		cp.mesh.rotations.Changed(e.Key.Name)
@@ -158,9 +168,17 @@ func (cp *controlPlane) happened(ctx context.Context, e store.Event) {
 			cp.forget(e.Key.Scope, e.Key.Name)
 		}
 		if e.Op != store.Created && cp.snapshots.Get(node) != nil {
-			cp.xds.Recheck(ctx, node) // its tags may not be those of its token
+			cp.recheck(ctx, node) // its tags may not be those of its token
 		}
 	}
+}
+
+// recheck ends everything that nodes have open with a token that no longer counts:
+// of the named nodes, or of all.
+func (cp *controlPlane) recheck(ctx context.Context, nodes ...string) {
+	cp.xds.Recheck(ctx, nodes...)
+	cp.revoker.Recheck(ctx, nodes...)
+	cp.mesh.admin.Recheck(ctx, nodes...)
 }
 
 // meshProgress tells rotations what the proxies of a mesh hold.

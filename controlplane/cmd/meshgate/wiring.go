@@ -183,7 +183,7 @@ func (cp *controlPlane) authenticate(ctx context.Context, nodeID, token string) 
 	if !strings.HasPrefix(nodeID, "cp/") {
 		return cp.mesh.tokens.Authenticate(ctx, nodeID, token)
 	}
-	c, err := cp.tokens.Check(strings.TrimPrefix(token, "Bearer "))
+	c, err := cp.tokens.Check(ctx, strings.TrimPrefix(token, "Bearer "))
 	switch {
 	case err != nil:
 		return until, err
@@ -200,20 +200,21 @@ type linkAuthenticator struct{ cp *controlPlane }
 // of the default control plane.
 func (a linkAuthenticator) Authenticate(ctx context.Context, node, token string) (revoke.Node, error) {
 	if node == "" {
-		c, err := a.cp.tokens.Check(strings.TrimPrefix(token, "Bearer "))
+		c, err := a.cp.tokens.Check(ctx, strings.TrimPrefix(token, "Bearer "))
 		if err != nil {
 			return revoke.Node{}, err
 		}
 		node = c.NodeID()
 	}
-	if _, err := a.cp.authenticate(ctx, node, token); err != nil {
+	until, err := a.cp.authenticate(ctx, node, token)
+	if err != nil {
 		return revoke.Node{}, err
 	}
 	controlPlane, _, err := loop.ParseNode(node)
 	if err != nil {
 		controlPlane = model.DefaultControlPlane
 	}
-	return revoke.Node{ID: node, ControlPlane: controlPlane}, nil
+	return revoke.Node{ID: node, ControlPlane: controlPlane, Until: until}, nil
 }
 
 func tlsListener(ln net.Listener, cfg *tls.Config) net.Listener {

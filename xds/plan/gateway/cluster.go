@@ -199,12 +199,22 @@ func isAddress(host string) bool {
 	return err == nil
 }
 
+// oauthIdle is how long a connection to the OAuth server is kept without a
+// request: shorter than that server keeps it, so that no request meets its end,
+// and long, so that issuing does not depend on new connections.
+const oauthIdle = 55 * time.Minute
+
 // oauthCluster reaches the OAuth server with the proxy's client certificate.
 func oauthCluster(e Endpoint) (*resource.Resource, error) {
 	c := single(e.Host, e.Port, oauthConnectTimeout)
-	if err := speak(c, httpOptions(false)); err != nil {
+	options := httpOptions(false)
+	options.CommonHttpProtocolOptions = &corev3.HttpProtocolOptions{IdleTimeout: durationpb.New(oauthIdle)}
+	if err := speak(c, options); err != nil {
 		return nil, err
 	}
+	c.UpstreamConnectionOptions = &clusterv3.UpstreamConnectionOptions{TcpKeepalive: &corev3.TcpKeepalive{
+		KeepaliveProbes: wrapperspb.UInt32(3), KeepaliveTime: wrapperspb.UInt32(30), KeepaliveInterval: wrapperspb.UInt32(5),
+	}}
 	c.Name = contract.OAuthCluster
 	c.LoadAssignment.ClusterName = c.Name
 	name := e.ServerName

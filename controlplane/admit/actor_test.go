@@ -1,0 +1,57 @@
+package admit_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/meshgate/meshgate/controlplane/admit"
+	"github.com/meshgate/meshgate/controlplane/fault"
+	"github.com/meshgate/meshgate/controlplane/mesh"
+	"github.com/meshgate/meshgate/controlplane/model"
+	"github.com/meshgate/meshgate/controlplane/store"
+	"github.com/meshgate/meshgate/controlplane/store/memstore"
+)
+
+// named notes whose commits are published.
+type named struct{ actors []string }
+
+func (*named) Stage(store.Tx) error { return nil }
+
+func (n *named) Publish(ctx context.Context, _ store.Commit) error {
+	a, _ := model.ActorOf(ctx)
+	n.actors = append(n.actors, a.Name)
+	return nil
+}
+
+// TestWriteNeedsActor: nobody writes without saying who it is; the context's
+// actor comes before the gate's.
+func TestWriteNeedsActor(t *testing.T) {
+	s, seen := memstore.New(), &named{}
+	t.Cleanup(func() { _ = s.Close() })
+	g := admit.New(s, seen, mesh.Kinds(), time.Now)
+	put := func(g *admit.Gate, ctx context.Context) error { //nolint:revive // the gate is what differs
+		_, _, err := g.PutDocument(ctx, mesh.Meshes, "", "m", &mesh.Mesh{})
+		return err
+	}
+	if err := put(g, t.Context()); !fault.Is(err, fault.Internal) || s.Revision() != 0 {
+		t.Errorf("a write of nobody: %v, revision %d", err, s.Revision())
+	}
+	if err := put(g, model.WithActor(t.Context(), model.Actor{Kind: model.ActorUser})); !fault.Is(err, fault.Internal) {
+		t.Errorf("a write of somebody without a name: %v", err)
+	}
+	for _, write := range []func() error{
+		func() error { return put(g, model.WithActor(t.Context(), model.User("amy"))) },
+		func() error { return put(g.As(model.System("part")), t.Context()) },
+		func() error {
+			return put(g.As(model.System("part")), model.WithActor(t.Context(), model.Node("m.web")))
+		},
+	} {
+		if err := write(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(seen.actors) != 3 || seen.actors[0] != "amy" || seen.actors[1] != "part" || seen.actors[2] != "m.web" {
+		t.Errorf("published for %q", seen.actors)
+	}
+}

@@ -1,0 +1,122 @@
+package agent
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/meshgate/meshgate/controlplane/enrol"
+)
+
+// Pauses after a renewal that did not succeed.
+const (
+	renewFirst = time.Second
+	renewMax   = 10 * time.Minute
+)
+
+// renewal keeps the token of a gateway from ending: after two thirds of its life
+// it asks for a successor and puts that into the token's file, where every new
+// connection reads it. Streams with the old token stay open until that ends, and
+// return with the new one.
+type renewal struct {
+	*Agent
+	// renew returns the successor of a token.
+	renew func(ctx context.Context, token string) (string, error)
+}
+
+func (a *Agent) renewal() *renewal {
+	return &renewal{a, func(ctx context.Context, token string) (string, error) {
+		return enrol.Renew(ctx, a.client(), a.Address, token)
+	}}
+}
+
+// run works until ctx ends. An agent that may not write the file only warns:
+// whoever provides the token replaces it.
+func (n *renewal) run(ctx context.Context) {
+	pause := renewFirst
+	for {
+		token, err := n.token()
+		due := time.Time{}
+		if err == nil {
+			due, err = renewAt(token)
+		}
+		if err == nil && time.Until(due) > 0 {
+			if rest(ctx, time.Until(due)) != nil {
+				return
+			}
+			pause = renewFirst
+			continue // somebody may have replaced it meanwhile
+		}
+		if err == nil {
+			err = n.replaceToken(ctx, token)
+		}
+		if err == nil {
+			n.Log.Info("the node token was renewed", "node", n.NodeID())
+			pause = renewFirst
+			continue
+		}
+		if ctx.Err() == nil {
+			n.Log.Warn("the node token could not be renewed", "node", n.NodeID(), "file", n.TokenFile, "retry_in", pause.String(), "error", err)
+		}
+		if rest(ctx, pause) != nil {
+			return
+		}
+		pause = min(2*pause, renewMax)
+	}
+}
+
+// replaceToken stores the successor of a token.
+func (n *renewal) replaceToken(ctx context.Context, token string) error {
+	if err := owns(n.TokenFile); err != nil {
+		return err
+	}
+	next, err := n.renew(ctx, token)
+	if err != nil {
+		return err
+	}
+	if due, err := renewAt(next); err != nil || time.Until(due) <= 0 {
+		return errors.Join(errors.New("the control plane's token ends at once"), err)
+	}
+	return replace(n.TokenFile, []byte(next))
+}
+
+// owns says why a token's file is not the agent's to replace: links and files of
+// others are written by whoever provides them.
+func owns(path string) error {
+	info, err := os.Lstat(path)
+	if err != nil {
+		return err
+	}
+	s, ok := info.Sys().(*syscall.Stat_t)
+	if !info.Mode().IsRegular() || !ok || int(s.Uid) != os.Geteuid() {
+		return fmt.Errorf("%s is not a file of this process's user: replace it before the token ends", path)
+	}
+	return nil
+}
+
+// renewAt returns when two thirds of a token's life are over. The token is not
+// checked: the control plane does that.
+func renewAt(token string) (time.Time, error) {
+	parts := strings.Split(token, ".")
+	if len(parts) != 3 {
+		return time.Time{}, errors.New("the node token is not a JWT")
+	}
+	raw, err := base64.RawURLEncoding.DecodeString(parts[1])
+	if err != nil {
+		return time.Time{}, errors.New("the node token is not a JWT")
+	}
+	var claims struct {
+		Issued  float64 `json:"iat"`
+		Expires float64 `json:"exp"`
+	}
+	if err := json.Unmarshal(raw, &claims); err != nil || claims.Expires <= claims.Issued {
+		return time.Time{}, errors.New("the node token does not say when it ends")
+	}
+	return time.Unix(int64(claims.Issued+(claims.Expires-claims.Issued)*2/3), 0), nil
+}

@@ -1,0 +1,100 @@
+package agent
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// tokenAt is what a renewal reads of a token: when it was made and when it ends.
+func tokenAt(from time.Time, life time.Duration) string {
+	body := fmt.Sprintf(`{"iat":%d,"exp":%d}`, from.Unix(), from.Add(life).Unix())
+	return "h." + base64.RawURLEncoding.EncodeToString([]byte(body)) + ".s"
+}
+
+// renewing runs a renewal of a token of 30 days in a bubble.
+func renewing(t *testing.T, renew func(context.Context, string) (string, error), then func(file string, start time.Time)) {
+	t.Helper()
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		file, start := filepath.Join(dir, "token"), time.Now()
+		if err := os.WriteFile(file, []byte(tokenAt(start, 30*24*time.Hour)+"\n"), 0o644); err != nil { //nolint:gosec // to be narrowed
+			t.Fatal(err)
+		}
+		n := &renewal{&Agent{Options: Options{Name: "gw", ControlPlane: "default", TokenFile: file, Log: slog.New(slog.DiscardHandler)}}, renew}
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() { n.run(ctx); close(done) }()
+		then(file, start)
+		cancel()
+		<-done
+	})
+}
+
+// TestTokenRenewedInTime: the successor is in the file after two thirds of the
+// life and never later than the end, also when the first attempts fail; and so on
+// with its own successor.
+func TestTokenRenewedInTime(t *testing.T) {
+	asked := 0
+	renewing(t, func(context.Context, string) (string, error) {
+		if asked++; asked <= 3 {
+			return "", errors.New("the control plane is away")
+		}
+		return tokenAt(time.Now(), 30*24*time.Hour), nil
+	}, func(file string, start time.Time) {
+		read := func() string {
+			raw, err := os.ReadFile(file) //nolint:gosec // a file of this test
+			if err != nil {
+				t.Error(err)
+			}
+			return string(raw)
+		}
+		before := read()
+		time.Sleep(20*24*time.Hour - time.Second)
+		synctest.Wait()
+		if asked != 0 || read() != before {
+			t.Errorf("asked %d times before it is due", asked)
+		}
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if asked != 4 || read() == before {
+			t.Errorf("asked %d times", asked)
+		}
+		if info, err := os.Stat(file); err != nil || info.Mode().Perm() != 0o600 {
+			t.Errorf("mode %v, %v", info.Mode(), err)
+		}
+		time.Sleep(20*24*time.Hour + time.Minute)
+		synctest.Wait()
+		if asked != 5 {
+			t.Errorf("asked %d times: the successor has no successor", asked)
+		}
+	})
+}
+
+// TestForeignTokenFile: a link belongs to whoever provides the token. What they
+// put there is taken.
+func TestForeignTokenFile(t *testing.T) {
+	asked := 0
+	renewing(t, func(context.Context, string) (string, error) { asked++; return "", nil }, func(file string, start time.Time) {
+		target := file + ".real"
+		if err := errors.Join(os.Rename(file, target), os.Symlink(target, file)); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(25 * 24 * time.Hour)
+		if err := os.WriteFile(target, []byte(tokenAt(time.Now(), 30*24*time.Hour)), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(19 * 24 * time.Hour)
+		synctest.Wait()
+		if info, err := os.Lstat(file); err != nil || info.Mode().IsRegular() || asked != 0 {
+			t.Errorf("the link was replaced: %v, asked %d times", err, asked)
+		}
+	})
+}

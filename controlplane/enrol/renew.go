@@ -1,0 +1,62 @@
+package enrol
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+
+	"github.com/meshgate/meshgate/controlplane/fault"
+)
+
+// RenewPath is where a gateway gets a successor of the token that it shows.
+const RenewPath = "/bootstrap/token"
+
+// maxToken bounds a token in bytes.
+const maxToken = 8 << 10
+
+// Renew handles POST [RenewPath].
+func (s *Server) Renew(w http.ResponseWriter, r *http.Request) {
+	if r.Method != http.MethodPost {
+		s.fail(w, r, fault.New(fault.Unsupported, "only POST is supported"))
+		return
+	}
+	token, err := s.Tokens.Renew(r.Context(), bearer(r))
+	if fault.Is(err, fault.Denied) {
+		err = fault.New(fault.Denied, "the node token is not valid")
+	}
+	if err != nil {
+		s.fail(w, r, err)
+		return
+	}
+	h := w.Header()
+	h.Set("Content-Type", "text/plain; charset=utf-8")
+	h.Set("Cache-Control", "no-store")
+	h.Set("X-Content-Type-Options", "nosniff")
+	_, _ = io.WriteString(w, token) // a node that is gone asks again
+}
+
+// Renew asks for the successor of a gateway's token; errors are those of [Enrol].
+func Renew(ctx context.Context, client *http.Client, base, token string) (string, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, base+RenewPath, nil)
+	if err != nil {
+		return "", err
+	}
+	req.Header.Set("Authorization", "Bearer "+token)
+	resp, err := client.Do(req)
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = resp.Body.Close() }()
+	text, err := io.ReadAll(io.LimitReader(resp.Body, maxToken))
+	switch {
+	case err != nil:
+		return "", err
+	case resp.StatusCode == http.StatusOK && len(text) > 0:
+		return strings.TrimSpace(string(text)), nil
+	case resp.StatusCode >= http.StatusInternalServerError:
+		return "", fmt.Errorf("the control plane cannot renew tokens now: it answered %d", resp.StatusCode)
+	}
+	return "", &Refused{Status: resp.StatusCode, Text: strings.TrimSpace(string(text))}
+}

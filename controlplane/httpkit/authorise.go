@@ -1,0 +1,110 @@
+package httpkit
+
+import (
+	"net/http"
+	"slices"
+
+	"github.com/meshgate/meshgate/controlplane/fault"
+	"github.com/meshgate/meshgate/controlplane/model"
+)
+
+// Authorisation is what a request needs before its handler runs. There is no
+// default: a router does not start with an endpoint that declares none, or one
+// that nobody enforces.
+type Authorisation string
+
+// Authorisations.
+const (
+	// Open endpoints answer everybody who can reach the port.
+	Open Authorisation = "open"
+	// Administrator endpoints need whoever the port trusts with administration.
+	Administrator Authorisation = "administrator"
+)
+
+// permits reports whether an actor may call an endpoint.
+func (a Authorisation) permits(who model.Actor) bool {
+	switch a {
+	case Open:
+		return true
+	case Administrator:
+		return who.Administrates()
+	}
+	return false
+}
+
+// Refuse answers a request that is not served. err is Denied for a caller that
+// could not prove who it is, and Forbidden for one that may not call the endpoint.
+type Refuse func(w http.ResponseWriter, r *http.Request, err error)
+
+// Enforce returns the handler of an endpoint behind the authorisation that the
+// endpoint declares: the one place that every router leads its requests through.
+// A request that nothing has identified is anonymous. It panics on an endpoint
+// without a handler or with an authorisation that is not enforced, which is a
+// mistake in the program.
+func Enforce(e Endpoint, refuse Refuse) http.Handler {
+	if e.Handler == nil || !slices.Contains([]Authorisation{Open, Administrator}, e.Auth) {
+		panic("httpkit: endpoint without handler or authorisation: " + e.Method + " " + e.Pattern)
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if who := CallerOf(r); !e.Auth.permits(who) {
+			what := e.Subject
+			if what == "" {
+				what = e.Method + " " + e.Pattern
+			}
+			refuse(w, r, fault.New(fault.Forbidden, "user %q cannot access %s", who, what))
+			return
+		}
+		e.Handler(w, r)
+	})
+}
+
+// Identified returns next behind identify, which says who makes a request; an
+// error of it is answered by refuse. Handlers and the writes they make find the
+// caller in the context of the request.
+func Identified(identify func(*http.Request) (model.Actor, error), refuse Refuse, next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		who, err := identify(r)
+		if err != nil {
+			refuse(w, r, err)
+			return
+		}
+		next.ServeHTTP(w, As(r, who))
+	})
+}
+
+// Everybody identifies each caller as the same actor: whoever reaches the port.
+func Everybody(who model.Actor) func(*http.Request) (model.Actor, error) {
+	return func(*http.Request) (model.Actor, error) { return who, nil }
+}
+
+// As returns a request as one of an actor.
+func As(r *http.Request, who model.Actor) *http.Request {
+	return r.WithContext(model.WithActor(r.Context(), who))
+}
+
+// CallerOf returns who makes a request; one that nothing has identified is
+// anonymous.
+func CallerOf(r *http.Request) model.Actor {
+	if who, ok := model.ActorOf(r.Context()); ok {
+		return who
+	}
+	return model.Anonymous()
+}
+
+// RefuseMessage answers with the message of the error: 401 with a challenge (RFC
+// 6750 section 3) for a caller that is not identified, 403 for one that is.
+func RefuseMessage(w http.ResponseWriter, r *http.Request, err error) {
+	if e, ok := err.(*unauthenticated); ok { //nolint:errorlint // made in this package, never wrapped
+		EntryOf(r.Context()).Code = "unauthenticated"
+		w.Header().Set("WWW-Authenticate", e.challenge)
+		WriteMessage(w, http.StatusUnauthorized, e.text)
+		return
+	}
+	EntryOf(r.Context()).Code = string(fault.CodeOf(err))
+	if _, known := model.ActorOf(r.Context()); !known || CallerOf(r).Name == model.UserAnonymous {
+		w.Header().Set("WWW-Authenticate", challengeBearer)
+		WriteMessage(w, http.StatusUnauthorized, textNoToken)
+		return
+	}
+	WriteMessage(w, http.StatusForbidden, "the caller may not use this endpoint")
+}

@@ -1,0 +1,96 @@
+package httpkit
+
+import (
+	"container/list"
+	"net"
+	"net/netip"
+	"sync"
+)
+
+// room holds connections that have not shown yet that they are worth keeping. It
+// is bounded in total and for each address. Nobody waits to get in: whoever comes
+// when it is full takes the place of the one that was there longest, for whoever
+// means well leaves it within a round trip, and whoever is silent stays.
+type room struct {
+	total, each int
+
+	mu        sync.Mutex
+	all       *list.List // of *guest, the longest there first
+	byAddress map[netip.Prefix]*list.List
+}
+
+// guest is one connection in a room.
+type guest struct {
+	conn         net.Conn
+	address      netip.Prefix
+	inAll, ofOne *list.Element
+}
+
+func newRoom(total, each int) *room {
+	return &room{total: total, each: each, all: list.New(), byAddress: map[netip.Prefix]*list.List{}}
+}
+
+// enter takes a connection in and returns how it leaves, which may be called after
+// it was put out. Whoever is put out finds its connection closed.
+func (r *room) enter(conn net.Conn) (leave func()) {
+	g := &guest{conn: conn, address: addressOf(conn)}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	of := r.byAddress[g.address]
+	if of == nil {
+		of = list.New()
+		r.byAddress[g.address] = of
+	}
+	g.inAll, g.ofOne = r.all.PushBack(g), of.PushBack(g)
+	if of.Len() > r.each {
+		r.putOut(of.Front())
+	}
+	if r.all.Len() > r.total {
+		r.putOut(r.all.Front())
+	}
+	return func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.remove(g)
+	}
+}
+
+// putOut closes the connection of a guest. The lock is held.
+func (r *room) putOut(e *list.Element) {
+	g := e.Value.(*guest)
+	r.remove(g)
+	_ = g.conn.Close() // it is given up, whatever Close says
+}
+
+// remove takes a guest off the lists, however often it is called. The lock is held.
+func (r *room) remove(g *guest) {
+	if g.inAll == nil {
+		return
+	}
+	of := r.byAddress[g.address]
+	r.all.Remove(g.inAll)
+	of.Remove(g.ofOne)
+	g.inAll, g.ofOne = nil, nil
+	if of.Len() == 0 {
+		delete(r.byAddress, g.address)
+	}
+}
+
+// addressOf is what counts as one address: all of IPv4, the network of 64 bits that
+// one subscriber has of IPv6.
+func addressOf(conn net.Conn) netip.Prefix {
+	at, ok := conn.RemoteAddr().(*net.TCPAddr)
+	if !ok {
+		return netip.Prefix{}
+	}
+	ip := at.AddrPort().Addr().Unmap()
+	bits := 64
+	if ip.Is4() {
+		bits = 32
+	}
+	p, err := ip.WithZone("").Prefix(bits)
+	if err != nil {
+		return netip.Prefix{}
+	}
+	return p
+}

@@ -1,0 +1,170 @@
+package httpkit
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync"
+	"testing"
+	"time"
+)
+
+// silence keeps n connections open that say first and nothing else; whenever one
+// is closed another takes its place.
+func silence(t *testing.T, address string, n int, first []byte) (stop func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	var work sync.WaitGroup
+	var begun sync.WaitGroup
+	begun.Add(n)
+	for range n {
+		work.Go(func() {
+			once := sync.OnceFunc(begun.Done)
+			defer once()
+			for ctx.Err() == nil {
+				conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", address)
+				if err != nil {
+					continue
+				}
+				end := context.AfterFunc(ctx, func() { _ = conn.Close() })
+				_, _ = conn.Write(first)
+				once()
+				_, _ = io.Copy(io.Discard, conn)
+				end()
+				_ = conn.Close()
+			}
+		})
+	}
+	begun.Wait()
+	return func() { cancel(); work.Wait() }
+}
+
+// clientHello is what a client says first.
+func clientHello(t *testing.T) []byte {
+	t.Helper()
+	client, server := net.Pipe()
+	defer func() { _ = server.Close() }()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = tls.Client(client, &tls.Config{ServerName: "localhost", MinVersion: tls.VersionTLS12}).Handshake()
+	}()
+	hello, err := readHello(server)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = client.Close()
+	<-done
+	return hello
+}
+
+// TestSilentClientsKeepNobodyOut: with 1,500 connections that send nothing or half
+// a ClientHello, whoever shakes hands is served, on both halves and from the same
+// address; with as many that send one and nothing after it, from another address.
+func TestSilentClientsKeepNobodyOut(t *testing.T) {
+	hello := clientHello(t)
+	for name, first := range map[string][]byte{"nothing": nil, "half a header": hello[:3], "half a hello": hello[:40], "a hello": hello} {
+		t.Run(name, func(t *testing.T) {
+			cert, pool := certificate(t)
+			grpcLn, httpLn := Split(listen(t), &tls.Config{Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS12})
+			ctx, cancel := context.WithCancel(t.Context())
+			ended := make(chan error, 1)
+			h := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { WriteMessage(w, 200, "issued") })
+			go func() { ended <- NewServer("test", h, slog.New(slog.DiscardHandler), Limits{}).Serve(ctx, httpLn) }()
+			var streams sync.WaitGroup
+			streams.Go(func() {
+				for {
+					conn, err := grpcLn.Accept()
+					if err != nil {
+						return
+					}
+					_ = conn.Close()
+				}
+			})
+			stop := silence(t, httpLn.Addr().String(), 1500, first)
+			for range 20 {
+				from := net.IPv4(127, 0, 0, 1)
+				if name == "a hello" {
+					from = net.IPv4(127, 0, 0, 2)
+				}
+				issue(t, from, httpLn.Addr().String(), pool)
+				reconnect(t, from, grpcLn.Addr().String(), pool)
+			}
+			stop()
+			cancel()
+			if err := <-ended; err != nil {
+				t.Error(err)
+			}
+			_ = grpcLn.Close()
+			streams.Wait()
+		})
+	}
+}
+
+// issue makes a request over a connection of its own.
+func issue(t *testing.T, from net.IP, address string, pool *x509.CertPool) {
+	t.Helper()
+	d := &net.Dialer{LocalAddr: &net.TCPAddr{IP: from}}
+	transport := &http.Transport{DialContext: d.DialContext, DisableKeepAlives: true, TLSClientConfig: &tls.Config{RootCAs: pool, ServerName: "localhost", MinVersion: tls.VersionTLS12}}
+	resp, err := (&http.Client{Transport: transport, Timeout: 10 * time.Second}).Get("https://" + address + "/")
+	if err != nil {
+		t.Errorf("issue: %v", err)
+		return
+	}
+	_ = resp.Body.Close()
+}
+
+// reconnect opens what a stream of gRPC runs on.
+func reconnect(t *testing.T, from net.IP, address string, pool *x509.CertPool) {
+	t.Helper()
+	d := &tls.Dialer{NetDialer: &net.Dialer{LocalAddr: &net.TCPAddr{IP: from}}, Config: &tls.Config{
+		RootCAs: pool, ServerName: "localhost", NextProtos: []string{protoHTTP2}, MinVersion: tls.VersionTLS12,
+	}}
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	conn, err := d.DialContext(ctx, "tcp", address)
+	if err != nil {
+		t.Errorf("reconnect: %v", err)
+		return
+	}
+	_ = conn.Close()
+}
+
+// TestRoom: bounds hold in total and for each address, and the oldest leaves.
+func TestRoom(t *testing.T) {
+	r := newRoom(3, 2)
+	at := func(ip string) *fakeConn { return &fakeConn{remote: &net.TCPAddr{IP: net.ParseIP(ip)}} }
+	a1, a2, a3 := at("192.0.2.1"), at("192.0.2.1"), at("::ffff:192.0.2.1")
+	b1, b2 := at("2001:db8::1"), at("2001:db8::2:1")
+	leave := r.enter(a1)
+	r.enter(a2)
+	r.enter(a3)
+	if !a1.closed || a2.closed || a3.closed {
+		t.Error("the third of an address does not take the place of the first")
+	}
+	leave() // of one that was put out
+	leaveB := r.enter(b1)
+	r.enter(b2)
+	if !a2.closed || b1.closed {
+		t.Error("the fourth does not take the place of the oldest")
+	}
+	leaveB()
+	leaveB()
+	r.enter(at("198.51.100.1"))
+	if a3.closed || b2.closed || r.all.Len() != 3 || len(r.byAddress) != 3 {
+		t.Errorf("%d are there, of %d addresses", r.all.Len(), len(r.byAddress))
+	}
+}
+
+type fakeConn struct {
+	net.Conn
+	remote net.Addr
+	closed bool
+}
+
+func (c *fakeConn) RemoteAddr() net.Addr { return c.remote }
+func (c *fakeConn) Close() error         { c.closed = true; return nil }

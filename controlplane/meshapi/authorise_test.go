@@ -1,0 +1,72 @@
+package meshapi
+
+import (
+	"context"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/meshgate/meshgate/controlplane/admit"
+	"github.com/meshgate/meshgate/controlplane/httpkit"
+	"github.com/meshgate/meshgate/controlplane/mesh"
+	"github.com/meshgate/meshgate/controlplane/model"
+	"github.com/meshgate/meshgate/controlplane/store"
+	"github.com/meshgate/meshgate/controlplane/store/memstore"
+)
+
+// TestRouterEnforces calls every route as every kind of caller with a handler that
+// checks nothing: what the route declares decides alone.
+func TestRouterEnforces(t *testing.T) {
+	ran := false
+	list := (&API{newAPI(t).options}).Endpoints()
+	for i := range list {
+		list[i].Handler = func(http.ResponseWriter, *http.Request) { ran = true }
+	}
+	rt := newRouter(list, forbid)
+	for _, e := range list {
+		path := strings.NewReplacer("{", "", "}", "").Replace(e.Pattern)
+		for name, who := range map[string]model.Actor{
+			"nobody": {}, "anonymous": model.Anonymous(), "user": model.User("bob"), "administrator": model.Administrator(),
+		} {
+			ran = false
+			h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { rt.ServeHTTP(w, httpkit.As(r, who)) })
+			rec := request(h, e.Method, path, "")
+			if want := e.Auth == httpkit.Open || name == "administrator"; ran != want || (rec.Code == http.StatusForbidden) == want {
+				t.Errorf("%s %s is for the %s: %s reached it: %t (%d)", e.Method, e.Pattern, e.Auth, name, ran, rec.Code)
+			}
+		}
+	}
+}
+
+// witness notes whose writes are published.
+type witness struct {
+	mu   sync.Mutex
+	seen []model.Actor
+}
+
+func (w *witness) Stage(store.Tx) error { return nil }
+
+func (w *witness) Publish(ctx context.Context, _ store.Commit) error {
+	who, _ := model.ActorOf(ctx)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.seen = append(w.seen, who)
+	return nil
+}
+
+// TestWritesHaveActors: the caller of a write is known where it is published.
+func TestWritesHaveActors(t *testing.T) {
+	s, w := memstore.New(), &witness{}
+	t.Cleanup(func() { _ = s.Close() })
+	h := Handler(Options{
+		Kinds: mesh.Kinds(), Store: s, Identify: identify,
+		Writer: admit.New(s, w, mesh.Kinds(), func() time.Time { return start }),
+	})
+	request(h, "PUT", "/meshes/m", `{"type":"Mesh","name":"m"}`, "Content-Type", mediaJSON, "X-User", "bob")
+	request(h, "DELETE", "/meshes/m", "", "X-User", "anonymous")
+	if len(w.seen) != 2 || w.seen[0].Name != "bob" || w.seen[1].Name != model.UserAnonymous {
+		t.Errorf("writes of %v", w.seen)
+	}
+}

@@ -1,0 +1,88 @@
+package model
+
+import (
+	"context"
+	"slices"
+	"strings"
+)
+
+// ActorKind says what an [Actor] is.
+type ActorKind string
+
+// Kinds of actors.
+const (
+	// ActorUser is somebody who was identified, or is anonymous.
+	ActorUser ActorKind = "user"
+	// ActorToken is whoever shows a token that names nobody.
+	ActorToken ActorKind = "token"
+	// ActorNode is a proxy, under its node id.
+	ActorNode ActorKind = "node"
+	// ActorSystem is a part of the control plane, under the name of the part.
+	ActorSystem ActorKind = "system"
+)
+
+// Users and groups that exist without being declared.
+const (
+	UserAnonymous      = "mesh-system:anonymous"
+	UserAdministrator  = "mesh-system:admin"
+	GroupAnonymous     = "mesh-system:unauthenticated"
+	GroupAuthenticated = "mesh-system:authenticated"
+	GroupAdministrator = "mesh-system:admin"
+)
+
+// Actor is who asks for something. Every write has one.
+type Actor struct {
+	Kind   ActorKind
+	Name   string
+	Groups []string
+}
+
+// Administrator is the user who may do everything.
+func Administrator() Actor {
+	return Actor{ActorUser, UserAdministrator, []string{GroupAdministrator, GroupAuthenticated}}
+}
+
+// Anonymous is the user who has not said who it is.
+func Anonymous() Actor { return Actor{ActorUser, UserAnonymous, []string{GroupAnonymous}} }
+
+// User is an identified user with the groups it was given.
+func User(name string, groups ...string) Actor {
+	return Actor{ActorUser, name, append(slices.Clone(groups), GroupAuthenticated)}
+}
+
+// System is a part of the control plane that acts by itself.
+func System(part string) Actor { return Actor{Kind: ActorSystem, Name: part} }
+
+// Node is a proxy.
+func Node(id string) Actor { return Actor{Kind: ActorNode, Name: id} }
+
+// Administrates reports whether the actor may do what only administrators may.
+// Nodes and parts of the control plane never do, whatever they are called.
+func (a Actor) Administrates() bool {
+	switch a.Kind {
+	case ActorUser:
+		return a.Name == UserAdministrator || slices.Contains(a.Groups, GroupAdministrator)
+	case ActorToken:
+		return slices.Contains(a.Groups, GroupAdministrator)
+	}
+	return false
+}
+
+// Known reports whether the actor says who it is.
+func (a Actor) Known() bool { return a.Kind != "" && a.Name != "" }
+
+// String is the form in which errors show an actor.
+func (a Actor) String() string { return a.Name + "/" + strings.Join(a.Groups, ",") }
+
+type actorKey struct{}
+
+// WithActor returns a context whose requests and writes are those of an actor.
+func WithActor(ctx context.Context, a Actor) context.Context {
+	return context.WithValue(ctx, actorKey{}, a)
+}
+
+// ActorOf returns the actor of a context; ok is false where nothing has set one.
+func ActorOf(ctx context.Context) (a Actor, ok bool) {
+	a, ok = ctx.Value(actorKey{}).(Actor)
+	return a, ok && a.Known()
+}
