@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"math"
+	"net/url"
 	"strings"
 	"unicode"
 
@@ -35,6 +36,7 @@ var oauth2Schema = &model.Schema{
 		{Name: "realm", Type: model.String, MaxLen: maxRealm, Check: realmText},
 		{Name: "profile", Type: model.String, Required: true, Default: ProfileOAuth20, OneOf: []string{ProfileOAuth20, ProfileOAuth21}},
 		flag("endpoints"),
+		{Name: "issuer", Type: model.String, MaxLen: maxIssuer, Check: issuerText},
 		{Name: "refresh_token_grace", Type: model.Integer, Required: true, Default: int64(10), Between: &[2]int64{0, 300}},
 	},
 	Checks: []model.Check{
@@ -112,6 +114,17 @@ func headerNameText(v any) string {
 		if !alphanumeric && !strings.ContainsRune("!#$%&'*+-.^_`|~", r) {
 			return "expected a header name"
 		}
+	}
+	return ""
+}
+
+// issuerText checks for an identifier of RFC 8414 section 2. Paths of endpoints
+// are appended to it, so it must not end in a slash.
+func issuerText(v any) string {
+	s := v.(string)
+	u, err := url.Parse(s)
+	if err != nil || u.Scheme != "https" || u.Host == "" || u.User != nil || strings.ContainsAny(s, "?#") || strings.HasSuffix(s, "/") || s != u.String() {
+		return "expected https, a host and perhaps a path, without query, fragment or trailing slash"
 	}
 	return ""
 }

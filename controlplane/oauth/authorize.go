@@ -136,7 +136,7 @@ func (t *Request) answer(values map[string]any) map[string]any {
 	if state := t.state(); state != nil {
 		values["state"] = state
 	}
-	if t.Config.Strict() {
+	if t.Config.Strict() && t.issuer != "" {
 		values["iss"] = t.issuer
 	}
 	return values
