@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"log/slog"
 	"net/http"
+	"sync"
 	"time"
 
 	"github.com/meshgate/meshgate/controlplane/fault"
@@ -43,6 +44,8 @@ type Server struct {
 	grants   map[string]Grant
 	failures *throttle
 	hashing  *hashing
+	// warned holds the plugin instances of which a legacy grant was logged.
+	warned sync.Map
 }
 
 // New returns a Server.
