@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"log/slog"
 	"net/http"
-	"sync"
 	"time"
 
 	"github.com/meshgate/meshgate/controlplane/fault"
@@ -45,7 +44,7 @@ type Server struct {
 	failures *throttle
 	hashing  *hashing
 	// warned holds the plugin instances of which a legacy grant was logged.
-	warned sync.Map
+	warned said
 }
 
 // New returns a Server.
