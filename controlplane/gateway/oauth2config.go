@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"math"
+	"net/url"
 	"strings"
 	"unicode"
 
@@ -35,6 +36,7 @@ var oauth2Schema = &model.Schema{
 		{Name: "realm", Type: model.String, MaxLen: maxRealm, Check: realmText},
 		{Name: "profile", Type: model.String, Required: true, Keep: true, Default: ProfileOAuth20, OneOf: []string{ProfileOAuth20, ProfileOAuth21}},
 		{Name: "endpoints", Type: model.Boolean, Required: true, Default: false, Keep: true},
+		{Name: "issuer", Type: model.String, Keep: true, MaxLen: maxIssuer, Check: issuerText},
 		{Name: "refresh_token_grace", Type: model.Integer, Required: true, Keep: true, Default: int64(10), Between: &[2]int64{0, 300}},
 		// Without a value the profile decides.
 		{Name: "access_token_in_body", Type: model.Boolean, Keep: true},
@@ -114,6 +116,17 @@ func headerNameText(v any) string {
 		if !alphanumeric && !strings.ContainsRune("!#$%&'*+-.^_`|~", r) {
 			return "expected a header name"
 		}
+	}
+	return ""
+}
+
+// issuerText checks for an identifier of RFC 8414 section 2. Paths of endpoints
+// are appended to it, so it must not end in a slash.
+func issuerText(v any) string {
+	s := v.(string)
+	u, err := url.Parse(s)
+	if err != nil || u.Scheme != "https" || u.Host == "" || u.User != nil || strings.ContainsAny(s, "?#") || strings.HasSuffix(s, "/") || s != u.String() {
+		return "expected https, a host and perhaps a path, without query, fragment or trailing slash"
 	}
 	return ""
 }

@@ -103,6 +103,10 @@ type OAuth2Config struct {
 	// Endpoints switches on introspection, revocation and metadata; the strict
 	// profile has them anyway, see [OAuth2Config.HasEndpoints].
 	Endpoints bool `json:"endpoints"`
+	// Issuer is the URL of the authorisation server, RFC 8414 section 2: what
+	// precedes the paths of its endpoints. If it is empty, it is taken from
+	// requests whose host is one of the gateway's names.
+	Issuer string `json:"issuer,omitempty"`
 	// RefreshTokenGrace is, in the strict profile, for how many seconds after
 	// its rotation a refresh token may be sent again because the answer was
 	// lost. Afterwards its use revokes the family.

@@ -17,6 +17,7 @@ const (
 	maxSecret   = 512
 	maxToken    = 4 << 10
 	maxRealm    = 256
+	maxIssuer   = 512
 )
 
 // HeaderSafe reports whether a value arrives unchanged when it is sent as a

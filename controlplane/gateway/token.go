@@ -36,7 +36,7 @@ var tokenSchema = &model.Schema{
 // dropped, and separates scopes by single blanks.
 func settleToken(w *model.Write, now time.Time) error {
 	settleTTL(w, now)
-	if words := strings.Fields(given(w.New, "scope")); len(words) > 0 {
+	if words := Words(given(w.New, "scope")); len(words) > 0 {
 		w.New["scope"] = strings.Join(words, " ")
 	}
 	return nil
@@ -65,4 +65,10 @@ func remaining(dropAt int64, now time.Time) any {
 		return nil
 	}
 	return max(0, (dropAt-now.UnixMilli()+999)/1000)
+}
+
+// Words splits a list of scopes: blanks separate them, and nothing else does.
+// Source: RFC 6749 section 3.3.
+func Words(scope string) []string {
+	return strings.FieldsFunc(scope, func(r rune) bool { return r == ' ' })
 }

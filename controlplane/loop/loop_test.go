@@ -3,6 +3,7 @@ package loop_test
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"log/slog"
 	"maps"
 	"sync"
@@ -305,4 +306,68 @@ func TestHasPluginWaitsForNoRound(t *testing.T) {
 		close(goOn)
 		<-answer
 	}
+}
+
+// BenchmarkHasPlugin asks while rounds plan 10,000 routes without end; worst-ns
+// is the longest that a question took.
+func BenchmarkHasPlugin(b *testing.B) {
+	log, db := slog.New(slog.DiscardHandler), memstore.New()
+	ctx, cancel := context.WithCancel(context.Background())
+	views := view.New(db, nil, log)
+	l := loop.New(loop.Options{
+		Views: views, Publisher: &recorder{sets: map[string]*resource.Set{}}, Parameters: parameters{}, Latest: db.Revision, Log: log,
+	})
+	write := func(fn func(store.Tx) error) {
+		if _, err := db.Update(ctx, model.Config, fn); err != nil && ctx.Err() == nil {
+			b.Error(err)
+		}
+	}
+	put := func(k *model.Kind, name string, spec any) *model.Resource {
+		return &model.Resource{Kind: k, Scope: model.DefaultControlPlane, Name: name, Spec: spec}
+	}
+	write(func(tx store.Tx) error {
+		for i := range 10_000 {
+			if i == 0 {
+				_, err := tx.Create(put(gateway.Services, serviceID, service(9000)))
+				if err != nil {
+					return err
+				}
+			}
+			if _, err := tx.Create(put(gateway.Routes, fmt.Sprintf("00000000-0000-4000-8000-%012d", i+100), route(fmt.Sprint("/r", i)))); err != nil {
+				return err
+			}
+		}
+		_, err := tx.Create(put(gateway.Plugins, pluginID, &gateway.Plugin{Name: gateway.PluginOAuth2, Service: serviceID, Config: []byte(`{"auth_header_name":"authorization"}`), Enabled: true}))
+		return err
+	})
+	var all sync.WaitGroup
+	all.Go(func() { _ = l.Run(ctx) })
+	if _, err := l.Connect(ctx, nodeA); err != nil {
+		b.Fatal(err)
+	}
+	all.Go(func() {
+		for i := 0; ctx.Err() == nil; i++ {
+			write(func(tx store.Tx) error {
+				_, err := tx.Update(put(gateway.Services, serviceID, service(9000+i%2)), 0)
+				if err == nil {
+					_, err = tx.Update(put(gateway.Routes, fmt.Sprintf("00000000-0000-4000-8000-%012d", 100), route(fmt.Sprint("/changed", i))), 0)
+				}
+				return err
+			})
+			_ = l.Settled(ctx, db.Revision())
+		}
+	})
+	var worst time.Duration
+	for b.Loop() {
+		start := time.Now()
+		if !l.HasPlugin("default", pluginID) {
+			b.Fatal("a wrong answer")
+		}
+		worst = max(worst, time.Since(start))
+	}
+	b.ReportMetric(float64(worst.Nanoseconds()), "worst-ns")
+	cancel()
+	all.Wait()
+	views.Close()
+	_ = db.Close()
 }

@@ -123,6 +123,7 @@ func (s *Server) implicit(w http.ResponseWriter, r *http.Request, t *Request, a 
 	if err != nil {
 		return err
 	}
+	s.legacy(r.Context(), t, "implicit")
 	values := map[string]any{"access_token": doc.AccessToken, "token_type": TokenType}
 	if doc.ExpiresIn > 0 {
 		values["expires_in"] = doc.ExpiresIn
@@ -136,7 +137,7 @@ func (t *Request) answer(values map[string]any) map[string]any {
 	if state := t.state(); state != nil {
 		values["state"] = state
 	}
-	if t.Config.Strict() {
+	if t.Config.Strict() && t.issuer != "" {
 		values["iss"] = t.issuer
 	}
 	return values

@@ -1,9 +1,6 @@
 package oauth
 
-import (
-	"net/http"
-	"strings"
-)
+import "strings"
 
 // endpoint is what a request is for.
 type endpoint int
@@ -54,6 +51,11 @@ func (e endpoint) name() string {
 	return "endpoint"
 }
 
+// identified reports whether answers of the endpoint name the issuer.
+func (e endpoint) identified() bool {
+	return e == endpointAuthorize || e == endpointIntrospect || e == endpointMetadata
+}
+
 // optional reports whether only plugins with further endpoints have this one.
 func (e endpoint) optional() bool { return e != endpointToken && e != endpointAuthorize }
 
@@ -71,11 +73,4 @@ func recognise(path string) (is endpoint, issuer string) {
 		return endpointMetadata, issuer
 	}
 	return endpointUnknown, ""
-}
-
-// issuerOf is the identifier of the authorisation server that a request
-// addresses: the same URL from whichever of its endpoints it is made, because
-// the gateway routes by what precedes them. Source: RFC 8414 section 2.
-func issuerOf(r *http.Request, path string) string {
-	return "https://" + strings.ToLower(r.Host) + path
 }

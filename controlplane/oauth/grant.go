@@ -38,7 +38,10 @@ type Request struct {
 	// Now is when the request came.
 	Now    time.Time
 	params *params
-	// peer is the address of the client, issuer the URL of this server.
+	// attached says where the plugin is attached.
+	attached *gateway.Plugin
+	// peer is the address of the client, issuer the URL of this server, empty
+	// where none is known.
 	peer, issuer string
 	failures     *throttle
 }

@@ -36,6 +36,9 @@ func (s *Server) metadata(w http.ResponseWriter, r *http.Request, t *Request) er
 		return refuse(w, e, nil)
 	}
 	noStore(w)
+	if t.issuer == "" { // whoever asks for metadata believes them
+		return writeReply(w, http.StatusNotFound, message("the issuer is not known: set config.issuer of the plugin, or hosts of its route"))
+	}
 	return writeReply(w, http.StatusOK, t.describe())
 }
 

@@ -77,14 +77,15 @@ func normalChallenge(s string) string {
 	return base64.RawURLEncoding.EncodeToString(raw)
 }
 
-// verify checks the verifier of an exchange. Source: RFC 7636 section 4.6; that
-// a verifier without a challenge does not pass where PKCE is required keeps
-// challenges from being stripped, RFC 9700 section 4.8.
+// verify checks the verifier of an exchange. Source: RFC 7636 section 4.6. A
+// client that sends one has sent a challenge; if the code has none, somebody has
+// taken it away on its way, RFC 9700 section 2.1.1.
 func (t *Request) verify(code *gateway.Code) *Error {
-	if code.Challenge == "" && !t.needsPKCE() {
+	given := t.params.values["code_verifier"]
+	if code.Challenge == "" && !t.needsPKCE() && (given == nil || given == "") {
 		return nil
 	}
-	if !t.params.has("code_verifier") {
+	if given == nil {
 		return errVerifierMissing
 	}
 	verifier, ok := t.params.text("code_verifier")

@@ -2,7 +2,6 @@ package oauth
 
 import (
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -70,7 +69,7 @@ func (t *Request) inherit(token *gateway.Token, issue *Issue) error {
 	case token.Credential != t.Application.Name:
 		return errClient
 	}
-	for word := range strings.FieldsSeq(token.Scope) {
+	for _, word := range gateway.Words(token.Scope) {
 		if !slices.Contains(t.Config.Scopes, word) {
 			return errScopeMismatch
 		}

@@ -108,3 +108,45 @@ func TestRevokeEndpointNeverClaimsTooMuch(t *testing.T) {
 		}
 	}
 }
+
+// counting is a write path that notes how much each transaction changes, and
+// lets somebody else write after each.
+type counting struct {
+	direct
+	t     testing.TB
+	sizes []int
+}
+
+// Write implements Writer.
+func (c *counting) Write(ctx context.Context, class model.Class, fn func(store.Tx) error) (store.Commit, error) {
+	commit, err := c.direct.Write(ctx, class, fn)
+	c.sizes = append(c.sizes, len(commit.Changes))
+	if _, err := c.Update(ctx, model.Credential, func(tx store.Tx) error {
+		_, err := tx.Create(&model.Resource{Kind: gateway.Consumers, Scope: scopeName, Name: fmt.Sprint("other", len(c.sizes)), Spec: &gateway.Consumer{Username: fmt.Sprint("other", len(c.sizes))}})
+		return err
+	}); err != nil {
+		c.t.Error(err)
+	}
+	return commit, err
+}
+
+// TestRevocationsAreBounded: however many tokens are revoked, no transaction is
+// longer than a batch, and others write between any two.
+func TestRevocationsAreBounded(t *testing.T) {
+	worlds(t, strict(), func(t *testing.T, w *world) {
+		w.addTokens(4*revokeBatch+1, "app", "u")
+		c := &counting{direct: direct{w.db}, t: t}
+		n, _, err := (&Revocations{Store: w.db, Writer: c}).Revoke(context.Background(), scopeName, RevokeBy{Credential: "app"})
+		if err != nil || n != 4*revokeBatch+1 {
+			t.Fatalf("%d, %v", n, err)
+		}
+		for _, size := range c.sizes {
+			if size > revokeBatch {
+				t.Errorf("a transaction changes %d rows", size)
+			}
+		}
+		if len(c.sizes) < 5 {
+			t.Errorf("%d transactions", len(c.sizes))
+		}
+	})
+}

@@ -22,7 +22,7 @@ func (t *Request) scope() (string, *Error) {
 	if !ok {
 		return "", errScopeType
 	}
-	words := strings.Fields(s)
+	words := gateway.Words(s)
 	for _, w := range words {
 		if !slices.Contains(t.Config.Scopes, w) || !t.allowed(w) {
 			return "", errScope(w)
@@ -46,7 +46,7 @@ func (t *Request) allowed(word string) bool {
 // permitted refuses a scope that was granted when the application was still
 // allowed to have it.
 func (t *Request) permitted(scope string) *Error {
-	for word := range strings.FieldsSeq(scope) {
+	for _, word := range gateway.Words(scope) {
 		if !t.allowed(word) {
 			return errScope(word)
 		}

@@ -43,6 +43,8 @@ type Server struct {
 	grants   map[string]Grant
 	failures *throttle
 	hashing  *hashing
+	// warned holds the plugin instances of which a legacy grant was logged.
+	warned said
 }
 
 // New returns a Server.
@@ -82,14 +84,18 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, scope, plugin str
 		Plugin: plugin, Service: r.Header.Get(contract.HeaderOAuthService), Scope: scope, Now: s.Now(),
 		peer: r.Header.Get(contract.HeaderOAuthClient), failures: s.failures,
 	}
+	is, path := recognise(r.URL.EscapedPath())
 	if err := s.Store.View(r.Context(), func(tx store.Reader) (err error) {
-		t.Config, err = pluginConfig(tx, scope, plugin)
+		if t.attached, t.Config, err = pluginConfig(tx, scope, plugin); err != nil {
+			return err
+		}
+		if is.identified() && t.Config.HasEndpoints() {
+			t.issuer, err = t.issuerOf(tx, r, path)
+		}
 		return err
 	}); err != nil {
 		return err
 	}
-	is, path := recognise(r.URL.EscapedPath())
-	t.issuer = issuerOf(r, path)
 	switch {
 	case is == endpointUnknown, is.optional() && !t.Config.HasEndpoints():
 		return writeReply(w, http.StatusNotFound, message("Not found"))
@@ -128,19 +134,19 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, t *Request, is e
 	return s.token(w, r, t)
 }
 
-// pluginConfig reads the configuration of an oauth2 plugin instance.
-func pluginConfig(r store.Reader, scope, id string) (*gateway.OAuth2Config, error) {
+// pluginConfig reads an oauth2 plugin instance and its configuration.
+func pluginConfig(r store.Reader, scope, id string) (*gateway.Plugin, *gateway.OAuth2Config, error) {
 	res, err := r.Get(gateway.Plugins, scope, id)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	spec := res.Spec.(*gateway.Plugin)
 	if spec.Name != gateway.PluginOAuth2 || !spec.Enabled {
-		return nil, fault.New(fault.NotFound, "plugin %s is not an enabled oauth2 plugin", id)
+		return nil, nil, fault.New(fault.NotFound, "plugin %s is not an enabled oauth2 plugin", id)
 	}
 	var cfg gateway.OAuth2Config
 	if err := json.Unmarshal(spec.Config, &cfg); err != nil {
-		return nil, fault.Wrap(fault.Internal, err, "decode configuration of plugin %s", id)
+		return nil, nil, fault.Wrap(fault.Internal, err, "decode configuration of plugin %s", id)
 	}
-	return &cfg, nil
+	return spec, &cfg, nil
 }

@@ -40,6 +40,9 @@ func (s *Server) token(w http.ResponseWriter, r *http.Request, t *Request) error
 	if err != nil {
 		return s.refused(w, r, t, err)
 	}
+	if name == (Password{}).Type() {
+		s.legacy(r.Context(), t, name)
+	}
 	doc.State = t.state()
 	noStore(w)
 	return writeReply(w, http.StatusOK, doc)

@@ -2,6 +2,7 @@ package edge_test
 
 import (
 	"context"
+	"crypto/sha256"
 	"encoding/base64"
 	"encoding/hex"
 	"fmt"
@@ -21,7 +22,8 @@ import (
 )
 
 // canaries are secrets by what they are. They are long and random enough to
-// occur nowhere by chance.
+// occur nowhere by chance. What the gateway makes itself joins them when it was
+// made.
 var canaries = map[string]string{
 	"client secret":        "canary-client-secret-6Yq2vT8wLx",
 	"second client secret": "canary-second-secret-9Jm4pR1cQe",
@@ -32,6 +34,12 @@ var canaries = map[string]string{
 	"provision key":        "canary-provision-key-5Hd0rG8nFw",
 	"unknown token":        "canary-unknown-token-2Ta9qB6mSz",
 	"refused secret":       "canary-refused-secret-8Vx3kD7hJy",
+	"wrong provision key":  "canary-wrong-provision-1Ue5oC9fGi",
+	"wrong code":           "canary-wrong-code-6Wp2zK4yNq",
+	"code verifier":        "canary-code-verifier-0Bm7sT3eXa-8Rj5vL1dQh-4Fy9cN6u",
+	"API key":              "canary-api-key-3Ok8gZ1wHt",
+	"renamed API key":      "canary-renamed-key-9Ix4bV7nMs",
+	"unknown API key":      "canary-unknown-key-2Dj6uA0pEl",
 }
 
 // encodings are the forms in which a secret is still plain to see.
@@ -69,7 +77,8 @@ func plant() {
 	f.Must(201, http.MethodPost, "/services", map[string]any{"name": "canary", "host": "127.0.0.1", "port": open.port()})
 	f.Must(201, http.MethodPost, "/services/canary/routes", map[string]any{"name": "canary", "paths": []string{"/canary"}})
 	f.Must(201, http.MethodPost, "/services/canary/plugins", map[string]any{"name": "oauth2", "config": map[string]any{
-		"enable_client_credentials": true, "provision_key": canaries["provision key"], "hide_credentials": true,
+		"enable_client_credentials": true, "enable_authorization_code": true, "profile": "oauth2.1",
+		"provision_key": canaries["provision key"], "hide_credentials": true, "refresh_token_grace": 0,
 	}})
 	f.Must(201, http.MethodPost, "/consumers", map[string]any{"username": "canary"})
 	app := map[string]any{"name": "canary", "client_id": "canary", "client_secret": canaries["client secret"], "redirect_uris": []string{"https://app.example/cb"}}
@@ -82,8 +91,11 @@ func plant() {
 	client := clients()["HTTP/2 over TLS"]
 	exchangeSecret := func(id, secret string, want int) {
 		values := url.Values{"grant_type": {"client_credentials"}, "client_id": {id}, "client_secret": {secret}}
+		inURI, err := framework.Do(client.Client, http.MethodPost, client.base+"/canary/oauth2/token?"+values.Encode(), http.Header{"Content-Type": {formType}}, "")
+		Expect(err).NotTo(HaveOccurred())
+		Expect(inURI.Status).To(Equal(400), inURI.Body)
 		for _, try := range []struct{ query, body, auth string }{
-			{"", values.Encode(), ""}, {"?" + values.Encode(), "", ""},
+			{"", values.Encode(), ""},
 			{"", "grant_type=client_credentials", "Basic " + base64.StdEncoding.EncodeToString([]byte(id+":"+secret))},
 		} {
 			h := http.Header{"Content-Type": {formType}}
@@ -133,6 +145,83 @@ func plant() {
 	r, err := framework.Do(f.HTTP, http.MethodPost, f.AdminURL("/oauth2_tokens"), http.Header{"Content-Type": {"application/json"}}, `{"access_token":"`+canaries["access token"]+`"`)
 	Expect(err).NotTo(HaveOccurred())
 	Expect(r.Status).To(Equal(400))
+	plantCodes(client)
+	plantKeys(client)
+}
+
+// caller is one of [clients].
+type caller = struct {
+	*http.Client
+	base string
+}
+
+// plantCodes has codes and tokens issued, used, used again and guessed.
+func plantCodes(client caller) {
+	ask := func(endpoint string, want int, pairs ...string) map[string]any {
+		values := url.Values{}
+		for i := 0; i < len(pairs); i += 2 {
+			values.Set(pairs[i], pairs[i+1])
+		}
+		r, err := framework.Do(client.Client, http.MethodPost, client.base+"/canary/oauth2/"+endpoint, http.Header{"Content-Type": {formType}}, values.Encode())
+		ExpectWithOffset(1, err).NotTo(HaveOccurred())
+		ExpectWithOffset(1, r.Status).To(Equal(want), r.Body)
+		if r.Body == "" {
+			return nil
+		}
+		return r.JSON()
+	}
+	sum := sha256.Sum256([]byte(canaries["code verifier"]))
+	agreed := []string{
+		"client_id", "canary", "response_type", "code", "authenticated_userid", "user-1",
+		"code_challenge_method", "S256", "code_challenge", base64.RawURLEncoding.EncodeToString(sum[:]), "provision_key",
+	}
+	ask("authorize", 400, append(agreed, canaries["wrong provision key"])...)
+	back, err := url.Parse(fmt.Sprint(ask("authorize", 200, append(agreed, canaries["provision key"])...)["redirect_uri"]))
+	Expect(err).NotTo(HaveOccurred())
+	canaries["code"] = back.Query().Get("code")
+	Expect(canaries["code"]).To(HaveLen(32))
+	mine := []string{"client_id", "canary", "client_secret", canaries["second client secret"]}
+	exchange := append(mine, "grant_type", "authorization_code", "code_verifier", canaries["code verifier"], "code")
+	ask("token", 400, append(exchange, canaries["wrong code"])...)
+	first := ask("token", 200, append(exchange, canaries["code"])...)
+	canaries["issued access token"], canaries["issued refresh token"] = fmt.Sprint(first["access_token"]), fmt.Sprint(first["refresh_token"])
+	ask("introspect", 200, append(mine, "token", canaries["issued refresh token"])...)
+	refresh := append(mine, "grant_type", "refresh_token", "refresh_token", canaries["issued refresh token"])
+	second := ask("token", 200, refresh...)
+	canaries["rotated access token"], canaries["rotated refresh token"] = fmt.Sprint(second["access_token"]), fmt.Sprint(second["refresh_token"])
+	// Both are signs of theft, which is logged.
+	ask("token", 400, refresh...)
+	ask("token", 400, append(exchange, canaries["code"])...)
+	ask("revoke", 200, append(mine, "token", canaries["rotated refresh token"])...)
+}
+
+// plantKeys presents API keys, right, renamed and wrong, in each place.
+func plantKeys(client caller) {
+	f.Must(201, http.MethodPost, "/services", map[string]any{"name": "canary-keys", "host": "127.0.0.1", "port": open.port()})
+	f.Must(201, http.MethodPost, "/services/canary-keys/routes", map[string]any{"name": "canary-keys", "paths": []string{"/keys-of-canary"}})
+	f.Must(201, http.MethodPost, "/services/canary-keys/plugins", map[string]any{"name": "key-auth", "config": map[string]any{"hide_credentials": true, "key_in_body": true}})
+	key := fmt.Sprint(f.Must(201, http.MethodPost, "/consumers/canary/key-auth", map[string]any{"key": canaries["API key"]}).JSON()["id"])
+	f.Converged()
+	call := func(key string, want int) {
+		for _, try := range []struct{ query, header, body string }{{"", key, ""}, {"?apikey=" + key, "", ""}, {"", "", "apikey=" + key}} {
+			h, method := http.Header{"Content-Type": {formType}}, http.MethodPost
+			if try.header != "" {
+				h.Set("Apikey", try.header)
+			}
+			r, err := framework.Do(client.Client, method, client.base+"/keys-of-canary/x"+try.query, h, try.body)
+			ExpectWithOffset(1, err).NotTo(HaveOccurred())
+			ExpectWithOffset(1, r.Status).To(Equal(want), r.Body)
+			if want == 200 {
+				expectNone("what the upstream was told", r.Body)
+			}
+		}
+	}
+	call(canaries["API key"], 200)
+	call(canaries["unknown API key"], 401)
+	f.Must(200, http.MethodPatch, "/key-auths/"+key, map[string]any{"key": canaries["renamed API key"]})
+	call(canaries["API key"], 401)
+	call(canaries["renamed API key"], 200)
+	f.Must(409, http.MethodPost, "/consumers/canary/key-auth", map[string]any{"key": canaries["renamed API key"]})
 }
 
 var _ = Describe("a secret", Ordered, func() {

@@ -10,7 +10,8 @@
 // as form parameters, ${public} the client_id parameter of its public client,
 // ${auth} what a backend sends along to the authorisation endpoint, ${app} and
 // ${secret} the application's client_id and secret, ${key} the provision key,
-// ${upstream} a port with an upstream, and whatever earlier steps saved.
+// ${upstream} a port with an upstream, ${authority} host and port of the gateway,
+// ${iss} the issuer as it stands in a redirect_uri, and whatever earlier steps saved.
 //
 // Expected texts may hold <random> for 32 letters and digits, <uuid>, <int>,
 // and <any> for anything.

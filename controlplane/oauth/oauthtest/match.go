@@ -94,10 +94,11 @@ func (w *World) upstream(want *Received, body string) (wrong []error) {
 func (w *World) equal(want, got any) bool {
 	switch want := want.(type) {
 	case string:
-		text, ok := got.(string)
-		if number, isNumber := got.(float64); isNumber && want == "<int>" {
-			return number == float64(int64(number))
+		if want == "<int>" { // alone it is a number, within a text digits
+			number, ok := got.(float64)
+			return ok && number == float64(int64(number))
 		}
+		text, ok := got.(string)
 		return ok && w.fits(want, text)
 	case []any:
 		list, ok := got.([]any)
@@ -122,7 +123,7 @@ func (w *World) equal(want, got any) bool {
 		}
 		return true
 	}
-	return fmt.Sprint(want) == fmt.Sprint(got)
+	return want == got // numbers, booleans and null, each of its own type
 }
 
 var placeholders = strings.NewReplacer(

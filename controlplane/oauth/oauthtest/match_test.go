@@ -9,7 +9,7 @@ func TestCompare(t *testing.T) {
 	w := &World{vars: map[string]string{"t": "token"}}
 	got := &Response{
 		Status: 200, Header: http.Header{"X-A": {"1", "2"}},
-		Body: `{"a":"token","n":5,"r":"abcdefghijklmnopqrstuvwxyz012345","l":[1,"x"],"headers":{"X-B":["b"]},"path":"/x","body":""}`,
+		Body: `{"a":"token","n":5,"r":"abcdefghijklmnopqrstuvwxyz012345","l":[1,"x"],"headers":{"X-B":["b"]},"path":"/x","body":"","t":"7200","s":"true"}`,
 	}
 	text, empty := "<any>", ""
 	for name, tc := range map[string]struct {
@@ -20,6 +20,12 @@ func TestCompare(t *testing.T) {
 		"status":                   {Expect{Status: 200}, true},
 		"another status":           {Expect{Status: 201}, false},
 		"members":                  {Expect{Has: map[string]any{"a": "${t}", "n": "<int>", "r": "<random>", "l": []any{1.0, "x"}, "z": nil}}, true},
+		"a number as text":         {Expect{Has: map[string]any{"t": 7200.0}}, false},
+		"text as a number":         {Expect{Has: map[string]any{"n": "5"}}, false},
+		"<int> as text":            {Expect{Has: map[string]any{"t": "<int>"}}, false},
+		"a flag as text":           {Expect{Has: map[string]any{"s": true}}, false},
+		"null as text":             {Expect{Body: map[string]any{"n": nil}}, false},
+		"a number of a list":       {Expect{Has: map[string]any{"l": []any{"1", "x"}}}, false},
 		"a wrong member":           {Expect{Has: map[string]any{"a": "t"}}, false},
 		"a member too many":        {Expect{Has: map[string]any{"a": nil}}, false},
 		"a member that is missing": {Expect{Has: map[string]any{"z": "<any>"}}, false},

@@ -43,12 +43,27 @@ func Make(target Target, c Case, vars map[string]string) (*World, error) {
 	for k, v := range vars {
 		w.vars[k] = v
 	}
+	w.vars["iss"] = inRedirect("https://" + w.vars["authority"] + w.vars["route"])
 	for _, p := range append(w.entities(), c.Setup...) {
 		if err := w.put(p); err != nil {
 			return nil, fmt.Errorf("%s: %w", c.Name, err)
 		}
 	}
 	return w, nil
+}
+
+// inRedirect is a text as it stands in the query of a redirect_uri: everything but
+// letters, digits and "_" is percent-encoded, in lower case.
+func inRedirect(s string) string {
+	var b strings.Builder
+	for _, c := range []byte(s) {
+		if c == '_' || c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' {
+			b.WriteByte(c)
+		} else {
+			fmt.Fprintf(&b, "%%%02x", c)
+		}
+	}
+	return b.String()
 }
 
 func (w *World) entities() []Put {

@@ -120,25 +120,42 @@ func (m *memory) sweep() {
 		case <-m.stop:
 			return
 		case <-m.alarm.C():
-			m.sweepOnce()
+			m.sweepAll()
 		}
 	}
 }
 
-func (m *memory) sweepOnce() {
+// sweepAll removes all rows that have expired, in steps between which others
+// write.
+func (m *memory) sweepAll() {
+	for more := true; more; {
+		more = m.sweepStep()
+	}
+}
+
+// sweepStep removes a bounded number of rows and reports whether there may be
+// more; if not, it sets the alarm for the next one.
+func (m *memory) sweepStep() (more bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if m.closed.Load() {
+		return false
+	}
 	m.alarm.Clear()
 	// Removing from memory cannot fail, and what did not go this time goes the next.
-	_, _ = m.commit(model.Config, func(tx *engine.Tx) error {
-		_, err := tx.Sweep()
+	_, err := m.commit(model.Config, func(tx *engine.Tx) (err error) {
+		_, more, err = tx.Sweep()
 		return err
 	})
+	if more && err == nil {
+		return true
+	}
 	m.current.Load().expiries.ascend("", func(_ string, row string) bool {
 		r, _ := m.current.Load().rows.get(row)
 		m.alarm.Set(engine.Expiry(r), m.now())
 		return false
 	})
+	return false
 }
 
 // Watch implements [store.Store].

@@ -184,7 +184,7 @@ func (t *rows) Referrers(to model.Key) ([]engine.Referrer, error) {
 
 // Expired implements engine.Rows.
 func (t *rows) Expired(now int64, limit int) ([]*model.Resource, error) {
-	return t.all(`SELECT `+columns+` FROM resources r WHERE r.expires > 0 AND r.expires <= ? ORDER BY r.expires, r.kind, r.scope, r.name LIMIT ?`, now, limit)
+	return t.all(`SELECT `+columns+` FROM resources r WHERE r.expires > 0 AND r.expires <= ? ORDER BY r.expires, r.id LIMIT ?`, now, limit)
 }
 
 // Insert implements engine.Rows.

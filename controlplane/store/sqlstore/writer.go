@@ -16,9 +16,6 @@ import (
 // maxBatch bounds the transactions that are committed together.
 const maxBatch = 128
 
-// sweepRetry is how long a sweep that failed is left alone.
-const sweepRetry = 10 * time.Second
-
 // errUnwound ends a transaction whose fn did not return.
 var errUnwound = errors.New("the transaction's function did not return")
 
@@ -40,6 +37,9 @@ type writer struct {
 	// what PRAGMA synchronous is set to.
 	revision uint64
 	full     bool
+	// sweeping counts the rows that the sweep under way has removed; nil if none
+	// is under way.
+	sweeping *int
 }
 
 // request is one waiting transaction.
@@ -123,7 +123,15 @@ func (r *request) run(tx *engine.Tx, fn func(store.Tx) error) {
 func (w *writer) loop() {
 	defer close(w.done)
 	defer w.alarm.Stop()
+	now := make(chan time.Time)
+	close(now)
 	for {
+		// A sweep goes on at once, but a batch of those who wait has its turn
+		// between any two of its steps.
+		due := w.alarm.C()
+		if w.sweeping != nil {
+			due = now
+		}
 		select {
 		case <-w.closing:
 			return
@@ -131,8 +139,7 @@ func (w *writer) loop() {
 			for batch := w.gather(r); len(batch) > 0; {
 				batch = w.commit(batch)
 			}
-		case <-w.alarm.C():
-			w.alarm.Clear()
+		case <-due:
 			w.sweep()
 		}
 	}
@@ -210,27 +217,4 @@ func (w *writer) commit(batch []*request) (again []*request) {
 // transaction prepares one on the newest state.
 func (w *writer) transaction() *transaction {
 	return &transaction{writer: w, rows: &rows{session: w.session, codec: w.codec, revision: w.revision}}
-}
-
-// sweep removes rows that have expired.
-func (w *writer) sweep() {
-	b := w.transaction()
-	err := b.begin(true)
-	if err == nil {
-		tx := engine.NewTx(b.rows, w.codec.kinds, model.Config, w.now())
-		if _, err = tx.Sweep(); err == nil {
-			var res engine.Result
-			if res, err = tx.Finish(); err == nil {
-				b.take(tx, res)
-				err = b.end()
-			}
-		}
-	}
-	if err == nil {
-		err = w.setAlarm()
-	}
-	if err != nil {
-		w.log.Error("removing expired rows failed", "error", errors.Join(err, b.recover()))
-		w.alarm.Set(w.now().Add(sweepRetry).UnixMilli(), w.now())
-	}
 }

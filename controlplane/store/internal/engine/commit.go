@@ -52,26 +52,30 @@ func (t *Tx) Strict() bool { return t.strict && t.class != model.Config }
 // Wrote reports whether there is anything to make durable.
 func (t *Tx) Wrote() bool { return len(t.changes) > 0 || len(t.events) > 0 }
 
-// Sweep removes up to [SweepLimit] expired rows and reports whether there may be more.
-func (t *Tx) Sweep() (more bool, err error) {
-	gone, err := t.rows.Expired(t.millis, SweepLimit)
+// Sweep removes up to [SweepLimit] expired rows with what goes with them. n is
+// how many of them it found; more says that there may be others.
+func (t *Tx) Sweep() (n int, more bool, err error) {
+	over, err := t.rows.Expired(t.millis, SweepLimit)
 	if err != nil {
-		return false, t.fail(err)
+		return 0, false, t.fail(err)
 	}
-	for _, r := range gone {
-		// An earlier one may have taken it along.
-		still, err := t.rows.Get(r.Key())
-		if err != nil {
-			return false, t.fail(err)
-		}
-		if still == nil {
+	gone := make(map[model.Key]bool, len(over))
+	for _, r := range over {
+		if gone[r.Key()] { // an earlier one has taken it along
 			continue
 		}
-		if err := t.evict(still); err != nil {
-			return false, err
+		doomed, err := t.closure(r, false)
+		if err != nil {
+			return 0, false, err
+		}
+		if err := t.remove(doomed); err != nil {
+			return 0, false, err
+		}
+		for _, d := range doomed {
+			gone[d.Key()] = true
 		}
 	}
-	return len(gone) == SweepLimit, nil
+	return len(over), len(over) == SweepLimit, nil
 }
 
 // revision is what the commit would be stamped with if it ended now.

@@ -1,0 +1,72 @@
+package sqlstore
+
+import (
+	"errors"
+	"time"
+
+	"github.com/meshgate/meshgate/controlplane/model"
+	"github.com/meshgate/meshgate/controlplane/store/internal/engine"
+)
+
+// sweepRetry is how long a sweep that failed is left alone.
+const sweepRetry = 10 * time.Second
+
+// sweep makes one step of removing rows that have expired, in a transaction of
+// its own that is short whatever their number. While there may be more the
+// writer comes back at once; a pause between steps would bound how many rows can
+// expire in a second.
+func (w *writer) sweep() {
+	if w.sweeping == nil {
+		w.alarm.Clear()
+		w.sweeping = new(int)
+	}
+	n, more, err := w.sweepStep(model.Credential)
+	if errors.Is(err, errStricter) {
+		n, more, err = w.sweepStep(model.Config)
+	}
+	if err != nil {
+		w.log.Error("removing expired rows failed", "error", err)
+		w.alarm.Set(w.now().Add(sweepRetry).UnixMilli(), w.now())
+		w.sweeping = nil
+		return
+	}
+	if *w.sweeping += n; more {
+		return
+	}
+	if *w.sweeping > 0 {
+		w.log.Debug("expired rows were removed", "rows", *w.sweeping)
+	}
+	w.sweeping = nil
+	if err := w.setAlarm(); err != nil {
+		w.log.Error("the next expiry is not known", "error", err)
+		w.alarm.Set(w.now().Add(sweepRetry).UnixMilli(), w.now())
+	}
+}
+
+// sweepStep removes a bounded number of rows. A power failure may undo the
+// removal of rows that have ended by themselves, which are then removed again;
+// whatever else goes with them needs the stricter class.
+func (w *writer) sweepStep(class model.Class) (n int, more bool, err error) {
+	b := w.transaction()
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, b.recover())
+		}
+	}()
+	if err := b.begin(class == model.Config); err != nil {
+		return 0, false, err
+	}
+	tx := engine.NewTx(b.rows, w.codec.kinds, class, w.now())
+	if n, more, err = tx.Sweep(); err != nil {
+		return 0, false, err
+	}
+	res, err := tx.Finish()
+	if err != nil {
+		return 0, false, err
+	}
+	if class != model.Config && (tx.Strict() || len(res.Events) > 0) {
+		return 0, false, errStricter
+	}
+	b.take(tx, res)
+	return n, more, b.end()
+}
