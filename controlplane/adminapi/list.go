@@ -53,7 +53,7 @@ func (p place) list(w http.ResponseWriter, r *http.Request) {
 		p.api.fail(w, r, err, call{})
 		return
 	}
-	p.writePage(w, r, got, query)
+	p.writePage(w, r, got, query, nil)
 }
 
 // from is the whole collection or, below an owner, what refers to it, unless the
@@ -184,11 +184,17 @@ func pageSize(query url.Values) (int, error) {
 	return 0, bad("size must be an integer between 1 and 1000")
 }
 
-func (p place) writePage(w http.ResponseWriter, r *http.Request, got page, query url.Values) {
+// writePage answers with a page; complete, if set, adds to its entities.
+func (p place) writePage(w http.ResponseWriter, r *http.Request, got page, query url.Values, complete func(*model.Resource, map[string]any)) {
 	data, err := p.api.entities(r.Context(), got.resources)
 	if err != nil {
 		p.api.fail(w, r, err, call{})
 		return
+	}
+	for i := range data {
+		if complete != nil {
+			complete(got.resources[i], data[i])
+		}
 	}
 	doc := map[string]any{"data": data, "next": nil}
 	if p.collection.Total {

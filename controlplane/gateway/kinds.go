@@ -6,6 +6,7 @@ package gateway
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"strings"
 	"time"
 
 	"github.com/meshgate/meshgate/controlplane/model"
@@ -30,6 +31,9 @@ const (
 	IndexKey = "key"
 	// IndexTags lists resources by each of their tags.
 	IndexTags = "tags"
+	// IndexHost lists services by their host in lower case, which may be the name
+	// of an upstream.
+	IndexHost = "host"
 	// IndexFamily lists tokens by family, IndexUser tokens and codes by end user.
 	IndexFamily = "family"
 	IndexUser   = "authenticated_userid"
@@ -101,7 +105,10 @@ var (
 		Name: "service", Path: "services", Scoping: model.ControlPlane, Class: model.Config,
 		New: func() any { return new(Service) }, Schema: serviceSchema,
 		Unique: []model.Index{{Name: IndexName, Value: field(func(s *Service) string { return s.Name })}},
-		Lists:  []model.ListIndex{listed(IndexTags, func(s *Service) []string { return s.Tags })},
+		Lists: []model.ListIndex{
+			listed(IndexTags, func(s *Service) []string { return s.Tags }),
+			listed(IndexHost, func(s *Service) []string { return one(strings.ToLower(s.Host)) }),
+		},
 		Refs: []model.Ref{{
 			Name: RefClientCertificate, To: "certificate", OnDelete: model.Refuse, Target: field(func(s *Service) string { return s.ClientCertificate }),
 		}},
