@@ -47,7 +47,9 @@ func TestHealthOfTargets(t *testing.T) {
 		var doc struct {
 			Data []struct {
 				Target, Health string
-				Data           struct{ Addresses []struct{ Node, IP, Health string } }
+				Data           struct {
+					Addresses []struct{ Node, IP, Health string }
+				}
 			}
 		}
 		if err := json.Unmarshal(w.Body.Bytes(), &doc); err != nil || w.Code != 200 {

@@ -34,6 +34,9 @@ const (
 	// IndexHost lists services by their host in lower case, which may be the name
 	// of an upstream.
 	IndexHost = "host"
+	// IndexAnonymous lists plugin instances by the consumer that they let pass
+	// without credentials.
+	IndexAnonymous = "anonymous"
 	// IndexFamily lists tokens by family, IndexUser tokens and codes by end user.
 	IndexFamily = "family"
 	IndexUser   = "authenticated_userid"
@@ -136,7 +139,10 @@ var (
 			{Name: RefService, To: "service", OnDelete: model.Cascade, Target: field(func(p *Plugin) string { return p.Service })},
 			{Name: RefConsumer, To: "consumer", OnDelete: model.Cascade, Target: field(func(p *Plugin) string { return p.Consumer })},
 		},
-		Lists: []model.ListIndex{listed(IndexTags, func(p *Plugin) []string { return p.Tags })},
+		Lists: []model.ListIndex{
+			listed(IndexTags, func(p *Plugin) []string { return p.Tags }),
+			listed(IndexAnonymous, func(p *Plugin) []string { return one(p.AnonymousConsumer()) }),
+		},
 	}
 	Consumers = &model.Kind{
 		Name: "consumer", Path: "consumers", Scoping: model.ControlPlane, Class: model.Credential, Announce: model.AnnounceAll,
@@ -146,6 +152,12 @@ var (
 			{Name: IndexCustomID, Value: field(func(c *Consumer) string { return c.CustomID })},
 		},
 		Lists: []model.ListIndex{listed(IndexTags, func(c *Consumer) []string { return c.Tags })},
+		Guards: []model.Guard{{
+			By: Plugins, Index: IndexAnonymous, Field: "config.anonymous",
+			Texts: func(r *model.Resource) []string {
+				return append(one(r.Spec.(*Consumer).Username), r.Name)
+			},
+		}},
 	}
 	Applications = &model.Kind{
 		Name: "oauth2_credential", Path: "oauth2", Scoping: model.ControlPlane, Class: model.Credential, Sealed: true,

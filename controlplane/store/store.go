@@ -144,6 +144,9 @@ type StillReferenced struct {
 	Key model.Key
 	// By is the kind name of a referrer.
 	By string
+	// Name and Field are set where the referrer names the resource by a text
+	// ([model.Guard]): its name, and where the text stands.
+	Name, Field string
 }
 
 // HistoryLost is the error of a Watch whose start is no longer known.

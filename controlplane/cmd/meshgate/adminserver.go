@@ -40,7 +40,7 @@ func (cp *controlPlane) adminAPI() *adminapi.API {
 		Store: cp.store, Gate: cp.gate, Collections: adminapi.Collections(), Progress: progress{cp.snapshots}, Log: cp.log,
 		Now: time.Now, Version: version, Token: cp.adminToken, Revocations: &oauth.Revocations{Store: cp.store, Writer: cp.gate},
 		Proxies: gatewayProxies{cp},
-		Guard: &httpkit.BrowserGuard{AnyHost: cp.adminToken != "", Proxied: cp.adminToken != ""},
+		Guard:   &httpkit.BrowserGuard{AnyHost: cp.adminToken != "", Proxied: cp.adminToken != ""},
 	}
 	if cp.cfg.Gateway.Declarative != "" {
 		o.ReadOnly = readOnlyText
