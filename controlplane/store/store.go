@@ -56,6 +56,10 @@ type Query struct {
 	After string
 	// Limit bounds the result; 0 means all.
 	Limit int
+	// Skip leaves out so many of the results before Limit counts; they cost less
+	// than results but are not free. Part, if set, must occur in the name.
+	Skip int
+	Part string
 	// Index, if set, names a Ref or ListIndex of the kind whose value must equal Value.
 	Index, Value string
 }
@@ -71,7 +75,7 @@ type Reader interface {
 	Find(k *model.Kind, scope, index, value string) (*model.Resource, error)
 	// List returns a page.
 	List(k *model.Kind, q Query) ([]*model.Resource, error)
-	// Count counts what List without After and Limit would return.
+	// Count counts what List without After, Skip and Limit would return.
 	Count(k *model.Kind, q Query) (int, error)
 }
 
