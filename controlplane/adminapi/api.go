@@ -67,8 +67,8 @@ func Collections() []Collection {
 // nested is the segment of the collection below an owner.
 func (c Collection) nested() string { return cmp.Or(c.Nested, c.Kind.Path) }
 
-// Options are what an API is made of. Guard, Token, Revocations, ReadOnly and
-// Scope may be left out.
+// Options are what an API is made of. Guard, Token, Revocations, Proxies,
+// ReadOnly and Scope may be left out.
 type Options struct {
 	Store       store.Store
 	Gate        *admit.Gate
@@ -88,6 +88,9 @@ type Options struct {
 	// Revocations takes tokens away in bulk; without it the endpoints that do
 	// so do not exist.
 	Revocations Revocations
+	// Proxies tells how gateways see targets; without it the health of targets is
+	// not checked.
+	Proxies Proxies
 	// ReadOnly, if set, says why nothing can be written; writes are answered 405
 	// with it.
 	ReadOnly string

@@ -128,7 +128,7 @@ var (
 	uuids   = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`)
 	randoms = regexp.MustCompile(`"[A-Za-z0-9]{32}"`)
 	updated = regexp.MustCompile(`"updated_at":[0-9]+`)
-	offsets = regexp.MustCompile(`(offset=|"offset":")[A-Za-z0-9_-]{32}`)
+	offsets = regexp.MustCompile(`(offset=|"offset":")[A-Za-z0-9_-]{32,}`)
 	hashes  = regexp.MustCompile(`\$pbkdf2-sha512\$[^"]+`)
 )
 

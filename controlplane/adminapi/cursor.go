@@ -33,17 +33,18 @@ func readCursor(list, offset string) (string, error) {
 	if offset == "" {
 		return "", nil
 	}
-	bad := func(why string) error {
-		text := "'" + offset + "' is not a valid offset: " + why
-		return &problem{http.StatusBadRequest, document{Code: 7, Name: "invalid offset", Message: text}}
-	}
 	raw, err := base64.RawURLEncoding.DecodeString(strings.TrimRight(offset, "="))
 	if err != nil {
-		return "", bad("bad base64 encoding")
+		return "", badOffset(offset, "bad base64 encoding")
 	}
 	id, err := uuid.FromBytes(raw[:min(len(raw), len(uuid.UUID{}))])
 	if err != nil || !bytes.Equal(raw[len(id):], cursorMark(list, id)) {
-		return "", bad("it belongs to no page of this list")
+		return "", badOffset(offset, "it belongs to no page of this list")
 	}
 	return id.String(), nil
+}
+
+func badOffset(offset, why string) error {
+	text := "'" + offset + "' is not a valid offset: " + why
+	return &problem{http.StatusBadRequest, document{Code: 7, Name: "invalid offset", Message: text}}
 }

@@ -39,7 +39,10 @@ func (a *API) Endpoints() []httpkit.Endpoint {
 	if a.ReadOnly != "" {
 		a.refuseWrites(list)
 	}
-	return append(append(list, a.information()...), a.schemaEndpoints()...)
+	if e, ok := a.healthEndpoint(); ok {
+		list = append(list, e)
+	}
+	return append(append(append(list, a.tagEndpoints()...), a.information()...), a.schemaEndpoints()...)
 }
 
 // refuseWrites lets the endpoints that write say why they do not.

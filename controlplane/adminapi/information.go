@@ -45,8 +45,19 @@ func (a *API) root(w http.ResponseWriter, r *http.Request) {
 	}
 	reply(w, r, http.StatusOK, map[string]any{
 		"product": "meshgate", "version": APIVersion, "meshgate_version": a.Version, "control_plane": a.Scope,
-		"plugins": map[string]any{"available_on_server": available},
+		"plugins":       map[string]any{"available_on_server": available},
+		"configuration": map[string]any{"database": a.database(), "router_flavor": "traditional_compatible"},
 	})
+}
+
+// database is how tools tell whether entities can be written: they know "off",
+// where all comes from a file, and the one database that gateways of this kind
+// have otherwise.
+func (a *API) database() string {
+	if a.ReadOnly != "" {
+		return "off"
+	}
+	return "postgres"
 }
 
 func (a *API) paths(w http.ResponseWriter, r *http.Request) {

@@ -3,7 +3,6 @@ package adminapi
 import (
 	"net/http"
 	"net/url"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -53,7 +52,7 @@ func (p place) list(w http.ResponseWriter, r *http.Request) {
 		p.api.fail(w, r, err, call{})
 		return
 	}
-	p.writePage(w, r, got, query)
+	p.writePage(w, r, got, query, nil)
 }
 
 // from is the whole collection or, below an owner, what refers to it, unless the
@@ -103,7 +102,10 @@ func (p place) page(r store.Reader, request *http.Request, query url.Values) (pa
 			return got, err
 		}
 	}
-	if got.resources, err = tags.narrow(kind, from).after(r, kind, after, size+1); err != nil {
+	if from, err = tags.narrow(r, kind, from); err != nil {
+		return got, err
+	}
+	if got.resources, err = from.after(r, kind, after, size+1); err != nil {
 		return got, err
 	}
 	if len(got.resources) > size {
@@ -125,31 +127,80 @@ func (s source) count(r store.Reader, k *model.Kind) (total int, err error) {
 	return total, nil
 }
 
-// after returns the first n results beyond a name, each once.
+// after returns the first n results beyond a name, each once. It reads of each
+// query little more than what the page takes of it.
 func (s source) after(r store.Reader, k *model.Kind, name string, n int) ([]*model.Resource, error) {
-	var out []*model.Resource
-	for {
-		var batch []*model.Resource
-		for _, q := range s.queries {
-			q.After, q.Limit = name, n
-			found, err := r.List(k, q)
-			if err != nil {
-				return nil, err
-			}
-			batch = append(batch, found...)
+	chunk := n
+	if len(s.queries) > 1 {
+		chunk = n/len(s.queries) + 2
+	}
+	if s.keep != nil {
+		chunk = max(chunk, leastChunk) // some will be dropped
+	}
+	runs := make([]*run, len(s.queries))
+	for i, q := range s.queries {
+		q.After, q.Limit = name, chunk
+		runs[i] = &run{query: q}
+	}
+	out := make([]*model.Resource, 0, n)
+	for len(out) < n {
+		next, err := least(r, k, runs)
+		if err != nil || next == nil {
+			return out, err
 		}
-		slices.SortFunc(batch, func(a, b *model.Resource) int { return strings.Compare(a.Name, b.Name) })
-		batch = slices.CompactFunc(batch, func(a, b *model.Resource) bool { return a.Name == b.Name })
-		batch = batch[:min(len(batch), n)] // what is beyond may have others between
-		for _, res := range batch {
-			if name = res.Name; s.keep == nil || s.keep(res) {
-				out = append(out, res)
-			}
-		}
-		if len(batch) < n || len(out) >= n {
-			return out[:min(len(out), n)], nil
+		if s.keep == nil || s.keep(next) {
+			out = append(out, next)
 		}
 	}
+	return out, nil
+}
+
+// leastChunk is how many rows are read at once where a filter may drop them.
+const leastChunk = 100
+
+// run is one query of a list while it is read in chunks.
+type run struct {
+	query store.Query
+	rows  []*model.Resource
+	ended bool
+}
+
+// head is the next row of a run, nil at its end.
+func (q *run) head(r store.Reader, k *model.Kind) (*model.Resource, error) {
+	if len(q.rows) == 0 && !q.ended {
+		rows, err := r.List(k, q.query)
+		if err != nil {
+			return nil, err
+		}
+		if q.rows, q.ended = rows, len(rows) < q.query.Limit; len(rows) > 0 {
+			q.query.After = rows[len(rows)-1].Name
+		}
+	}
+	if len(q.rows) == 0 {
+		return nil, nil //nolint:nilnil // nil is the end
+	}
+	return q.rows[0], nil
+}
+
+// least takes the first row in the order of names off all runs that begin with
+// it; nil when all have ended.
+func least(r store.Reader, k *model.Kind, runs []*run) (*model.Resource, error) {
+	var first *model.Resource
+	for _, q := range runs {
+		head, err := q.head(r, k)
+		if err != nil {
+			return nil, err
+		}
+		if head != nil && (first == nil || head.Name < first.Name) {
+			first = head
+		}
+	}
+	for _, q := range runs {
+		if first != nil && len(q.rows) > 0 && q.rows[0].Name == first.Name {
+			q.rows = q.rows[1:]
+		}
+	}
+	return first, nil
 }
 
 // filtered is the page of what a unique value names.
@@ -184,11 +235,17 @@ func pageSize(query url.Values) (int, error) {
 	return 0, bad("size must be an integer between 1 and 1000")
 }
 
-func (p place) writePage(w http.ResponseWriter, r *http.Request, got page, query url.Values) {
+// writePage answers with a page; complete, if set, adds to its entities.
+func (p place) writePage(w http.ResponseWriter, r *http.Request, got page, query url.Values, complete func(*model.Resource, map[string]any)) {
 	data, err := p.api.entities(r.Context(), got.resources)
 	if err != nil {
 		p.api.fail(w, r, err, call{})
 		return
+	}
+	for i := range data {
+		if complete != nil {
+			complete(got.resources[i], data[i])
+		}
 	}
 	doc := map[string]any{"data": data, "next": nil}
 	if p.collection.Total {

@@ -25,6 +25,8 @@ const (
 	schemaRevoked   = "revoked"
 	schemaSchema    = "schema"
 	schemaDocument  = "document"
+	schemaHealth    = "target_health_page"
+	schemaTags      = "tag_page"
 )
 
 // object is a JSON object of the OpenAPI document.
@@ -189,6 +191,7 @@ func (a *API) components() object {
 		out[kind.Name+suffixWrite] = givenEntity(kind.Schema, false)
 		out[kind.Name+suffixPatch] = givenEntity(kind.Schema, true)
 	}
+	out[schemaHealth], out[schemaTags] = pageOfHealth(), pageOfTags()
 	for _, name := range gateway.PluginNames() {
 		config := gateway.Plugins.Schema.Field("config").Record(map[string]any{"name": name})
 		out[configName(name)] = shownEntity(config)
@@ -220,6 +223,34 @@ func pageOf(c Collection) object {
 		properties["total"] = object{"type": "integer", "minimum": 0}
 	}
 	return object{"type": "object", "required": required, "properties": properties, "additionalProperties": false}
+}
+
+// pageOfHealth is a page of targets with how they are.
+func pageOfHealth() object {
+	target := shownEntity(gateway.Targets.Schema)
+	properties := target["properties"].(object)
+	properties["health"] = object{"type": "string", "enum": []string{healthy, unhealthy, healthOff, healthName}}
+	properties["data"] = object{"type": "object"}
+	target["required"] = append(target["required"].([]string), "health", "data")
+	return pageOfItems(target)
+}
+
+// pageOfTags is a page of tags, each with what it is on.
+func pageOfTags() object {
+	text := object{"type": "string"}
+	return pageOfItems(object{
+		"type": "object", "required": []string{"tag", "entity_name", "entity_id"}, "additionalProperties": false,
+		"properties": object{"tag": text, "entity_name": text, "entity_id": object{"type": "string", "format": "uuid"}},
+	})
+}
+
+func pageOfItems(item object) object {
+	return object{
+		"type": "object", "required": []string{"data", "next"}, "additionalProperties": false,
+		"properties": object{
+			"data": object{"type": "array", "items": item}, "next": object{"type": []string{"string", "null"}}, "offset": object{"type": "string"},
+		},
+	}
 }
 
 // shownEntity is the schema of an entity as it is answered: every field is there.

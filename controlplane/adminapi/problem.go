@@ -116,6 +116,9 @@ func (c call) problem(e *fault.Error) *problem {
 		if s, ok := e.Subject.(store.StillReferenced); ok {
 			by := plural(s.By)
 			text := fmt.Sprintf("an existing '%s' entity references this '%s' entity", by, plural(s.Key.Kind))
+			if s.Field != "" {
+				text += fmt.Sprintf(" (%s of %s)", s.Field, s.Name)
+			}
 			return &problem{http.StatusBadRequest, document{Code: 4, Name: "foreign key violation", Message: text, Fields: map[string]any{"@referenced_by": by}}}
 		}
 	case fault.NotFound:

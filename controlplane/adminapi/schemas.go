@@ -14,7 +14,8 @@ import (
 // A kind is known by its collection and by what error texts call it.
 func (a *API) schemaEndpoints() []httpkit.Endpoint {
 	list := []httpkit.Endpoint{answering(
-		endpoint(http.MethodGet, "/schemas/plugins/{name}", "Describe a plugin", a.pluginSchema), schemaSchema, http.StatusNotFound)}
+		endpoint(http.MethodGet, "/schemas/plugins/{name}", "Describe a plugin", a.pluginSchema), schemaSchema, http.StatusNotFound),
+		answering(endpoint(http.MethodGet, "/schemas/tags", "Describe an item of the list of tags", a.tagSchema), schemaSchema)}
 	for _, c := range a.Collections {
 		for _, name := range namesOf(c.Kind) {
 			described := endpoint(http.MethodGet, "/schemas/"+name, "Describe a "+c.Kind.Name, func(w http.ResponseWriter, r *http.Request) {
@@ -47,6 +48,17 @@ func (a *API) pluginSchema(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	reply(w, r, http.StatusOK, map[string]any{"fields": a.describeFields(gateway.Plugins.Schema, entity)})
+}
+
+// tagSchemaFields describe the items of GET /tags.
+var tagSchemaFields = []model.Field{
+	{Name: "tag", Type: model.String, Required: true},
+	{Name: "entity_name", Type: model.String, Required: true},
+	{Name: "entity_id", Type: model.String, Required: true},
+}
+
+func (a *API) tagSchema(w http.ResponseWriter, r *http.Request) {
+	reply(w, r, http.StatusOK, map[string]any{"fields": a.describeList(tagSchemaFields, nil)})
 }
 
 // validator completes and checks an entity as a creation would. What it refers

@@ -64,26 +64,38 @@ func readTags(k *model.Kind, query url.Values) (f tagFilter, err error) {
 }
 
 // narrow applies the filter to where a list comes from. Queries over everything
-// become queries by tag; those of an owner are filtered.
-func (f tagFilter) narrow(k *model.Kind, s source) source {
+// become queries by tag, where all are wanted by the one that the fewest have;
+// those of an owner are filtered.
+func (f tagFilter) narrow(r store.Reader, k *model.Kind, s source) (source, error) {
 	if len(f.names) == 0 {
-		return s
+		return s, nil
 	}
 	values := tagsOf(k).Values
 	s.keep = func(r *model.Resource) bool { return f.matches(values(r.Spec)) }
 	if len(s.queries) != 1 || s.queries[0].Index != "" {
-		return s
-	}
-	names := f.names
-	if !f.any {
-		names = names[:1]
+		return s, nil
 	}
 	scope := s.queries[0].Scope
 	s.queries = nil
-	for _, name := range names {
-		s.queries = append(s.queries, store.Query{Scope: scope, Index: gateway.IndexTags, Value: name})
+	fewest := 0
+	for _, name := range f.names {
+		q := store.Query{Scope: scope, Index: gateway.IndexTags, Value: name}
+		if f.any || len(f.names) == 1 {
+			s.queries = append(s.queries, q)
+			continue
+		}
+		n, err := r.Count(k, q)
+		if err != nil {
+			return s, err
+		}
+		if s.queries == nil || n < fewest {
+			s.queries, fewest = []store.Query{q}, n
+		}
 	}
-	return s
+	if f.any || len(f.names) == 1 {
+		s.keep = nil // the queries find nothing else
+	}
+	return s, nil
 }
 
 func (f tagFilter) matches(tags []string) bool {

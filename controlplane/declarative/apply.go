@@ -144,8 +144,30 @@ func (a *applier) evict(r *model.Resource) error {
 			}
 		}
 	}
+	if err := a.evictNamers(r); err != nil {
+		return err
+	}
 	if err := a.tx.Delete(r.Kind, a.scope, r.Name, 0); err != nil && !fault.Is(err, fault.NotFound) {
 		return err
+	}
+	return nil
+}
+
+// evictNamers deletes what names a resource by a text: what of that is in the
+// file comes after it and is made again.
+func (a *applier) evictNamers(r *model.Resource) error {
+	for _, guard := range r.Kind.Guards {
+		for _, text := range guard.Texts(r) {
+			namers, err := a.tx.List(guard.By, store.Query{Scope: a.scope, Index: guard.Index, Value: text})
+			if err != nil {
+				return err
+			}
+			for _, from := range namers {
+				if err := a.evict(from); err != nil {
+					return err
+				}
+			}
+		}
 	}
 	return nil
 }
@@ -190,6 +212,12 @@ func (a *applier) put(r *model.Resource) (*model.Resource, error) {
 	}
 	for {
 		stored, err := try()
+		if fault.Is(err, fault.Referenced) && old != nil { // it is named by a text that it gives up
+			if err := a.evictNamers(old); err != nil {
+				return nil, err
+			}
+			continue
+		}
 		holder := a.holder(err)
 		if holder == nil {
 			return stored, err

@@ -229,3 +229,16 @@ func FuzzParse(f *testing.F) {
 		}
 	})
 }
+
+// TestAnonymousConsumersChange: a file may give the consumer that a plugin names
+// another name or another id, although nobody else may take them from it.
+func TestAnonymousConsumersChange(t *testing.T) {
+	w := open(t)
+	file := func(id, name string) string {
+		return head + "consumers: [{id: " + id + ", username: " + name + "}]\nplugins: [{name: key-auth, config: {anonymous: " + name + "}}]\n"
+	}
+	const one, two = "10000000-0000-4000-8000-000000000000", "20000000-0000-4000-8000-000000000000"
+	for _, text := range []string{file(one, "a"), file(one, "b"), file(two, "b"), head + "consumers: []\n"} {
+		w.mustLoad(text)
+	}
+}

@@ -53,6 +53,13 @@ var passiveSchema = &model.Schema{Fields: []model.Field{
 	}}},
 }}
 
+// Checked reports whether targets are probed or judged by their answers.
+func (u *Upstream) Checked() bool {
+	active, passive := u.Healthchecks.Active, u.Healthchecks.Passive.Unhealthy
+	return active.Healthy.Interval > 0 || active.Unhealthy.Interval > 0 ||
+		passive.HTTPFailures > 0 || passive.TCPFailures > 0 || passive.Timeouts > 0
+}
+
 func checkType() model.Field {
 	return model.Field{
 		Name: "type", Type: model.String, Required: true, Default: CheckHTTP,

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"strconv"
 	"strings"
 	"time"
 
@@ -44,7 +45,10 @@ var keyAuthSchema = &model.Schema{
 		{Name: "anonymous", Type: model.String, MaxLen: MaxIdentity},
 		{Name: "realm", Type: model.String, MaxLen: maxRealm, Check: realmText},
 	},
-	Checks: []model.Check{{Fields: []string{"key_in_header", "key_in_query", "key_in_body"}, Run: someKeyPlace}},
+	Checks: []model.Check{
+		{Fields: []string{"key_in_header", "key_in_query", "key_in_body"}, Run: someKeyPlace},
+		{Fields: []string{"key_names", "key_in_header"}, Run: keyHeaders},
+	},
 }
 
 func enabledFlag(name string) model.Field {
@@ -66,6 +70,20 @@ func fewNames(v any) string {
 		seen[strings.ToLower(n)] = true
 	}
 	return ""
+}
+
+// keyHeaders refuses names of headers in which no key can be; in queries and
+// bodies they are names like others.
+func keyHeaders(w *model.Write) (out []fault.Violation) {
+	if w.New["key_in_header"] != true {
+		return nil
+	}
+	for i, name := range texts(w.New["key_names"]) {
+		if text := credentialHeaderText(name); text != "" {
+			out = append(out, violation("key_names."+strconv.Itoa(i+1), text)...)
+		}
+	}
+	return out
 }
 
 func someKeyPlace(w *model.Write) []fault.Violation {

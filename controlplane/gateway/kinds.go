@@ -6,6 +6,7 @@ package gateway
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"strings"
 	"time"
 
 	"github.com/meshgate/meshgate/controlplane/model"
@@ -30,6 +31,12 @@ const (
 	IndexKey = "key"
 	// IndexTags lists resources by each of their tags.
 	IndexTags = "tags"
+	// IndexHost lists services by their host in lower case, which may be the name
+	// of an upstream.
+	IndexHost = "host"
+	// IndexAnonymous lists plugin instances by the consumer that they let pass
+	// without credentials.
+	IndexAnonymous = "anonymous"
 	// IndexFamily lists tokens by family, IndexUser tokens and codes by end user.
 	IndexFamily = "family"
 	IndexUser   = "authenticated_userid"
@@ -101,7 +108,10 @@ var (
 		Name: "service", Path: "services", Scoping: model.ControlPlane, Class: model.Config,
 		New: func() any { return new(Service) }, Schema: serviceSchema,
 		Unique: []model.Index{{Name: IndexName, Value: field(func(s *Service) string { return s.Name })}},
-		Lists:  []model.ListIndex{listed(IndexTags, func(s *Service) []string { return s.Tags })},
+		Lists: []model.ListIndex{
+			listed(IndexTags, func(s *Service) []string { return s.Tags }),
+			listed(IndexHost, func(s *Service) []string { return one(strings.ToLower(s.Host)) }),
+		},
 		Refs: []model.Ref{{
 			Name: RefClientCertificate, To: "certificate", OnDelete: model.Refuse, Target: field(func(s *Service) string { return s.ClientCertificate }),
 		}},
@@ -129,7 +139,10 @@ var (
 			{Name: RefService, To: "service", OnDelete: model.Cascade, Target: field(func(p *Plugin) string { return p.Service })},
 			{Name: RefConsumer, To: "consumer", OnDelete: model.Cascade, Target: field(func(p *Plugin) string { return p.Consumer })},
 		},
-		Lists: []model.ListIndex{listed(IndexTags, func(p *Plugin) []string { return p.Tags })},
+		Lists: []model.ListIndex{
+			listed(IndexTags, func(p *Plugin) []string { return p.Tags }),
+			listed(IndexAnonymous, func(p *Plugin) []string { return one(p.AnonymousConsumer()) }),
+		},
 	}
 	Consumers = &model.Kind{
 		Name: "consumer", Path: "consumers", Scoping: model.ControlPlane, Class: model.Credential, Announce: model.AnnounceAll,
@@ -139,6 +152,12 @@ var (
 			{Name: IndexCustomID, Value: field(func(c *Consumer) string { return c.CustomID })},
 		},
 		Lists: []model.ListIndex{listed(IndexTags, func(c *Consumer) []string { return c.Tags })},
+		Guards: []model.Guard{{
+			By: Plugins, Index: IndexAnonymous, Field: "config.anonymous",
+			Texts: func(r *model.Resource) []string {
+				return append(one(r.Spec.(*Consumer).Username), r.Name)
+			},
+		}},
 	}
 	Applications = &model.Kind{
 		Name: "oauth2_credential", Path: "oauth2", Scoping: model.ControlPlane, Class: model.Credential, Sealed: true,

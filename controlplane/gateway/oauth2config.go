@@ -29,7 +29,7 @@ var oauth2Schema = &model.Schema{
 		flag("accept_http_if_already_terminated"),
 		{Name: "anonymous", Type: model.String, MaxLen: MaxIdentity},
 		flag("global_credentials"),
-		{Name: "auth_header_name", Type: model.String, Required: true, Default: "authorization", MaxLen: 128, Check: headerNameText},
+		{Name: "auth_header_name", Type: model.String, Required: true, Default: "authorization", MaxLen: 128, Check: credentialHeaderText},
 		{Name: "refresh_token_ttl", Type: model.Number, Required: true, Default: float64(1209600), Between: &[2]int64{0, 100000000}, Check: wholeText},
 		flag("reuse_refresh_token"),
 		{Name: "pkce", Type: model.String, Required: true, Default: "lax", OneOf: []string{"none", "lax", "strict"}},

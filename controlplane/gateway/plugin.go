@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -46,7 +47,7 @@ func pluginTypeOf(entity map[string]any) *pluginType {
 // pluginSchema describes plugin instances; the schema of config follows from
 // the name.
 var pluginSchema = &model.Schema{
-	Key: "instance_name", CreatedUnit: time.Second, Cross: pluginMeetsRoute,
+	Key: "instance_name", CreatedUnit: time.Second, Cross: pluginMeetsRoute, Settle: settleAnonymous,
 	Fields: append(model.Identity(time.Second, true),
 		model.Field{Name: "name", Type: model.String, Required: true, MaxLen: 128, Check: pluginNameText},
 		model.Field{Name: "instance_name", Type: model.String, MaxLen: 128, Check: nameText},
@@ -67,6 +68,15 @@ var pluginSchema = &model.Schema{
 		tags(),
 	),
 	Checks: []model.Check{{Fields: []string{"name", "consumer"}, Run: pluginConsumer}},
+}
+
+// settleAnonymous stores the id of a consumer as ids are compared.
+func settleAnonymous(w *model.Write, _ time.Time) error {
+	config, _ := w.New["config"].(map[string]any)
+	if id := given(config, "anonymous"); model.IsUUID(id) {
+		config["anonymous"] = strings.ToLower(id)
+	}
+	return nil
 }
 
 func pluginNameText(v any) string {
@@ -115,4 +125,20 @@ func TargetFields(value string) map[string]any {
 		}
 	}
 	return fields
+}
+
+// AnonymousConsumer is the id or the username of the consumer that requests
+// without credentials pass as, or empty. A configuration that does not decode
+// names nobody.
+func (p *Plugin) AnonymousConsumer() string {
+	var config struct {
+		Anonymous string `json:"anonymous"`
+	}
+	if json.Unmarshal(p.Config, &config) != nil {
+		return ""
+	}
+	if model.IsUUID(config.Anonymous) {
+		return strings.ToLower(config.Anonymous)
+	}
+	return config.Anonymous
 }

@@ -107,6 +107,13 @@ func (t *UpstreamTarget) UnmarshalJSON(raw []byte) error {
 // Address is the target as host:port, alike for all its spellings.
 func (t *UpstreamTarget) Address() string { return targetKeyIndex(t.Target) }
 
+// Named reports whether the target is a DNS name, which proxies resolve.
+func (t *UpstreamTarget) Named() bool {
+	host, _ := t.HostPort()
+	_, err := netip.ParseAddr(host)
+	return err != nil
+}
+
 // HostPort splits [UpstreamTarget.Address].
 func (t *UpstreamTarget) HostPort() (host string, port int) {
 	host, port, _ = splitAddress(t.Address(), targetPort)

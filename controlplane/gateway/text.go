@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"slices"
 	"strings"
 	"unicode"
 
@@ -32,6 +33,38 @@ func headerText(v any) string {
 		return "must not contain control characters"
 	case strings.TrimSpace(s) != s:
 		return "must not start or end with a blank"
+	}
+	return ""
+}
+
+// identityHeaders begin the names of headers by which gateways tell upstreams who
+// a request is of, and of those between the parts of the gateway. Proxies remove
+// them from requests in every spelling, so that no credential
+// would be found there, or one would be forged.
+var identityHeaders = []string{
+	"x-consumer-", "x-authenticated-", "x-credential-", "x-anonymous-consumer", "x-meshgate-",
+}
+
+// connectionHeaders belong to one connection or frame a message (RFC 9110
+// sections 7.2, 7.6.1 and 8.6): what is in them is not the client's to choose.
+var connectionHeaders = []string{
+	"connection", "content-length", "host", "keep-alive", "proxy-connection", "te", "trailer", "transfer-encoding", "upgrade",
+}
+
+// credentialHeaderText refuses names of headers in which no credential can be.
+// Pseudo-headers are refused for their colon.
+func credentialHeaderText(v any) string {
+	if text := headerNameText(v); text != "" {
+		return text
+	}
+	name := strings.ReplaceAll(strings.ToLower(v.(string)), "_", "-")
+	for _, prefix := range identityHeaders {
+		if strings.HasPrefix(name, prefix) {
+			return "must not be a header that the gateway sets: " + v.(string)
+		}
+	}
+	if slices.Contains(connectionHeaders, name) {
+		return "must not be a header of the connection: " + v.(string)
 	}
 	return ""
 }

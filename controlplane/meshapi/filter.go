@@ -13,13 +13,10 @@ import (
 // tagged specs can be filtered by tags.
 type tagged interface{ TagSets() []mesh.Tags }
 
-// filter returns what a query demands of resources, nil if nothing: name= as a
-// part of the name, on kinds with tags tag=, on dataplanes gateway=.
+// filter returns what a query demands of resources beside a part of their name,
+// nil if nothing: on kinds with tags tag=, on dataplanes gateway=.
 func (c collection) filter(query url.Values, pattern string) (func(*model.Resource) bool, error) {
 	var demands []func(*model.Resource) bool
-	if part := query.Get("name"); part != "" {
-		demands = append(demands, func(r *model.Resource) bool { return strings.Contains(r.Name, part) })
-	}
 	if _, ok := c.kind.New().(tagged); ok {
 		if tags := tagFilter(query["tag"]); len(tags) > 0 {
 			demands = append(demands, func(r *model.Resource) bool {

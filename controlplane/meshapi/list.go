@@ -78,8 +78,12 @@ func (c collection) listOf(pattern string, show func(*http.Request, *model.Resou
 	}
 }
 
-// window is the part of a list that is asked for.
-type window struct{ size, offset int }
+// window is the part of a list that is asked for: size items behind the first
+// offset of those whose names contain part.
+type window struct {
+	size, offset int
+	part         string
+}
 
 // result is the part of a list that is answered, and the size of the whole.
 type result struct {
@@ -93,6 +97,7 @@ func (c collection) find(r *http.Request, query url.Values, pattern string) (fou
 	if win.size, err = pageSize(query.Get("size")); err != nil {
 		return found, win, failed(opSize, err)
 	}
+	win.part = query.Get("name")
 	match, err := c.filter(query, pattern)
 	if err != nil {
 		return found, win, err
@@ -132,31 +137,45 @@ func (c collection) scopes(reader store.Reader, name string) ([]string, error) {
 func (c collection) search(reader store.Reader, scopes []string, match func(*model.Resource) bool, win window) (found result, err error) {
 	for _, scope := range scopes {
 		if match == nil {
-			n, err := reader.Count(c.kind, store.Query{Scope: scope})
-			if err != nil {
-				return found, err
-			}
-			if found.total+n <= win.offset || len(found.page) == win.size {
-				found.total += n
-				continue
-			}
+			err = c.slice(reader, scope, win, &found)
+		} else {
+			err = c.collect(reader, scope, match, win, &found)
 		}
-		if err := c.collect(reader, scope, match, win, &found); err != nil {
+		if err != nil {
 			return found, err
 		}
 	}
 	return found, nil
 }
 
-// collect adds what one scope has.
+// slice adds what one scope has of the page, by its place alone.
+func (c collection) slice(reader store.Reader, scope string, win window, found *result) error {
+	q := store.Query{Scope: scope, Part: win.part}
+	n, err := reader.Count(c.kind, q)
+	if err != nil {
+		return err
+	}
+	before := found.total
+	found.total += n
+	if found.total <= win.offset || len(found.page) == win.size {
+		return nil
+	}
+	q.Skip, q.Limit = max(0, win.offset-before), win.size-len(found.page)
+	part, err := reader.List(c.kind, q)
+	found.page = append(found.page, part...)
+	return err
+}
+
+// collect adds what one scope has. What matches is seen by its content alone, so
+// that all of it is read for the total.
 func (c collection) collect(reader store.Reader, scope string, match func(*model.Resource) bool, win window, found *result) error {
 	for after := ""; ; {
-		part, err := reader.List(c.kind, store.Query{Scope: scope, After: after, Limit: batch})
+		part, err := reader.List(c.kind, store.Query{Scope: scope, After: after, Limit: batch, Part: win.part})
 		if err != nil {
 			return err
 		}
 		for _, res := range part {
-			if match != nil && !match(res) {
+			if !match(res) {
 				continue
 			}
 			if found.total++; found.total > win.offset && len(found.page) < win.size {

@@ -70,6 +70,8 @@ type Kind struct {
 	Refs []Ref
 	// Holds lists references to several resources each.
 	Holds []Hold
+	// Guards list who speaks of resources of this kind without referring to them.
+	Guards []Guard
 	// Lists are values to list by that need not be unique (tags among them).
 	Lists []ListIndex
 	// Expires, if set, returns when the row itself may be dropped; zero = never.
@@ -133,6 +135,19 @@ type Hold struct {
 	To string
 	// Targets returns the names of the targets.
 	Targets func(spec any) []string
+}
+
+// Guard protects resources that others in the same scope name by a text, which
+// need not name anything. A resource cannot be deleted while it is named so, and
+// cannot give up the text.
+type Guard struct {
+	// By is the kind of those that name others, Index its list index of the texts.
+	By    *Kind
+	Index string
+	// Field is where the text stands, such as "config.anonymous".
+	Field string
+	// Texts are those by which a resource can be named.
+	Texts func(r *Resource) []string
 }
 
 // Key addresses a resource.

@@ -56,6 +56,10 @@ type Query struct {
 	After string
 	// Limit bounds the result; 0 means all.
 	Limit int
+	// Skip leaves out so many of the results before Limit counts; they cost less
+	// than results but are not free. Part, if set, must occur in the name.
+	Skip int
+	Part string
 	// Index, if set, names a Ref or ListIndex of the kind whose value must equal Value.
 	Index, Value string
 }
@@ -71,7 +75,7 @@ type Reader interface {
 	Find(k *model.Kind, scope, index, value string) (*model.Resource, error)
 	// List returns a page.
 	List(k *model.Kind, q Query) ([]*model.Resource, error)
-	// Count counts what List without After and Limit would return.
+	// Count counts what List without After, Skip and Limit would return.
 	Count(k *model.Kind, q Query) (int, error)
 }
 
@@ -144,6 +148,9 @@ type StillReferenced struct {
 	Key model.Key
 	// By is the kind name of a referrer.
 	By string
+	// Name and Field are set where the referrer names the resource by a text
+	// ([model.Guard]): its name, and where the text stands.
+	Name, Field string
 }
 
 // HistoryLost is the error of a Watch whose start is no longer known.

@@ -39,7 +39,8 @@ func (cp *controlPlane) adminAPI() *adminapi.API {
 	o := adminapi.Options{
 		Store: cp.store, Gate: cp.gate, Collections: adminapi.Collections(), Progress: progress{cp.loop, cp.snapshots}, Log: cp.log,
 		Now: time.Now, Version: version, Token: cp.adminToken, Revocations: &oauth.Revocations{Store: cp.store, Writer: cp.gate},
-		Guard: &httpkit.BrowserGuard{AnyHost: cp.adminToken != "", Proxied: cp.adminToken != ""},
+		Proxies: gatewayProxies{cp},
+		Guard:   &httpkit.BrowserGuard{AnyHost: cp.adminToken != "", Proxied: cp.adminToken != ""},
 	}
 	if cp.cfg.Gateway.Declarative != "" {
 		o.ReadOnly = readOnlyText

@@ -74,7 +74,7 @@ func (s *state) Find(k *model.Kind, scope string, e engine.Entry) (*model.Resour
 
 // each visits the live rows of a query after a name, in order of names.
 func (s *state) each(k *model.Kind, q store.Query, after string, now int64, visit func(*model.Resource) bool) {
-	take := func(r *model.Resource) bool { return !live(r, now) || visit(r) }
+	take := func(r *model.Resource) bool { return !live(r, now) || !strings.Contains(r.Name, q.Part) || visit(r) }
 	if q.Index == "" {
 		prefix := path(k.Name, q.Scope)
 		s.rows.ascend(prefix+after, func(key string, r *model.Resource) bool {
@@ -95,7 +95,12 @@ func (s *state) each(k *model.Kind, q store.Query, after string, now int64, visi
 // List implements engine.Rows.
 func (s *state) List(k *model.Kind, q store.Query, now int64) ([]*model.Resource, error) {
 	var list []*model.Resource
+	skip := q.Skip
 	s.each(k, q, q.After, now, func(r *model.Resource) bool {
+		if skip > 0 {
+			skip--
+			return true
+		}
 		list = append(list, r)
 		return q.Limit == 0 || len(list) < q.Limit
 	})

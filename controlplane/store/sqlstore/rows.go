@@ -114,9 +114,19 @@ func (t *rows) Find(k *model.Kind, scope string, e engine.Entry) (*model.Resourc
 		WHERE u.kind = ? AND u.scope = ? AND u.field = ? AND u.value = ?`, k.Name, scope, e.Index, t.value(k, e))
 }
 
-// source returns FROM and WHERE of a query, without After and Limit, and the
-// column that orders it.
+// source returns FROM and WHERE of a query, without After, Skip and Limit, and
+// the column that orders it.
 func source(k *model.Kind, q store.Query, now int64) (from, order string, args []any) {
+	from, order, args = index(k, q, now)
+	if q.Part != "" {
+		from += ` AND instr(` + order + `, ?) > 0`
+		args = append(args, q.Part)
+	}
+	return from, order, args
+}
+
+// index is source for what the index of a query finds.
+func index(k *model.Kind, q store.Query, now int64) (from, order string, args []any) {
 	const live = ` AND (r.expires = 0 OR r.expires > ?)`
 	if q.Index == "" {
 		return ` FROM resources r WHERE r.kind = ? AND r.scope = ?` + live, `r.name`, []any{k.Name, q.Scope, now}
@@ -140,8 +150,8 @@ func (t *rows) List(k *model.Kind, q store.Query, now int64) ([]*model.Resource,
 	if q.Limit > 0 {
 		limit = int64(q.Limit)
 	}
-	query := `SELECT ` + columns + from + ` AND ` + order + ` > ? ORDER BY ` + order + ` LIMIT ?`
-	return t.all(query, append(args, q.After, limit)...)
+	query := `SELECT ` + columns + from + ` AND ` + order + ` > ? ORDER BY ` + order + ` LIMIT ? OFFSET ?`
+	return t.all(query, append(args, q.After, limit, q.Skip)...)
 }
 
 func (t *rows) all(query string, args ...any) ([]*model.Resource, error) {

@@ -36,6 +36,18 @@ func testLists(t *testing.T, open Open) {
 		{"tag, next page", Box, store.Query{Index: "tags", Value: "x", After: "a", Limit: 1}, []string{"a\x00"}, 3},
 		{"tag of nobody", Box, store.Query{Index: "tags", Value: "z"}, []string{}, 0},
 		{"reference", Thing, store.Query{Index: "box", Value: "a"}, []string{"t1", "t2"}, 2},
+		{"behind some", Box, store.Query{Skip: 2, Limit: 2}, []string{"a\x00", "b"}, 6},
+		{"behind some, to the end", Box, store.Query{Skip: 4}, []string{"c", "ä"}, 6},
+		{"behind all", Box, store.Query{Skip: 6}, []string{}, 6},
+		{"behind some after a name", Box, store.Query{After: "a", Skip: 1, Limit: 1}, []string{"b"}, 6},
+		{"part of a name", Box, store.Query{Part: "a"}, []string{"a", "a\x00"}, 2},
+		{"part of a name, page", Box, store.Query{Part: "a", Skip: 1, Limit: 1}, []string{"a\x00"}, 2},
+		{"part of a name with a zero", Box, store.Query{Part: "\x00"}, []string{"a\x00"}, 1},
+		{"part of a name beyond ASCII", Box, store.Query{Part: "ä"}, []string{"ä"}, 1},
+		{"a part is no pattern", Box, store.Query{Part: "%"}, []string{}, 0},
+		{"tag, behind some", Box, store.Query{Index: "tags", Value: "x", Skip: 1}, []string{"a\x00", "b"}, 3},
+		{"tag and part of a name", Box, store.Query{Index: "tags", Value: "x", Part: "b"}, []string{"b"}, 1},
+		{"reference and part of a name", Thing, store.Query{Index: "box", Value: "a", Part: "2"}, []string{"t2"}, 1},
 		{"reference, page", Thing, store.Query{Index: "box", Value: "a", After: "t1", Limit: 5}, []string{"t2"}, 2},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -58,8 +70,10 @@ func testLists(t *testing.T, open Open) {
 	must(t, s, func(tx store.Tx) error {
 		_, err := tx.List(Box, store.Query{Scope: "s", Index: "label", Value: "x"})
 		wantCode(t, err, fault.Internal)
-		_, err = tx.List(Box, store.Query{Scope: "s", Limit: -1})
-		wantCode(t, err, fault.Internal)
+		for _, q := range []store.Query{{Scope: "s", Limit: -1}, {Scope: "s", Skip: -1}} {
+			_, err = tx.List(Box, q)
+			wantCode(t, err, fault.Internal)
+		}
 		_, err = tx.Update(res(Box, "a", Item{Tags: []string{"y"}}), 0)
 		return err
 	})

@@ -79,13 +79,25 @@ var (
 		Unique: []model.Index{{Name: "secret", Secret: true, Value: text(func(i *Item) string { return i.Secret })}},
 		Refs:   []model.Ref{{Name: "person", To: "person", OnDelete: model.Cascade, Target: text(func(i *Item) string { return i.Person })}},
 	}
+	// Sign names hosts by labels, which keep their labels for that long.
+	Sign = &model.Kind{
+		Name: "sign", Class: model.Config, New: newItem,
+		Lists: []model.ListIndex{{Name: "host", Values: func(s any) []string { return s.(*Item).Tags }}},
+		Refs:  []model.Ref{{Name: "person", To: "host", OnDelete: model.Cascade, Target: text(func(i *Item) string { return i.Person })}},
+	}
+	Host = &model.Kind{
+		Name: "host", Class: model.Credential, Announce: model.AnnounceAll, New: newItem,
+		Guards: []model.Guard{{By: Sign, Index: "host", Field: "tags", Texts: func(r *model.Resource) []string {
+			return []string{r.Name, r.Spec.(*Item).Label}
+		}}},
+	}
 	// Quiet is a credential that is never announced.
 	Quiet = &model.Kind{Name: "quiet", Class: model.Credential, Announce: model.AnnounceNone, New: newItem}
 )
 
 // Kinds lists all kinds that stores under test must keep.
 func Kinds() []*model.Kind {
-	return append([]*model.Kind{Box, Thing, Person, Badge, Quiet}, gateway.Kinds()...)
+	return append([]*model.Kind{Box, Thing, Person, Badge, Sign, Host, Quiet}, gateway.Kinds()...)
 }
 
 // Open opens an empty store that keeps [Kinds] and [History] events, and closes
@@ -105,6 +117,7 @@ func Run(t *testing.T, open Open) {
 		{"dangling references", testDangling},
 		{"cascade and refuse", testCascade},
 		{"references to several", testHolds},
+		{"what is named stays", testGuards},
 		{"cascade raises durability", testCascadeClass},
 		{"classes", testClasses},
 		{"pages and indexes", testLists},

@@ -1,6 +1,8 @@
 package engine
 
 import (
+	"slices"
+
 	"github.com/meshgate/meshgate/controlplane/fault"
 	"github.com/meshgate/meshgate/controlplane/model"
 	"github.com/meshgate/meshgate/controlplane/store"
@@ -23,8 +25,20 @@ func (t *Tx) Delete(k *model.Kind, scope, name string, version uint64) error {
 	return t.remove(doomed)
 }
 
-// refusal is a reference that forbids deleting its target.
-type refusal struct{ by, to model.Key }
+// refusal is a reference that forbids deleting its target. field is empty unless
+// the reference is a text.
+type refusal struct {
+	by, to model.Key
+	field  string
+}
+
+func (r refusal) fault() error {
+	subject := store.StillReferenced{Key: r.to, By: r.by.Kind}
+	if r.field != "" {
+		subject.Name, subject.Field = r.by.Name, r.field
+	}
+	return fault.New(fault.Referenced, "a %s still references this %s", r.by.Kind, r.to.Kind).With(subject)
+}
 
 // closure collects what must go with a resource, itself first. A refusing
 // reference counts only if its holder is not leaving as well and has not
@@ -50,14 +64,45 @@ func (t *Tx) closure(first *model.Resource, refuse bool) ([]*model.Resource, err
 				refusals = append(refusals, refusal{by: key, to: to})
 			}
 		}
+		if refuse {
+			named, err := t.guarded(doomed[i], nil)
+			if err != nil {
+				return nil, err
+			}
+			refusals = append(refusals, named...)
+		}
 	}
 	for _, r := range refusals {
 		if !seen[r.by] {
-			return nil, fault.New(fault.Referenced, "a %s still references this %s", r.by.Kind, r.to.Kind).
-				With(store.StillReferenced{Key: r.to, By: r.by.Kind})
+			return nil, r.fault()
 		}
 	}
 	return doomed, nil
+}
+
+// guarded lists who names a resource by a text that it does not keep.
+func (t *Tx) guarded(r *model.Resource, next *model.Resource) ([]refusal, error) {
+	var out []refusal
+	for i := range r.Kind.Guards {
+		g := &r.Kind.Guards[i]
+		var kept []string
+		if next != nil {
+			kept = g.Texts(next)
+		}
+		for _, text := range g.Texts(r) {
+			if slices.Contains(kept, text) {
+				continue
+			}
+			by, err := t.rows.List(g.By, store.Query{Scope: r.Scope, Index: g.Index, Value: text}, t.millis)
+			if err != nil {
+				return nil, t.fail(err)
+			}
+			for _, b := range by {
+				out = append(out, refusal{by: b.Key(), to: r.Key(), field: g.Field})
+			}
+		}
+	}
+	return out, nil
 }
 
 // evict removes a row that has expired. Nobody can refuse that: for every

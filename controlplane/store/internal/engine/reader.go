@@ -95,8 +95,8 @@ func (r *Reader) listable(k *model.Kind, q store.Query) error {
 	if err := r.usable(k); err != nil {
 		return err
 	}
-	if q.Limit < 0 {
-		return fault.New(fault.Internal, "a page of %d entries was asked for", q.Limit)
+	if q.Limit < 0 || q.Skip < 0 {
+		return fault.New(fault.Internal, "a page of %d entries behind %d was asked for", q.Limit, q.Skip)
 	}
 	if q.Index == "" {
 		return nil

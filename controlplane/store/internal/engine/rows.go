@@ -64,7 +64,7 @@ type Rows interface {
 	// List returns rows that have not expired at now. The index of the query is
 	// one of the kind's.
 	List(k *model.Kind, q store.Query, now int64) ([]*model.Resource, error)
-	// Count counts what List would return without After and Limit.
+	// Count counts what List would return without After, Skip and Limit.
 	Count(k *model.Kind, q store.Query, now int64) (int, error)
 	// Referrers returns the rows that reference a key, ordered by kind and name.
 	Referrers(to model.Key) ([]Referrer, error)

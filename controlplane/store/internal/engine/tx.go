@@ -84,6 +84,13 @@ func (t *Tx) Update(r *model.Resource, version uint64) (*model.Resource, error) 
 		return nil, err
 	}
 	before := Describe(old)
+	named, err := t.guarded(old, row.Resource)
+	switch {
+	case err != nil:
+		return nil, err
+	case len(named) > 0:
+		return nil, named[0].fault()
+	}
 	if err := t.check(row, before); err != nil {
 		return nil, err
 	}
