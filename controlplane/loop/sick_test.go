@@ -199,4 +199,3 @@ func TestDeletedMeshesLeaveNothing(t *testing.T) {
 		runtime.Gosched()
 	}
 }
-

@@ -48,7 +48,7 @@ type answer struct {
 func (s *session) receive(r request) (*answer, error) {
 	t := s.types[r.url]
 	if t == nil {
-		return nil, status.Error(codes.InvalidArgument, "the type of resource is not served here")
+		return nil, s.strange(r.url)
 	}
 	first := !t.asked
 	var a *answer
@@ -114,6 +114,9 @@ func (s *session) everything(t *typed, answer bool) {
 		t.full = true
 	}
 	t.wildcard = true
+	if t.url == resource.Endpoint {
+		clear(t.due) // a relay sends them again by itself
+	}
 }
 
 // replace applies the whole list of a state-of-the-world request.

@@ -23,9 +23,18 @@ func (c *Client) apply(m *discovery.DeltaDiscoveryResponse) {
 	}
 	if c.opt.Reject != nil {
 		if text := c.opt.Reject(t, msg.Names); text != "" {
+			for _, r := range m.GetResources() {
+				c.refused[t][r.GetName()] = r.GetVersion()
+			}
+			for _, name := range m.GetRemovedResources() {
+				c.refused[t][name] = ""
+			}
 			c.answer(m, text)
 			return
 		}
+	}
+	for _, name := range append(msg.Names, msg.Removed...) {
+		delete(c.refused[t], name)
 	}
 	var follow []func()
 	for _, r := range m.GetResources() {

@@ -62,6 +62,9 @@ type Client struct {
 	first   bool // the next request is the first of the stream
 	acked   int
 	nacked  int
+	// refused are the versions that were refused and not sent again since, by type
+	// and name; "" for a removal.
+	refused map[resource.TypeURL]map[string]string
 }
 
 // holding is what the client has of one type.
@@ -85,9 +88,10 @@ func Dial(ctx context.Context, conn grpc.ClientConnInterface, opt Options) (*Cli
 	c := &Client{
 		opt: opt, cancel: cancel, stream: stream, ended: make(chan struct{}), changed: make(chan struct{}),
 		types: map[resource.TypeURL]*holding{}, warming: map[string]struct{}{}, edsOf: map[string]string{},
-		held: opt.Hold, first: true,
+		held: opt.Hold, first: true, refused: map[resource.TypeURL]map[string]string{},
 	}
 	for _, t := range resource.Types {
+		c.refused[t] = map[string]string{}
 		c.types[t] = &holding{names: map[string]struct{}{}, has: map[string]*resource.Resource{}}
 		for name, version := range opt.Versions[t] {
 			// Of what it had before, a returning proxy of a test knows the version only.
