@@ -242,7 +242,7 @@ func (m *machine) await(ctx context.Context, name string, c *proxyClient) {
 func TestMachine(t *testing.T) {
 	far := time.Now().Add(time.Hour)
 	ids := &identities{node: pair(t, false, far), roots: pair(t, true, far).Certificate}
-	pairs := map[string]loop.Pair{"one": pair(t, false, far), "two": pair(t, false, far)}
+	pairs := map[string]loop.Pair{"one": pair(t, false, far), "two": pair(t, false, far), "three": pair(t, false, far)}
 	databases := t.TempDir()
 	keys, err := seal.Load(filepath.Join(databases, "key"), "")
 	if err != nil {
@@ -284,11 +284,17 @@ func TestMachine(t *testing.T) {
 		}
 		m.put(circuitbreaker.Kind, meshName, "last", breaker(mesh.AnyValue, mesh.AnyValue, 77))
 		m.settle()
+		// What changes while proxies are away reaches them when they return.
 		for name, c := range m.clients {
 			c.Close()
-			delete(m.clients, name)
+			m.away[name] = c
+		}
+		clear(m.clients)
+		m.put(circuitbreaker.Kind, meshName, "last", breaker(mesh.AnyValue, mesh.AnyValue, 78))
+		for _, name := range []string{"a-1", "a-2", "b-1", "c-1"} {
 			m.connect(name)
 		}
+		m.put(mesh.Trusts, meshName, meshName, &mesh.Trust{Backend: "ca", Issuer: "three", Roots: ids.roots})
 		m.settle()
 	})
 }
