@@ -26,6 +26,9 @@ type Options struct {
 	Node, Token string
 	// Reject returns the text of a refusal for a response, "" to accept it.
 	Reject func(t resource.TypeURL, names []string) string
+	// Refuse returns why one resource is refused, "" to accept it: the others of the
+	// response are applied, as an Envoy does with what it could decode.
+	Refuse func(t resource.TypeURL, name string) string
 	// Hold makes the client answer nothing until Release.
 	Hold bool
 	// Versions are what a returning proxy has; see Client.Versions.
