@@ -342,7 +342,7 @@ func BenchmarkHasPlugin(b *testing.B) {
 	})
 	var all sync.WaitGroup
 	all.Go(func() { _ = l.Run(ctx) })
-	if _, err := l.Connect(ctx, nodeA); err != nil {
+	if _, err := l.Connect(ctx, nodeA, false); err != nil {
 		b.Fatal(err)
 	}
 	all.Go(func() {

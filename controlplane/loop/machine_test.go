@@ -43,7 +43,9 @@ const meshName = "demo"
 type machine struct {
 	t   *rapid.T
 	ids *identities
-	db  store.Store
+	// pairs are what workloads get, by issuer.
+	pairs map[string]loop.Pair
+	db    store.Store
 	// reopen makes a new store of what the old one has written; nil for a store
 	// that lives as long as the test.
 	reopen func() store.Store
@@ -62,6 +64,8 @@ type machine struct {
 // proxyClient is one connected proxy.
 type proxyClient struct {
 	*xdstest.Client
+	// bare clients are Envoys without an agent.
+	bare    bool
 	refuses atomic.Bool
 }
 
@@ -74,7 +78,7 @@ func (m *machine) open() {
 	m.views = view.New(m.db, all.Kinds(), log)
 	m.snaps = snapshot.New()
 	m.loop = loop.New(loop.Options{
-		Views: m.views, Publisher: m.snaps, Parameters: parameters{}, Identities: m.ids, Policies: all.Policies(),
+		Views: m.views, Publisher: m.snaps, Parameters: parameters{}, Identities: issuers{m.ids, m}, Policies: all.Policies(),
 		Latest: m.db.Revision, Check: true, Log: log,
 	})
 	ran := make(chan error, 1)
@@ -156,15 +160,15 @@ func (m *machine) exists(dataplane string) (ok bool) {
 	return ok
 }
 
-// connect opens a stream as the agent of a proxy does: for everything, listing
-// what it had before.
+// connect opens a stream as the agent of a proxy does, for everything, or as an Envoy
+// without one does; both list what they had before.
 func (m *machine) connect(name string) {
 	m.t.Helper()
 	if m.clients[name] != nil || !m.exists(name) {
 		return
 	}
-	c := &proxyClient{}
-	opt := xdstest.Options{Node: mesh.NodeID(meshName, name), Relay: true, Reject: func(t resource.TypeURL, _ []string) string {
+	c := &proxyClient{bare: name == "b-1" || name == "c-1"}
+	opt := xdstest.Options{Node: mesh.NodeID(meshName, name), Relay: !c.bare, Reject: func(t resource.TypeURL, _ []string) string {
 		if t == resource.Cluster && c.refuses.Load() {
 			return "this proxy takes no clusters"
 		}
@@ -204,9 +208,6 @@ func (m *machine) settle() {
 		m.t.Fatalf("revision %d is not settled: %+v", m.db.Revision(), p)
 	}
 	for name, c := range m.clients {
-		if c.refuses.Load() {
-			continue
-		}
 		m.await(ctx, name, c)
 	}
 	if n := m.loop.Differences(); n > 0 {
@@ -221,7 +222,7 @@ func (m *machine) await(ctx context.Context, name string, c *proxyClient) {
 	for {
 		changed, moved, same := c.Changed(), m.snaps.Moved(), false
 		set := m.snaps.Get(mesh.NodeID(meshName, name))
-		c.See(func(v xdstest.View) { same = m.holds(v, set) })
+		c.See(func(v xdstest.View) { same = m.difference(c, v, set) == "" })
 		if same {
 			return
 		}
@@ -229,46 +230,11 @@ func (m *machine) await(ctx context.Context, name string, c *proxyClient) {
 		case <-changed:
 		case <-moved:
 		case <-ctx.Done():
-			m.t.Fatalf("proxy %s does not hold what is published:\n%s", name, m.difference(c, set))
+			c.See(func(v xdstest.View) {
+				m.t.Fatalf("proxy %s does not hold what is published:\n%s", name, m.difference(c, v, set))
+			})
 		}
 	}
-}
-
-// holds compares what a proxy has with a set.
-func (m *machine) holds(v xdstest.View, set *resource.Set) bool {
-	for _, t := range []resource.TypeURL{resource.Cluster, resource.Listener, resource.Route, resource.Endpoint} {
-		if len(v.Names(t)) != set.Len(t) {
-			return false
-		}
-		for r := range set.Each(t) {
-			if v.Version(t, r.Name) != r.Version {
-				return false
-			}
-		}
-	}
-	return slices.Equal(v.Names(resource.Secret), set.Secrets())
-}
-
-// difference tells what a proxy has and should have.
-func (m *machine) difference(c *proxyClient, set *resource.Set) string {
-	out := ""
-	c.See(func(v xdstest.View) {
-		for _, t := range resource.Types {
-			out += fmt.Sprintf("%s: has %v\n", t, v.Names(t))
-			for _, name := range v.Names(t) {
-				if set.Get(t, name) == nil && t != resource.Secret {
-					out += fmt.Sprintf("  %s is not published\n", name)
-				}
-			}
-			for r := range set.Each(t) {
-				if v.Version(t, r.Name) != r.Version {
-					out += fmt.Sprintf("  %s is %s, published %s\n", r.Name, v.Version(t, r.Name), r.Version)
-				}
-			}
-		}
-		out += fmt.Sprintf("secrets %v", set.Secrets())
-	})
-	return out
 }
 
 // TestMachine drives random writes, deletions, connections, refusals and restarts
@@ -276,6 +242,7 @@ func (m *machine) difference(c *proxyClient, set *resource.Set) string {
 func TestMachine(t *testing.T) {
 	far := time.Now().Add(time.Hour)
 	ids := &identities{node: pair(t, false, far), roots: pair(t, true, far).Certificate}
+	pairs := map[string]loop.Pair{"one": pair(t, false, far), "two": pair(t, false, far), "three": pair(t, false, far)}
 	databases := t.TempDir()
 	keys, err := seal.Load(filepath.Join(databases, "key"), "")
 	if err != nil {
@@ -284,7 +251,7 @@ func TestMachine(t *testing.T) {
 	runs := 0
 	rapid.Check(t, func(rt *rapid.T) {
 		runs++
-		m := &machine{t: rt, ids: ids, clients: map[string]*proxyClient{}, away: map[string]*proxyClient{}}
+		m := &machine{t: rt, ids: ids, pairs: pairs, clients: map[string]*proxyClient{}, away: map[string]*proxyClient{}}
 		if rapid.IntRange(0, 3).Draw(rt, "database") == 0 {
 			path := filepath.Join(databases, fmt.Sprintf("%d.db", runs))
 			m.reopen = func() store.Store {
@@ -309,15 +276,25 @@ func TestMachine(t *testing.T) {
 			m.must(m.db.Close())
 		}()
 		rt.Repeat(m.actions())
-		// What was refused is not sent again before it changes; a proxy that starts
-		// anew gets it.
-		for name, c := range m.clients {
-			if c.refuses.Load() {
-				c.Close()
-				delete(m.clients, name)
-				m.connect(name)
-			}
+		// What was refused is not sent again before it changes; once it has, proxies
+		// that refuse no more hold everything, and so do those that start anew.
+		m.settle()
+		for _, c := range m.clients {
+			c.refuses.Store(false)
 		}
+		m.put(circuitbreaker.Kind, meshName, "last", breaker(mesh.AnyValue, mesh.AnyValue, 77))
+		m.settle()
+		// What changes while proxies are away reaches them when they return.
+		for name, c := range m.clients {
+			c.Close()
+			m.away[name] = c
+		}
+		clear(m.clients)
+		m.put(circuitbreaker.Kind, meshName, "last", breaker(mesh.AnyValue, mesh.AnyValue, 78))
+		for _, name := range []string{"a-1", "a-2", "b-1", "c-1"} {
+			m.connect(name)
+		}
+		m.put(mesh.Trusts, meshName, meshName, &mesh.Trust{Backend: "ca", Issuer: "three", Roots: ids.roots})
 		m.settle()
 	})
 }
@@ -375,6 +352,11 @@ func (m *machine) actions() map[string]func(*rapid.T) {
 		"refuse": func(rt *rapid.T) {
 			if c := m.clients[of(rt, names)]; c != nil {
 				c.refuses.Store(true)
+			}
+		},
+		"accept": func(rt *rapid.T) {
+			if c := m.clients[of(rt, names)]; c != nil {
+				c.refuses.Store(false)
 			}
 		},
 		"restart": func(*rapid.T) {

@@ -3,6 +3,7 @@ package loop_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"runtime"
 	"strings"
@@ -10,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/meshgate/meshgate/controlplane/fault"
 	"github.com/meshgate/meshgate/controlplane/loop"
 	"github.com/meshgate/meshgate/controlplane/mesh"
 	"github.com/meshgate/meshgate/controlplane/model"
@@ -17,6 +19,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/store/memstore"
 	"github.com/meshgate/meshgate/controlplane/view"
 	"github.com/meshgate/meshgate/xds/policy/all"
+	"github.com/meshgate/meshgate/xds/resource"
 	"github.com/meshgate/meshgate/xds/snapshot"
 )
 
@@ -74,9 +77,14 @@ type fleet struct {
 
 func startFleet(t *testing.T, meshes ...string) *fleet {
 	t.Helper()
+	return startFleetOn(t, &spoilt{Store: memstore.New(), scopes: map[string]bool{}}, meshes...)
+}
+
+func startFleetOn(t *testing.T, db *spoilt, meshes ...string) *fleet {
+	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	log := slog.New(slog.DiscardHandler)
-	f := &fleet{t: t, db: &spoilt{Store: memstore.New(), scopes: map[string]bool{}}, snaps: snapshot.New()}
+	f := &fleet{t: t, db: db, snaps: snapshot.New()}
 	views := view.New(f.db, all.Kinds(), log)
 	f.loop = loop.New(loop.Options{
 		Views: views, Publisher: f.snaps, Parameters: parameters{}, Policies: all.Policies(), Latest: f.db.Revision, Log: log,
@@ -197,5 +205,91 @@ func TestDeletedMeshesLeaveNothing(t *testing.T) {
 			t.Fatalf("%d frames of views, %d before", views(), before)
 		}
 		runtime.Gosched()
+	}
+}
+
+// Before the state of a scope was read nobody is let in: a proxy never sees an empty
+// set on its way to a full one, after a restart of the control plane least of all.
+func TestNothingEmptyIsPublishedBeforeTheStateIsRead(t *testing.T) {
+	f := startFleetOn(t, &spoilt{Store: memstore.New(), scopes: map[string]bool{"shop": true, model.DefaultControlPlane: true}}, "shop")
+	for _, node := range []string{"shop.web-1", nodeA} {
+		if _, err := f.loop.Connect(bounded(t), node, false); !fault.Is(err, fault.Unavailable) {
+			t.Errorf("%s: %v", node, err)
+		}
+		if f.snaps.Get(node) != nil {
+			t.Errorf("%s has a set", node)
+		}
+	}
+	f.db.spoil("shop", false)
+	f.db.spoil(model.DefaultControlPlane, false)
+	ctx := bounded(t)
+	for _, node := range []string{"shop.web-1", nodeA} {
+		for {
+			_, err := f.loop.Connect(ctx, node, false)
+			if err == nil {
+				break
+			}
+			if !fault.Is(err, fault.Unavailable) || ctx.Err() != nil {
+				t.Fatal(err)
+			}
+			runtime.Gosched()
+		}
+		if set := f.snaps.Get(node); set == nil || set.Len(resource.Listener) == 0 {
+			t.Errorf("%s has %v", node, set)
+		}
+	}
+}
+
+// 5,000 proxies that connect at once cost one class: what they share is made once,
+// and nobody waits for another.
+func TestFiveThousandProxiesAtOnce(t *testing.T) {
+	const proxies = 5000
+	f := startFleet(t)
+	f.put(mesh.Meshes, "", "shop", &mesh.Mesh{})
+	for _, d := range all.Defaults() {
+		f.put(d.Kind, "shop", d.Prefix+"shop", d.Spec())
+	}
+	_, err := f.db.Update(t.Context(), model.Config, func(tx store.Tx) error {
+		for i := range proxies {
+			d := dataplane(fmt.Sprintf("127.1.%d.%d", i/250, i%250+1), "web", "http", "web", "api")
+			if _, err := tx.Create(&model.Resource{Kind: mesh.Dataplanes, Scope: "shop", Name: fmt.Sprintf("web-%d", i), Spec: d}); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var before, after runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	errs := make(chan error, proxies)
+	for i := range proxies {
+		go func() {
+			_, err := f.loop.Connect(ctx, fmt.Sprintf("shop.web-%d", i), false)
+			errs <- err
+		}()
+	}
+	for range proxies {
+		if err := <-errs; err != nil {
+			t.Fatal(err)
+		}
+	}
+	first := f.snaps.Get("shop.web-0")
+	for i := range proxies {
+		set := f.snaps.Get(fmt.Sprintf("shop.web-%d", i))
+		for _, url := range []resource.TypeURL{resource.Endpoint, resource.Route} {
+			if set.Table(url) == nil || set.Table(url) != first.Table(url) {
+				t.Fatalf("proxy %d does not share its %s", i, url)
+			}
+		}
+	}
+	runtime.GC()
+	runtime.ReadMemStats(&after)
+	if each := int64(after.HeapAlloc-before.HeapAlloc) / proxies; each > 50<<10 {
+		t.Errorf("%d bytes for each proxy", each)
 	}
 }

@@ -1,6 +1,7 @@
 package relay_test
 
 import (
+	"net"
 	"os"
 	"path/filepath"
 	"testing"
@@ -108,4 +109,54 @@ func TestDamagedOrForeignCacheIsIgnored(t *testing.T) {
 	p.publish(clusterA, endA, listener, routesA)
 	startRelay(t, dir, p.addr)
 	local(t, dir, xdstest.Options{}).Request(resource.Route).Equals(t, routesA)
+}
+
+// A control plane that accepts connections and never answers changes nothing: what
+// is here is served, and the relay does not claim to be connected.
+func TestBlackHoleKeepsWhatIsThere(t *testing.T) {
+	p, dir := startPlane(t, "127.0.0.1:0"), t.TempDir()
+	rev := p.publish(clusterA, endA, listener, routesA)
+	_, stop := startRelay(t, dir, p.addr)
+	c := local(t, dir, xdstest.Options{})
+	c.Request(resource.Route).Equals(t, routesA)
+	p.settle(t, rev)
+	c.Close()
+	stop()
+	p.kill()
+
+	var lc net.ListenConfig
+	hole, err := lc.Listen(t.Context(), "tcp", p.addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	accepted := make(chan struct{})
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		var held []net.Conn
+		for {
+			conn, err := hole.Accept()
+			if err != nil {
+				break
+			}
+			if held = append(held, conn); len(held) == 1 {
+				close(accepted)
+			}
+		}
+		for _, conn := range held {
+			_ = conn.Close()
+		}
+	}()
+	r, stop := startRelay(t, dir, p.addr)
+	within(t, "the relay connects", accepted)
+	c = local(t, dir, xdstest.Options{})
+	c.Request(resource.Cluster).Equals(t, clusterA)
+	c.Request(resource.Endpoint).Equals(t, endA)
+	c.Request(resource.Route).Equals(t, routesA)
+	if st := r.Status(); st.Connected || !st.Ready {
+		t.Errorf("status %+v", st)
+	}
+	stop()
+	_ = hole.Close()
+	<-done
 }

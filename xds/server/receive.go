@@ -49,7 +49,7 @@ type answer struct {
 func (s *session) receive(r request) (*answer, error) {
 	t := s.types[r.url]
 	if t == nil {
-		return nil, status.Error(codes.InvalidArgument, "the type of resource is not served here")
+		return nil, s.strange(r.url)
 	}
 	first := !t.asked
 	var a *answer
@@ -115,6 +115,9 @@ func (s *session) everything(t *typed, answer bool) {
 		t.full = true
 	}
 	t.wildcard = true
+	if t.url == resource.Endpoint {
+		clear(t.due) // a relay sends them again by itself
+	}
 }
 
 // replace applies the whole list of a state-of-the-world request.
@@ -171,21 +174,46 @@ func (s *session) settle(t *typed, r request) *answer {
 
 // refuse remembers a refused response. What it held stays in known: the proxy
 // may have applied a part, so it must be removed when it goes; the same bytes
-// are not sent again. Names that a later response has overtaken do not matter.
+// are not sent again. Names that a later response has overtaken do not matter, but
+// the others of such a response are tried again at once: what was refused may be
+// corrected, and then nothing else would have them sent.
 func (s *session) refuse(t *typed, a *answer) {
+	overtaken := false
 	f := &refusal{versions: map[string]string{}, revision: a.response.state.Revision, text: a.text}
 	for _, r := range a.response.add {
 		if t.known[r.Name].version == r.Version {
 			f.versions[r.Name] = r.Version
+		} else {
+			overtaken = true
 		}
 	}
 	for _, name := range a.response.remove {
 		if _, again := t.known[name]; !again {
 			f.versions[name] = ""
+		} else {
+			overtaken = true
 		}
 	}
-	if len(f.versions) > 0 {
+	switch {
+	case len(f.versions) == 0:
+	case overtaken && !s.vector(t): // a later vector holds everything anyway
+		s.redo(t, f)
+	default:
 		t.refused = append(t.refused, f)
+	}
+}
+
+// redo has the content of a refused response sent again.
+func (s *session) redo(t *typed, f *refusal) {
+	t.again()
+	s.quiet = quiet{}
+	for name, version := range f.versions {
+		switch {
+		case version == "":
+			t.known[name] = held{version: "refused removal"}
+		case t.known[name].version == version && s.want(t, name) != nil:
+			delete(t.known, name)
+		}
 	}
 }
 
@@ -221,16 +249,7 @@ func (s *session) retry(t *typed) {
 		if !changed {
 			return false
 		}
-		t.again()
-		s.quiet = quiet{}
-		for name, version := range f.versions {
-			switch {
-			case version == "":
-				t.known[name] = held{version: "refused removal"}
-			case t.known[name].version == version && s.want(t, name) != nil:
-				delete(t.known, name)
-			}
-		}
+		s.redo(t, f)
 		return true
 	})
 }

@@ -19,6 +19,9 @@ var removals = []resource.TypeURL{
 // no addition is left. Listeners and routes wait while clusters or assignments
 // are held up, since they may name them.
 func (s *session) next() *response {
+	if r := s.stranger(); r != nil {
+		return r
+	}
 	held := false
 	for _, url := range resource.Types {
 		t := s.types[url]
@@ -184,10 +187,11 @@ func (s *session) bounded(rs []*resource.Resource) []*resource.Resource {
 // a new one is asked for, but what names it must not come before its endpoints.
 // An assignment bears the name of its cluster; one that enters the set later, as
 // on a relay, is sent then, still ahead of routes. A proxy that takes all
-// assignments is a relay: it has them, and does this itself.
+// assignments is a relay: it has them, and does this itself. One that returns asks
+// for assignments only after it was sent clusters; they are due all the same.
 func (s *session) accompany(clusters []*resource.Resource) {
 	t := s.types[resource.Endpoint]
-	if !t.asked || t.wildcard {
+	if t.wildcard {
 		return
 	}
 	for _, c := range clusters {

@@ -24,6 +24,10 @@ type session struct {
 	// quiet are the tables for which no listener was found to await routes.
 	quiet quiet
 	seq   uint64 // of the last response
+	// strangers are types that are not served here and were asked for, and
+	// unanswered are those of them that still get their empty answer.
+	strangers  map[resource.TypeURL]struct{}
+	unanswered []resource.TypeURL
 	// flushed are readings of which everything was sent, each with the sequence
 	// number of its last response, until they are confirmed.
 	flushed []flush

@@ -32,7 +32,6 @@ func TestMisbehaviourEndsTheStream(t *testing.T) {
 		code codes.Code
 	}{
 		"other node":     {&discovery.DeltaDiscoveryRequest{Node: &corev3.Node{Id: "x"}, TypeUrl: string(resource.Cluster)}, 1, codes.InvalidArgument},
-		"unknown type":   {&discovery.DeltaDiscoveryRequest{TypeUrl: "type.googleapis.com/x"}, 1, codes.InvalidArgument},
 		"too many names": {&discovery.DeltaDiscoveryRequest{TypeUrl: string(resource.Endpoint), ResourceNamesSubscribe: []string{"1", "2", "3", "4", "5", "6", "7", "8", "9"}}, 1, codes.ResourceExhausted},
 		"flood":          {&discovery.DeltaDiscoveryRequest{TypeUrl: string(resource.Cluster), ResponseNonce: "unknown"}, 60, codes.ResourceExhausted},
 	} {

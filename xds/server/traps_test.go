@@ -1,14 +1,19 @@
 package server_test
 
 import (
+	"context"
 	"fmt"
 	"testing"
 	"time"
 
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/meshgate/meshgate/xds/resource"
 	"github.com/meshgate/meshgate/xds/xdstest"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 )
 
 const s = time.Second
@@ -268,4 +273,103 @@ func TestTrapTextThatLooksLikeARouteTable(t *testing.T) {
 	r := setup(t, nil)
 	started(t, r, xdstest.Options{})
 	r.settle(t, r.publish(append(world(), xdstest.Routes("in", "a", 0), xdstest.Routes("router", "a", 0))...))
+}
+
+// A proxy that returns asks for clusters first and says what assignments it has
+// afterwards. A cluster that changed meanwhile warms until its assignment arrives
+// again, whatever the proxy says of its version.
+func TestTrapChangedClusterAfterReconnectIsFollowedByItsAssignment(t *testing.T) {
+	r := setup(t, nil)
+	c := started(t, r, xdstest.Options{})
+	versions, names := c.Versions()
+	c.Close()
+	rev := r.publish(clusterA2, endA, listener, routesA)
+	back := r.dial(t, xdstest.Options{Versions: versions, Subscribed: names})
+	back.WaitFor(t, "the changed cluster, warm", func(v xdstest.View) bool {
+		return v.Version(resource.Cluster, "a") == clusterA2.Version && v.Warming() == 0
+	})
+	r.settle(t, rev)
+	want(t, back.Messages(), xdstest.Message{Type: resource.Cluster, Names: []string{"a"}},
+		xdstest.Message{Type: resource.Endpoint, Names: []string{"a"}})
+}
+
+// A type that is not served here is answered once, with nothing, in either variant;
+// the stream goes on.
+func TestTrapUnknownTypeIsAnsweredEmpty(t *testing.T) {
+	const unknown = "type.googleapis.com/envoy.service.runtime.v3.Runtime"
+	ctx, cancel := context.WithTimeout(t.Context(), 8*time.Second)
+	defer cancel()
+	t.Run("delta", func(t *testing.T) {
+		r := setup(t, nil)
+		r.publish(world()...)
+		g, err := discovery.NewAggregatedDiscoveryServiceClient(r.conn).DeltaAggregatedResources(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ask := func(m *discovery.DeltaDiscoveryRequest) *discovery.DeltaDiscoveryResponse {
+			t.Helper()
+			if err := g.Send(m); err != nil {
+				t.Fatal(err)
+			}
+			got, err := g.Recv()
+			if err != nil {
+				t.Fatal(err)
+			}
+			return got
+		}
+		got := ask(&discovery.DeltaDiscoveryRequest{Node: &corev3.Node{Id: nodeID}, TypeUrl: unknown, ResourceNamesSubscribe: []string{"x"}})
+		if got.GetTypeUrl() != unknown || len(got.GetResources()) != 0 || got.GetNonce() == "" {
+			t.Fatalf("the answer is %v", got)
+		}
+		// Its own answer is not answered, and neither is a repetition.
+		for _, nonce := range []string{got.GetNonce(), ""} {
+			if err := g.Send(&discovery.DeltaDiscoveryRequest{TypeUrl: unknown, ResponseNonce: nonce}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got := ask(&discovery.DeltaDiscoveryRequest{TypeUrl: string(resource.Cluster)}); got.GetTypeUrl() != string(resource.Cluster) || len(got.GetResources()) != 1 {
+			t.Fatalf("after that: %v", got)
+		}
+	})
+	t.Run("state of the world", func(t *testing.T) {
+		r := setup(t, nil)
+		r.publish(world()...)
+		g, err := discovery.NewAggregatedDiscoveryServiceClient(r.conn).StreamAggregatedResources(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, url := range []string{unknown, string(resource.Cluster)} {
+			if err := g.Send(&discovery.DiscoveryRequest{Node: &corev3.Node{Id: nodeID}, TypeUrl: url}); err != nil {
+				t.Fatal(err)
+			}
+			got, err := g.Recv()
+			if err != nil || got.GetTypeUrl() != url || (len(got.GetResources()) == 0) != (url == unknown) {
+				t.Fatalf("%s is answered by %v, %v", url, got, err)
+			}
+		}
+	})
+}
+
+// Types without end are no way to make the server remember things.
+func TestUnknownTypesAreBounded(t *testing.T) {
+	r := setup(t, nil)
+	r.publish(world()...)
+	ctx, cancel := context.WithTimeout(t.Context(), 8*time.Second)
+	defer cancel()
+	g, err := discovery.NewAggregatedDiscoveryServiceClient(r.conn).DeltaAggregatedResources(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 100 {
+		if err := g.Send(&discovery.DeltaDiscoveryRequest{Node: &corev3.Node{Id: nodeID}, TypeUrl: fmt.Sprintf("t%d", i)}); err != nil {
+			break // the stream has ended
+		}
+	}
+	answers := 0
+	for ; err == nil; answers++ {
+		_, err = g.Recv()
+	}
+	if status.Code(err) != codes.InvalidArgument || answers > 50 {
+		t.Fatalf("%d answers, then %v", answers, err)
+	}
 }

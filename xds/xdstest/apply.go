@@ -1,6 +1,8 @@
 package xdstest
 
 import (
+	"slices"
+
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
 	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
@@ -23,12 +25,26 @@ func (c *Client) apply(m *discovery.DeltaDiscoveryResponse) {
 	}
 	if c.opt.Reject != nil {
 		if text := c.opt.Reject(t, msg.Names); text != "" {
+			for _, r := range m.GetResources() {
+				c.refused[t][r.GetName()] = r.GetVersion()
+			}
+			for _, name := range m.GetRemovedResources() {
+				c.refused[t][name] = ""
+			}
 			c.answer(m, text)
 			return
 		}
 	}
+	for _, name := range slices.Concat(msg.Names, msg.Removed) {
+		delete(c.refused[t], name)
+	}
+	text := ""
 	var follow []func()
 	for _, r := range m.GetResources() {
+		if why := c.refuses(t, r); why != "" {
+			text += why
+			continue
+		}
 		if f := c.hold(t, h, r); f != nil {
 			follow = append(follow, f)
 		}
@@ -37,8 +53,20 @@ func (c *Client) apply(m *discovery.DeltaDiscoveryResponse) {
 	for _, f := range follow {
 		f() // requests for assignments precede the answer to their clusters
 	}
-	c.answer(m, "")
+	c.answer(m, text)
 	c.warmed()
+}
+
+// refuses returns why one resource is refused, and remembers it.
+func (c *Client) refuses(t resource.TypeURL, r *discovery.Resource) string {
+	if c.opt.Refuse == nil {
+		return ""
+	}
+	why := c.opt.Refuse(t, r.GetName())
+	if why != "" {
+		c.refused[t][r.GetName()] = r.GetVersion()
+	}
+	return why
 }
 
 func (c *Client) hold(t resource.TypeURL, h *holding, r *discovery.Resource) func() {

@@ -26,6 +26,9 @@ type Options struct {
 	Node, Token string
 	// Reject returns the text of a refusal for a response, "" to accept it.
 	Reject func(t resource.TypeURL, names []string) string
+	// Refuse returns why one resource is refused, "" to accept it: the others of the
+	// response are applied, as an Envoy does with what it could decode.
+	Refuse func(t resource.TypeURL, name string) string
 	// Hold makes the client answer nothing until Release.
 	Hold bool
 	// Versions are what a returning proxy has; see Client.Versions.
@@ -62,6 +65,9 @@ type Client struct {
 	first   bool // the next request is the first of the stream
 	acked   int
 	nacked  int
+	// refused are the versions that were refused and not sent again since, by type
+	// and name; "" for a removal.
+	refused map[resource.TypeURL]map[string]string
 }
 
 // holding is what the client has of one type.
@@ -85,9 +91,10 @@ func Dial(ctx context.Context, conn grpc.ClientConnInterface, opt Options) (*Cli
 	c := &Client{
 		opt: opt, cancel: cancel, stream: stream, ended: make(chan struct{}), changed: make(chan struct{}),
 		types: map[resource.TypeURL]*holding{}, warming: map[string]struct{}{}, edsOf: map[string]string{},
-		held: opt.Hold, first: true,
+		held: opt.Hold, first: true, refused: map[resource.TypeURL]map[string]string{},
 	}
 	for _, t := range resource.Types {
+		c.refused[t] = map[string]string{}
 		c.types[t] = &holding{names: map[string]struct{}{}, has: map[string]*resource.Resource{}}
 		for name, version := range opt.Versions[t] {
 			// Of what it had before, a returning proxy of a test knows the version only.

@@ -38,6 +38,19 @@ func (v View) Names(t resource.TypeURL) []string {
 	return slices.Sorted(maps.Keys(v.c.types[t].has))
 }
 
+// Refused returns the version that was refused under a name and not sent again
+// since, "" for a removal.
+func (v View) Refused(t resource.TypeURL, name string) (version string, ok bool) {
+	version, ok = v.c.refused[t][name]
+	return version, ok
+}
+
+// Asks reports whether the client subscribes to a name.
+func (v View) Asks(t resource.TypeURL, name string) bool {
+	_, ok := v.c.types[t].names[name]
+	return ok
+}
+
 // Warming is the number of clusters that are not warm.
 func (v View) Warming() int { return len(v.c.warming) }
 

@@ -1,0 +1,105 @@
+package relay_test
+
+import (
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
+	"github.com/meshgate/meshgate/xds/resource"
+	"github.com/meshgate/meshgate/xds/xdstest"
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+)
+
+// unchecked is a cluster that stays warming: its first health check is not answered
+// for ten minutes.
+func unchecked(t *testing.T, name string) *resource.Resource {
+	t.Helper()
+	var lc net.ListenConfig
+	silent, err := lc.Listen(t.Context(), "tcp", "127.0.0.1:0") // the system accepts, nobody answers
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = silent.Close() })
+	long := durationpb.New(10 * time.Minute)
+	port := uint32(silent.Addr().(*net.TCPAddr).Port)
+	c := &clusterv3.Cluster{
+		Name: name, ConnectTimeout: durationpb.New(time.Second),
+		ClusterDiscoveryType: &clusterv3.Cluster_Type{Type: clusterv3.Cluster_STATIC},
+		LoadAssignment: &endpointv3.ClusterLoadAssignment{ClusterName: name, Endpoints: []*endpointv3.LocalityLbEndpoints{{
+			LbEndpoints: []*endpointv3.LbEndpoint{{HostIdentifier: &endpointv3.LbEndpoint_Endpoint{Endpoint: &endpointv3.Endpoint{
+				Address: &corev3.Address{Address: &corev3.Address_SocketAddress{SocketAddress: &corev3.SocketAddress{
+					Address: "127.0.0.1", PortSpecifier: &corev3.SocketAddress_PortValue{PortValue: port},
+				}}},
+			}}}},
+		}}},
+		HealthChecks: []*corev3.HealthCheck{{
+			Timeout: long, Interval: long,
+			UnhealthyThreshold: wrapperspb.UInt32(1), HealthyThreshold: wrapperspb.UInt32(1),
+			HealthChecker: &corev3.HealthCheck_HttpHealthCheck_{HttpHealthCheck: &corev3.HealthCheck_HttpHealthCheck{Path: "/"}},
+		}},
+	}
+	return xdstest.Freeze(resource.Cluster, name, c)
+}
+
+// TestControlPlaneDiesWhileEnvoyWarms: a cluster that an Envoy warms is deleted while
+// the control plane is away. With the next one the Envoy ends its start, with and
+// without an agent, and what is published is never empty.
+func TestControlPlaneDiesWhileEnvoyWarms(t *testing.T) {
+	for name, agent := range map[string]bool{"an Envoy": false, "an Envoy with an agent": true} {
+		t.Run(name, func(t *testing.T) {
+			dir, err := os.MkdirTemp("", "warm") // short enough for a socket path
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = os.RemoveAll(dir) })
+			port, one := freePort(t), backend(t, "one")
+			client := &http.Client{Timeout: 3 * time.Second, Transport: &http.Transport{}}
+			t.Cleanup(client.CloseIdleConnections)
+			world := []*resource.Resource{
+				xdstest.Cluster("one", s), xdstest.Endpoints("one", one), xdstest.Listener("in", port, "r"), xdstest.Routes("r", "one", 0),
+			}
+			stuck := unchecked(t, "stuck")
+			p := startPlane(t, "127.0.0.1:0")
+			p.publish(append(world, stuck)...)
+			if agent {
+				startRelay(t, dir, p.addr)
+				startEnvoy(t, dir)
+			} else {
+				startEnvoyOn(t, dir, fmt.Sprintf("socket_address: {address: 127.0.0.1, port_value: %s}", p.addr[strings.LastIndex(p.addr, ":")+1:]))
+			}
+			warming(t, dir, 1)
+			p.kill()
+			warming(t, dir, 1)
+			back := startPlane(t, p.addr)
+			rev := back.publish(world...)
+			if got := back.settle(t, rev); len(got.Acknowledged) != 1 {
+				t.Errorf("progress %+v", got)
+			}
+			untilAnswer(t, client, dir, port, "200 one")
+			warming(t, dir, 0)
+		})
+	}
+}
+
+// warming waits until an Envoy warms a number of clusters.
+func warming(t *testing.T, dir string, want int) {
+	t.Helper()
+	admin := &http.Client{Timeout: 3 * time.Second, Transport: &http.Transport{
+		DialContext: over(filepath.Join(dir, "admin.sock")),
+	}}
+	defer admin.CloseIdleConnections()
+	line := fmt.Sprintf("cluster_manager.warming_clusters: %d\n", want)
+	untilTrue(t, "warming clusters: "+line, func() bool {
+		_, got, err := read(admin, "http://admin/stats?filter=cluster_manager.warming_clusters")
+		return err == nil && got == line
+	})
+}
