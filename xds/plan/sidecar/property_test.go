@@ -76,6 +76,14 @@ type driver struct {
 	outside  *plugged
 	gateways []*view.Gateway
 	joined   map[string]bool
+	aspects  aspects
+}
+
+// aspects are the mesh as it was written last.
+type aspects struct {
+	mode, expiration, issuer string
+	off, near, passthrough   bool
+	withdrawn                uint64
 }
 
 var (
@@ -157,23 +165,43 @@ func (d *driver) tokens() {
 	}})
 }
 
+// mesh changes one aspect of the mesh: a change of another would hide that it is
+// missed.
 func (d *driver) mesh() {
-	m := mtls(pick(d, mesh.ModeStrict, mesh.ModePermissive))
-	m.MTLS.Backends[0].DPCert = &mesh.DPCert{Rotation: &mesh.Rotation{Expiration: pick(d, "", "2h")}}
-	if d.yes() {
+	switch a := &d.aspects; pick(d, 0, 1, 2, 3, 4) {
+	case 0:
+		a.mode = pick(d, mesh.ModeStrict, mesh.ModePermissive)
+	case 1:
+		a.expiration = pick(d, "", "2h")
+	case 2:
+		a.off = !a.off
+	case 3:
+		a.near = !a.near
+	default:
+		a.passthrough = !a.passthrough
+	}
+	m := mtls(d.aspects.mode)
+	m.MTLS.Backends[0].DPCert = &mesh.DPCert{Rotation: &mesh.Rotation{Expiration: d.aspects.expiration}}
+	if d.aspects.off {
 		m.MTLS.EnabledBackend = ""
 	}
-	m.Routing = &mesh.Routing{LocalityAwareLoadBalancing: d.yes()}
+	m.Routing = &mesh.Routing{LocalityAwareLoadBalancing: d.aspects.near}
 	m.Networking = &mesh.Outbounds{}
 	m.Networking.Outbound = &struct {
 		Passthrough *bool `json:"passthrough,omitempty"`
-	}{new(d.yes())}
+	}{new(d.aspects.passthrough)}
 	d.put(mesh.Meshes, "", meshName, m)
 }
 
+// trust changes who signs, or how often a root was withdrawn.
 func (d *driver) trust() {
-	b := trust(pick(d, "r1", "r2"))
-	b.Withdrawn = pick(d, uint64(0), 1)
+	if d.yes() {
+		d.aspects.issuer = pick(d, "r1", "r2")
+	} else {
+		d.aspects.withdrawn++
+	}
+	b := trust(d.aspects.issuer)
+	b.Withdrawn = d.aspects.withdrawn
 	d.put(mesh.Trusts, meshName, meshName, b)
 }
 
@@ -240,7 +268,7 @@ func (d *driver) steps() map[string]func(*rapid.T) {
 }
 
 func newDriver(t testing.TB, rt *rapid.T, gs []*view.Gateway) *driver {
-	d := &driver{world: newWorld(t), rt: rt, outside: &plugged{}, gateways: gs, joined: map[string]bool{}}
+	d := &driver{world: newWorld(t), rt: rt, outside: &plugged{}, gateways: gs, joined: map[string]bool{}, aspects: aspects{mode: mesh.ModeStrict, issuer: "r1"}}
 	d.world.t, d.world.outside = rt, d.outside
 	d.restart()
 	return d

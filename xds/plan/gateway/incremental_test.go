@@ -1,0 +1,194 @@
+package gateway
+
+import (
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/meshgate/meshgate/controlplane/fault"
+	"github.com/meshgate/meshgate/controlplane/gateway"
+	"github.com/meshgate/meshgate/controlplane/model"
+	"github.com/meshgate/meshgate/controlplane/view"
+)
+
+// driver makes random changes to a control plane. The planner follows its view, in
+// which what did not change keeps its pointer: by that it knows its cells.
+type driver struct {
+	*world
+	rt      *rapid.T
+	changes *view.Subscription[*view.Gateway]
+	wake    chan struct{}
+}
+
+func newDriver(rt *rapid.T) *driver {
+	d := &driver{world: newWorld(rt), rt: rt, wake: make(chan struct{}, 1)}
+	views := view.New(d.store, nil, slog.New(slog.DiscardHandler))
+	rt.Cleanup(views.Close)
+	scope, err := views.ControlPlane(d.ctx(), model.DefaultControlPlane)
+	if err != nil {
+		rt.Fatal(err)
+	}
+	d.changes = scope.Subscribe(d.wake)
+	return d
+}
+
+// follow waits until the view shows the last write.
+func (d *driver) follow() *view.Gateway {
+	late := time.After(20 * time.Second)
+	for {
+		g := d.changes.Take().State
+		if g.Revision() >= d.written {
+			return g
+		}
+		select {
+		case <-d.wake:
+		case <-late:
+			d.rt.Fatalf("the view shows revision %d and not %d", g.Revision(), d.written)
+		}
+	}
+}
+
+// few is how many of a kind there are.
+const few = 3
+
+func pick[T any](d *driver, of ...T) T { return rapid.SampledFrom(of).Draw(d.rt, "pick") }
+
+// offer writes something, unless it refers to what is not there or takes a name
+// that another one has.
+func (d *driver) offer(k *model.Kind, id string, created int64, spec any) {
+	if err := d.write(k, id, created, spec); fault.CodeOf(err) == fault.Internal {
+		d.rt.Fatalf("put %s %s: %v", k.Name, id, err)
+	}
+}
+
+func (d *driver) n() int    { return rapid.IntRange(0, few-1).Draw(d.rt, "n") }
+func (d *driver) yes() bool { return rapid.Bool().Draw(d.rt, "yes") }
+
+// maybe is the id of one of a kind, or of none.
+func (d *driver) maybe(kind int) string {
+	if d.yes() {
+		return ""
+	}
+	return id(kind, d.n())
+}
+
+func (d *driver) service() {
+	s := serviceSpec(pick(d, "", "/s"))
+	s.Host, s.Port = pick(d, "127.0.0.1", "named.test", "pool0.test", "pool1.test"), pick(d, 9000, 9001)
+	s.Protocol, s.Enabled = pick(d, "http", "https", "grpc"), pick(d, true, true, false)
+	s.ConnectTimeout, s.ReadTimeout, s.Retries = pick(d, 1000, 2000), pick(d, 1000, 2000), pick(d, 0, 5)
+	if s.Protocol == "https" {
+		s.ClientCertificate = d.maybe(7)
+		if d.yes() {
+			s.CACertificates = []string{id(9, d.n())}
+		}
+		s.TLSVerify = new(d.yes())
+	}
+	d.offer(gateway.Services, id(1, d.n()), 1, s)
+}
+
+func (d *driver) route() {
+	n := d.n()
+	r := drawRoute(d.rt, n, [2]int{8000, 8443})
+	r.spec.Service = d.maybe(1)
+	d.offer(gateway.Routes, id(2, n), r.created, r.spec)
+}
+
+// plugin writes a plugin instance of any kind, on any target.
+func (d *driver) plugin() {
+	p := &gateway.Plugin{Route: d.maybe(2), Service: d.maybe(1), Enabled: pick(d, true, true, false), Protocols: []string{"http", "https"}}
+	// Which one it is goes with its number: two on one target would clash.
+	n := d.n()
+	var config any
+	switch p.Name = []string{gateway.PluginOAuth2, gateway.PluginKeyAuth, gateway.PluginRequestTermination}[n]; p.Name {
+	case gateway.PluginOAuth2:
+		config = gateway.OAuth2Config{AuthHeaderName: "authorization", PKCE: "lax", Realm: pick(d, "a", "b"), GlobalCredentials: d.yes(), Anonymous: d.maybe(4)}
+	case gateway.PluginKeyAuth:
+		config = gateway.KeyAuthConfig{KeyNames: []string{pick(d, "apikey", "key")}, KeyInHeader: true, Anonymous: d.maybe(4)}
+	default:
+		p.Consumer = d.maybe(4)
+		config = gateway.TerminationConfig{StatusCode: pick(d, 403, 503), Message: pick(d, "", "no")}
+	}
+	body, err := json.Marshal(config)
+	if err != nil {
+		d.rt.Fatal(err)
+	}
+	p.Config = body
+	d.offer(gateway.Plugins, id(3, n), 1, p)
+}
+
+func (d *driver) upstream() {
+	n := d.n()
+	u := &gateway.Upstream{
+		Name: fmt.Sprintf("pool%d.test", n), Algorithm: pick(d, gateway.RoundRobin, gateway.LeastConnections, gateway.ConsistentHashing),
+		HashOn: gateway.HashIP, Slots: pick(d, 100, 1000), HostHeader: pick(d, "", "host.test"), ClientCertificate: d.maybe(7),
+	}
+	u.Healthchecks.Threshold = pick(d, 0.0, 50)
+	d.offer(gateway.Upstreams, id(5, n), 1, u)
+}
+
+func (d *driver) target() {
+	n := d.n()
+	d.offer(gateway.Targets, id(6, n), 1, &gateway.UpstreamTarget{
+		Upstream: id(5, d.n()), Target: fmt.Sprintf("%s:8%d", pick(d, "10.0.0.1", "10.0.0.2", "named.test"), n), Weight: pick(d, 0, 1, 5),
+	})
+}
+
+func (d *driver) certificate() {
+	c := &gateway.Certificate{Cert: pick(d, "c", "d"), Key: "k"}
+	if d.yes() {
+		c.CertAlt, c.KeyAlt = "e", "f"
+	}
+	d.offer(gateway.Certificates, id(7, d.n()), 1, c)
+}
+
+// identity writes a server name, an authority, a consumer or a key of one.
+func (d *driver) identity() {
+	n := d.n()
+	switch pick(d, 0, 1, 2, 3) {
+	case 0:
+		d.offer(gateway.SNIs, id(8, n), 1, &gateway.SNI{Name: pick(d, "", "*.") + fmt.Sprintf("s%d.test", n), Certificate: id(7, d.n())})
+	case 1:
+		d.offer(gateway.CACertificates, id(9, n), 1, &gateway.CACertificate{Cert: pick(d, "a", "b"), CertDigest: fmt.Sprint(n)})
+	case 2:
+		d.offer(gateway.Consumers, id(4, n), 1, &gateway.Consumer{Username: fmt.Sprint("u", n), CustomID: pick(d, "", "x") + fmt.Sprint(n)})
+	default:
+		d.offer(gateway.Keys, id(10, n), 1, &gateway.Key{Consumer: id(4, d.n()), Key: fmt.Sprint("key", n)})
+	}
+}
+
+func (d *driver) remove() {
+	kinds := []*model.Kind{
+		nil, gateway.Services, gateway.Routes, gateway.Plugins, gateway.Consumers, gateway.Upstreams, gateway.Targets,
+		gateway.Certificates, gateway.SNIs, gateway.CACertificates, gateway.Keys,
+	}
+	kind := rapid.IntRange(1, len(kinds)-1).Draw(d.rt, "kind")
+	d.drop(kinds[kind], id(kind, d.n()))
+}
+
+// TestIncrementalEqualsFromNothing edits at random all that gateways are made of,
+// and compares a planner with memory with one without.
+func TestIncrementalEqualsFromNothing(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		d := newDriver(rt)
+		p := NewPlanner(testParams)
+		steps := map[string]func(*rapid.T){}
+		for name, step := range map[string]func(){
+			"service": d.service, "route": d.route, "plugin": d.plugin, "upstream": d.upstream, "target": d.target,
+			"certificate": d.certificate, "identity": d.identity, "remove": d.remove,
+			"": func() {
+				g := d.follow()
+				if err := p.Check(g, p.Plan(g)); err != nil {
+					rt.Fatal(err)
+				}
+			},
+		} {
+			steps[name] = func(*rapid.T) { step() }
+		}
+		rt.Repeat(steps)
+	})
+}
