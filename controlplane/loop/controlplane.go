@@ -27,7 +27,10 @@ type controlPlane struct {
 	planned uint64
 	// failed is why the last plan as a whole failed, if it did.
 	failed error
-	log    *slog.Logger
+	check  bool
+	// differs is called when a plan is not what one from nothing makes.
+	differs func()
+	log     *slog.Logger
 }
 
 // class are the gateways with equal parameters.
@@ -51,7 +54,7 @@ func (l *Loop) controlPlane(ctx context.Context, name string) (*controlPlane, er
 	}
 	p := &controlPlane{
 		name: name, scope: scope, sub: scope.Subscribe(l.wake), classes: map[gateway.Params]*class{}, nodes: map[string]gateway.Params{},
-		state: scope.State(), planned: scope.State().Revision(), log: l.Log,
+		state: scope.State(), planned: scope.State().Revision(), check: l.Check, differs: func() { l.differences++ }, log: l.Log,
 	}
 	l.planes[id] = p
 	return p, nil
@@ -133,6 +136,12 @@ func (p *controlPlane) plan(c *class, g *view.Gateway) (changed bool) {
 	before, failed := c.result.Set, c.result.Failures
 	c.result = c.planner.Plan(g)
 	p.failed = nil
+	if p.check {
+		if err := c.planner.Check(g, c.result); err != nil {
+			p.differs()
+			p.log.Error("the plan of a control plane is not what a plan from nothing makes", "control_plane", p.name, "error", err)
+		}
+	}
 	for _, f := range unheardOf(failed, c.result.Failures) {
 		p.log.Warn("a resource cannot be configured", "control_plane", p.name, "resource", f.Cell, "kept_last_good", f.Kept, "error", f.Err)
 	}

@@ -54,8 +54,8 @@ type Options struct {
 	Latest func() uint64
 	// Issued may be nil.
 	Issued Issued
-	// Check holds every batch of a mesh against a plan from nothing and logs
-	// what differs. It is dear.
+	// Check holds every batch of a mesh and of a control plane against a plan from
+	// nothing and logs what differs. It is dear.
 	Check bool
 	Log   *slog.Logger
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/gateway"
 	"github.com/meshgate/meshgate/controlplane/model"
 	"github.com/meshgate/meshgate/controlplane/view"
+	"github.com/meshgate/meshgate/xds/plan"
 )
 
 // driver makes random changes to a control plane. The planner follows its view, in
@@ -191,4 +192,24 @@ func TestIncrementalEqualsFromNothing(t *testing.T) {
 		}
 		rt.Repeat(steps)
 	})
+}
+
+// TestCheckNotices: a result that is not what the state makes is an error, and one
+// that could not be made anew is not.
+func TestCheckNotices(t *testing.T) {
+	w := newWorld(t)
+	manyRoutes(w, 2)
+	p := NewPlanner(testParams)
+	old := p.Plan(w.state())
+	if err := p.Check(w.state(), old); err != nil {
+		t.Error(err)
+	}
+	w.drop(gateway.Routes, id(2, 1))
+	if err := p.Check(w.state(), old); err == nil {
+		t.Error("a stale result passes")
+	}
+	old.Failures = []plan.Failure{{Cell: "x", Kept: true}}
+	if err := p.Check(w.state(), old); err != nil {
+		t.Errorf("what stays as it was is taken for a mistake: %v", err)
+	}
 }
