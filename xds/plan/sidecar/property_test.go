@@ -1,6 +1,7 @@
 package sidecar_test
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"testing"
@@ -271,6 +272,16 @@ func newDriver(t testing.TB, rt *rapid.T, gs []*view.Gateway) *driver {
 	d := &driver{world: newWorld(t), rt: rt, outside: &plugged{}, gateways: gs, joined: map[string]bool{}, aspects: aspects{mode: mesh.ModeStrict, issuer: "r1"}}
 	d.world.t, d.world.outside = rt, d.outside
 	d.restart()
+	// It begins with proxies under mutual TLS, so that most changes matter at once.
+	for i, name := range fewNames[:3] {
+		d.put(mesh.Dataplanes, meshName, name, dataplane(fmt.Sprintf("127.0.0.%d", i+1), fewServices[i], "http", "a", "b"))
+	}
+	d.put(mesh.Meshes, "", meshName, mtls(d.aspects.mode))
+	d.settle()
+	for _, name := range fewNames[:3] {
+		d.joined[name] = d.planner.Join(name)
+	}
+	d.settle()
 	return d
 }
 
