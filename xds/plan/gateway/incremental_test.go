@@ -23,10 +23,13 @@ type driver struct {
 	rt      *rapid.T
 	changes *view.Subscription[*view.Gateway]
 	wake    chan struct{}
+	// services and upstreams are what was written last.
+	services  map[int]*gateway.Service
+	upstreams map[int]*gateway.Upstream
 }
 
 func newDriver(rt *rapid.T) *driver {
-	d := &driver{world: newWorld(rt), rt: rt, wake: make(chan struct{}, 1)}
+	d := &driver{world: newWorld(rt), rt: rt, wake: make(chan struct{}, 1), services: map[int]*gateway.Service{}, upstreams: map[int]*gateway.Upstream{}}
 	views := view.New(d.store, nil, slog.New(slog.DiscardHandler))
 	rt.Cleanup(views.Close)
 	scope, err := views.ControlPlane(d.ctx(), model.DefaultControlPlane)
@@ -77,19 +80,38 @@ func (d *driver) maybe(kind int) string {
 	return id(kind, d.n())
 }
 
+// service changes one aspect of a service, or begins anew: a change of another
+// aspect would hide that one is missed.
 func (d *driver) service() {
-	s := serviceSpec(pick(d, "", "/s"))
-	s.Host, s.Port = pick(d, "127.0.0.1", "named.test", "pool0.test", "pool1.test"), pick(d, 9000, 9001)
-	s.Protocol, s.Enabled = pick(d, "http", "https", "grpc"), pick(d, true, true, false)
-	s.ConnectTimeout, s.ReadTimeout, s.Retries = pick(d, 1000, 2000), pick(d, 1000, 2000), pick(d, 0, 5)
-	if s.Protocol == "https" {
-		s.ClientCertificate = d.maybe(7)
-		if d.yes() {
+	n := d.n()
+	s := *serviceSpec("")
+	if old := d.services[n]; old != nil {
+		s = *old
+	}
+	switch pick(d, 0, 1, 2, 3, 4, 5, 6, 7) {
+	case 0:
+		s.Host = pick(d, "127.0.0.1", "named.test", "pool0.test", "pool1.test")
+	case 1:
+		s.Port, s.Path = pick(d, 9000, 9001), pick(d, "", "/s")
+	case 2:
+		s.Protocol, s.ClientCertificate, s.CACertificates, s.TLSVerify = pick(d, "http", "https", "grpc"), "", nil, nil
+	case 3:
+		s.ConnectTimeout = pick(d, 1000, 2000)
+	case 4:
+		s.ReadTimeout, s.Retries = pick(d, 1000, 2000), pick(d, 0, 5)
+	case 5:
+		s.Enabled = !s.Enabled
+	default:
+		if s.Protocol = "https"; d.yes() {
+			s.ClientCertificate = d.maybe(7)
+		} else if s.CACertificates = nil; d.yes() {
 			s.CACertificates = []string{id(9, d.n())}
 		}
 		s.TLSVerify = new(d.yes())
 	}
-	d.offer(gateway.Services, id(1, d.n()), 1, s)
+	if d.write(gateway.Services, id(1, n), 1, &s) == nil {
+		d.services[n] = &s
+	}
 }
 
 func (d *driver) route() {
@@ -122,14 +144,28 @@ func (d *driver) plugin() {
 	d.offer(gateway.Plugins, id(3, n), 1, p)
 }
 
+// upstream changes one aspect of an upstream.
 func (d *driver) upstream() {
 	n := d.n()
-	u := &gateway.Upstream{
-		Name: fmt.Sprintf("pool%d.test", n), Algorithm: pick(d, gateway.RoundRobin, gateway.LeastConnections, gateway.ConsistentHashing),
-		HashOn: gateway.HashIP, Slots: pick(d, 100, 1000), HostHeader: pick(d, "", "host.test"), ClientCertificate: d.maybe(7),
+	u := gateway.Upstream{Name: fmt.Sprintf("pool%d.test", n), Algorithm: gateway.RoundRobin, HashOn: gateway.HashIP, Slots: 100}
+	if old := d.upstreams[n]; old != nil {
+		u = *old
 	}
-	u.Healthchecks.Threshold = pick(d, 0.0, 50)
-	d.offer(gateway.Upstreams, id(5, n), 1, u)
+	switch pick(d, 0, 1, 2, 3, 4) {
+	case 0:
+		u.Algorithm = pick(d, gateway.RoundRobin, gateway.LeastConnections, gateway.ConsistentHashing)
+	case 1:
+		u.Slots = pick(d, 100, 1000)
+	case 2:
+		u.HostHeader = pick(d, "", "host.test")
+	case 3:
+		u.ClientCertificate = d.maybe(7)
+	default:
+		u.Healthchecks.Threshold = pick(d, 0.0, 50)
+	}
+	if d.write(gateway.Upstreams, id(5, n), 1, &u) == nil {
+		d.upstreams[n] = &u
+	}
 }
 
 func (d *driver) target() {
