@@ -9,11 +9,8 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
-	"math"
 	"math/big"
 	"net/url"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/meshgate/meshgate/controlplane/fault"
@@ -45,7 +42,7 @@ func GenerateRoot(meshName, backend string, conf *mesh.AuthorityConf) (certPEM, 
 	life, bits := authorityLife, uint32(0)
 	if conf != nil && conf.CACert != nil {
 		if e := conf.CACert.Expiration; e != "" {
-			if life, err = lifetime(e); err != nil {
+			if life, err = mesh.Lifetime(e); err != nil {
 				return nil, nil, err
 			}
 		}
@@ -65,36 +62,6 @@ func GenerateRoot(meshName, backend string, conf *mesh.AuthorityConf) (certPEM, 
 		return nil, nil, err
 	}
 	return selfSign(meshName, time.Now(), life, key)
-}
-
-// units of lifetimes, the longer name first where one ends another.
-var units = []struct {
-	name string
-	span time.Duration
-}{
-	{"ms", time.Millisecond},
-	{"s", time.Second},
-	{"m", time.Minute},
-	{"h", time.Hour},
-	{"d", 24 * time.Hour},
-	{"w", 7 * 24 * time.Hour},
-	{"y", 365 * 24 * time.Hour},
-}
-
-// lifetime reads a positive number with one of y w d h m s ms.
-func lifetime(text string) (time.Duration, error) {
-	for _, u := range units {
-		digits, ok := strings.CutSuffix(text, u.name)
-		if !ok {
-			continue
-		}
-		n, err := strconv.ParseUint(digits, 10, 63)
-		if err != nil || n == 0 || n > uint64(math.MaxInt64/u.span) { //nolint:gosec // spans are positive
-			break
-		}
-		return time.Duration(n) * u.span, nil
-	}
-	return 0, fault.New(fault.Invalid, "%q is no lifetime", text)
 }
 
 func selfSign(meshName string, now time.Time, life time.Duration, key crypto.Signer) (certPEM, keyPEM []byte, err error) {

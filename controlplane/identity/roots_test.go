@@ -59,7 +59,7 @@ func TestLifetime(t *testing.T) {
 		"5ms": 5 * time.Millisecond, "5s": 5 * time.Second, "5m": 5 * time.Minute, "5h": 5 * time.Hour,
 		"5d": 120 * time.Hour, "2w": 336 * time.Hour, "1y": 8760 * time.Hour,
 	} {
-		if got, err := lifetime(text); err != nil || got != want {
+		if got, err := mesh.Lifetime(text); err != nil || got != want {
 			t.Errorf("%s: %v, %v", text, got, err)
 		}
 	}

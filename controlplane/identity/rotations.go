@@ -422,8 +422,24 @@ func (r *Rotations) decide(s store.Reader, name string, change transition) (*dec
 	want := d.next.trust()
 	if old, _ := d.trust.Spec.(*mesh.Trust); old == nil || old.Backend != want.Backend || old.Issuer != want.Issuer || !bytes.Equal(old.Roots, want.Roots) {
 		d.believe = want
+		if old != nil {
+			want.Withdrawn = old.Withdrawn
+			if withdraws(old.Roots, want.Roots) {
+				want.Withdrawn++
+			}
+		}
 	}
 	return d, nil
+}
+
+// withdraws reports whether a root of one bundle is missing in another.
+func withdraws(old, next []byte) bool {
+	for block, rest := pem.Decode(old); block != nil; block, rest = pem.Decode(rest) {
+		if !bytes.Contains(next, pem.EncodeToMemory(&pem.Block{Type: block.Type, Bytes: block.Bytes})) {
+			return true
+		}
+	}
+	return false
 }
 
 func (d *decision) changes() bool { return d != nil && (d.next != d.old || d.believe != nil) }

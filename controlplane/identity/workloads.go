@@ -26,7 +26,7 @@ import (
 
 // WorkloadLife is the validity of a proxy's certificate unless the mesh says
 // otherwise.
-const WorkloadLife = 24 * time.Hour
+const WorkloadLife = mesh.DefaultLeafLife
 
 // Leaf is the identity of a proxy. It is shared by all who ask for it and must
 // not be changed.
@@ -197,10 +197,7 @@ func (w *Workloads) order(ctx context.Context, meshName, dataplane string) (*ord
 
 // LeafLife is how long the certificates of a mesh with this authority are good.
 func LeafLife(a *mesh.Authority) (time.Duration, error) {
-	if a.DPCert == nil || a.DPCert.Rotation == nil || a.DPCert.Rotation.Expiration == "" {
-		return WorkloadLife, nil
-	}
-	return lifetime(a.DPCert.Rotation.Expiration)
+	return a.LeafLife()
 }
 
 // identities are the names that a certificate vouches for: each service, and each

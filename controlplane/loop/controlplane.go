@@ -26,6 +26,9 @@ type controlPlane struct {
 	// changes in it.
 	state   *view.Gateway
 	touched bool
+	check   bool
+	// differs is called when a plan is not what one from nothing makes.
+	differs func()
 	log     *slog.Logger
 }
 
@@ -62,7 +65,7 @@ func (l *Loop) controlPlane(
 	}
 	p := &controlPlane{
 		name: name, scope: scope, sub: scope.Subscribe(l.wake), fresh: l.gateways, classes: map[gateway.Params]*class{},
-		nodes: map[string]gateway.Params{}, state: scope.State(), log: l.Log,
+		nodes: map[string]gateway.Params{}, state: scope.State(), check: l.Check, differs: func() { l.differences++ }, log: l.Log,
 	}
 	p.revision = p.state.Revision()
 	l.planes[p.id()] = p
@@ -154,6 +157,18 @@ func (p *controlPlane) update(now time.Time) batch {
 	return out
 }
 
+// hold holds what was planned against a plan from nothing.
+func (p *controlPlane) hold(c *class, g *view.Gateway) {
+	var err error
+	if failed := guard(func() { err = c.planner.Check(g, c.result) }); failed != nil {
+		err = failed
+	}
+	if err != nil {
+		p.differs()
+		p.log.Error("the plan of a control plane is not what a plan from nothing makes", "control_plane", p.name, "error", err)
+	}
+}
+
 // plan plans a class and reports whether its bytes differ. An unchanged set
 // stays the same pointer. The memory of a planner that failed is of use to its next
 // attempt: what was good is kept there.
@@ -166,6 +181,9 @@ func (p *controlPlane) plan(c *class, g *view.Gateway, now time.Time) (changed b
 	}
 	before, failed := c.result.Set, c.result.Failures
 	c.result, c.retry = next, retry{}
+	if p.check {
+		p.hold(c, g)
+	}
 	for _, f := range unheardOf(failed, c.result.Failures) {
 		p.log.Warn("a resource cannot be configured", "control_plane", p.name, "resource", f.Cell, "kept_last_good", f.Kept, "error", f.Err)
 	}

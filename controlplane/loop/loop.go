@@ -55,8 +55,8 @@ type Options struct {
 	Latest func() uint64
 	// Issued may be nil.
 	Issued Issued
-	// Check holds every batch of a mesh against a plan from nothing and logs
-	// what differs. It is dear.
+	// Check holds every batch of a mesh and of a control plane against a plan from
+	// nothing and logs what differs. It is dear.
 	Check bool
 	Log   *slog.Logger
 }
@@ -107,6 +107,7 @@ type sidecarPlanner interface {
 // gatewayPlanner plans one class of gateways; it is a [gateway.Planner].
 type gatewayPlanner interface {
 	Plan(*view.Gateway) gateway.Result
+	Check(*view.Gateway, gateway.Result) error
 }
 
 type node struct {

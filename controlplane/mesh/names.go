@@ -21,6 +21,10 @@ const HeaderTags = "x-mesh-tags"
 // MetadataTags is the namespace of tags in the metadata of listeners.
 const MetadataTags = "io.mesh.tags"
 
+// MetadataTrust is the namespace of what filter chains say of the trust that they
+// were made under.
+const MetadataTrust = "io.mesh.trust"
+
 // ALPN marks connections between proxies of a mesh.
 const ALPN = "mesh"
 

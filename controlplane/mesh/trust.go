@@ -13,4 +13,7 @@ type Trust struct {
 	Issuer string `json:"issuer"`
 	// Roots is the PEM bundle that proxies verify their peers against.
 	Roots []byte `json:"roots"`
+	// Withdrawn counts how often a root was taken away. Connections that were
+	// accepted before the last time are to end.
+	Withdrawn uint64 `json:"withdrawn,omitempty"`
 }

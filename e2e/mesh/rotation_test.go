@@ -1,8 +1,12 @@
 package mesh_test
 
 import (
+	"crypto/tls"
 	"crypto/x509"
+	"errors"
 	"fmt"
+	"io"
+	"net"
 	"net/http"
 	"strings"
 	"syscall"
@@ -13,6 +17,23 @@ import (
 
 	"github.com/meshgate/meshgate/e2e/framework"
 )
+
+// hold opens a connection by an identity of a root and has one answer on it, after
+// which it stays open.
+func hold(address string, by *root) *tls.Conn {
+	cfg := &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"mesh"}, Certificates: []tls.Certificate{*by.leaf("spiffe://" + shop + "/web")}}
+	conn, err := tls.DialWithDialer(&net.Dialer{Timeout: patience}, "tcp", address, cfg)
+	ExpectWithOffset(1, err).NotTo(HaveOccurred())
+	DeferCleanup(func() { _ = conn.Close() })
+	Expect(conn.SetDeadline(time.Now().Add(patience))).To(Succeed())
+	_, err = conn.Write([]byte("GET / HTTP/1.1\r\nHost: backend\r\n\r\n"))
+	ExpectWithOffset(1, err).NotTo(HaveOccurred())
+	answer := make([]byte, 12)
+	_, err = io.ReadFull(conn, answer)
+	ExpectWithOffset(1, err).NotTo(HaveOccurred())
+	ExpectWithOffset(1, string(answer)).To(Equal("HTTP/1.1 200"))
+	return conn
+}
 
 var _ = Describe("a new authority", Ordered, core, func() {
 	It("is taken into use three times under load without a failed request; afterwards only the last is trusted", func() {
@@ -36,7 +57,9 @@ var _ = Describe("a new authority", Ordered, core, func() {
 			last = newRoot()
 			before := web.Stat("cluster.files.ssl.handshake")
 			since := time.Now()
+			var idle, tunnel *tls.Conn
 			if former != nil {
+				idle, tunnel = hold(first.inbound(), former), hold(files.inbound(), former)
 				// A proxy that has not heard of the new authority holds everybody up:
 				// nobody may have a certificate that it would refuse.
 				files.Signal(syscall.SIGSTOP)
@@ -64,6 +87,12 @@ var _ = Describe("a new authority", Ordered, core, func() {
 			Expect(web.Stat("cluster.files.ssl.handshake")).To(BeNumerically(">", before))
 			Expect(handshake(first.inbound(), last.leaf("spiffe://"+shop+"/web"))).To(Succeed())
 			if former != nil {
+				for name, conn := range map[string]*tls.Conn{"HTTP": idle, "TCP": tunnel} {
+					Expect(conn.SetReadDeadline(time.Now().Add(patience))).To(Succeed())
+					_, err := io.Copy(io.Discard, conn)
+					var late net.Error
+					Expect(errors.As(err, &late) && late.Timeout()).To(BeFalse(), "an open connection of "+name+" outlives the root that proved it")
+				}
 				Expect(handshake(first.inbound(), former.leaf("spiffe://"+shop+"/web"))).NotTo(Succeed(), "the former authority counts no more")
 			}
 		}

@@ -11,7 +11,7 @@ import (
 	"github.com/meshgate/meshgate/e2e/framework"
 )
 
-var _ = Describe("tokens of the gateway on an inbound", Ordered, func() {
+var _ = Describe("tokens of the gateway on an inbound", Ordered, core, func() {
 	It("MeshTokenAuth: refused without, the consumer's identity with, and at once after its end", func() {
 		cp := framework.NewControlPlane("standalone")
 		if envoy := otherEnvoy(); envoy != "" {

@@ -33,6 +33,8 @@ type backend struct {
 	name string
 	// status answers requests, health those for /health.
 	status, health atomic.Int32
+	// served counts requests, but those for /health.
+	served atomic.Int64
 	// held receives a value for each request to /hold, which are answered once
 	// release is closed.
 	held, release chan struct{}
@@ -68,6 +70,7 @@ func (b *backend) serve(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(int(b.health.Load()))
 		return
 	}
+	b.served.Add(1)
 	if strings.HasSuffix(r.URL.Path, "/hold") {
 		b.held <- struct{}{}
 		<-b.release

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net"
 	"net/netip"
+	"strings"
 	"time"
 
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
@@ -41,12 +42,12 @@ func (d *Direct) check() error {
 }
 
 // metadata authenticates a stream; nothing does on the relay's socket but its
-// mode.
+// mode. Envoy formats it like headers that routes add, so % is written twice.
 func (d *Direct) metadata() []*corev3.HeaderValue {
 	if d == nil {
 		return nil
 	}
-	return []*corev3.HeaderValue{{Key: "authorization", Value: d.Token}}
+	return []*corev3.HeaderValue{{Key: "authorization", Value: strings.ReplaceAll(d.Token, "%", "%%")}}
 }
 
 // adsCluster is HTTP/2 to whoever serves configuration. Keep-alives find one that

@@ -137,6 +137,20 @@ func TestRenderRefuses(t *testing.T) {
 	}
 }
 
+// TestTokensAreLiteral: Envoy reads %NAME% in what a stream begins with.
+func TestTokensAreLiteral(t *testing.T) {
+	config := golden["direct-name.yaml"]
+	direct := *config.Direct
+	config.Direct, direct.Token = &direct, "a%REQ(X)%b"
+	text, err := bootstrap.Render(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Contains(text, []byte("value: a%%REQ(X)%%b\n")) {
+		t.Errorf("bootstrap is\n%s", text)
+	}
+}
+
 // TestEnvoyAccepts asks Envoy itself, where there is one.
 func TestEnvoyAccepts(t *testing.T) {
 	envoy := envoyPath()

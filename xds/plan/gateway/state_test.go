@@ -24,6 +24,8 @@ var testParams = Params{
 type world struct {
 	t     tb
 	store store.Store
+	// written is the revision of the last write.
+	written uint64
 }
 
 // tb is what *testing.T and *rapid.T share.
@@ -48,26 +50,37 @@ func newWorld(t tb) *world {
 // put creates or replaces a resource; created is in seconds.
 func (w *world) put(k *model.Kind, id string, created int64, spec any) {
 	w.t.Helper()
+	if err := w.write(k, id, created, spec); err != nil {
+		w.t.Fatalf("put %s %s: %v", k.Name, id, err)
+	}
+}
+
+// write is put for what the store may refuse.
+func (w *world) write(k *model.Kind, id string, created int64, spec any) error {
 	res := &model.Resource{Kind: k, Scope: model.DefaultControlPlane, Name: id, Created: time.Unix(created, 0), Spec: spec}
-	_, err := w.store.Update(context.Background(), model.Config, func(tx store.Tx) error {
+	commit, err := w.store.Update(context.Background(), model.Config, func(tx store.Tx) error {
 		_, err := tx.Create(res)
 		if fault.Is(err, fault.Exists) {
 			_, err = tx.Update(res, 0)
 		}
 		return err
 	})
-	if err != nil {
-		w.t.Fatalf("put %s %s: %v", k.Name, id, err)
+	if err == nil {
+		w.written = max(w.written, commit.Revision)
 	}
+	return err
 }
 
 func (w *world) drop(k *model.Kind, id string) {
 	w.t.Helper()
-	_, err := w.store.Update(context.Background(), model.Config, func(tx store.Tx) error {
+	commit, err := w.store.Update(context.Background(), model.Config, func(tx store.Tx) error {
 		return tx.Delete(k, model.DefaultControlPlane, id, 0)
 	})
-	if err != nil && !fault.Is(err, fault.NotFound) {
+	if err != nil && !fault.Is(err, fault.NotFound) && !fault.Is(err, fault.Referenced) {
 		w.t.Fatalf("delete %s %s: %v", k.Name, id, err)
+	}
+	if err == nil {
+		w.written = max(w.written, commit.Revision)
 	}
 }
 

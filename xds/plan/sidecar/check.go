@@ -6,7 +6,6 @@ import (
 	"slices"
 
 	"github.com/meshgate/meshgate/xds/plan"
-	"github.com/meshgate/meshgate/xds/resource"
 )
 
 // Check holds the sets that Plan has made against a plan from nothing, byte for
@@ -29,33 +28,9 @@ func (p *Planner) Check() error {
 		if want == nil && fresh.proxies[name] == nil {
 			continue // its dataplane is gone; it keeps what it has
 		}
-		if err := differ(have, want); err != nil {
+		if err := plan.Differ(have, want); err != nil {
 			return fmt.Errorf("proxy %s: %w", name, err)
 		}
 	}
 	return nil
-}
-
-func differ(have, want *resource.Set) error {
-	for _, t := range resource.Types {
-		d := want.Diff(have, t)
-		for _, r := range d.Changed {
-			return fmt.Errorf("%s %s is not what a plan from nothing makes", t, r.Name)
-		}
-		for _, name := range d.Removed {
-			return fmt.Errorf("%s %s is left over", t, name)
-		}
-	}
-	if !have.Equal(want) {
-		return fmt.Errorf("the generations of secrets are %v, a plan from nothing makes %v", secretsOf(have), secretsOf(want))
-	}
-	return nil
-}
-
-func secretsOf(s *resource.Set) map[string]string {
-	out := map[string]string{}
-	for _, n := range s.Secrets() {
-		out[n], _ = s.Generation(n)
-	}
-	return out
 }

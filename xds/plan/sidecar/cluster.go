@@ -37,6 +37,8 @@ type clusterKey struct {
 	mesh, name, tags, protocol string
 	// secured says that the destination speaks mutual TLS.
 	secured bool
+	// life bounds connections by mutual TLS.
+	life time.Duration
 	// named are the endpoints of a destination of which some have names, zero
 	// otherwise: an assignment carries addresses alone.
 	named      assignmentKey
@@ -66,6 +68,7 @@ func (p *Planner) cluster(k clusterKey) (*resource.Resource, error) {
 			return nil, err
 		}
 		d.Proto.TransportSocket = socket
+		d.HTTP.CommonHttpProtocolOptions = &corev3.HttpProtocolOptions{MaxConnectionDuration: durationpb.New(k.life)}
 	}
 	if err := p.edit(k.selections, func(e *edits, s *selection) error { return e.cluster(d, s) }); err != nil {
 		return nil, err

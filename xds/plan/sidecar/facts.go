@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/meshgate/meshgate/controlplane/mesh"
 	"github.com/meshgate/meshgate/controlplane/view"
@@ -25,7 +26,15 @@ type facts struct {
 	security      security
 	localityAware bool
 	passthrough   bool
+	// life is how long certificates are good, and with them the connections that
+	// they have proved. withdrawn counts the roots that were taken away.
+	life      time.Duration
+	withdrawn uint64
 }
+
+// minLife keeps connections for a while where certificates are changed all the
+// time.
+const minLife = time.Minute
 
 // factsOf reads a mesh. One that does not exist is as strict as can be: it has
 // no authority, so nothing connects.
@@ -40,6 +49,16 @@ func factsOf(m *view.Mesh) facts {
 		f.security = plain
 	case a.Mode == mesh.ModePermissive:
 		f.security = permissive
+	}
+	if a := spec.Spec.Authority(); a != nil {
+		life, err := a.LeafLife()
+		if err != nil { // nothing is signed by such an authority
+			life = mesh.DefaultLeafLife
+		}
+		f.life = max(life, minLife)
+		if t := m.Trust(); t != nil {
+			f.withdrawn = t.Spec.Withdrawn
+		}
 	}
 	f.localityAware = spec.Spec.Routing != nil && spec.Spec.Routing.LocalityAwareLoadBalancing
 	f.passthrough = true

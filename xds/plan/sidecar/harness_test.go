@@ -14,6 +14,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/store/memstore"
 	"github.com/meshgate/meshgate/controlplane/view"
 	"github.com/meshgate/meshgate/xds/plan/sidecar"
+	"github.com/meshgate/meshgate/xds/policy"
 	"github.com/meshgate/meshgate/xds/policy/all"
 	"github.com/meshgate/meshgate/xds/policy/circuitbreaker"
 	"github.com/meshgate/meshgate/xds/policy/trafficpermission"
@@ -32,6 +33,8 @@ type world struct {
 	scope   *view.Scope[*view.Mesh]
 	changes *view.Subscription[*view.Mesh]
 	wake    chan struct{}
+	// outside is what policies see of beyond the mesh; mostly nothing.
+	outside policy.Outside
 	// written is the revision of the last write.
 	written uint64
 }
@@ -62,7 +65,7 @@ func newWorld(t testing.TB) *world {
 
 // restart makes a planner from nothing, as a restarted control plane does.
 func (w *world) restart() {
-	w.planner = sidecar.New(all.Policies(), nil, w.take().State)
+	w.planner = sidecar.New(all.Policies(), w.outside, w.take().State)
 }
 
 // take waits until the view shows the last write and takes what changed.

@@ -33,6 +33,7 @@ func (p *Planner) makeInbound(c *class, in *inbound) {
 	chosen := p.forInbound(s.Tags)
 	k := inboundKey{
 		mesh: p.facts.mesh, tags: s.Tags.String(), cluster: s.Cluster, security: p.facts.security, bare: c.shape.Bare,
+		life: p.facts.life, withdrawn: p.facts.withdrawn,
 		selections: p.only(chosen, func(pol *policy.Policy) bool { return pol.Inbound != nil }),
 	}
 	in.part = part{failures: p.problems(c, chosen, s)}

@@ -13,6 +13,7 @@ import (
 	matcherv3 "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/structpb"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/meshgate/meshgate/controlplane/mesh"
@@ -30,6 +31,10 @@ type inboundKey struct {
 	// cluster leads to the workload.
 	cluster  string
 	security security
+	// life bounds connections that a certificate has proved; those of before the
+	// last withdrawal of a root end.
+	life      time.Duration
+	withdrawn uint64
 	// routes is the name of the route table of HTTP inbounds.
 	routes string
 	// bare proxies lack the filter.
@@ -79,9 +84,16 @@ func (p *Planner) chains(k inboundKey) (*chains, error) {
 		l.FilterChains = []*listenerv3.FilterChain{open}
 		return &chains{l}, nil
 	}
+	bound(d, k.life)
 	proved, err := chain(d, true)
 	if err != nil {
 		return nil, err
+	}
+	if k.withdrawn > 0 {
+		// Envoy drains the connections of a chain that becomes another.
+		proved.Metadata = &corev3.Metadata{FilterMetadata: map[string]*structpb.Struct{mesh.MetadataTrust: {
+			Fields: map[string]*structpb.Value{"withdrawn": structpb.NewNumberValue(float64(k.withdrawn))},
+		}}}
 	}
 	if proved.TransportSocket, err = downstreamTLS(k.mesh); err != nil {
 		return nil, err
@@ -115,6 +127,16 @@ func shield(m *hcmv3.HttpConnectionManager) error {
 		Name: "envoy.http.early_header_mutation.header_mutation", TypedConfig: packed,
 	}}
 	return nil
+}
+
+// bound ends connections when the certificate that proved them, which is never
+// asked for again, has expired at the latest.
+func bound(d *draft.Inbound, life time.Duration) {
+	if d.HTTP != nil {
+		d.HTTP.CommonHttpProtocolOptions.MaxConnectionDuration = durationpb.New(life)
+	} else {
+		d.TCP.MaxDownstreamConnectionDuration = durationpb.New(life)
+	}
 }
 
 // permit adds the chains for peers that are not in the mesh yet.

@@ -113,6 +113,9 @@ func (p *Planner) buildDestination(o *outbound, old *part, wants []want, chosen 
 		mesh: p.facts.mesh, name: ak.name, tags: canonical, protocol: protocol, secured: p.speaksTLS(service),
 		selections: p.only(chosen, func(pol *policy.Policy) bool { return pol.Cluster != nil }),
 	}
+	if ck.secured {
+		ck.life = p.facts.life
+	}
 	resolved := named(tags, ak.service)
 	if resolved {
 		ck.named = ak

@@ -7,10 +7,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"pgregory.net/rapid"
 
 	"github.com/meshgate/meshgate/controlplane/mesh"
-	"github.com/meshgate/meshgate/controlplane/model"
 	"github.com/meshgate/meshgate/controlplane/view"
 	"github.com/meshgate/meshgate/xds/plan/sidecar"
 	"github.com/meshgate/meshgate/xds/policy"
@@ -146,87 +144,6 @@ func TestLastEndpointLeavesAnEmptyAssignment(t *testing.T) {
 	if a == nil || a.Version != resource.Empty("backend").Version {
 		t.Errorf("the assignment is %v", a)
 	}
-}
-
-// TestIncrementalEqualsFromNothing drives random changes through one planner; the
-// harness holds every batch against a plan from nothing.
-func TestIncrementalEqualsFromNothing(t *testing.T) {
-	rapid.Check(t, func(rt *rapid.T) {
-		w := newWorld(t)
-		w.t = rt
-		joined := map[string]bool{}
-		names := []string{"a-1", "a-2", "b-1", "b-2", "c-1"}
-		services := []string{"a", "b", "c", "d"}
-		protocols := []string{"http", "http", "grpc", "tcp", "http2"}
-		pick := func(of []string) string { return rapid.SampledFrom(of).Draw(rt, "pick") }
-		anyOf := append([]string{mesh.AnyValue}, services...)
-		steps := map[string]func(*rapid.T){
-			"dataplane": func(*rapid.T) {
-				d := dataplane("127.0.0."+pick([]string{"1", "2", "3"}), pick(services), pick(protocols), pick(services), pick(services))
-				in := &d.Networking.Inbound[0]
-				in.Tags["version"], in.Tags[mesh.TagZone] = pick([]string{"v1", "v2"}), pick([]string{"east", "west"})
-				in.State = pick([]string{"", mesh.StateNotReady})
-				if rapid.Bool().Draw(rt, "transparent") {
-					d.Networking.Outbound = nil
-					d.Networking.TransparentProxying = &mesh.TransparentProxying{RedirectPortOutbound: 15001, RedirectPortInbound: 15006}
-				}
-				w.put(mesh.Dataplanes, meshName, pick(names), d)
-			},
-			"no dataplane": func(*rapid.T) {
-				name := pick(names)
-				if _, ok := w.state().Dataplane(name); ok && !joined[name] {
-					w.drop(mesh.Dataplanes, name)
-				}
-			},
-			"breaker": func(*rapid.T) {
-				w.put(circuitbreaker.Kind, meshName, pick([]string{"x", "y"}), breaker(pick(anyOf), pick(anyOf), 5))
-			},
-			"permission": func(*rapid.T) {
-				w.put(trafficpermission.Kind, meshName, pick([]string{"x", "y"}), permission(pick(anyOf), pick(anyOf)))
-			},
-			"route": func(*rapid.T) {
-				w.put(trafficroute.Kind, meshName, pick([]string{"x", "y"}), split(pick(services), 90, 10))
-			},
-			"no policy": func(*rapid.T) {
-				for _, k := range []*model.Kind{circuitbreaker.Kind, trafficpermission.Kind, trafficroute.Kind} {
-					for p := range w.state().Policies(k) {
-						if p.Name == "x" {
-							w.drop(k, "x")
-						}
-					}
-				}
-			},
-			"mesh": func(*rapid.T) {
-				m := mtls(pick([]string{mesh.ModeStrict, mesh.ModePermissive}))
-				if rapid.Bool().Draw(rt, "off") {
-					m.MTLS.EnabledBackend = ""
-				}
-				m.Routing = &mesh.Routing{LocalityAwareLoadBalancing: rapid.Bool().Draw(rt, "near")}
-				w.put(mesh.Meshes, "", meshName, m)
-			},
-			"trust": func(*rapid.T) { w.put(mesh.Trusts, meshName, meshName, trust(pick([]string{"r1", "r2"}))) },
-			"join": func(*rapid.T) {
-				w.settle()
-				name := pick(names)
-				joined[name] = w.planner.Join(name)
-			},
-			"leave":   func(*rapid.T) { name := pick(names); w.planner.Leave(name); delete(joined, name) },
-			"secured": func(*rapid.T) { w.planner.Secured(pick(names), rapid.Bool().Draw(rt, "yes")) },
-			"restart": func(*rapid.T) {
-				w.restart()
-				for name := range joined {
-					w.planner.Join(name)
-				}
-			},
-			"": func(rt *rapid.T) {
-				if rapid.Bool().Draw(rt, "settle") {
-					w.settle()
-				}
-			},
-		}
-		rt.Repeat(steps)
-		w.settle()
-	})
 }
 
 // TestSameStateMakesTheSameBytes: two planners agree on every byte, and telling

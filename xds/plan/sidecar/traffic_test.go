@@ -3,9 +3,14 @@ package sidecar_test
 import (
 	"strings"
 	"testing"
+	"time"
 
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
+	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
+	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
+	tcpv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/tcp_proxy/v3"
+	upstreamsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/upstreams/http/v3"
 
 	"github.com/meshgate/meshgate/controlplane/mesh"
 	"github.com/meshgate/meshgate/filter/contract"
@@ -281,5 +286,93 @@ spec:
 	w.settle()
 	if !mentions(w.planner.Set("backend-2")) || len(w.planner.Failures("backend-2")) > 0 {
 		t.Error("a proxy that is bare no more has no filter")
+	}
+}
+
+// chainOf is the filter chain of an inbound for proxies of the mesh.
+func chainOf(t *testing.T, set *resource.Set, listener string) *listenerv3.FilterChain {
+	t.Helper()
+	for _, c := range load(t, set.Get(resource.Listener, listener), new(listenerv3.Listener)).GetFilterChains() {
+		if c.GetName() == "mesh" {
+			return c
+		}
+	}
+	t.Fatalf("%s has no chain for proxies", listener)
+	return nil
+}
+
+// TestConnectionsEndWithCertificates: no connection that a certificate has proved
+// lives longer than certificates do, on either side.
+func TestConnectionsEndWithCertificates(t *testing.T) {
+	for _, test := range []struct {
+		expiration string
+		want       time.Duration
+	}{{"", 24 * time.Hour}, {"2h", 2 * time.Hour}, {"3s", time.Minute}} {
+		w := newWorld(t)
+		pair("http")(w)
+		w.put(mesh.Dataplanes, meshName, "ledger-1", dataplane("127.0.0.5", "ledger", "tcp"))
+		w.under(mesh.ModePermissive)
+		m := mtls(mesh.ModePermissive)
+		m.MTLS.Backends[0].DPCert = &mesh.DPCert{Rotation: &mesh.Rotation{Expiration: test.expiration}}
+		w.put(mesh.Meshes, "", meshName, m)
+		w.planner.Secured("backend-1", true)
+		web := w.joined("backend-1", "ledger-1", "web-1")
+		tcp, http := new(tcpv3.TcpProxy), new(hcmv3.HttpConnectionManager)
+		chain := chainOf(t, w.planner.Set("ledger-1"), "inbound:127.0.0.5:8080")
+		if err := chain.GetFilters()[len(chain.GetFilters())-1].GetTypedConfig().UnmarshalTo(tcp); err != nil {
+			t.Fatal(err)
+		}
+		if got := tcp.GetMaxDownstreamConnectionDuration().AsDuration(); got != test.want {
+			t.Errorf("%q: TCP connections live %s", test.expiration, got)
+		}
+		listener := load(t, w.planner.Set("backend-1").Get(resource.Listener, "inbound:127.0.0.2:8080"), new(listenerv3.Listener))
+		for _, c := range listener.GetFilterChains() {
+			want := time.Duration(0)
+			if c.GetName() == "mesh" {
+				want = test.want
+			}
+			if packed := c.GetFilters()[0].GetTypedConfig(); packed.MessageIs(http) {
+				if err := packed.UnmarshalTo(http); err != nil {
+					t.Fatal(err)
+				}
+				if got := http.GetCommonHttpProtocolOptions().GetMaxConnectionDuration().AsDuration(); got != want {
+					t.Errorf("%q: HTTP connections of chain %s live %s", test.expiration, c.GetName(), got)
+				}
+			}
+		}
+		options := new(upstreamsv3.HttpProtocolOptions)
+		if err := cluster(t, web, "backend").GetTypedExtensionProtocolOptions()["envoy.extensions.upstreams.http.v3.HttpProtocolOptions"].UnmarshalTo(options); err != nil {
+			t.Fatal(err)
+		}
+		if got := options.GetCommonHttpProtocolOptions().GetMaxConnectionDuration().AsDuration(); got != test.want {
+			t.Errorf("%q: connections to backend live %s", test.expiration, got)
+		}
+		if options.GetCommonHttpProtocolOptions().GetIdleTimeout() == nil {
+			t.Error("the limit takes the place of another")
+		}
+	}
+}
+
+// TestWithdrawnRootsDrain: the connections that were made while a root was trusted
+// end when it is no more, because the chain becomes another; what only adds trust,
+// or signs by another root, leaves them alone.
+func TestWithdrawnRootsDrain(t *testing.T) {
+	w := newWorld(t)
+	pair("http")(w)
+	w.under(mesh.ModeStrict)
+	const listener = "inbound:127.0.0.2:8080"
+	believe := func(issuer string, withdrawn uint64) string {
+		b := trust(issuer)
+		b.Withdrawn = withdrawn
+		w.put(mesh.Trusts, meshName, meshName, b)
+		w.settle()
+		return w.planner.Set("backend-1").Get(resource.Listener, listener).Version
+	}
+	first := w.joined("backend-1").Get(resource.Listener, listener).Version
+	if next := believe("next", 0); next != first {
+		t.Error("another issuer ends connections")
+	}
+	if next := believe("next", 1); next == first {
+		t.Error("a root that is withdrawn ends no connection")
 	}
 }

@@ -29,6 +29,10 @@ func (p *Planner) Update(state *view.Mesh, keys []model.Key, all bool) {
 				return
 			}
 		case mesh.Trusts.Name:
+			if f := factsOf(state); f != p.facts {
+				p.everything()
+				return
+			}
 			p.trust()
 			p.allMembers()
 		default:

@@ -1,0 +1,297 @@
+package sidecar_test
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/meshgate/meshgate/controlplane/gateway"
+	"github.com/meshgate/meshgate/controlplane/mesh"
+	"github.com/meshgate/meshgate/controlplane/model"
+	"github.com/meshgate/meshgate/controlplane/store"
+	"github.com/meshgate/meshgate/controlplane/store/memstore"
+	"github.com/meshgate/meshgate/controlplane/view"
+	"github.com/meshgate/meshgate/xds/policy/all"
+	"github.com/meshgate/meshgate/xds/policy/circuitbreaker"
+	"github.com/meshgate/meshgate/xds/policy/meshtokenauth"
+	"github.com/meshgate/meshgate/xds/policy/retry"
+	"github.com/meshgate/meshgate/xds/policy/timeout"
+	"github.com/meshgate/meshgate/xds/policy/trafficpermission"
+	"github.com/meshgate/meshgate/xds/policy/trafficroute"
+)
+
+// pluginID is the plugin instance that policies of the property tests name.
+const pluginID = "2c6ac1be-5e0e-4a5c-9f0b-0d7b0f6d7c11"
+
+// plugged is a control plane that may be another the next time.
+type plugged struct{ g *view.Gateway }
+
+// Gateway implements policy.Outside.
+func (p *plugged) Gateway(string) *view.Gateway { return p.g }
+
+// gateways are states of a control plane: none, without the plugin, and with it in
+// several forms.
+func gateways(t testing.TB) []*view.Gateway {
+	t.Helper()
+	out := []*view.Gateway{nil}
+	for _, plugin := range []*gateway.Plugin{
+		nil,
+		{Enabled: true, Config: []byte(`{"auth_header_name":"authorization","global_credentials":true}`)},
+		{Enabled: true, Config: []byte(`{"auth_header_name":"x-token","global_credentials":true}`)},
+		{Enabled: true, Config: []byte(`{"auth_header_name":"authorization"}`)},
+		{Config: []byte(`{"auth_header_name":"authorization","global_credentials":true}`)},
+	} {
+		db := memstore.New()
+		_, err := db.Update(ctx, model.Config, func(tx store.Tx) error {
+			if plugin == nil {
+				return nil
+			}
+			plugin.Name = gateway.PluginOAuth2
+			_, err := tx.Create(&model.Resource{Kind: gateway.Plugins, Scope: model.DefaultControlPlane, Name: pluginID, Spec: plugin})
+			return err
+		})
+		var g *view.Gateway
+		if err == nil {
+			err = db.View(ctx, func(r store.Reader) (err error) {
+				g, err = view.Load(model.DefaultControlPlane, r)
+				return err
+			})
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = db.Close()
+		out = append(out, g)
+	}
+	return out
+}
+
+// driver makes random changes to a small mesh.
+type driver struct {
+	*world
+	rt       *rapid.T
+	outside  *plugged
+	gateways []*view.Gateway
+	joined   map[string]bool
+	aspects  aspects
+}
+
+// aspects are the mesh as it was written last.
+type aspects struct {
+	mode, expiration, issuer string
+	off, near, passthrough   bool
+	withdrawn                uint64
+}
+
+var (
+	fewNames    = []string{"a-1", "a-2", "b-1", "b-2", "c-1"}
+	fewServices = []string{"a", "b", "c", "d"}
+	anyService  = append([]string{mesh.AnyValue}, fewServices...)
+	fewPolicies = []string{"x", "y"}
+)
+
+func pick[T any](d *driver, of ...T) T { return rapid.SampledFrom(of).Draw(d.rt, "pick") }
+
+func (d *driver) yes() bool { return rapid.Bool().Draw(d.rt, "yes") }
+
+// policy writes one of two policies of a kind.
+func (d *driver) policy(k *model.Kind, spec any) { d.put(k, meshName, pick(d, fewPolicies...), spec) }
+
+func (d *driver) connection() mesh.Connection {
+	return connection(pick(d, anyService...), pick(d, anyService...))
+}
+
+// dataplane writes a proxy, of which anything may be new.
+func (d *driver) dataplane() {
+	spec := dataplane("127.0.0."+pick(d, "1", "2", "3"), pick(d, fewServices...), pick(d, "http", "http", "grpc", "tcp", "http2"),
+		pick(d, fewServices...), pick(d, fewServices...))
+	in := &spec.Networking.Inbound[0]
+	in.Tags["version"], in.Tags[mesh.TagZone] = pick(d, "v1", "v2"), pick(d, "east", "west")
+	in.State = pick(d, "", "", mesh.StateNotReady)
+	in.ServicePort, in.ServiceAddress = pick(d, uint32(9080), 9081), pick(d, "", "", "127.0.0.9")
+	spec.Networking.AdvertisedAddress = pick(d, "", "", "proxy.example.test")
+	spec.Networking.Outbound[0].Tags["version"] = pick(d, "v1", "v2")
+	if d.yes() {
+		spec.Networking.Outbound[0].Tags = mesh.Tags{mesh.TagService: pick(d, fewServices...)}
+	}
+	if pick(d, 0, 1, 2) == 0 {
+		spec.Networking.Outbound = nil
+		spec.Networking.TransparentProxying = &mesh.TransparentProxying{RedirectPortOutbound: pick(d, uint32(15001), 15002), RedirectPortInbound: pick(d, uint32(0), 15006)}
+	}
+	d.put(mesh.Dataplanes, meshName, pick(d, fewNames...), spec)
+}
+
+func (d *driver) timeout() {
+	span := func() *mesh.Duration { return mesh.Of(time.Duration(pick(d, 1, 2)) * time.Second) }
+	d.policy(timeout.Kind, &timeout.Spec{Connection: d.connection(), Conf: &timeout.Conf{
+		ConnectTimeout: span(), TCP: &timeout.TCP{IdleTimeout: span()},
+		HTTP: &timeout.HTTP{RequestTimeout: span(), StreamIdleTimeout: span()}, GRPC: &timeout.GRPC{MaxStreamDuration: span()},
+	}})
+}
+
+func (d *driver) retry() {
+	n := pick(d, uint32(1), 2)
+	d.policy(retry.Kind, &retry.Spec{Connection: d.connection(), Conf: &retry.Conf{
+		HTTP: &retry.HTTP{NumRetries: &n}, GRPC: &retry.GRPC{NumRetries: &n}, TCP: &retry.TCP{MaxConnectAttempts: n},
+	}})
+}
+
+// route leads requests to versions of a service, or to another service by one of
+// several balancers.
+func (d *driver) route() {
+	if d.yes() {
+		d.policy(trafficroute.Kind, split(pick(d, fewServices...), 90, 10))
+		return
+	}
+	d.policy(trafficroute.Kind, balanced(pick(d, fewServices...), pick(d, fewServices...), pick(d,
+		trafficroute.LoadBalancer{}, trafficroute.LoadBalancer{Random: &struct{}{}}, trafficroute.LoadBalancer{LeastRequest: &trafficroute.LeastRequest{}})))
+}
+
+// tokens demands tokens by the plugin of the control plane, or by itself.
+func (d *driver) tokens() {
+	target := &meshtokenauth.TargetRef{Kind: "MeshService", Name: pick(d, fewServices...)}
+	if d.yes() {
+		target = &meshtokenauth.TargetRef{Kind: "Mesh"}
+	}
+	demanded := &meshtokenauth.Default{Plugin: &meshtokenauth.Plugin{ID: pluginID}}
+	if pick(d, 0, 1, 2) == 0 {
+		demanded = &meshtokenauth.Default{Config: &meshtokenauth.Config{GlobalCredentials: true, Realm: pick(d, "r", "s")}}
+	}
+	d.policy(meshtokenauth.Kind, &meshtokenauth.Resource{Spec: &meshtokenauth.Spec{
+		TargetRef: target, From: []meshtokenauth.From{{TargetRef: &meshtokenauth.TargetRef{Kind: "Mesh"}, Default: demanded}},
+	}})
+}
+
+// mesh changes one aspect of the mesh: a change of another would hide that it is
+// missed.
+func (d *driver) mesh() {
+	switch a := &d.aspects; pick(d, 0, 1, 2, 3, 4) {
+	case 0:
+		a.mode = pick(d, mesh.ModeStrict, mesh.ModePermissive)
+	case 1:
+		a.expiration = pick(d, "", "2h")
+	case 2:
+		a.off = !a.off
+	case 3:
+		a.near = !a.near
+	default:
+		a.passthrough = !a.passthrough
+	}
+	m := mtls(d.aspects.mode)
+	m.MTLS.Backends[0].DPCert = &mesh.DPCert{Rotation: &mesh.Rotation{Expiration: d.aspects.expiration}}
+	if d.aspects.off {
+		m.MTLS.EnabledBackend = ""
+	}
+	m.Routing = &mesh.Routing{LocalityAwareLoadBalancing: d.aspects.near}
+	m.Networking = &mesh.Outbounds{}
+	m.Networking.Outbound = &struct {
+		Passthrough *bool `json:"passthrough,omitempty"`
+	}{new(d.aspects.passthrough)}
+	d.put(mesh.Meshes, "", meshName, m)
+}
+
+// trust changes who signs, or how often a root was withdrawn.
+func (d *driver) trust() {
+	if d.yes() {
+		d.aspects.issuer = pick(d, "r1", "r2")
+	} else {
+		d.aspects.withdrawn++
+	}
+	b := trust(d.aspects.issuer)
+	b.Withdrawn = d.aspects.withdrawn
+	d.put(mesh.Trusts, meshName, meshName, b)
+}
+
+// remove deletes a policy of any kind, those that a mesh begins with too.
+func (d *driver) remove() {
+	k := pick(d, all.Kinds()...)
+	if names := slices.Sorted(func(yield func(string) bool) {
+		for p := range d.state().Policies(k) {
+			if !yield(p.Name) {
+				return
+			}
+		}
+	}); len(names) > 0 {
+		d.drop(k, pick(d, names...))
+	}
+}
+
+func (d *driver) join() {
+	d.settle()
+	name := pick(d, fewNames...)
+	d.joined[name] = d.planner.Join(name)
+}
+
+func (d *driver) again() {
+	d.restart()
+	for name := range d.joined {
+		d.planner.Join(name)
+	}
+}
+
+func (d *driver) gone() {
+	name := pick(d, fewNames...)
+	if _, ok := d.state().Dataplane(name); ok && !d.joined[name] {
+		d.drop(mesh.Dataplanes, name)
+	}
+}
+
+// steps are all changes, by what they are called in reports.
+func (d *driver) steps() map[string]func(*rapid.T) {
+	steps := map[string]func(){
+		"dataplane": d.dataplane, "no dataplane": d.gone, "timeout": d.timeout, "retry": d.retry, "route": d.route, "tokens": d.tokens,
+		"mesh": d.mesh, "trust": d.trust, "no policy": d.remove, "join": d.join, "restart": d.again,
+		"breaker": func() {
+			d.policy(circuitbreaker.Kind, breaker(pick(d, anyService...), pick(d, anyService...), pick(d, uint32(5), 6)))
+		},
+		"permission": func() {
+			d.policy(trafficpermission.Kind, permission(pick(d, anyService...), pick(d, anyService...)))
+		},
+		"control plane": func() { d.outside.g = pick(d, d.gateways...); d.planner.Outside() },
+		"leave":         func() { name := pick(d, fewNames...); d.planner.Leave(name); delete(d.joined, name) },
+		"secured":       func() { d.planner.Secured(pick(d, fewNames...), d.yes()) },
+		"bare":          func() { d.planner.Bare(pick(d, fewNames...), d.yes()) },
+		"": func() {
+			if d.yes() {
+				d.settle()
+			}
+		},
+	}
+	out := map[string]func(*rapid.T){}
+	for name := range maps.Keys(steps) {
+		out[name] = func(*rapid.T) { steps[name]() }
+	}
+	return out
+}
+
+func newDriver(t testing.TB, rt *rapid.T, gs []*view.Gateway) *driver {
+	d := &driver{world: newWorld(t), rt: rt, outside: &plugged{}, gateways: gs, joined: map[string]bool{}, aspects: aspects{mode: mesh.ModeStrict, issuer: "r1"}}
+	d.world.t, d.world.outside = rt, d.outside
+	d.restart()
+	// It begins with proxies under mutual TLS, so that most changes matter at once.
+	for i, name := range fewNames[:3] {
+		d.put(mesh.Dataplanes, meshName, name, dataplane(fmt.Sprintf("127.0.0.%d", i+1), fewServices[i], "http", "a", "b"))
+	}
+	d.put(mesh.Meshes, "", meshName, mtls(d.aspects.mode))
+	d.settle()
+	for _, name := range fewNames[:3] {
+		d.joined[name] = d.planner.Join(name)
+	}
+	d.settle()
+	return d
+}
+
+// TestIncrementalEqualsFromNothing drives random changes through one planner; the
+// harness holds every batch against a plan from nothing.
+func TestIncrementalEqualsFromNothing(t *testing.T) {
+	gs := gateways(t)
+	rapid.Check(t, func(rt *rapid.T) {
+		d := newDriver(t, rt, gs)
+		rt.Repeat(d.steps())
+		d.settle()
+	})
+}
