@@ -3,6 +3,7 @@ package module
 import (
 	"bufio"
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -39,7 +40,7 @@ func TestStormOfStrangers(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	w := newWorld(t, options{concurrency: 2})
+	w := newWorld(t, options{concurrency: 2, edit: chainAsText})
 	s := newStorm(w, duration)
 	defer s.end()
 	early, ok := s.until(t, duration/4)
@@ -68,6 +69,17 @@ func TestStormOfStrangers(t *testing.T) {
 		c := w.counters(t)
 		return c.LookupsFreed == c.LookupsCreated && c.StreamsFreed == c.StreamsCreated
 	})
+}
+
+// chainAsText gives the protected route its chain as a string: Envoy 1.38 passes
+// on no other type as JSON.
+func chainAsText(config object) {
+	chain, err := json.Marshal(exampleChain(config))
+	if err != nil {
+		panic(err) // it came from JSON
+	}
+	routes := virtualHost(config)["routes"].([]any)
+	routes[len(routes)-1].(object)["typed_per_filter_config"] = chained(string(chain))
 }
 
 // storm is the clients of a storm, which it waits for.
