@@ -89,6 +89,7 @@ func TestIssuingWithoutOAuthRouteIsRefused(t *testing.T) {
 	} {
 		w := newWorld(t, options{edit: func(config object) {
 			exampleChain(config)["issues"] = true
+			chainAsText(config)
 			if oauth != nil {
 				addRoute(config, oauth)
 			}
@@ -109,6 +110,7 @@ func TestIssuingWithoutOAuthRouteIsRefused(t *testing.T) {
 // Trailers say as little about a client as its headers may.
 func TestTrailersAreCleaned(t *testing.T) {
 	w := newWorld(t, options{edit: func(config object) {
+		chainAsText(config)
 		manager(config)["http_protocol_options"] = object{"enable_trailers": true}
 		at(config, "static_resources", "clusters", 0).(object)["typed_extension_protocol_options"] = object{
 			"envoy.extensions.upstreams.http.v3.HttpProtocolOptions": object{

@@ -17,7 +17,7 @@ import (
 // to streams that have gone, free everything.
 func TestCancelledRequestsLeakNothing(t *testing.T) {
 	const requests, rounds = 60, 4
-	w := newWorld(t, options{concurrency: 2})
+	w := newWorld(t, options{concurrency: 2, edit: chainAsText})
 	for round := range rounds {
 		before := w.counters(t)
 		w.redis.signal(t, syscall.SIGSTOP)
@@ -46,6 +46,39 @@ func TestCancelledRequestsLeakNothing(t *testing.T) {
 	eventually(t, "Redis is used again", func() bool {
 		return w.get(t, "/", "Authorization", bearer).status == http.StatusOK
 	})
+}
+
+// A good token whose client leaves during the look-up: the answer comes for
+// nobody, and the upstream sees nothing.
+func TestGoodRequestOfALeaverGoesNowhere(t *testing.T) {
+	w := newWorld(t, options{edit: chainAsText})
+	leaver := &storm{world: w, ctx: t.Context()}
+	for range 20 {
+		before := w.counters(t)
+		w.redis.signal(t, syscall.SIGSTOP)
+		conn, err := leaver.dial()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err = io.WriteString(conn, "GET / HTTP/1.1\r\nHost: a\r\nAuthorization: "+bearer+"\r\n\r\n"); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "the request is being looked up", func() bool { return w.counters(t).LookupsCreated == before.LookupsCreated+1 })
+		closing(t, conn)
+		eventually(t, "the stream has gone", func() bool {
+			c := w.counters(t)
+			return c.StreamsFreed == c.StreamsCreated
+		})
+		w.redis.signal(t, syscall.SIGCONT)
+		eventually(t, "the look-up has ended", func() bool {
+			c := w.counters(t)
+			return c.LookupsFreed == c.LookupsCreated
+		})
+	}
+	if n := w.stat(t, "cluster.upstream.upstream_rq_total"); n != 0 {
+		t.Errorf("the upstream saw %d requests", n)
+	}
+	eventually(t, "who stays is served", func() bool { return w.get(t, "/", "Authorization", bearer).status == http.StatusOK })
 }
 
 // With one worker, requests that wait for a Redis that stands still keep nobody

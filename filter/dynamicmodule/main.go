@@ -22,7 +22,10 @@
 //
 // C holds no Go pointers, and Go none of Envoy's: programs and token caches are
 // named by handles into tables, views into Envoy's memory end with the call. A
-// look-up is a C struct with two owners, see lookup.h.
+// look-up is a C struct with two owners, see lookup.h. A stream may end inside any
+// call that answers it, so nothing of it is touched afterwards
+// (docs/adr/0012-streams-that-go.md); testdata/host is a host that holds the front
+// to that under gcc's sanitizers.
 //
 // # Failures
 //

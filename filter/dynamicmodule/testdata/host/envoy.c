@@ -128,10 +128,11 @@ static void deliver_body(host_stream *s, bool last) {
 }
 
 void stream_body(host_stream *s, const char *text, bool last) {
-  if (s->gone || s->replied || s->sent_end) return;
+  // A client goes on sending after it was answered.
+  if (s->gone || s->sent_end) return;
   s->sent_end = last;
   size_t n = strlen(text);
-  if (s->held_all) {  // not shown until the filter continues
+  if (s->held_all && !s->replied) {  // not shown until the filter continues
     memcpy(s->buffered + s->nbuffered, text, n);
     s->nbuffered += n;
     return;
@@ -152,10 +153,10 @@ static void deliver_trailers(host_stream *s) {
 }
 
 void stream_trailers(host_stream *s) {
-  if (s->gone || s->replied || s->sent_end) return;
+  if (s->gone || s->sent_end) return;
   s->sent_end = true;
   s->trailers[0] = (host_field){"x_consumer_id", "forged", true};
-  if (!s->held_all) deliver_trailers(s);
+  if (!s->held_all || s->replied) deliver_trailers(s);
 }
 
 void DM_CALL(http_filter_continue_decoding)(dm_filter_envoy f) {
