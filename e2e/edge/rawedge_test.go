@@ -66,7 +66,7 @@ var _ = Describe("a connection at the edge", func() {
 				for _, r := range seen {
 					Expect(r.URI).To(Equal("/x"), "nothing was smuggled")
 				}
-				Expect(conn.Close()).To(Succeed())
+				_ = conn.Close() // the gateway may have been first
 			}
 		}
 	})
