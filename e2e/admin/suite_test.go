@@ -8,9 +8,13 @@ import (
 
 	"github.com/onsi/ginkgo/v2"
 	"github.com/onsi/gomega"
+
+	"github.com/meshgate/meshgate/e2e/framework"
 )
 
 func TestAdmin(t *testing.T) {
 	gomega.RegisterFailHandler(ginkgo.Fail)
 	ginkgo.RunSpecs(t, "admin")
 }
+
+var _ = ginkgo.AfterEach(framework.ExpectSound)

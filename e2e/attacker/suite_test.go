@@ -85,7 +85,8 @@ var _ = Describe("an attacker", func() {
 		r.attack(16) // most of them wait for the proxy
 		at.expectAlive(r.again())
 		Expect(c.Running()).To(BeTrue(), "the control plane died; %s", r.again())
-		Expect(c.Output()).NotTo(Or(ContainSubstring("envoy ended unexpectedly"), ContainSubstring("panic")), r.again())
+		Expect(c.Output()).NotTo(ContainSubstring("envoy ended unexpectedly"), r.again())
+		framework.ExpectSound()
 		GinkgoWriter.Println(r.summary())
 		Expect(r.violations()).To(BeEmpty(), "%s\n%s", r.again(), r.summary())
 		if r.only == 0 {

@@ -51,4 +51,5 @@ var _ = AfterEach(func() {
 	Expect(framework.RunningEnvoy(c.StateDir)).To(Equal(envoy), "Envoy was restarted")
 	Expect(framework.Alive(envoy)).To(BeTrue(), "Envoy died")
 	Expect(c.Output()).NotTo(ContainSubstring("envoy ended unexpectedly"))
+	framework.ExpectSound()
 })

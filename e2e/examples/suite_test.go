@@ -27,6 +27,8 @@ func TestExamples(t *testing.T) {
 	RunSpecs(t, "examples")
 }
 
+var _ = AfterEach(framework.ExpectSound)
+
 // The world of every spec.
 var (
 	c *framework.ControlPlane

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -37,6 +38,7 @@ type Process struct {
 	output *output
 	done   chan struct{}
 	err    error
+	asked  atomic.Bool // to print its stacks
 }
 
 // output keeps what a process printed.
@@ -59,13 +61,22 @@ func (o *output) String() string {
 	return o.buf.String()
 }
 
+// from returns what was printed after the first n bytes.
+func (o *output) from(n int) string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return string(o.buf.Bytes()[n:])
+}
+
 // Start runs a command until the test ends, or until it is stopped. Its output
-// is shown if the test fails.
+// is shown if the test fails. A panic or a crash that it tells of fails the test,
+// see [ExpectSound].
 func Start(env []string, path string, args ...string) *Process {
 	p := &Process{cmd: exec.Command(path, args...), output: &output{}, done: make(chan struct{})}
 	p.cmd.Env = append(slices.DeleteFunc(os.Environ(), ours), env...)
 	p.cmd.Stdout, p.cmd.Stderr = p.output, p.output
 	gomega.Expect(p.cmd.Start()).To(gomega.Succeed())
+	watch(p)
 	go func() {
 		p.err = p.cmd.Wait()
 		close(p.done)
@@ -73,6 +84,7 @@ func Start(env []string, path string, args ...string) *Process {
 	name := filepath.Base(path)
 	ginkgo.DeferCleanup(func() {
 		p.Stop()
+		defer expectEndedSound(p)
 		if ginkgo.CurrentSpecReport().Failed() {
 			ginkgo.AddReportEntry(name+" output", p.output.String())
 		}
@@ -108,6 +120,7 @@ func (p *Process) Stop() {
 	select {
 	case <-p.done:
 	case <-time.After(30 * time.Second):
+		p.asked.Store(true)
 		_ = p.cmd.Process.Signal(syscall.SIGQUIT) // a Go program prints its stacks
 		select {
 		case <-p.done:

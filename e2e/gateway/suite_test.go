@@ -7,9 +7,13 @@ import (
 
 	"github.com/onsi/ginkgo/v2"
 	"github.com/onsi/gomega"
+
+	"github.com/meshgate/meshgate/e2e/framework"
 )
 
 func TestGateway(t *testing.T) {
 	gomega.RegisterFailHandler(ginkgo.Fail)
 	ginkgo.RunSpecs(t, "gateway")
 }
+
+var _ = ginkgo.AfterEach(framework.ExpectSound)

@@ -26,6 +26,8 @@ func TestMesh(t *testing.T) {
 	RunSpecs(t, "mesh")
 }
 
+var _ = AfterEach(framework.ExpectSound)
+
 // otherEnvoy is the path of the Envoy that the suite is asked to run on; empty for
 // that beside the program.
 func otherEnvoy() string { return os.Getenv(framework.EnvoyVariable) }

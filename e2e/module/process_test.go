@@ -15,6 +15,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/meshgate/meshgate/e2e/framework"
 )
 
 const (
@@ -29,6 +31,8 @@ type process struct {
 	name string
 	done chan struct{} // closed when the process has been reaped
 	err  error         // of Wait, valid after done
+	// mayPanic says that the test makes it panic; otherwise that fails the test.
+	mayPanic bool
 
 	mu  sync.Mutex
 	log bytes.Buffer
@@ -65,6 +69,7 @@ func start(t *testing.T, ready string, cmd *exec.Cmd) *process {
 	}()
 	t.Cleanup(func() {
 		p.stop(t)
+		p.sound(t)
 		if err := r.Close(); err != nil && !errors.Is(err, os.ErrClosed) {
 			t.Error(err)
 		}
@@ -136,6 +141,17 @@ func (p *process) stop(t *testing.T) {
 			t.Error(err)
 		}
 		<-p.done
+	}
+}
+
+// sound fails the test if the process has told of a panic or a crash.
+func (p *process) sound(t *testing.T) {
+	t.Helper()
+	if p.mayPanic {
+		return
+	}
+	for _, line := range framework.Unsound(p.name, p.output()) {
+		t.Error(line)
 	}
 }
 

@@ -1,6 +1,7 @@
 package module
 
 import (
+	"io"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -24,7 +25,7 @@ func identity(h http.Header) map[string]string {
 		case "User-Agent", "Accept-Encoding", "X-Request-Id", "X-Forwarded-For", "X-Forwarded-Proto",
 			"X-Envoy-Expected-Rq-Timeout-Ms", "X-Envoy-External-Address", "X-Envoy-Internal", "Content-Length", "Content-Type":
 		default:
-			got[name] = values[0]
+			got[name] = strings.Join(values, ",")
 		}
 	}
 	return got
@@ -126,6 +127,77 @@ func TestShippedConfigurationIsGuarded(t *testing.T) {
 	}
 	if n := len(at(config, "static_resources", "listeners").([]any)); n != 1 {
 		t.Errorf("%d listeners", n)
+	}
+}
+
+// A chain that issues on a table without a route to the OAuth server: the request
+// is refused, and what the filter has written for that server reaches nobody.
+func TestIssuingWithoutOAuthRouteIsRefused(t *testing.T) {
+	for _, oauth := range []object{
+		nil,
+		{"match": object{"prefix": "/", "headers": []any{object{"name": contract.HeaderOAuthPlugin, "present_match": true}}}, "route": object{"cluster": "upstream"}},
+		{"match": object{"prefix": "/", "headers": []any{object{"name": contract.HeaderOAuthPlugin, "present_match": true}}}, "direct_response": object{"status": 200}},
+	} {
+		w := newWorld(t, options{edit: func(config object) {
+			exampleChain(config)["issues"] = true
+			chainAsText(config)
+			if oauth != nil {
+				addRoute(config, oauth)
+			}
+		}})
+		for _, path := range []string{"/api/oauth2/token", "/oauth2/authorize"} {
+			a := w.do(t, w.request(t.Context(), t, http.MethodPost, path, http.NoBody))
+			if a.status != http.StatusServiceUnavailable || a.header.Get("X-Upstream") != "" {
+				t.Errorf("%s with %v: %+v", path, oauth, a)
+			}
+		}
+		if n := w.stat(t, "cluster.upstream.upstream_rq_total"); n != 0 {
+			t.Errorf("the upstream saw %d requests", n)
+		}
+		w.get(t, "/", "Authorization", bearer).seen(t)
+	}
+}
+
+// Trailers say as little about a client as its headers may.
+func TestTrailersAreCleaned(t *testing.T) {
+	w := newWorld(t, options{edit: func(config object) {
+		chainAsText(config)
+		manager(config)["http_protocol_options"] = object{"enable_trailers": true}
+		at(config, "static_resources", "clusters", 0).(object)["typed_extension_protocol_options"] = object{
+			"envoy.extensions.upstreams.http.v3.HttpProtocolOptions": object{
+				"@type":                "type.googleapis.com/envoy.extensions.upstreams.http.v3.HttpProtocolOptions",
+				"explicit_http_config": object{"http2_protocol_options": object{}},
+			},
+		}
+	}})
+	http2 := &http.Transport{Protocols: new(http.Protocols)}
+	http2.Protocols.SetUnencryptedHTTP2(true)
+	for name, client := range map[string]*http.Client{"HTTP/1": w.client, "HTTP/2": newClient(t, http2)} {
+		t.Run(name, func(t *testing.T) {
+			clean := *w
+			clean.client = client
+			for _, size := range []int{1, 30_000} {
+				body := io.MultiReader(strings.NewReader(strings.Repeat("x", size))) // hides the length
+				r := w.request(t.Context(), t, http.MethodPost, "/", body, "Authorization", bearer)
+				r.Trailer = http.Header{
+					"X-Consumer-Id": {"forged"}, "x_consumer_username": {"forged"}, "X-Credential_Identifier": {"forged"},
+					"X-Meshgate-Oauth": {"forged"}, "x_meshgate_client": {"forged"}, "X-Kept": {"kept"},
+				}
+				seen := clean.do(t, r).seen(t)
+				got := identity(seen.Trailer)
+				for name, value := range got {
+					if value == "" { // announced, but not sent
+						delete(got, name)
+					}
+				}
+				if diff := cmp.Diff(map[string]string{"X-Kept": "kept"}, got); diff != "" {
+					t.Errorf("%d bytes: trailers at the upstream (-want +got):\n%s", size, diff)
+				}
+				if diff := cmp.Diff("consumer-1", seen.Headers.Get("X-Consumer-Id")); diff != "" {
+					t.Errorf("%d bytes: %s", size, diff)
+				}
+			}
+		})
 	}
 }
 

@@ -18,7 +18,7 @@ import (
 // to streams that have gone, free everything.
 func TestCancelledRequestsLeakNothing(t *testing.T) {
 	const requests, rounds = 60, 4
-	w := newWorld(t, options{concurrency: 2})
+	w := newWorld(t, options{concurrency: 2, edit: chainAsText})
 	for round := range rounds {
 		before := w.counters(t)
 		w.redis.signal(t, syscall.SIGSTOP)

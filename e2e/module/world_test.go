@@ -60,6 +60,7 @@ type echoed struct {
 	Path    string
 	URI     string
 	Headers http.Header
+	Trailer http.Header
 	Body    int64
 	Sum     string
 	Text    string
@@ -76,7 +77,7 @@ func echoAs(name string) http.HandlerFunc {
 			return
 		}
 		seen, err := json.Marshal(echoed{
-			Path: r.URL.Path, URI: r.RequestURI, Headers: r.Header, Body: n, Sum: hex.EncodeToString(h.Sum(nil)), Text: text.String(),
+			Path: r.URL.Path, URI: r.RequestURI, Headers: r.Header, Trailer: r.Trailer, Body: n, Sum: hex.EncodeToString(h.Sum(nil)), Text: text.String(),
 		})
 		if err != nil {
 			http.Error(w, err.Error(), http.StatusInternalServerError)
@@ -150,6 +151,7 @@ func (w *world) startEnvoy(t *testing.T, config object, o options) {
 	}
 	cmd.Env = append(append(os.Environ(), "ENVOY_DYNAMIC_MODULES_SEARCH_PATH="+filepath.Dir(w.lib)), o.env...)
 	w.envoy = start(t, "starting main dispatch loop", cmd)
+	w.envoy.mayPanic = o.lib == faultDir
 }
 
 // shipped reads envoy.yaml and moves its ports.
@@ -196,6 +198,12 @@ func filterConfig(config object) object {
 	return at(manager(config), "http_filters", 0, "typed_config", "filter_config", "value").(object)
 }
 
+// exampleChain is the chain of the one protected route.
+func exampleChain(config object) object {
+	routes := virtualHost(config)["routes"].([]any)
+	return at(routes[len(routes)-1], "typed_per_filter_config", contract.FilterName, "filter_config", "value").(object)
+}
+
 // addRoute puts a route before all others.
 func addRoute(config object, route object) {
 	vh := virtualHost(config)
@@ -213,8 +221,7 @@ func chained(chain string) object {
 }
 
 func addOAuth(config object, port int) {
-	routes := virtualHost(config)["routes"].([]any)
-	at(routes[len(routes)-1], "typed_per_filter_config", contract.FilterName, "filter_config", "value").(object)["issues"] = true
+	exampleChain(config)["issues"] = true
 	addRoute(config, object{
 		"match": object{"prefix": "/", "headers": []any{object{"name": contract.HeaderOAuthPlugin, "present_match": true}}},
 		"route": object{"cluster": contract.OAuthCluster},

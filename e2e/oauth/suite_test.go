@@ -25,6 +25,8 @@ func TestOAuth(t *testing.T) {
 	RunSpecs(t, "oauth")
 }
 
+var _ = AfterEach(framework.ExpectSound)
+
 // echo is an upstream that answers with what it received.
 func echo() *httptest.Server {
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -44,6 +44,7 @@ var _ = BeforeSuite(func() {
 var _ = AfterEach(func() {
 	Expect(framework.RunningEnvoy(c.StateDir)).To(Equal(envoy), "Envoy was restarted")
 	Expect(c.Output()).NotTo(ContainSubstring("-----BEGIN"), "no key is logged")
+	framework.ExpectSound()
 })
 
 // document is a JSON document.

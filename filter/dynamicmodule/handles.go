@@ -10,17 +10,29 @@ const (
 	chunkBits = 10
 	chunkSize = 1 << chunkBits
 	maxChunks = 1 << 10
+	// indexBits of a handle say which slot, the rest how often that had been used
+	// before, so that a handle which was given back names nothing, not even what has
+	// the slot by then.
+	indexBits = 2 * chunkBits
+	maxUses   = 1 << (32 - indexBits)
 )
 
 var errTableFull = errors.New("handle table is full")
 
-// table names Go values by small integers, which C may keep. Reading takes two
-// atomic loads; 0 is never given out. The owner of a handle must not use it
-// after it gave it back.
+// slot holds one value. handle is that under which it may be found; it changes
+// only while the slot is empty.
+type slot[T any] struct {
+	value  atomic.Pointer[T]
+	handle atomic.Uint32
+}
+
+// table names Go values by small integers, which C may keep. Reading takes three
+// atomic loads; 0 is never given out. A handle that was given back is not found
+// again, until its slot has been used 4,096 times more: slots are used in turn.
 type table[T any] struct {
-	chunks [maxChunks]atomic.Pointer[[chunkSize]atomic.Pointer[T]]
+	chunks [maxChunks]atomic.Pointer[[chunkSize]slot[T]]
 	mu     sync.Mutex
-	free   []uint32
+	free   []uint32 // handles given back, the oldest first
 	next   uint32
 }
 
@@ -29,8 +41,8 @@ func (t *table[T]) put(v *T) (uint32, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	var h uint32
-	if n := len(t.free); n > 0 {
-		h, t.free = t.free[n-1], t.free[:n-1]
+	if len(t.free) > 0 {
+		h, t.free = again(t.free[0]), t.free[1:]
 	} else {
 		if t.next+1 >= chunkSize*maxChunks {
 			return 0, errTableFull
@@ -38,37 +50,55 @@ func (t *table[T]) put(v *T) (uint32, error) {
 		t.next++
 		h = t.next
 	}
-	c := t.chunks[h>>chunkBits].Load()
-	if c == nil {
-		c = new([chunkSize]atomic.Pointer[T])
-		t.chunks[h>>chunkBits].Store(c)
+	chunk := &t.chunks[index(h)>>chunkBits]
+	if chunk.Load() == nil {
+		chunk.Store(new([chunkSize]slot[T]))
 	}
-	c[h&(chunkSize-1)].Store(v)
+	s := t.slot(h)
+	s.handle.Store(h)
+	s.value.Store(v)
 	return h, nil
 }
 
-// get returns the value, or nil for 0 and handles that are not in use.
-func (t *table[T]) get(h uint32) *T {
-	if h>>chunkBits >= maxChunks {
-		return nil
-	}
-	c := t.chunks[h>>chunkBits].Load()
+func index(h uint32) uint32 { return h & (1<<indexBits - 1) }
+
+// again is the next handle for the slot of one that was given back.
+func again(h uint32) uint32 {
+	return (h>>indexBits+1)%maxUses<<indexBits | index(h)
+}
+
+// slot returns the slot of a handle, or nil if there never was one.
+func (t *table[T]) slot(h uint32) *slot[T] {
+	i := index(h)
+	c := t.chunks[i>>chunkBits].Load()
 	if c == nil {
 		return nil
 	}
-	return c[h&(chunkSize-1)].Load()
+	return &c[i&(chunkSize-1)]
+}
+
+// get returns the value, or nil for 0 and handles that are not in use. The value
+// is read first: one that was put under another handle since is told by it.
+func (t *table[T]) get(h uint32) *T {
+	s := t.slot(h)
+	if s == nil {
+		return nil
+	}
+	v := s.value.Load()
+	if s.handle.Load() != h {
+		return nil
+	}
+	return v
 }
 
 // drop gives a handle back and returns what it named, or nil if it was not in
 // use.
 func (t *table[T]) drop(h uint32) *T {
-	if t.get(h) == nil {
-		return nil
-	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	old := t.chunks[h>>chunkBits].Load()[h&(chunkSize-1)].Swap(nil)
+	old := t.get(h)
 	if old != nil {
+		t.slot(h).value.Store(nil)
 		t.free = append(t.free, h)
 	}
 	return old

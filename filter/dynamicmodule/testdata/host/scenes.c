@@ -75,6 +75,7 @@ static void play(const scene *c) {
   if (STREAM != NULL) {
     // Whatever it waited for is freed, not kept for as long as it lives.
     CHECK(meshgate_counters.lookups_created == meshgate_counters.lookups_freed, "%s: keeps a look-up", c->script);
+    CHECK(!STREAM->passed || strchr(c->script, 'i') == NULL || STREAM->oauth_selected, "%s: handed to a workload", c->script);
     CHECK(STREAM->passed || STREAM->replied || c->ending != BARE, "%s: neither passed nor answered", c->script);
     if (c->cut != TIME_IS_UP) {
       unsigned st = STREAM->status;
