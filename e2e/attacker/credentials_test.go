@@ -37,7 +37,7 @@ func (s *secret) opens(t *target) bool {
 	case s.at == nil:
 		return t.global
 	}
-	return s.at == t
+	return s.at == t || t.like != nil && s.at == t.like
 }
 
 // consumer is a developer with an application and a key.

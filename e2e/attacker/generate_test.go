@@ -15,6 +15,7 @@ type field struct{ name, value string }
 type attack struct {
 	*rand.Rand
 	id     string
+	door   *door
 	target *target
 	http2  bool
 	secure bool
@@ -43,9 +44,9 @@ func pick[T any](a *attack, of ...T) T { return of[a.IntN(len(of))] }
 func (a *attack) chance(percent int) bool { return a.IntN(100) < percent }
 
 // newAttack makes the attack with a number of a run.
-func newAttack(seed, n uint64) *attack {
-	a := &attack{Rand: rand.New(rand.NewPCG(seed, n)), id: fmt.Sprint(n), sane: true, complete: true, exact: true}
-	a.target = pick(a, targets...)
+func newAttack(at *door, seed, n uint64) *attack {
+	a := &attack{Rand: rand.New(rand.NewPCG(seed, n)), door: at, id: fmt.Sprintf("%s-%d", at.name, n), sane: true, complete: true, exact: true}
+	a.target = pick(a, at.targets...)
 	a.http2, a.secure = a.chance(40), a.chance(40)
 	a.method = pick(a, "GET", "GET", "GET", "POST", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS", "PROPFIND", "TRACE", "get")
 	a.path = "/" + a.target.name + "/" + pick(a, "x", "a/b", "", "x/")
@@ -68,6 +69,7 @@ func newAttack(seed, n uint64) *attack {
 	if a.chance(15) {
 		a.malform()
 	}
+	a.secure = a.secure && at.secure != 0
 	if a.http2 {
 		a.frame2()
 	} else {
@@ -124,7 +126,7 @@ func (a *attack) raw() (text string, methods []string) {
 	if !a.sane {
 		return b.String(), []string{a.method, "GET", "GET"}
 	}
-	b.WriteString("GET /guarded/follow-up HTTP/1.1\r\nHost: gateway.example\r\nConnection: close\r\n")
+	fmt.Fprintf(&b, "GET /%s/follow-up HTTP/1.1\r\nHost: gateway.example\r\nConnection: close\r\n", a.door.behind.name)
 	for _, f := range a.followUp() {
 		fmt.Fprintf(&b, "%s: %s\r\n", f.name, f.value)
 	}
@@ -146,7 +148,7 @@ func (a *attack) streams() []stream {
 	for _, f := range a.trailer {
 		first.trailer = append(first.trailer, lower(f.name, f.value))
 	}
-	return []stream{first, {header: head("GET", "/guarded/follow-up", a.followUp())}}
+	return []stream{first, {header: head("GET", "/"+a.door.behind.name+"/follow-up", a.followUp())}}
 }
 
 // send sends the attack and returns the answers.
@@ -154,19 +156,19 @@ func (a *attack) send() ([]answer, error) {
 	sent.Store(a.id, a.expectation)
 	sent.Store(a.id+"f", expectation{placed: []placement{{good(), "authorization"}}})
 	if a.http2 && a.complete {
-		return overHTTP2(a.secure, a.streams(), patience)
+		return overHTTP2(a.door, a.secure, a.streams(), patience)
 	}
 	if a.http2 {
-		return overHTTP2(a.secure, a.streams(), shortness)
+		return overHTTP2(a.door, a.secure, a.streams(), shortness)
 	}
 	text, methods := a.raw()
 	switch {
 	case a.sane:
-		return overHTTP1(a.secure, text, methods, patience, patience)
+		return overHTTP1(a.door, a.secure, text, methods, patience, patience)
 	case a.complete:
-		return overHTTP1(a.secure, text, methods, patience, shortness)
+		return overHTTP1(a.door, a.secure, text, methods, patience, shortness)
 	}
-	return overHTTP1(a.secure, text, methods, shortness, shortness)
+	return overHTTP1(a.door, a.secure, text, methods, shortness, shortness)
 }
 
 // String shows the attack.

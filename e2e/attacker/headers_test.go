@@ -134,6 +134,7 @@ func (a *attack) spoof() {
 	names := append([]string{
 		"x-meshgate-oauth", "x-meshgate-service", "x-meshgate-scheme", "x-meshgate-client", "x-meshgate-proto", "x-meshgate-anything",
 		"x-envoy-original-path", "x-envoy-internal", "x-envoy-upstream-alt-stat-name", "x-forwarded-proto", "x-forwarded-for", "x-original-url", "x-rewrite-url",
+		"x-consumer-groups", "x-credential-username", "x-authenticated-groups",
 	}, identityNames...)
 	for range 1 + a.IntN(5) {
 		name := pick(a, names...)

@@ -47,6 +47,10 @@ var identityNames = []string{
 	"x-authenticated-scope", "x-authenticated-userid", "x-anonymous-consumer",
 }
 
+// identityFamilies begin the names of headers by which some upstream may know who
+// calls, though no gateway of ours sets them.
+var identityFamilies = []string{"x-consumer-", "x-credential-", "x-authenticated-", "x-envoy-original-"}
+
 // placement is a secret in a request.
 type placement struct {
 	*secret
@@ -70,6 +74,9 @@ func judge(t *target, placed []placement, h http.Header) string {
 		case strings.HasPrefix(plain, "x-meshgate-"):
 			return fmt.Sprintf("%s arrived", name)
 		case !slices.Contains(identityNames, plain):
+			if slices.ContainsFunc(identityFamilies, func(f string) bool { return strings.HasPrefix(plain, f) }) {
+				return fmt.Sprintf("%s arrived", name)
+			}
 		case strings.Contains(name, "_") || len(values) != 1:
 			return fmt.Sprintf("%s arrived as %q", name, values)
 		default:
@@ -122,6 +129,8 @@ func TestOracle(t *testing.T) {
 		{"open", nil, http.Header{"X_consumer_id": {"1"}}, false},
 		{"open", nil, header("X-Meshgate-Oauth", "1"), false},
 		{"open", nil, http.Header{"X_meshgate-Oauth": {"1"}}, false},
+		{"open", nil, header("X-Consumer-Groups", "1"), false},
+		{"open", nil, http.Header{"X_credential-Username": {"1"}}, false},
 		{"guarded", nil, header(), false},
 		{"guarded", []*secret{aliceToken}, asAlice, true},
 		{"guarded", []*secret{aliceToken}, header("X-Consumer-Id", "1"), false},

@@ -19,6 +19,9 @@ type target struct {
 	// credential from what the upstream gets.
 	global, hides bool
 
+	// like is the target whose tokens are good here, where that is another one.
+	like *target
+
 	service string // the id
 	arrived *upstream
 }
@@ -120,7 +123,7 @@ func (t *target) tokenHeader() string {
 	return "authorization"
 }
 
-// named finds a target.
+// named finds a target of the gateway.
 func named(name string) *target {
 	for _, t := range targets {
 		if t.name == name {

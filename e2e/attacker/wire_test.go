@@ -44,17 +44,17 @@ var roots = sync.OnceValues(func() (*x509.CertPool, error) {
 	return pool, err
 })
 
-// dial opens a connection to a listener.
-func dial(secure bool, protocol string) (net.Conn, error) {
+// dial opens a connection to a door.
+func dial(at *door, secure bool, protocol string) (net.Conn, error) {
 	if !secure {
-		return net.DialTimeout("tcp", fmt.Sprintf("127.0.0.1:%d", c.HTTP), patience)
+		return net.DialTimeout("tcp", at.address(false), patience)
 	}
 	pool, err := roots()
 	if err != nil {
 		return nil, err
 	}
 	d := &net.Dialer{Timeout: patience}
-	return tls.DialWithDialer(d, "tcp", fmt.Sprintf("127.0.0.1:%d", c.HTTPS), &tls.Config{
+	return tls.DialWithDialer(d, "tcp", at.address(true), &tls.Config{
 		RootCAs: pool, ServerName: "localhost", MinVersion: tls.VersionTLS12, NextProtos: []string{protocol},
 	})
 }
@@ -65,8 +65,8 @@ var errSilence = errors.New("the gateway neither answered nor closed the connect
 // overHTTP1 writes bytes as they are and reads the answers to requests of these
 // methods, until there are as many, the gateway closes, or it says no more: wait
 // is how long the first answer may take, more each further one.
-func overHTTP1(secure bool, raw string, methods []string, wait, more time.Duration) ([]answer, error) {
-	conn, err := dial(secure, "http/1.1")
+func overHTTP1(at *door, secure bool, raw string, methods []string, wait, more time.Duration) ([]answer, error) {
+	conn, err := dial(at, secure, "http/1.1")
 	if err != nil {
 		return nil, err
 	}
@@ -112,8 +112,8 @@ type stream struct {
 
 // overHTTP2 sends the streams on one connection and returns their answers in
 // order. A connection that ended has fewer.
-func overHTTP2(secure bool, streams []stream, wait time.Duration) ([]answer, error) {
-	conn, err := dial(secure, "h2")
+func overHTTP2(at *door, secure bool, streams []stream, wait time.Duration) ([]answer, error) {
+	conn, err := dial(at, secure, "h2")
 	if err != nil {
 		return nil, err
 	}

@@ -263,6 +263,8 @@ func checkNames(field string, names ...string) error {
 			return fmt.Errorf("%s is missing", field)
 		case n != strings.ToLower(n):
 			return fmt.Errorf("%s must be lower-case", field)
+		case IsReserved([]byte(n), false):
+			return fmt.Errorf("%s: %q is reserved, it is removed from requests", field, n)
 		}
 	}
 	return nil

@@ -46,6 +46,8 @@ func TestParseChainRefuses(t *testing.T) {
 		"no id":               `{"route":"r","plugins":[{"oauth2":{"header":"authorization"}}]}`,
 		"no header":           `{"route":"r","plugins":[{"id":"p","oauth2":{}}]}`,
 		"upper-case header":   `{"route":"r","plugins":[{"id":"p","oauth2":{"header":"Authorization"}}]}`,
+		"reserved header":     `{"route":"r","plugins":[{"id":"p","oauth2":{"header":"x-consumer-id"}}]}`,
+		"reserved name":       `{"plugins":[{"id":"p","key_auth":{"names":["x_credential-key"],"in_query":true}}]}`,
 		"unknown setting":     strings.Replace(good, `"header"`, `"glboal":true,"header"`, 1),
 		"wrong type":          strings.Replace(good, `"header"`, `"global":"true","header"`, 1),
 		"second is bad":       strings.Replace(good, `}}]`, `}},{"id":"q"}]`, 1),

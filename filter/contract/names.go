@@ -19,8 +19,8 @@ const (
 // Header identifies one identity header by its index in [IdentityHeaders].
 type Header uint8
 
-// IdentityHeaders are the lower-case names, indexed by [Header]. Underscore
-// twins (x_consumer_id) are removed from requests too, never set.
+// IdentityHeaders are the lower-case names, indexed by [Header]. What clients send
+// under these and similar names is removed, see [ReservedHeaders].
 var IdentityHeaders = [NumIdentityHeaders]string{ //nolint:gosec // names of headers, no credentials
 	HeaderConsumerID:           "x-consumer-id",
 	HeaderConsumerCustomID:     "x-consumer-custom-id",
@@ -33,8 +33,8 @@ var IdentityHeaders = [NumIdentityHeaders]string{ //nolint:gosec // names of hea
 
 // Headers by which the filter hands a request for an issuing endpoint to the
 // OAuth server. Client-sent copies are removed: HeaderOAuthPlugin by every gateway
-// listener before routing, the others and all underscore twins by the filter on
-// every route. So the OAuth server can trust them on connections that present a
+// listener before routing, the others and all spellings of them by the filter on
+// every route, and all by sidecars. So the OAuth server can trust them on connections that present a
 // gateway's client certificate.
 const (
 	// HeaderOAuthPlugin carries the id of the oauth2 plugin that answers. Its

@@ -12,16 +12,18 @@
 //  2. Refuse: send Verdict.Refusal; to a gRPC client add grpc-status and
 //     grpc-message (Refusal.GRPCStatus, Refusal.GRPCMessage) and send no body.
 //  3. Continue and Issue: remove every header for which [Spoofs] holds, unless
-//     the listener has done that; drop the headers of Verdict.Remove; apply
+//     the listener has done that, and every such trailer in any case; drop the headers of Verdict.Remove; apply
 //     Program.Rewrite if Verdict.HideQuery or Verdict.HideBody says so.
 //  4. Continue: set the headers that Verdict.Headers names, remove the other
 //     identity headers.
-//  5. Issue: apply Program.HandOver, then clear the route cache.
+//  5. Issue: apply Program.HandOver, then clear the route cache, and refuse unless
+//     the route is that of the OAuth server. Only chains that issue lead here.
 //
-// Credentials in bodies are looked for where nothing else names one: in POST, PUT
-// and PATCH requests with a form, JSON or multipart body of up to [MaxBody]. What
-// the readers of queries and bodies accept, a second parser of the same bytes
-// reads alike; what parsers differ about counts as no credential.
+// Credentials in bodies are looked for where a plugin asks for that and nothing else
+// names one: in POST, PUT and PATCH requests with a form, JSON or multipart body
+// of up to [MaxBody]. What the readers of queries and bodies accept, a second
+// parser of the same bytes reads alike; what parsers differ about counts as no
+// credential.
 //
 // Whatever cannot be decided refuses: a chain that does not compile, a record
 // that could not be sent upstream, an answer of the cache that makes no sense.

@@ -4,6 +4,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/meshgate/meshgate/controlplane/gateway"
 )
 
 // TestDotSegments: what some server reads as "..", and what none does.
@@ -27,5 +29,24 @@ func TestDotSegments(t *testing.T) {
 		if refused && !quick(path) {
 			t.Errorf("%s is never looked at", path)
 		}
+	}
+}
+
+// TestGuards: TRACE is refused in any case, ambiguous paths unless somebody wants
+// them.
+func TestGuards(t *testing.T) {
+	for forward, want := range map[bool]int{false: 2, true: 1} {
+		got, err := guards(forward)
+		if err != nil || len(got) != want {
+			t.Errorf("with forwarding %t there are %d guards, want %d (%v)", forward, len(got), want, err)
+		}
+	}
+	w := newWorld(t)
+	w.put(gateway.Routes, id(2, 0), 1, routeSpec("", "/a"))
+	params := testParams
+	params.ForwardDotSegments = true
+	forwarding := NewPlanner(params).Plan(w.state()).Set
+	if diff := changed(NewPlanner(testParams).Plan(w.state()).Set, forwarding); len(diff) != 1 {
+		t.Errorf("the setting changes %v, want the table", diff)
 	}
 }

@@ -3,14 +3,11 @@ package sidecar
 import (
 	"time"
 
-	mutationv3 "github.com/envoyproxy/go-control-plane/envoy/config/common/mutation_rules/v3"
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
 	inspectorv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/listener/tls_inspector/v3"
 	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
 	tcpv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/tcp_proxy/v3"
-	earlyv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/http/early_header_mutation/header_mutation/v3"
-	matcherv3 "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/structpb"
@@ -103,30 +100,6 @@ func (p *Planner) chains(k inboundKey) (*chains, error) {
 		return &chains{l}, nil
 	}
 	return &chains{l}, permit(l, proved, open, k.cluster, d.NoOpaque)
-}
-
-// shield makes a connection manager decide by the path that the workload will
-// read, as gateways do, and removes what gateways tell the OAuth server, which no
-// client may say and no workload may see.
-func shield(m *hcmv3.HttpConnectionManager) error {
-	m.NormalizePath, m.MergeSlashes = wrapperspb.Bool(true), true
-	m.PathWithEscapedSlashesAction = hcmv3.HttpConnectionManager_KEEP_UNCHANGED
-	early := &earlyv3.HeaderMutation{}
-	for _, prefix := range []string{"x-meshgate-", "x_meshgate_", "x-meshgate_", "x_meshgate-"} {
-		early.Mutations = append(early.Mutations, &mutationv3.HeaderMutation{Action: &mutationv3.HeaderMutation_RemoveOnMatch_{
-			RemoveOnMatch: &mutationv3.HeaderMutation_RemoveOnMatch{KeyMatcher: &matcherv3.StringMatcher{
-				MatchPattern: &matcherv3.StringMatcher_Prefix{Prefix: prefix},
-			}},
-		}})
-	}
-	packed, err := plan.Pack(early)
-	if err != nil {
-		return err
-	}
-	m.EarlyHeaderMutationExtensions = []*corev3.TypedExtensionConfig{{
-		Name: "envoy.http.early_header_mutation.header_mutation", TypedConfig: packed,
-	}}
-	return nil
 }
 
 // bound ends connections when the certificate that proved them, which is never
