@@ -88,7 +88,7 @@ type Revoker struct {
 	signer  signer
 
 	introspections atomic.Uint64
-	seen    chan struct{} // wakes the owner of the known filters
+	seen           chan struct{} // wakes the owner of the known filters
 	// persist is held while known filters are written, so that one that was
 	// just introduced is not forgotten by an older picture.
 	persist sync.Mutex
