@@ -160,6 +160,27 @@ func TestHandshakeHasADeadline(t *testing.T) {
 	}
 }
 
+// A long answer on a connection that was idle for longer than a write may take.
+func TestLongAnswerAfterAPause(t *testing.T) {
+	s, _ := start(t, Options{})
+	s.set("k", bytes.Repeat([]byte("x"), 3*lineBuffer))
+	near, far := net.Pipe()
+	defer near.Close()
+	c := &session{s: s, conn: far, role: reader, in: &requests{in: bufio.NewReaderSize(far, lineBuffer)}, out: bufio.NewWriter(far)}
+	if err := far.SetWriteDeadline(time.Unix(1, 0)); err != nil { // the pause
+		t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	go func() { done <- c.step() }()
+	go func() { _, _ = io.WriteString(near, encode("GET", "k")) }()
+	answer := make([]byte, 3*lineBuffer)
+	if _, err := io.ReadFull(near, answer); err != nil {
+		t.Error(err)
+	}
+	_ = near.Close()
+	<-done
+}
+
 // A panic ends one connection.
 func TestPanicEndsOneConnection(t *testing.T) {
 	s, c := start(t, Options{})
