@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -171,7 +172,7 @@ func TestLongAnswerAfterAPause(t *testing.T) {
 		t.Fatal(err)
 	}
 	done := make(chan error, 1)
-	go func() { done <- c.step() }()
+	go func() { done <- errors.Join(c.step(), far.Close()) }()
 	go func() { _, _ = io.WriteString(near, encode("GET", "k")) }()
 	answer := make([]byte, 3*lineBuffer)
 	if _, err := io.ReadFull(near, answer); err != nil {
