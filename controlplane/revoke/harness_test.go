@@ -96,6 +96,8 @@ type world struct {
 
 	tracker   Tracker
 	nodeRedis string
+	// through may put something between filters and the server.
+	through func(address string) string
 }
 
 func newWorld(t *testing.T, client redis.UniversalClient) *world {

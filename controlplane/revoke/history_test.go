@@ -49,10 +49,14 @@ func (w *world) realFilter() *tokencache.Cache {
 	if err := os.WriteFile(token, []byte("good"), 0o600); err != nil {
 		w.t.Fatal(err)
 	}
+	address := server.Listener.Addr().String()
+	if w.through != nil {
+		address = w.through(address)
+	}
 	c, err := tokencache.Open(tokencache.Options{Logger: slog.New(slog.DiscardHandler), Settings: &contract.Settings{
 		Cache: contract.CacheSettings{MaxBytes: 4 << 20},
 		ControlPlane: &contract.ControlPlaneSettings{
-			Address: server.Listener.Addr().String(), CAFile: ca, TokenFile: token, Node: "node"},
+			Address: address, CAFile: ca, TokenFile: token, Node: "node"},
 	}})
 	if err != nil {
 		w.t.Fatal(err)
