@@ -49,6 +49,8 @@ var _ = Describe("tokens of the gateway on an inbound", Ordered, func() {
 		since := time.Now()
 		within(soon, "tokens demanded after", since, func() bool { return called(web.to("backend")) == 401 })
 		w.Converged()
+		Eventually(hears(backend), 20*time.Second, 20*time.Millisecond).Should(HaveLen(1))
+		Expect(hears(web)()).To(BeEmpty())
 		client := &http.Client{}
 		DeferCleanup(client.CloseIdleConnections)
 		call := func(token string) *framework.Response {
@@ -65,9 +67,6 @@ var _ = Describe("tokens of the gateway on an inbound", Ordered, func() {
 		Expect(none.Status).To(Equal(401), none.Body)
 		Expect(none.Header.Get("WWW-Authenticate")).To(HavePrefix("Bearer"))
 		Expect(call("never-issued").Status).To(Equal(401))
-
-		Eventually(hears(backend), 20*time.Second, 20*time.Millisecond).Should(HaveLen(1))
-		Expect(hears(web)()).To(BeEmpty())
 
 		token := f.MustMint(cp.HTTPS)
 		got := call(token).Received()
