@@ -2,6 +2,7 @@ package revoke
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -92,11 +93,24 @@ type world struct {
 
 	now    func() time.Time // nil is the system's clock
 	checks func(Node) bool
+
+	tracker   Tracker
+	nodeRedis string
+	// through may put something between filters and the server.
+	through func(address string) string
 }
 
 func newWorld(t *testing.T, client redis.UniversalClient) *world {
 	t.Helper()
-	w := &world{t: t, store: memstore.New()}
+	w := &world{t: t}
+	w.init(client)
+	return w
+}
+
+// init opens the world.
+func (w *world) init(client redis.UniversalClient) {
+	t := w.t
+	w.store = memstore.New()
 	t.Cleanup(func() { w.store.Close() })
 	w.source = &source{store: w.store}
 	w.open(client)
@@ -109,7 +123,6 @@ func newWorld(t *testing.T, client redis.UniversalClient) *world {
 		_, err := tx.Create(&model.Resource{Kind: gateway.Applications, Scope: scope, Name: w.app, Spec: &gateway.Application{Consumer: w.owner, ClientID: "c", ClientSecret: "s"}})
 		return err
 	})
-	return w
 }
 
 // open starts a control plane on the store.
@@ -121,9 +134,9 @@ func (w *world) open(client redis.UniversalClient) {
 			if !local {
 				return nil
 			}
-			return &contract.RedisSettings{URL: "redis://reader@here"}
+			return &contract.RedisSettings{URL: cmp.Or(w.nodeRedis, "redis://reader@here")}
 		},
-		Now: w.now, ChecksTokens: w.checks,
+		Now: w.now, Tracker: w.tracker, ChecksTokens: w.checks,
 		Allowed: func(_ Node, plugin string) bool { return plugin == "plugin" }, Log: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
@@ -252,6 +265,28 @@ func (f *fake) invalidated() *contract.Invalidate {
 }
 
 func (f *fake) ack(seq uint64) { f.send(contract.FrameAck, contract.EncodeNumber(seq)) }
+
+// stretch makes every lease that is held end in an hour: what returns then without
+// an error did not wait for one, however slow the machine is.
+func (w *world) stretch() {
+	w.r.mu.Lock()
+	defer w.r.mu.Unlock()
+	for l := range w.r.links {
+		if !l.lease.IsZero() {
+			l.lease = time.Now().Add(time.Hour)
+		}
+	}
+}
+
+// leaseEnd is when the last lease ends that is held.
+func (w *world) leaseEnd() (end time.Time) {
+	w.r.mu.Lock()
+	defer w.r.mu.Unlock()
+	for l := range w.r.links {
+		end = later(end, l.lease)
+	}
+	return end
+}
 
 // async runs a write and yields its error.
 func async(fn func() error) <-chan error {

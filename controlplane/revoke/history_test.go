@@ -25,11 +25,11 @@ func TestSlowLinkDelaysNobody(t *testing.T) {
 	w.connect("slow", 0) // has no lease and never reads again
 	f, _ := w.connect("fast", 0)
 	f.lease()
+	w.stretch()
 	done := async(func() error { return w.delete(name) })
-	begun := time.Now()
 	f.ack(f.invalidated().Seq)
-	if err := <-done; err != nil || time.Since(begun) > contract.Lease/2 {
-		t.Fatalf("%v after %v", err, time.Since(begun))
+	if err := <-done; err != nil {
+		t.Fatal(err)
 	}
 }
 
@@ -49,10 +49,14 @@ func (w *world) realFilter() *tokencache.Cache {
 	if err := os.WriteFile(token, []byte("good"), 0o600); err != nil {
 		w.t.Fatal(err)
 	}
+	address := server.Listener.Addr().String()
+	if w.through != nil {
+		address = w.through(address)
+	}
 	c, err := tokencache.Open(tokencache.Options{Logger: slog.New(slog.DiscardHandler), Settings: &contract.Settings{
 		Cache: contract.CacheSettings{MaxBytes: 4 << 20},
 		ControlPlane: &contract.ControlPlaneSettings{
-			Address: server.Listener.Addr().String(), CAFile: ca, TokenFile: token, Node: "node"},
+			Address: address, CAFile: ca, TokenFile: token, Node: "node"},
 	}})
 	if err != nil {
 		w.t.Fatal(err)
@@ -133,20 +137,42 @@ func TestHistoryIsLinearizable(t *testing.T) {
 		defer mu.Unlock()
 		history = append(history, porcupine.Operation{ClientId: client, Input: in, Call: call, Output: out, Return: time.Since(begun).Nanoseconds()})
 	}
+	const rounds = 10
+	revoked := 0
 	tokens := []string{"x", "y"}
 	stop := make(chan struct{})
 	var checkers, writers sync.WaitGroup
 	caches := []*tokencache.Cache{w.realFilter(), w.realFilter(), w.realFilter()}
+	decided, unclear := map[input]map[contract.Answer]int{}, 0
 	for i, c := range caches {
 		checkers.Go(func() {
-			for n := 0; n < 4000; n++ {
+			last := map[string]any{}
+			for n := 0; ; n++ {
 				select {
 				case <-stop:
 					return
 				default:
 				}
 				token := tokens[n%2]
-				note(10+i, input{"check", token, i}, func() any { return check(c, token) })
+				in := input{"check", token, i}
+				call := time.Since(begun).Nanoseconds()
+				out := check(c, token)
+				ret := time.Since(begun).Nanoseconds()
+				mu.Lock()
+				if out == contract.Unavailable {
+					unclear++
+				} else if decided[in] == nil {
+					decided[in] = map[contract.Answer]int{}
+				}
+				if out != contract.Unavailable {
+					decided[in][out]++
+				}
+				// Of the same answer again and again some are enough.
+				if last[token] != any(out) || n%64 < 2 {
+					last[token] = out
+					history = append(history, porcupine.Operation{ClientId: 10 + i, Input: in, Call: call, Output: out, Return: ret})
+				}
+				mu.Unlock()
 			}
 		})
 	}
@@ -157,14 +183,19 @@ func TestHistoryIsLinearizable(t *testing.T) {
 					note(i, input{"check", token, f}, func() any { return check(c, token) })
 				}
 			}
-			for range 10 {
+			for range rounds {
 				var name string
 				note(i, input{op: "issue", token: token}, func() any { name = w.mint(token, true); return nil })
 				ask()
 				note(i, input{op: "revoke", token: token}, func() any {
-					if err := w.delete(name); err != nil {
+					err := w.delete(name)
+					if err != nil {
 						t.Error(err)
+						return nil
 					}
+					mu.Lock()
+					revoked++
+					mu.Unlock()
 					return nil
 				})
 				ask()
@@ -174,7 +205,21 @@ func TestHistoryIsLinearizable(t *testing.T) {
 	writers.Wait()
 	close(stop)
 	checkers.Wait()
-	if res := porcupine.CheckOperationsTimeout(register, history, 5*time.Second); res != porcupine.Ok {
+	if res := porcupine.CheckOperationsTimeout(register, history, time.Minute); res != porcupine.Ok {
 		t.Errorf("history of %d operations: %s", len(history), res)
+	}
+	// A history that says nothing is linearizable, too.
+	total := 0
+	for _, token := range tokens {
+		for i := range caches {
+			by := decided[input{"check", token, i}]
+			total += by[contract.Found] + by[contract.Unknown]
+			if by[contract.Found] < rounds || by[contract.Unknown] < rounds {
+				t.Errorf("filter %d decided about %s: %v", i, token, by)
+			}
+		}
+	}
+	if revoked != rounds*len(tokens) || unclear*20 > total {
+		t.Errorf("%d revocations, %d checks decided, %d not", revoked, total, unclear)
 	}
 }

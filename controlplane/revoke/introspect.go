@@ -9,6 +9,7 @@ import (
 // introspect answers a question without holding up the link. A filter that asks
 // more at once than it may is told that nobody can be asked.
 func (l *link) introspect(q *contract.Introspect) {
+	l.r.introspections.Add(1)
 	select {
 	case l.asked <- struct{}{}:
 	default:

@@ -35,7 +35,7 @@ func TestDeleteWaitsForAcknowledgement(t *testing.T) {
 	if err := <-done; err != nil {
 		t.Fatal(err)
 	}
-	if s := w.r.Stats(); s.Links != 1 || s.LiveLeases != 1 || s.Lag > 2*time.Second {
+	if s := w.r.Stats(); s.Links != 1 || s.LiveLeases != 1 || s.Lag <= 0 {
 		t.Fatalf("%+v", s)
 	}
 }
@@ -47,7 +47,7 @@ func TestSilentFilterDelaysOneLease(t *testing.T) {
 		name := w.mint("a", false)
 		f, _ := w.connect("i", 0)
 		f.lease()
-		begun := time.Now()
+		end := w.leaseEnd()
 		done := async(func() error { return w.delete(name) })
 		f.invalidated()
 		if half { // the link breaks unacknowledged: the lease still counts
@@ -56,8 +56,8 @@ func TestSilentFilterDelaysOneLease(t *testing.T) {
 		if err := <-done; err != nil {
 			t.Fatal(err)
 		}
-		if d := time.Since(begun); d < contract.Lease-500*time.Millisecond || d > contract.Lease+500*time.Millisecond {
-			t.Errorf("took %v", d)
+		if early := time.Until(end); early > 0 {
+			t.Errorf("answered %v before the lease was over", early)
 		}
 	}
 }
@@ -89,12 +89,11 @@ func TestRestartWaitsOneLeaseAndRemembers(t *testing.T) {
 	}
 	w.connect("predecessor's", 0)
 	w.open(nil)
-	begun := time.Now()
 	if err := w.delete(second); err != nil {
 		t.Fatal(err)
 	}
-	if d := time.Since(begun); d < contract.Lease-200*time.Millisecond {
-		t.Errorf("first answer after %v", d)
+	if early := time.Until(w.r.started.Add(contract.Lease)); early > 0 {
+		t.Errorf("first answer %v too early", early)
 	}
 	f, _ := w.connect("i", 0)
 	if m := f.invalidated(); len(m.Items) != 2 {
@@ -109,12 +108,9 @@ func TestStartWithoutFiltersAnswersAtOnce(t *testing.T) {
 	w := newWorld(t, nil)
 	n := w.mint("a", false)
 	w.open(nil)
-	begun := time.Now()
+	w.r.started = time.Now().Add(time.Hour) // whoever waits for a lease from here fails
 	if err := w.delete(n); err != nil {
 		t.Fatal(err)
-	}
-	if d := time.Since(begun); d > contract.Lease/2 {
-		t.Errorf("answered after %v", d)
 	}
 }
 
@@ -195,12 +191,12 @@ func TestByeFreesTheFilter(t *testing.T) {
 	name := w.mint("a", false)
 	f, _ := w.connect("i", 0)
 	f.lease()
+	w.stretch()
 	done := async(func() error { return w.delete(name) })
 	f.invalidated()
 	f.send(contract.FrameBye, nil)
-	begun := time.Now()
-	if err := <-done; err != nil || time.Since(begun) > contract.Lease/2 {
-		t.Fatalf("%v after %v", err, time.Since(begun))
+	if err := <-done; err != nil {
+		t.Fatal(err)
 	}
 	if s := w.r.Stats(); s.KnownFilters != 0 {
 		t.Fatalf("%+v", s)

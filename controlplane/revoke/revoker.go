@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -89,7 +90,9 @@ type Revoker struct {
 	staged  staged
 	redis   guard
 	signer  signer
-	seen    chan struct{} // wakes the owner of the known filters
+
+	introspections atomic.Uint64
+	seen           chan struct{} // wakes the owner of the known filters
 	// persist is held while known filters are written, so that one that was
 	// just introduced is not forgotten by an older picture.
 	persist sync.Mutex
@@ -116,6 +119,8 @@ type Stats struct {
 	Links, LiveLeases, KnownFilters int
 	// Revocations counts published commits; Unconfirmed those answered 503.
 	Revocations, Unconfirmed uint64
+	// Introspections counts the questions of filters, refused ones included.
+	Introspections uint64
 	// Lag is how long the latest publication took.
 	Lag   time.Duration
 	Epoch uint64
@@ -219,6 +224,7 @@ func (r *Revoker) Stats() Stats {
 			s.LiveLeases++
 		}
 	}
+	s.Introspections = r.introspections.Load()
 	s.RedisUp, s.RefillsDropped = r.redis.up.Load(), r.redis.dropped.Load()
 	return s
 }

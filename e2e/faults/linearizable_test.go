@@ -1,6 +1,9 @@
 package faults_test
 
 import (
+	"encoding/json"
+	"fmt"
+	"math"
 	"net/http"
 	"sync"
 	"time"
@@ -12,14 +15,14 @@ import (
 	"github.com/meshgate/meshgate/e2e/framework"
 )
 
-// A token's life at one gateway as a register: created at first, deleted once by
-// a call that concerns all gateways. A check sees whether it is accepted. So from
-// the answer to DELETE on all gateways agree; while it lasts, one may be ahead of
-// another. A DELETE that did not answer with success may or may not have taken
+// A token's value at one gateway as a register: issued, deleted and issued again
+// by calls that concern all gateways. A check sees whether it is accepted. So from
+// the answer to a call on all gateways agree; while it lasts, one may be ahead of
+// another. A call that did not answer with success may or may not have taken
 // effect, so it counts as running until the end of the history.
 type operation struct {
-	revoke bool
-	token  int
+	write, good bool // of a write: whether the value is good afterwards
+	token       int
 	// gateway is the port that was asked, for checks.
 	gateway int
 }
@@ -27,57 +30,85 @@ type operation struct {
 var tokenModel = porcupine.Model{
 	Partition: func(history []porcupine.Operation) [][]porcupine.Operation {
 		type key struct{ token, gateway int }
-		by, revocations := map[key][]porcupine.Operation{}, map[int]porcupine.Operation{}
+		by, writes := map[key][]porcupine.Operation{}, map[int][]porcupine.Operation{}
 		for _, o := range history {
 			in := o.Input.(operation)
-			if in.revoke {
-				revocations[in.token] = o
+			if in.write {
+				writes[in.token] = append(writes[in.token], o)
 				continue
 			}
 			by[key{in.token, in.gateway}] = append(by[key{in.token, in.gateway}], o)
 		}
 		var out [][]porcupine.Operation
 		for k, h := range by {
-			out = append(out, append(h, revocations[k.token]))
+			out = append(out, append(h, writes[k.token]...))
 		}
 		return out
 	},
-	Init: func() any { return true },
+	Init: func() any { return false },
 	Step: func(state, input, output any) (bool, any) {
-		if input.(operation).revoke {
-			return true, false
+		if in := input.(operation); in.write {
+			return true, in.good
 		}
 		return output.(bool) == state.(bool), state
 	},
 }
 
-var _ = Describe("token histories over two gateways", func() {
-	It("are linearizable while Redis comes and goes", func() {
-		redis := framework.StartRedis()
-		c := framework.NewControlPlane("run", "--redis-url", redis.URL()).Start()
-		a, b := framework.StartGateway(c, "a"), framework.StartGateway(c, "b")
-		f := framework.NewFixture(c)
+// chronicle collects a history.
+type chronicle struct {
+	begin time.Time
 
-		const tokens = 60
-		var (
-			mu      sync.Mutex
-			history []porcupine.Operation
-			begin   = time.Now()
-			since   = func() int64 { return time.Since(begin).Nanoseconds() }
-		)
-		record := func(client int, in operation, out any, call, ret int64) {
-			mu.Lock()
-			defer mu.Unlock()
-			history = append(history, porcupine.Operation{ClientId: client, Input: in, Output: out, Call: call, Return: ret})
-		}
-		var values [tokens]string
-		for i := range values {
-			values[i] = f.MustMint(a.HTTPS)
-		}
+	mu       sync.Mutex
+	history  []porcupine.Operation
+	accepted map[int]int // checks, by gateway
+	refused  map[int]int
+	unclear  int
+}
+
+func (c *chronicle) now() int64 { return time.Since(c.begin).Nanoseconds() }
+
+func (c *chronicle) note(client int, in operation, out any, call, ret int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.history = append(c.history, porcupine.Operation{ClientId: client, Input: in, Output: out, Call: call, Return: ret})
+}
+
+// check notes what a gateway says about a token.
+func (c *chronicle) check(client, port, token int, status func() int) {
+	call := c.now()
+	got := status()
+	ret := c.now()
+	c.mu.Lock()
+	switch got {
+	case http.StatusOK:
+		c.accepted[port]++
+	case http.StatusUnauthorized:
+		c.refused[port]++
+	default: // no decision about the token
+		c.unclear++
+		c.mu.Unlock()
+		return
+	}
+	c.mu.Unlock()
+	c.note(client, operation{token: token, gateway: port}, got == http.StatusOK, call, ret)
+}
+
+var _ = Describe("token histories over three gateways", func() {
+	It("are linearizable while Redis loses everything, comes and goes, and falls silent", func() {
+		redis := framework.StartRedis()
+		c := framework.NewControlPlane("run", redis.Flags()...).Start()
+		gateways := []*framework.Gateway{framework.StartGateway(c, "a"), framework.StartGateway(c, "b"), framework.StartGateway(c, "c")}
+		f := framework.NewFixture(c)
+		app := f.Must(200, http.MethodGet, "/oauth2/"+framework.ClientID, nil).JSON()["id"]
+
+		const values, rounds = 12, 3
+		const writes = values * rounds
+		all := &chronicle{begin: time.Now(), accepted: map[int]int{}, refused: map[int]int{}}
+		name := func(i int) string { return fmt.Sprintf("%032d", i) }
 		stop := make(chan struct{})
-		var checkers, faults sync.WaitGroup
-		unclear := 0
-		for worker, port := range []int{a.HTTP, b.HTTP, a.HTTP, b.HTTP} {
+		var checkers sync.WaitGroup
+		for worker := range 2 * len(gateways) {
+			port := gateways[worker%len(gateways)].HTTP
 			checkers.Go(func() {
 				for i := worker; ; i++ {
 					select {
@@ -85,43 +116,59 @@ var _ = Describe("token histories over two gateways", func() {
 						return
 					default:
 					}
-					call := since()
-					status := f.Status(port, values[i%tokens])
-					if status != 200 && status != 401 { // no decision about the token
-						mu.Lock()
-						unclear++
-						mu.Unlock()
-						continue
-					}
-					record(worker, operation{token: i % tokens, gateway: port}, status == 200, call, since())
+					all.check(worker, port, i%values, func() int { return f.Status(port, name(i%values)) })
 				}
 			})
 		}
-		faults.Go(func() {
-			defer GinkgoRecover()
-			for range 2 {
-				redis.Kill()
-				redis.Restart()
+		answered := 0
+		write := func(token int, good bool, want int, method, path, body string) {
+			call, ret := all.now(), int64(math.MaxInt64)
+			r, err := framework.Do(f.HTTP, method, f.AdminURL(path), http.Header{"Content-Type": {"application/json"}}, body)
+			if err == nil && r.Status == want {
+				ret = all.now()
+				answered++
 			}
-		})
-		forever := int64(1) << 62
-		for i, v := range values {
-			call := since()
-			r, err := framework.Do(f.HTTP, http.MethodDelete, f.AdminURL("/oauth2_tokens/"+v), nil, "")
-			ret := forever
-			if err == nil && r.Status == 204 {
-				ret = since()
+			all.note(100, operation{write: true, good: good, token: token}, nil, call, ret)
+			for i, g := range gateways { // at once, from each
+				all.check(200+i, g.HTTP, token, func() int { return f.Status(g.HTTP, name(token)) })
 			}
-			record(4, operation{revoke: true, token: i}, nil, call, ret)
 		}
-		faults.Wait()
+		// What happens to Redis, and after how many writes.
+		faults := map[int]func(){
+			writes / 6:     redis.Kill,
+			writes/6 + 2:   redis.Restart, // empty: another primary
+			writes / 2:     redis.Pause,   // packets go nowhere, and nobody is told
+			writes/2 + 3:   redis.Resume,
+			writes * 5 / 6: func() { redis.Kill(); redis.Restart() },
+		}
+		DeferCleanup(redis.Resume)
+		for n := range writes {
+			if fault := faults[n]; fault != nil {
+				fault()
+			}
+			token := n % values
+			body, err := json.Marshal(map[string]any{"credential": map[string]any{"id": app}, "expires_in": 3600, "access_token": name(token)})
+			Expect(err).NotTo(HaveOccurred())
+			write(token, true, http.StatusCreated, http.MethodPost, "/oauth2_tokens", string(body))
+			write(token, false, http.StatusNoContent, http.MethodDelete, "/oauth2_tokens/"+name(token), "")
+		}
 		close(stop)
 		checkers.Wait()
-		Expect(porcupine.CheckOperations(tokenModel, history)).To(BeTrue(), "%d operations, %d without a decision", len(history), unclear)
-		for _, v := range values {
-			Expect(f.Status(a.HTTP, v)).To(Equal(401))
-			Expect(f.Status(b.HTTP, v)).To(Equal(401))
+		By(fmt.Sprintf("%d operations, %d of %d writes confirmed, accepted %v, refused %v, %d without a decision",
+			len(all.history), answered, 2*writes, all.accepted, all.refused, all.unclear))
+		Expect(porcupine.CheckOperationsTimeout(tokenModel, all.history, time.Minute)).To(Equal(porcupine.Ok))
+		for i := range values {
+			for _, g := range gateways {
+				Expect(f.Status(g.HTTP, name(i))).To(Equal(401))
+			}
 		}
-		AddReportEntry("operations", len(history))
+		// The history must say something: of each gateway, in both states, with
+		// most calls confirmed and next to no request undecided.
+		Expect(answered).To(BeNumerically(">=", 2*writes*9/10), "writes that are confirmed")
+		for _, g := range gateways {
+			Expect(all.accepted[g.HTTP]).To(BeNumerically(">=", writes), "accepted at %s", g.Name)
+			Expect(all.refused[g.HTTP]).To(BeNumerically(">=", 2*writes), "refused at %s", g.Name)
+		}
+		Expect(all.unclear*20).To(BeNumerically("<=", len(all.history)), "requests without a decision")
 	})
 })

@@ -22,7 +22,7 @@ var _ = Describe("Redis", func() {
 
 	BeforeEach(func() {
 		redis = framework.StartRedis()
-		c = framework.NewControlPlane("standalone", "--redis-url", redis.URL()).Start()
+		c = framework.NewControlPlane("standalone", redis.Flags()...).Start()
 		f = framework.NewFixture(c)
 	})
 
@@ -111,7 +111,7 @@ var _ = Describe("Redis users", func() {
 			return redis.Calls("get") - before
 		}, 20*time.Second, 20*time.Millisecond).Should(BeNumerically(">", 20), "the lease is over, Redis is read")
 		Expect(f.Status(g.HTTP, revoked)).NotTo(Equal(200))
-		settings, err := os.ReadFile(filepath.Join(g.StateDir, "run", "g", "settings.json"))
+		settings, err := os.ReadFile(filepath.Join(g.StateDir, "run", "g", "level2.json"))
 		Expect(err).NotTo(HaveOccurred())
 		Expect(string(settings)).To(And(ContainSubstring("dataplane:dataplane@"), Not(ContainSubstring("controlplane:controlplane"))))
 	})

@@ -43,6 +43,12 @@ func (r *Redis) Restart() {
 // URL is how to reach it.
 func (r *Redis) URL() string { return fmt.Sprintf("redis://127.0.0.1:%d", r.Port) }
 
+// Flags tell a control plane to use it and to let proxies read it. Specs with users
+// of their own say so themselves.
+func (r *Redis) Flags() []string {
+	return []string{"--redis-url", r.URL(), "--redis-node-url", r.URL()}
+}
+
 // Kill ends it at once.
 func (r *Redis) Kill() { r.process.Kill() }
 

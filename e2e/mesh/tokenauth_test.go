@@ -2,6 +2,7 @@ package mesh_test
 
 import (
 	"net/http"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -23,6 +24,15 @@ var _ = Describe("tokens of the gateway on an inbound", Ordered, core, func() {
 		web := w.start("web-1", tags{service: "web"}, "backend")
 		w.ready(web, backend)
 		answers(web.to("backend"), 200)
+		// Only a proxy that checks tokens hears where their records are.
+		hears := func(p *member) func() []string {
+			return func() []string {
+				files, err := filepath.Glob(filepath.Join(p.StateDir, "run", "*", "level2.json"))
+				Expect(err).NotTo(HaveOccurred())
+				return files
+			}
+		}
+		Expect(hears(backend)()).To(BeEmpty())
 
 		w.Put("meshtokenauths", framework.Document{
 			"type": "MeshTokenAuth", "mesh": shop, "name": "tokens",
@@ -39,6 +49,8 @@ var _ = Describe("tokens of the gateway on an inbound", Ordered, core, func() {
 		since := time.Now()
 		within(soon, "tokens demanded after", since, func() bool { return called(web.to("backend")) == 401 })
 		w.Converged()
+		Eventually(hears(backend), 20*time.Second, 20*time.Millisecond).Should(HaveLen(1))
+		Expect(hears(web)()).To(BeEmpty())
 		client := &http.Client{}
 		DeferCleanup(client.CloseIdleConnections)
 		call := func(token string) *framework.Response {

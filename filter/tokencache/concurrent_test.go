@@ -2,6 +2,7 @@ package tokencache
 
 import (
 	"encoding/binary"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -9,25 +10,40 @@ import (
 	"github.com/meshgate/meshgate/filter/contract"
 )
 
-// Readers, fills with old and new records, evictions and revocations at once:
-// once an invalidation has returned, no look-up that starts later finds a
-// record below it.
+// Readers, fills with old and new records, evictions and revocations of tokens,
+// credentials and consumers at once: once an invalidation has returned, no look-up
+// that starts later finds a record below it; and look-ups do find.
 func TestTableConcurrently(t *testing.T) {
-	const tokens, rounds = 64, 3000
+	const tokens, owners, rounds = 64, 4, 3000
 	tb := newTable(1<<20, &fakeClock{})
 	for i := range tb.shards {
 		tb.shards[i].setLimit(minRing)
 	}
 	hashes := sameShard(tokens)
+	credential := func(k int) string { return "credential-" + strconv.Itoa(k%owners) }
+	consumer := func(k int) string { return "consumer-" + strconv.Itoa(k/owners%owners) }
 	var revision atomic.Uint64
 	revision.Store(1)
-	var applied [tokens]atomic.Uint64 // floors whose invalidation has returned
+	// Floors whose invalidation has returned, by what they are about.
+	var ofToken [tokens]atomic.Uint64
+	var ofCredential, ofConsumer [owners]atomic.Uint64
+	floor := func(k int) uint64 {
+		return max(ofToken[k].Load(), ofCredential[k%owners].Load(), ofConsumer[k/owners%owners].Load())
+	}
+	var hits, admitted atomic.Int64
+	var invalidated [3]atomic.Int64
+	admit := func(k int, at uint64) {
+		r := testRecord(k, at)
+		r.Credential.ID, r.Consumer.ID = credential(k), consumer(k)
+		r.UserID = string(binary.BigEndian.AppendUint64(nil, at))
+		if tb.admit(&hashes[k], r, r.Pack(nil), true) {
+			admitted.Add(1)
+		}
+	}
 	var readers, writers sync.WaitGroup
 	stop := make(chan struct{})
 	for range 2 {
-		readers.Add(1)
-		go func() {
-			defer readers.Done()
+		readers.Go(func() {
 			buf := make([]byte, contract.MaxPacked)
 			for i := 0; ; i++ {
 				select {
@@ -36,44 +52,60 @@ func TestTableConcurrently(t *testing.T) {
 				default:
 				}
 				k := i % tokens
-				floor := applied[k].Load()
+				below := floor(k)
 				n, a := tb.lookup(&hashes[k], buf, 0)
 				if a != contract.Found {
 					continue
 				}
+				hits.Add(1)
 				spans, ok := contract.Unpacked(buf[:n])
 				id := spans[contract.FieldUserID]
 				if !ok || id.Len != 8 {
 					t.Error("a torn record")
 					return
 				}
-				if got := binary.BigEndian.Uint64(buf[id.Off:]); got < floor {
-					t.Errorf("found revision %d below the floor %d", got, floor)
+				if got := binary.BigEndian.Uint64(buf[id.Off:]); got < below {
+					t.Errorf("found revision %d below the floor %d", got, below)
 					return
 				}
 			}
-		}()
+		})
+	}
+	invalidate := func(i, k int) {
+		at := revision.Add(1)
+		inv, done := contract.Invalidation{Subject: contract.SubjectToken, Token: hashes[k]}, &ofToken[k]
+		switch i % 16 {
+		case 7:
+			inv, done = contract.Invalidation{Subject: contract.SubjectCredential, ID: credential(k)}, &ofCredential[k%owners]
+		case 15:
+			inv, done = contract.Invalidation{Subject: contract.SubjectConsumer, ID: consumer(k)}, &ofConsumer[k/owners%owners]
+		}
+		inv.Revision = at
+		tb.invalidate(&inv)
+		raise(done, at)
+		invalidated[inv.Subject-1].Add(1)
 	}
 	for w := range 2 {
-		writers.Add(1)
-		go func() {
-			defer writers.Done()
+		writers.Go(func() {
 			for i := range rounds {
 				k := (i*7 + w) % tokens
-				at := revision.Load()
-				if i%3 == 0 {
-					at = revision.Add(1)
-					tb.invalidate(&contract.Invalidation{Subject: contract.SubjectToken, Token: hashes[k], Revision: at})
-					raise(&applied[k], at)
+				if i%4 == 3 {
+					invalidate(i, k)
 					continue
 				}
-				r := testRecord(k, at-uint64(i%2))
-				r.UserID = string(binary.BigEndian.AppendUint64(nil, r.Revision))
-				tb.admit(&hashes[k], r, r.Pack(nil), true)
+				admit(k, revision.Load()-uint64(i%2))
 			}
-		}()
+		})
 	}
 	writers.Wait()
 	close(stop)
 	readers.Wait()
+	if h, a := hits.Load(), admitted.Load(); h < rounds || a < rounds {
+		t.Errorf("%d hits of %d admitted records: the test says little", h, a)
+	}
+	for subject := range invalidated {
+		if invalidated[subject].Load() == 0 {
+			t.Errorf("nothing of subject %d was invalidated", subject+1)
+		}
+	}
 }

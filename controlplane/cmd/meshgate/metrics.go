@@ -34,6 +34,7 @@ func (cp *controlPlane) metrics() *prometheus.Registry {
 	gauge("live_leases", "Filters that may answer from memory.", func() float64 { return float64(stats().LiveLeases) })
 	counter("revocations_total", "Revocations published.", func() float64 { return float64(stats().Revocations) })
 	counter("revocations_unconfirmed_total", "Revocations answered with 503.", func() float64 { return float64(stats().Unconfirmed) })
+	counter("introspections_total", "Questions of filters about tokens.", func() float64 { return float64(stats().Introspections) })
 	gauge("revocation_lag_seconds", "How long the latest revocation took to be effective everywhere.", func() float64 { return stats().Lag.Seconds() })
 	gauge("redis_epoch", "Epoch of the second level of the token cache.", func() float64 { return float64(stats().Epoch) })
 	gauge("redis_up", "Whether the second level is written to.", func() float64 { return flag(stats().RedisUp) })

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -158,6 +159,27 @@ func TestHandshakeHasADeadline(t *testing.T) {
 	if answer := send(t, s, "*1\r\n"); answer != "" { // hangs up, else send complains
 		t.Errorf("answer %q", answer)
 	}
+}
+
+// A long answer on a connection that was idle for longer than a write may take.
+func TestLongAnswerAfterAPause(t *testing.T) {
+	s, _ := start(t, Options{})
+	s.set("k", bytes.Repeat([]byte("x"), 3*lineBuffer))
+	near, far := net.Pipe()
+	defer near.Close()
+	c := &session{s: s, conn: far, role: reader, in: &requests{in: bufio.NewReaderSize(far, lineBuffer)}, out: bufio.NewWriter(far)}
+	if err := far.SetWriteDeadline(time.Unix(1, 0)); err != nil { // the pause
+		t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	go func() { done <- errors.Join(c.step(), far.Close()) }()
+	go func() { _, _ = io.WriteString(near, encode("GET", "k")) }()
+	answer := make([]byte, 3*lineBuffer)
+	if _, err := io.ReadFull(near, answer); err != nil {
+		t.Error(err)
+	}
+	_ = near.Close()
+	<-done
 }
 
 // A panic ends one connection.

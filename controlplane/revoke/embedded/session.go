@@ -76,6 +76,10 @@ func (c *session) step() error {
 	if err != nil {
 		return err
 	}
+	// A long answer is written before it is flushed, and the time for that begins here.
+	if c.conn != nil && c.role != nobody && c.conn.SetWriteDeadline(time.Now().Add(writeTimeout)) != nil {
+		return errEnd
+	}
 	if err := c.answer(args); err != nil {
 		_ = c.flush() // it ends anyway
 		return err
@@ -89,8 +93,10 @@ func (c *session) step() error {
 // flush sends the answers and sets the time for what comes next.
 func (c *session) flush() error {
 	if c.conn != nil && c.role != nobody {
-		now := time.Now()
-		if err := errors.Join(c.conn.SetReadDeadline(now.Add(idle)), c.conn.SetWriteDeadline(now.Add(writeTimeout))); err != nil {
+		if err := c.conn.SetDeadline(time.Now().Add(idle)); err != nil {
+			return err
+		}
+		if err := c.conn.SetWriteDeadline(time.Now().Add(writeTimeout)); err != nil {
 			return err
 		}
 	}

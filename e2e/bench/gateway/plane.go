@@ -49,7 +49,8 @@ func startPlane(ctx context.Context, o *options) (*plane, error) {
 	p.upstream = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }))
 	if o.redis {
 		p.redis = ports[8]
-		p.Args = append(p.Args, "--redis-url", fmt.Sprintf("redis://127.0.0.1:%d", p.redis))
+		url := fmt.Sprintf("redis://127.0.0.1:%d", p.redis)
+		p.Args = append(p.Args, "--redis-url", url, "--redis-node-url", url)
 		if err := p.child(o.dir, "redis-server", "--port", strconv.Itoa(p.redis), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"); err != nil {
 			p.stop()
 			return nil, err

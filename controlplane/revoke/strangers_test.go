@@ -1,0 +1,85 @@
+package revoke
+
+import (
+	"crypto/rand"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/meshgate/meshgate/controlplane/revoke/embedded"
+	"github.com/meshgate/meshgate/filter/contract"
+	"github.com/meshgate/meshgate/filter/tokencache"
+)
+
+// Strangers with random tokens from one address, a real filter, its real control
+// plane and the real embedded cache: cold good tokens of somebody else are all
+// found, the cache answers all the time, and nobody waits for a connection.
+func TestStrangersStarveNobody(t *testing.T) {
+	e, err := embedded.Start(embedded.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(e.Close)
+	c, err := Open(e.URL(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	w := &world{t: t, tracker: e, nodeRedis: e.NodeURL(), checks: func(Node) bool { return true }}
+	w.init(c)
+	until(t, "redis up", func() bool { return w.r.Stats().RedisUp })
+	const good = 100
+	for i := range good {
+		w.mint(fmt.Sprint("good-", i), false)
+	}
+	for i := range good / 2 { // the others are not there, and the control plane is asked
+		token := fmt.Sprint("good-", i)
+		w.r.Refill(scope, contract.HashToken([]byte(token)))
+		until(t, "record of "+token, func() bool { return entryOf(t, c, token).Record != nil })
+	}
+	filter := w.realFilter()
+	ask := func(from tokencache.Source, token string) contract.Answer {
+		answer := make(chan contract.Answer, 1)
+		filter.ResolveFor(from, contract.HashToken([]byte(token)), "plugin", func(a contract.Answer, _ []byte) { answer <- a })
+		return <-answer
+	}
+	stop := make(chan struct{})
+	var crowd sync.WaitGroup
+	var sent, accepted atomic.Int64
+	for n := range 128 {
+		crowd.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				if ask(tokencache.Source{Address: 1, Connection: uint64(n)}, rand.Text()) == contract.Found {
+					accepted.Add(1)
+				}
+				sent.Add(1)
+			}
+		})
+	}
+	until(t, "a crowd", func() bool { return sent.Load() > 500 })
+	for i := range good {
+		if a := ask(tokencache.Source{Address: 2}, fmt.Sprint("good-", i)); a != contract.Found {
+			t.Errorf("good token %d: answer %d", i, a)
+		}
+	}
+	close(stop)
+	crowd.Wait()
+	s := filter.Stats()
+	t.Logf("%d random tokens, %d hits of Redis, %d errors of Redis, %d introspections, %d rejected", sent.Load(), s.L2Hits, s.L2Errors, s.Introspections, s.Rejected)
+	if s.L2Hits == 0 {
+		t.Error("Redis was never of use")
+	}
+	if accepted.Load() != 0 {
+		t.Errorf("%d random tokens accepted", accepted.Load())
+	}
+	until(t, "the embedded cache answers the filter", func() bool {
+		ask(tokencache.Source{}, rand.Text())
+		return !filter.Stats().BreakerOpen
+	})
+}
