@@ -49,6 +49,9 @@ func (c *Config) check() error {
 	if c.Cache.Grace < 0 || c.Cache.NegativeTTL < 0 || c.Cache.MaxBytes < 0 {
 		bad("cache", "values must not be negative")
 	}
+	if c.Dataplane.RemoveAfter <= 0 {
+		bad("dataplane.removeAfter", "must be positive")
+	}
 	vs = append(vs, c.clashes()...)
 	return fault.Violated(vs)
 }

@@ -21,6 +21,7 @@ type Config struct {
 	Mesh        Port        `koanf:"mesh"`
 	Admin       AdminPorts  `koanf:"admin"`
 	Gateway     Gateway     `koanf:"gateway"`
+	Dataplane   Dataplane   `koanf:"dataplane"`
 	Envoy       Envoy       `koanf:"envoy"`
 	Cache       FilterCache `koanf:"cache"`
 	Debug       Debug       `koanf:"debug"`
@@ -135,6 +136,11 @@ type Gateway struct {
 	Declarative string `koanf:"declarative"`
 }
 
+// Dataplane says how long the Dataplanes of agents outlive their streams.
+type Dataplane struct {
+	RemoveAfter time.Duration `koanf:"removeAfter"`
+}
+
 // Envoy says which Envoy runs and how.
 type Envoy struct {
 	Path         string        `koanf:"path"`
@@ -193,6 +199,7 @@ var Table = []Key{
 	{"gateway.httpsPort", 8443, "the gateway's HTTPS port", false},
 	{"gateway.trustedIPs", "", "comma-separated addresses and networks of proxies whose X-Forwarded-* headers are believed", false},
 	{"gateway.declarative", "", "file with all entities of the gateway (see docs/declarative.md); the administration API is then read-only", false},
+	{"dataplane.removeAfter", "30s", "how long the stream of a proxy may be gone before the Dataplane that its agent registered is removed", false},
 	{"envoy.path", "", "Envoy binary; empty: $ENVOY_PATH, beside meshgate, .tools, PATH", false},
 	{"envoy.logLevel", "warning", "Envoy's log level", false},
 	{"envoy.concurrency", 0, "Envoy's worker threads; 0: one per CPU", false},

@@ -31,6 +31,7 @@ type meshParts struct {
 	workloads *identity.Workloads
 	rotations *identity.Rotations
 	renewals  *identity.Renewals
+	removals  *enrol.Removals
 	admin     *adminlink.Server
 }
 
@@ -73,12 +74,14 @@ func (cp *controlPlane) openMesh(ctx context.Context) error {
 	return nil
 }
 
-// openRotations makes what changes the authorities of meshes, through the gate.
+// openRotations makes what changes meshes by itself, through the gate: the rotation
+// of authorities, and the removal of Dataplanes whose proxies are gone.
 func (cp *controlPlane) openRotations(context.Context) error {
 	cp.mesh.rotations = identity.NewRotations(identity.Options{
 		Store: cp.store, Writer: cp.gate.As(model.System("rotation")), Progress: meshProgress{cp},
 		Now: time.Now, Log: cp.log, LeafLife: leafLife,
 	})
+	cp.mesh.removals = enrol.NewRemovals(cp.store, cp.gate.As(model.System("removal")), cp.cfg.Dataplane.RemoveAfter, cp.log)
 	return nil
 }
 
@@ -177,11 +180,14 @@ func (cp *controlPlane) happened(ctx context.Context, e store.Event) {
 	case mesh.Dataplanes.Name:
 		node := mesh.NodeID(e.Key.Scope, e.Key.Name)
 		if e.Op == store.Deleted {
+			cp.mesh.removals.Deleted(e.Key.Scope, e.Key.Name)
 			cp.mesh.insights.Forget(e.Key.Scope, e.Key.Name)
 			cp.loop.Forget(node)
 			cp.mesh.renewals.Forget(e.Key.Scope, e.Key.Name)
 			cp.mesh.workloads.Forget(e.Key.Scope, e.Key.Name)
 			cp.mesh.rotations.ProxiesChanged(e.Key.Scope)
+		} else {
+			cp.mesh.removals.Written(e.Key.Scope, e.Key.Name)
 		}
 		if e.Op != store.Created && cp.snapshots.Get(node) != nil {
 			cp.recheck(ctx, node) // its tags may not be those of its token
