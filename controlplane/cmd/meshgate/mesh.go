@@ -79,11 +79,15 @@ func (cp *controlPlane) openMesh(ctx context.Context) error {
 func (cp *controlPlane) openRotations(context.Context) error {
 	cp.mesh.rotations = identity.NewRotations(identity.Options{
 		Store: cp.store, Writer: cp.gate.As(model.System("rotation")), Progress: meshProgress{cp},
-		Now: time.Now, Log: cp.log, LeafLife: leafLife,
+		Now: time.Now, Log: cp.log, LeafLife: leafLife, Grace: rotationGrace,
 	})
 	cp.mesh.removals = enrol.NewRemovals(cp.store, cp.gate.As(model.System("removal")), cp.cfg.Dataplane.RemoveAfter, cp.log)
 	return nil
 }
+
+// rotationGrace is what proxies have to return after a start of the control plane
+// before a new authority signs. They try every two seconds.
+const rotationGrace = 30 * time.Second
 
 // leafLife bounds how long certificates under a retired root may live.
 func leafLife(a *mesh.Authority) time.Duration {
