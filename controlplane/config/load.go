@@ -52,6 +52,9 @@ func Load(src Sources) (*Loaded, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := checkFlags(src.Flags); err != nil {
+		return nil, err
+	}
 	flags := map[string]any{}
 	for k, v := range src.Flags {
 		flags[k] = v

@@ -61,8 +61,8 @@ func TestMistakesAreNamed(t *testing.T) {
 		"wrong type":          {yaml: "admin: {port: many}\n", want: "wrong type"},
 		"port clash":          {flags: map[string]string{"mesh.port": "8001"}, want: "port 8001 is also mesh.port"},
 		"open admin":          {flags: map[string]string{"admin.listen": "0.0.0.0"}, want: "admin.listen: must be a loopback address unless admin.token or admin.tokenFile is set"},
-		"open mesh":           {flags: map[string]string{"mesh.listen": "0.0.0.0", "admin.token": "0123456789abcdef"}, want: "mesh.listen: must be a loopback address"},
-		"two tokens":          {flags: map[string]string{"admin.token": "0123456789abcdef", "admin.tokenFile": "x"}, want: "admin.tokenFile: cannot be set beside admin.token"},
+		"open mesh":           {env: "MESHGATE_ADMIN_TOKEN=0123456789abcdef", flags: map[string]string{"mesh.listen": "0.0.0.0"}, want: "mesh.listen: must be a loopback address"},
+		"two tokens":          {env: "MESHGATE_ADMIN_TOKEN=0123456789abcdef", flags: map[string]string{"admin.tokenFile": "x"}, want: "admin.tokenFile: cannot be set beside admin.token"},
 		"bad enum":            {flags: map[string]string{"store.type": "mysql"}, want: "store.type: must be one of sqlite, memory"},
 		"bad network":         {flags: map[string]string{"gateway.trustedIPs": "10.0.0.0/8, x"}, want: `"x" is neither an address nor a network`},
 	} {
@@ -140,7 +140,7 @@ func TestAdminToken(t *testing.T) {
 			}
 		})
 	}
-	if l, err := Load(Sources{Flags: map[string]string{"admin.listen": "0.0.0.0", "admin.token": "0123456789abcdef"}}); err != nil || !l.Config.Admin.Protected() {
+	if l, err := Load(Sources{Env: []string{"MESHGATE_ADMIN_TOKEN=0123456789abcdef"}, Flags: map[string]string{"admin.listen": "0.0.0.0"}}); err != nil || !l.Config.Admin.Protected() {
 		t.Errorf("an address with a token: %v", err)
 	}
 }

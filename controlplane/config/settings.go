@@ -17,7 +17,7 @@ type Config struct {
 	Store       Store       `koanf:"store"`
 	Redis       Redis       `koanf:"redis"`
 	DataPlane   DataPlane   `koanf:"dataPlane"`
-	Diagnostics Port        `koanf:"diagnostics"`
+	Diagnostics Diagnostics `koanf:"diagnostics"`
 	Mesh        Port        `koanf:"mesh"`
 	Admin       AdminPorts  `koanf:"admin"`
 	Gateway     Gateway     `koanf:"gateway"`
@@ -68,6 +68,14 @@ type Redis struct {
 type Port struct {
 	Listen string `koanf:"listen"`
 	Port   int    `koanf:"port"`
+}
+
+// Diagnostics is where health and metrics are, and profiles if they are switched
+// on.
+type Diagnostics struct {
+	Listen string `koanf:"listen"`
+	Port   int    `koanf:"port"`
+	Pprof  bool   `koanf:"pprof"`
 }
 
 // DataPlane is where nodes connect.
@@ -184,8 +192,9 @@ var Table = []Key{
 	{"dataPlane.listen", "0.0.0.0", "address of the data-plane server", false},
 	{"dataPlane.port", 5678, "port of the data-plane server", false},
 	{"dataPlane.names", "", "comma-separated further names and addresses for the certificates; localhost, 127.0.0.1 and ::1 are always in them", false},
-	{"diagnostics.listen", "127.0.0.1", "address of health, metrics and profiles", false},
-	{"diagnostics.port", 5680, "port of health, metrics and profiles", false},
+	{"diagnostics.listen", "127.0.0.1", "address of health and metrics", false},
+	{"diagnostics.port", 5680, "port of health and metrics", false},
+	{"diagnostics.pprof", false, "offer profiles of the process at /debug/pprof of the diagnostics port; with an administration token they demand it", false},
 	{"mesh.listen", "127.0.0.1", "address of the mesh API", false},
 	{"mesh.port", 5681, "port of the mesh API", false},
 	{"admin.listen", "127.0.0.1", "address of the gateway administration API", false},

@@ -208,7 +208,7 @@ func (cp *controlPlane) run(ctx context.Context) error {
 	}
 	serve := func(name string, h http.Handler, ln net.Listener) { serveWith(httpkit.Limits{}, name, h, ln) }
 	serveWith(httpkit.Limits{IdleTimeout: gatewayIdle}, "data_plane", cp.dataPlane(), httpLn)
-	serve("diagnostics", diagnostics(&cp.ready, cp.metrics()), cp.ports.diagnostics)
+	serve("diagnostics", diagnostics(&cp.ready, cp.metrics(), profiling{on: cp.cfg.Diagnostics.Pprof, token: cp.adminToken}), cp.ports.diagnostics)
 	admin := cp.adminAPI()
 	serve("admin", admin.Handler(), cp.ports.admin)
 	serve("admin_tls", admin.Handler(), tlsListener(cp.ports.adminTLS, cp.authority.ServerConfig(cp.names())))
