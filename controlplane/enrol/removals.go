@@ -169,8 +169,22 @@ func (r *Removals) gone() (over []proxyKey, next time.Time) {
 // errStays rolls a removal back of what is not to be removed.
 var errStays = errors.New("the dataplane stays")
 
+// agents reports whether a Dataplane is an agent's; most are not, and need no
+// transaction.
+func (r *Removals) agents(ctx context.Context, k proxyKey) (yes bool) {
+	_ = r.Store.View(ctx, func(s store.Reader) error { // what cannot be read is judged by the transaction
+		stored, err := s.Get(mesh.Dataplanes, k.mesh, k.name)
+		yes = err == nil && owner(stored) == OwnerAgent || err != nil && !fault.Is(err, fault.NotFound)
+		return nil
+	})
+	return yes
+}
+
 // remove deletes a Dataplane if it is an agent's that has no stream.
 func (r *Removals) remove(ctx context.Context, k proxyKey) {
+	if !r.agents(ctx, k) {
+		return
+	}
 	_, err := r.Documents.DeleteDocumentIf(ctx, mesh.Dataplanes, k.mesh, k.name, func(stored *model.Resource) error {
 		r.mu.Lock()
 		defer r.mu.Unlock()
