@@ -192,7 +192,7 @@ func (a *Agent) newRelay() (*relay.Relay, error) {
 			o := append(relay.DialOptions(), grpc.WithTransportCredentials(credentials.NewTLS(a.tls.Clone())))
 			return grpc.NewClient("passthrough:///"+a.host, o...)
 		},
-		Token: a.token, Metadata: about, Log: a.Log,
+		Token: a.token, Metadata: about, Unknown: a.registerAgain, Log: a.Log,
 	})
 }
 

@@ -70,6 +70,19 @@ func (a *Agent) enrolLater(ctx context.Context) {
 	}
 }
 
+// registerAgain brings a Dataplane back that the control plane has removed while
+// this agent was cut off. What is answered is known already.
+func (a *Agent) registerAgain(ctx context.Context) {
+	if a.Sidecar == nil || a.Sidecar.Dataplane == "" || ctx.Err() != nil {
+		return
+	}
+	if _, err := a.enrol(ctx); err != nil {
+		a.Log.Warn("the control plane does not know the proxy, which could not register again", "node", a.NodeID(), "error", err)
+		return
+	}
+	a.Log.Info("the proxy is registered again", "node", a.NodeID())
+}
+
 // rest waits for a pause, or returns the error of ctx.
 func rest(ctx context.Context, pause time.Duration) error {
 	timer := time.NewTimer(pause)

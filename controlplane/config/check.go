@@ -58,6 +58,9 @@ func (c *Config) check() error {
 	if n := c.OAuth.FailuresPerAddress; n < 0 || n > maxFailures {
 		bad("oauth.failuresPerAddress", "must be between 0 and %d", maxFailures)
 	}
+	if c.Dataplane.RemoveAfter <= 0 {
+		bad("dataplane.removeAfter", "must be positive")
+	}
 	vs = append(vs, c.clashes()...)
 	return fault.Violated(vs)
 }

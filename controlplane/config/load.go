@@ -57,6 +57,9 @@ func Load(src Sources) (*Loaded, error) {
 	}
 	env, warnings := readEnv(src.Env)
 	l.Warnings = warnings
+	if err := checkFlags(src.Flags); err != nil {
+		return nil, err
+	}
 	flags := map[string]any{}
 	for k, v := range src.Flags {
 		flags[k] = v

@@ -51,6 +51,7 @@ func TestMistakesAreNamed(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "meshgate.yaml")
 	for name, tc := range map[string]struct {
 		yaml  string
+		env   string
 		flags map[string]string
 		want  string
 	}{
@@ -59,8 +60,8 @@ func TestMistakesAreNamed(t *testing.T) {
 		"wrong type":  {yaml: "admin: {port: many}\n", want: "wrong type"},
 		"port clash":  {flags: map[string]string{"mesh.port": "8001"}, want: "port 8001 is also mesh.port"},
 		"open admin":  {flags: map[string]string{"admin.listen": "0.0.0.0"}, want: "admin.listen: must be a loopback address unless admin.token or admin.tokenFile is set"},
-		"open mesh":   {flags: map[string]string{"mesh.listen": "0.0.0.0", "admin.token": "0123456789abcdef"}, want: "mesh.listen: must be a loopback address"},
-		"two tokens":  {flags: map[string]string{"admin.token": "0123456789abcdef", "admin.tokenFile": "x"}, want: "admin.tokenFile: cannot be set beside admin.token"},
+		"open mesh":   {env: "MESHGATE_ADMIN_TOKEN=0123456789abcdef", flags: map[string]string{"mesh.listen": "0.0.0.0"}, want: "mesh.listen: must be a loopback address"},
+		"two tokens":  {env: "MESHGATE_ADMIN_TOKEN=0123456789abcdef", flags: map[string]string{"admin.tokenFile": "x"}, want: "admin.tokenFile: cannot be set beside admin.token"},
 		"bad enum":    {flags: map[string]string{"store.type": "mysql"}, want: "store.type: must be one of sqlite, memory"},
 		"bad network": {flags: map[string]string{"gateway.trustedIPs": "10.0.0.0/8, x"}, want: `"x" is neither an address nor a network`},
 	} {
@@ -69,6 +70,9 @@ func TestMistakesAreNamed(t *testing.T) {
 			if tc.yaml != "" {
 				write(t, file, tc.yaml)
 				src.File = file
+			}
+			if tc.env != "" {
+				src.Env = []string{tc.env}
 			}
 			_, err := Load(src)
 			if err == nil || !strings.Contains(err.Error(), tc.want) {
@@ -166,7 +170,7 @@ func TestAdminToken(t *testing.T) {
 			}
 		})
 	}
-	if l, err := Load(Sources{Flags: map[string]string{"admin.listen": "0.0.0.0", "admin.token": "0123456789abcdef"}}); err != nil || !l.Config.Admin.Protected() {
+	if l, err := Load(Sources{Env: []string{"MESHGATE_ADMIN_TOKEN=0123456789abcdef"}, Flags: map[string]string{"admin.listen": "0.0.0.0"}}); err != nil || !l.Config.Admin.Protected() {
 		t.Errorf("an address with a token: %v", err)
 	}
 }

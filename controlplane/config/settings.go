@@ -17,10 +17,11 @@ type Config struct {
 	Store       Store       `koanf:"store"`
 	Redis       Redis       `koanf:"redis"`
 	DataPlane   DataPlane   `koanf:"dataPlane"`
-	Diagnostics Port        `koanf:"diagnostics"`
+	Diagnostics Diagnostics `koanf:"diagnostics"`
 	Mesh        Port        `koanf:"mesh"`
 	Admin       AdminPorts  `koanf:"admin"`
 	Gateway     Gateway     `koanf:"gateway"`
+	Dataplane   Dataplane   `koanf:"dataplane"`
 	Envoy       Envoy       `koanf:"envoy"`
 	Cache       FilterCache `koanf:"cache"`
 	OAuth       OAuth       `koanf:"oauth"`
@@ -68,6 +69,14 @@ type Redis struct {
 type Port struct {
 	Listen string `koanf:"listen"`
 	Port   int    `koanf:"port"`
+}
+
+// Diagnostics is where health and metrics are, and profiles if they are switched
+// on.
+type Diagnostics struct {
+	Listen string `koanf:"listen"`
+	Port   int    `koanf:"port"`
+	Pprof  bool   `koanf:"pprof"`
 }
 
 // DataPlane is where nodes connect.
@@ -138,6 +147,11 @@ type Gateway struct {
 	Declarative string `koanf:"declarative"`
 }
 
+// Dataplane says how long the Dataplanes of agents outlive their streams.
+type Dataplane struct {
+	RemoveAfter time.Duration `koanf:"removeAfter"`
+}
+
 // Envoy says which Envoy runs and how.
 type Envoy struct {
 	Path         string        `koanf:"path"`
@@ -188,8 +202,9 @@ var Table = []Key{
 	{"dataPlane.listen", "0.0.0.0", "address of the data-plane server", false},
 	{"dataPlane.port", 5678, "port of the data-plane server", false},
 	{"dataPlane.names", "", "comma-separated further names and addresses for the certificates; localhost, 127.0.0.1 and ::1 are always in them", false},
-	{"diagnostics.listen", "127.0.0.1", "address of health, metrics and profiles", false},
-	{"diagnostics.port", 5680, "port of health, metrics and profiles", false},
+	{"diagnostics.listen", "127.0.0.1", "address of health and metrics", false},
+	{"diagnostics.port", 5680, "port of health and metrics", false},
+	{"diagnostics.pprof", false, "offer profiles of the process at /debug/pprof of the diagnostics port; with an administration token they demand it", false},
 	{"mesh.listen", "127.0.0.1", "address of the mesh API", false},
 	{"mesh.port", 5681, "port of the mesh API", false},
 	{"admin.listen", "127.0.0.1", "address of the gateway administration API", false},
@@ -204,6 +219,7 @@ var Table = []Key{
 	{"gateway.trustedIPs", "", "comma-separated addresses and networks of proxies whose X-Forwarded-* headers are believed", false},
 	{"gateway.forwardDotSegments", false, "pass paths on in which some server could read a segment \"..\" (..;x, ..%2f, %252e%252e/), instead of answering 400", false},
 	{"gateway.declarative", "", "file with all entities of the gateway (see docs/declarative.md); the administration API is then read-only", false},
+	{"dataplane.removeAfter", "30s", "how long the stream of a proxy may be gone before the Dataplane that its agent registered is removed", false},
 	{"envoy.path", "", "Envoy binary; empty: $ENVOY_PATH, beside meshgate, .tools, PATH", false},
 	{"envoy.logLevel", "warning", "Envoy's log level", false},
 	{"envoy.concurrency", 0, "Envoy's worker threads; 0: one per CPU", false},

@@ -50,14 +50,19 @@ type Options struct {
 	Progress Progress
 	// LeafLife is how long certificates of a mesh with this authority are good.
 	LeafLife func(*mesh.Authority) time.Duration
-	Now      func() time.Time
-	Log      *slog.Logger
+	// Grace is how long a new authority waits, before it signs, for proxies that hold
+	// a certificate and have no stream: they may be on their way back, above all
+	// after a start of the control plane, when nobody has a stream yet.
+	Grace time.Duration
+	Now   func() time.Time
+	Log   *slog.Logger
 }
 
 // Rotations puts the authorities that meshes ask for into force. The first of a
 // mesh is trusted at once. Later ones take three steps, each of which is a
 // revision of the store: the new root is trusted beside the old one; once every
-// connected proxy has confirmed that, the new authority signs; once every
+// proxy with a certificate has confirmed that, or is away for longer than the
+// grace and everybody connected has, the new authority signs; once every
 // dataplane has confirmed that, or the last certificate under the old root has
 // expired, the old root goes. So at no moment does a proxy meet a certificate
 // that it does not trust. The steps are stored: a restart resumes them.
@@ -83,6 +88,11 @@ type rotation struct {
 	again bool
 	// absent says that it waits for dataplanes that are away.
 	absent bool
+	// trusting is the version of the state in [PhaseTrusting] that this process saw
+	// first, and patience until when it waits there for proxies that are away. Both
+	// belong to the goroutine.
+	trusting uint64
+	patience time.Time
 	// interrupt ends what it waits for.
 	interrupt context.CancelFunc
 }
@@ -211,6 +221,7 @@ func (r *Rotations) round(ctx, wait context.Context, name string, w *rotation) (
 	if err != nil {
 		return false, err
 	}
+	due = r.patient(w, at, due)
 	resting := at == nil || at.state.Phase == ""
 	if resting && due.IsZero() {
 		return true, nil
@@ -237,10 +248,26 @@ func (r *Rotations) round(ctx, wait context.Context, name string, w *rotation) (
 	return false, nil
 }
 
+// patient begins the grace of a phase in which proxies learn a root, and returns
+// the earlier of its end and due.
+func (r *Rotations) patient(w *rotation, at *position, due time.Time) time.Time {
+	if at == nil || at.state.Phase != PhaseTrusting {
+		return due
+	}
+	if w.trusting != at.version || w.patience.IsZero() {
+		w.trusting, w.patience = at.version, r.Now().Add(r.Grace)
+	}
+	if w.patience.After(r.Now()) {
+		return sooner(due, w.patience)
+	}
+	return due
+}
+
 // confirmed waits for the connected proxies and reports whether the next step can
 // be taken, which may need proxies that are away.
 func (r *Rotations) confirmed(wait context.Context, name string, at *position, w *rotation) (bool, error) {
-	if err := r.Progress.Confirmed(wait, name, at.revision); err != nil || at.state.Phase == PhaseTrusting {
+	trusting := at.state.Phase == PhaseTrusting
+	if err := r.Progress.Confirmed(wait, name, at.revision); err != nil || trusting && !w.patience.After(r.Now()) {
 		return err == nil, err
 	}
 	r.mu.Lock()

@@ -487,3 +487,55 @@ func TestRotationUnderConstantChange(t *testing.T) {
 		}
 	})
 }
+
+// TestRotationOverRestart: a process that has just started has no streams. It does
+// not take that for everybody's consent to a root that they may not trust yet.
+func TestRotationOverRestart(t *testing.T) {
+	rotationBubble(t, func(rt *rotationTest) {
+		old, next := rt.pair(), rt.pair()
+		rt.builtin("m", "a", "b")
+		rt.ask("m", old)
+		rt.confirmAll("m", "a", "b")
+		rt.grace = 30 * time.Second
+		rt.stop()
+		rt.start()
+		rt.ask("m", next)
+		rt.expect("m", old, old, next)
+		rt.stop()
+		rt.progress.disconnect("m", "a")
+		rt.progress.disconnect("m", "b")
+		rt.start()
+		rt.expect("m", old, old, next)
+		time.Sleep(20 * time.Second)
+		rt.confirmAll("m", "a")
+		rt.r.ProxiesChanged("m")
+		synctest.Wait()
+		rt.expect("m", old, old, next)
+		rt.confirmAll("m", "b")
+		rt.r.ProxiesChanged("m")
+		synctest.Wait()
+		rt.expect("m", next, old, next) // and "a", "b" have yet to confirm that
+		rt.noGap()
+	})
+}
+
+// TestRotationGrace: a proxy that does not return holds a rotation up for the
+// grace, not for ever, and one that returns without having confirmed does.
+func TestRotationGrace(t *testing.T) {
+	rotationBubble(t, func(rt *rotationTest) {
+		rt.grace = 30 * time.Second
+		rt.stop()
+		rt.start()
+		old, next := rt.pair(), rt.pair()
+		rt.builtin("m", "a", "b", "gone")
+		rt.ask("m", old)
+		rt.confirmAll("m", "a", "b")
+		rt.ask("m", next)
+		rt.confirmAll("m", "a")
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		rt.expect("m", old, old, next) // "b" is connected and has not confirmed
+		rt.confirmAll("m", "b")
+		rt.expect("m", next, old, next)
+	})
+}

@@ -163,6 +163,8 @@ type rotationTest struct {
 	leaves map[string]*x509.Certificate
 	// history is shared with the store.
 	history *trustHistory
+	// grace is that of the processes that are started from now on.
+	grace time.Duration
 	// now is called for every reading of the clock.
 	now func() time.Time
 }
@@ -190,7 +192,7 @@ func (d direct) Write(ctx context.Context, class model.Class, fn func(store.Tx) 
 func (rt *rotationTest) start() {
 	rt.r = NewRotations(Options{
 		Store: rt.store, Writer: direct{rt.store}, Progress: rt.progress, Now: func() time.Time { return rt.now() }, Log: slog.New(rt.log),
-		LeafLife: func(*mesh.Authority) time.Duration { return WorkloadLife },
+		LeafLife: func(*mesh.Authority) time.Duration { return WorkloadLife }, Grace: rt.grace,
 	})
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error)

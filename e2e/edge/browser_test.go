@@ -43,7 +43,7 @@ var _ = Describe("an API on loopback", func() {
 			fmt.Sprintf("http://127.0.0.1:%d", c.Admin):       "/services",
 			fmt.Sprintf("https://localhost:%d", c.AdminTLS):   "/services",
 			fmt.Sprintf("http://127.0.0.1:%d", c.Mesh):        "/",
-			fmt.Sprintf("http://127.0.0.1:%d", c.Diagnostics): "/debug/pprof/cmdline",
+			fmt.Sprintf("http://127.0.0.1:%d", c.Diagnostics): "/metrics",
 		}
 	}
 

@@ -304,7 +304,7 @@ var _ = Describe("a secret", Ordered, func() {
 	})
 
 	It("is in nothing that the diagnostics port tells", func() {
-		for _, path := range []string{"/metrics", "/debug/pprof/cmdline", "/debug/pprof/goroutine?debug=2", "/ready"} {
+		for _, path := range []string{"/metrics", "/debug/pprof/goroutine?debug=2", "/ready"} {
 			r, err := framework.Do(f.HTTP, http.MethodGet, fmt.Sprintf("http://127.0.0.1:%d%s", c.Diagnostics, path), nil, "")
 			Expect(err).NotTo(HaveOccurred())
 			Expect(r.Status).To(Equal(200))

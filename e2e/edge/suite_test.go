@@ -35,7 +35,7 @@ func TestEdge(t *testing.T) {
 
 var _ = BeforeSuite(func() {
 	redis = framework.StartRedis()
-	c = framework.NewControlPlane("standalone", append(redis.Flags(), "--gateway-trusted-ips", trustedProxy)...).Start()
+	c = framework.NewControlPlane("standalone", append(redis.Flags(), "--gateway-trusted-ips", trustedProxy, "--diagnostics-pprof", "true")...).Start()
 	f = framework.NewFixture(c)
 	guarded, open = startUpstream("guarded"), startUpstream("open")
 	f.Must(200, "PATCH", "/services/api", map[string]any{"port": guarded.port()})

@@ -192,25 +192,50 @@ var _ = Describe("a hostile client of the control plane", Ordered, ContinueOnFai
 		converges()
 	})
 
-	It("that opens thousands of streams keeps a few, and leaves nothing behind", func() {
+	It("that opens 10,000 streams, as many nodes, keeps a few of each, and leaves nothing behind", func() {
+		const nodes, perNode, connections = 10, 16, 100 // 16 is the limit of a node
 		streams, goroutines := metric("meshgate_xds_streams"), metric("go_goroutines")
+		tokens := make([]string, nodes)
+		for i := range tokens {
+			name := fmt.Sprintf("evil-%d", 10+i)
+			w.Put("dataplanes", w.describe(name, tags{service: "evil"}).doc)
+			tokens[i] = w.DataplaneToken(shop, name, "1h")
+		}
 		var all []*grpc.ClientConn
 		var reading sync.WaitGroup
-		for range 20 {
+		var mu sync.Mutex
+		verdicts := map[codes.Code]int{}
+		for n := range connections {
 			c := w.dialXDS()
 			all = append(all, c)
+			node := n % nodes
 			for range 100 {
-				s := open(c, token)
-				_ = s.Send(ask(self, typeCluster)) // an earlier one may have been the end of the connection
-				reading.Go(func() { _ = ended(s) })
+				s := open(c, tokens[node])
+				_ = s.Send(ask(fmt.Sprintf("%s.evil-%d", shop, 10+node), typeCluster)) // an earlier one may have been the end of the connection
+				reading.Go(func() {
+					code := ended(s)
+					mu.Lock()
+					verdicts[code]++
+					mu.Unlock()
+				})
+			}
+			if n%20 == 0 {
+				converges()
 			}
 		}
+		Eventually(func() float64 { return metric("meshgate_xds_streams") - streams }, patience).Should(BeNumerically("<=", nodes*perNode))
 		converges()
-		Expect(metric("meshgate_xds_streams")).To(BeNumerically("<", 200), "of 2000")
 		for _, c := range all {
 			Expect(c.Close()).To(Succeed())
 		}
 		reading.Wait()
+		total := 0
+		for _, n := range verdicts {
+			total += n
+		}
+		AddReportEntry("verdicts", fmt.Sprint(verdicts))
+		Expect(total).To(Equal(connections * 100))
+		Expect(verdicts[codes.ResourceExhausted]).To(BeNumerically(">", 0), "who is thrown out is told why")
 		Eventually(func() float64 { return metric("meshgate_xds_streams") }, patience).Should(BeNumerically("<=", streams))
 		Eventually(func() float64 { return metric("go_goroutines") }, patience).Should(BeNumerically("<", goroutines+100))
 		converges()

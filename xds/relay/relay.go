@@ -34,8 +34,8 @@ const maxResponseBytes = 64 << 20
 // closeWait is how long open local streams may take to end.
 const closeWait = 2 * time.Second
 
-// Config is what a relay is made of. Every field is required except Token
-// and Metadata.
+// Config is what a relay is made of. Every field is required except Token,
+// Metadata and Unknown.
 type Config struct {
 	// Node is the node id, both towards Envoy and the control plane.
 	Node string
@@ -50,7 +50,10 @@ type Config struct {
 	Token func() (string, error)
 	// Metadata is what the node tells the control plane about itself; may be nil.
 	Metadata *structpb.Struct
-	Log      *slog.Logger
+	// Unknown, if not nil, is called before the next attempt when the control plane
+	// does not know the node, unless it said so to a connected one.
+	Unknown func(context.Context)
+	Log     *slog.Logger
 }
 
 // Status is the state of the upstream half.

@@ -18,6 +18,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
 )
 
 // The pauses between attempts, jittered by half so that many proxies do not
@@ -47,7 +48,7 @@ var errRefusedEarly = errors.New("the proxy refused what was confirmed before it
 
 // follow keeps a stream to the control plane until the context ends.
 func (r *Relay) follow(ctx context.Context) {
-	pause := firstPause
+	pause, expelled := firstPause, false
 	for ctx.Err() == nil {
 		heard, err := r.attempt(ctx)
 		if ctx.Err() != nil {
@@ -58,6 +59,12 @@ func (r *Relay) follow(ctx context.Context) {
 		}
 		r.note(false, err.Error())
 		r.cfg.Log.Warn("control_plane_disconnected", "node", r.cfg.Node, "error", err)
+		if status.Code(errors.Unwrap(err)) == codes.NotFound {
+			// A node that is expelled while it is connected was deleted on purpose.
+			if expelled = expelled || heard; !expelled && r.cfg.Unknown != nil {
+				r.cfg.Unknown(ctx)
+			}
+		}
 		wait := time.NewTimer(pause/2 + rand.N(pause/2)) //nolint:gosec // jitter, not a secret
 		select {
 		case <-wait.C:

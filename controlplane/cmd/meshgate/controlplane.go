@@ -187,7 +187,7 @@ func networks(prefixes []netip.Prefix) string {
 func (cp *controlPlane) openXDS(context.Context) (err error) {
 	cp.xds, err = xds.New(xds.Config{
 		Snapshots: cp.snapshots, Nodes: nodes{cp.loop}, Auth: adsAuthenticator{cp}, Secrets: cp.loop,
-		Observer: observer{cp.mesh.insights, cp.mesh.rotations}, Confirmed: cp.loop.Confirmed, Log: cp.log,
+		Observer: observer{cp.mesh.insights, cp.mesh.rotations, cp.mesh.removals}, Confirmed: cp.loop.Confirmed, Log: cp.log,
 	})
 	return err
 }
@@ -201,6 +201,7 @@ func (cp *controlPlane) run(ctx context.Context) error {
 	g.Go(func() error { return ended(ctx, "events", cp.follow(ctx)) })
 	g.Go(func() error { return ended(ctx, "rotation of authorities", cp.mesh.rotations.Run(ctx)) })
 	g.Go(func() error { return ended(ctx, "renewal of certificates", cp.mesh.renewals.Run(ctx)) })
+	g.Go(func() error { return ended(ctx, "removal of dataplanes", cp.mesh.removals.Run(ctx)) })
 	grpcLn, httpLn := httpkit.Split(cp.ports.data, cp.authority.ServerConfig(cp.names()))
 	g.Go(func() error { return cp.serveADS(ctx, grpcLn) })
 	serveWith := func(l httpkit.Limits, name string, h http.Handler, ln net.Listener) {
@@ -209,7 +210,7 @@ func (cp *controlPlane) run(ctx context.Context) error {
 	}
 	serve := func(name string, h http.Handler, ln net.Listener) { serveWith(httpkit.Limits{}, name, h, ln) }
 	serveWith(httpkit.Limits{IdleTimeout: gatewayIdle}, "data_plane", cp.dataPlane(), httpLn)
-	serve("diagnostics", diagnostics(&cp.ready, cp.metrics()), cp.ports.diagnostics)
+	serve("diagnostics", diagnostics(&cp.ready, cp.metrics(), profiling{on: cp.cfg.Diagnostics.Pprof, token: cp.adminToken}), cp.ports.diagnostics)
 	admin := cp.adminAPI()
 	serve("admin", admin.Handler(), cp.ports.admin)
 	serve("admin_tls", admin.Handler(), tlsListener(cp.ports.adminTLS, cp.authority.ServerConfig(cp.names())))

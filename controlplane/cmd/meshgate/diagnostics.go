@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/meshgate/meshgate/controlplane/httpkit"
+	"github.com/meshgate/meshgate/controlplane/model"
 )
 
 // readiness says whether the program can do its work.
@@ -31,38 +32,66 @@ func (r *readiness) missing() string {
 	return ""
 }
 
-// diagnostics serves health, metrics and profiles.
-func diagnostics(r *readiness, metrics *prometheus.Registry) http.Handler {
-	get := func(pattern, summary string, h http.HandlerFunc) httpkit.Endpoint {
-		return httpkit.Endpoint{Method: http.MethodGet, Pattern: pattern, Auth: httpkit.Open, Summary: summary, Handler: h}
+// profiling says whether profiles are offered, and to whom: to whoever shows the
+// token or, if there is none, to everybody who reaches the port.
+type profiling struct {
+	on    bool
+	token string
+}
+
+// identify says who calls. A request without a valid token is anonymous, not
+// refused: health and metrics are open to everybody who reaches the port.
+func (p profiling) identify(r *http.Request) (model.Actor, error) {
+	if p.token == "" {
+		return model.Administrator(), nil
 	}
-	endpoints := []httpkit.Endpoint{
-		get("/healthy", "The process lives", func(w http.ResponseWriter, _ *http.Request) {
+	who, err := httpkit.Bearer(p.token, model.Administrator())(r)
+	if err != nil {
+		return model.Anonymous(), nil //nolint:nilerr // the router refuses what needs more
+	}
+	return who, nil
+}
+
+// diagnostics serves health, metrics and, where they are switched on, profiles.
+func diagnostics(r *readiness, metrics *prometheus.Registry, p profiling) http.Handler {
+	return httpkit.BrowserGuard{}.Wrap(httpkit.Identified(p.identify, httpkit.RefuseMessage,
+		httpkit.NewRouter(diagnosticEndpoints(r, metrics, p.on), httpkit.RefuseMessage)))
+}
+
+func diagnosticEndpoints(r *readiness, metrics *prometheus.Registry, profiles bool) []httpkit.Endpoint {
+	get := func(auth httpkit.Authorisation, pattern, summary string, h http.HandlerFunc) httpkit.Endpoint {
+		return httpkit.Endpoint{Method: http.MethodGet, Pattern: pattern, Auth: auth, Summary: summary, Handler: h}
+	}
+	list := []httpkit.Endpoint{
+		get(httpkit.Open, "/healthy", "The process lives", func(w http.ResponseWriter, _ *http.Request) {
 			httpkit.WriteMessage(w, http.StatusOK, "healthy")
 		}),
-		get("/ready", "The process can do its work", func(w http.ResponseWriter, _ *http.Request) {
+		get(httpkit.Open, "/ready", "The process can do its work", func(w http.ResponseWriter, _ *http.Request) {
 			if m := r.missing(); m != "" {
 				httpkit.WriteMessage(w, http.StatusServiceUnavailable, m)
 				return
 			}
 			httpkit.WriteMessage(w, http.StatusOK, "ready")
 		}),
-		get("/metrics", "Prometheus metrics", promhttp.HandlerFor(metrics, promhttp.HandlerOpts{}).ServeHTTP),
-		get("/debug/pprof", "Profiles", pprof.Index),
-		get("/debug/pprof/{profile}", "One profile", profile),
+		get(httpkit.Open, "/metrics", "Prometheus metrics", promhttp.HandlerFor(metrics, promhttp.HandlerOpts{}).ServeHTTP),
 	}
-	guard := httpkit.BrowserGuard{}
-	return guard.Wrap(httpkit.NewRouter(endpoints, httpkit.RefuseMessage))
+	if !profiles {
+		return list
+	}
+	return append(list,
+		get(httpkit.Administrator, "/debug/pprof", "Profiles", pprof.Index),
+		get(httpkit.Administrator, "/debug/pprof/{profile}", "One profile", profile),
+	)
 }
 
+// profile serves one profile. The command line is none: nobody needs it to read a
+// profile.
 func profile(w http.ResponseWriter, r *http.Request) {
 	switch name := r.PathValue("profile"); name {
 	case "profile":
 		pprof.Profile(w, r)
 	case "trace":
 		pprof.Trace(w, r)
-	case "cmdline":
-		pprof.Cmdline(w, r)
 	case "symbol":
 		pprof.Symbol(w, r)
 	default:

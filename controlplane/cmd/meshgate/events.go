@@ -85,6 +85,7 @@ func (cp *controlPlane) reconcile(ctx context.Context) error {
 
 // forget drops what is remembered of a dataplane that was deleted.
 func (cp *controlPlane) forget(meshName, name string) {
+	cp.mesh.removals.Deleted(meshName, name)
 	cp.mesh.insights.Forget(meshName, name)
 	cp.loop.Forget(mesh.NodeID(meshName, name))
 	cp.mesh.renewals.Forget(meshName, name)

@@ -32,6 +32,7 @@ type meshParts struct {
 	workloads *identity.Workloads
 	rotations *identity.Rotations
 	renewals  *identity.Renewals
+	removals  *enrol.Removals
 	admin     *adminlink.Server
 }
 
@@ -74,14 +75,20 @@ func (cp *controlPlane) openMesh(ctx context.Context) error {
 	return nil
 }
 
-// openRotations makes what changes the authorities of meshes, through the gate.
+// openRotations makes what changes meshes by itself, through the gate: the rotation
+// of authorities, and the removal of Dataplanes whose proxies are gone.
 func (cp *controlPlane) openRotations(context.Context) error {
 	cp.mesh.rotations = identity.NewRotations(identity.Options{
 		Store: cp.store, Writer: cp.gate.As(model.System("rotation")), Progress: meshProgress{cp},
-		Now: time.Now, Log: cp.log, LeafLife: leafLife,
+		Now: time.Now, Log: cp.log, LeafLife: leafLife, Grace: rotationGrace,
 	})
+	cp.mesh.removals = enrol.NewRemovals(cp.store, cp.gate.As(model.System("removal")), cp.cfg.Dataplane.RemoveAfter, cp.log)
 	return nil
 }
+
+// rotationGrace is what proxies have to return after a start of the control plane
+// before a new authority signs. They try every two seconds.
+const rotationGrace = 30 * time.Second
 
 // leafLife bounds how long certificates under a retired root may live.
 func leafLife(a *mesh.Authority) time.Duration {
@@ -166,6 +173,8 @@ func (cp *controlPlane) happened(ctx context.Context, e store.Event) {
 		node := mesh.NodeID(e.Key.Scope, e.Key.Name)
 		if e.Op == store.Deleted {
 			cp.forget(e.Key.Scope, e.Key.Name)
+		} else {
+			cp.mesh.removals.Written(e.Key.Scope, e.Key.Name)
 		}
 		if e.Op != store.Created && cp.snapshots.Get(node) != nil {
 			cp.recheck(ctx, node) // its tags may not be those of its token

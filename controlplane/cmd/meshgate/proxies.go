@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"github.com/meshgate/meshgate/controlplane/adminlink"
+	"github.com/meshgate/meshgate/controlplane/enrol"
 	"github.com/meshgate/meshgate/controlplane/identity"
 	"github.com/meshgate/meshgate/controlplane/insight"
 	"github.com/meshgate/meshgate/controlplane/loop"
@@ -18,6 +19,7 @@ import (
 type observer struct {
 	*insight.Insights
 	rotations *identity.Rotations
+	removals  *enrol.Removals
 }
 
 // Connected implements the ADS server's Observer.
@@ -26,8 +28,17 @@ func (o observer) Connected(e xds.Event) {
 		o.Described(e.Node, versionsOf(e.Metadata))
 	}
 	o.Insights.Connected(e)
-	if meshName, _, err := loop.ParseProxy(e.Node); err == nil {
+	if meshName, dataplane, err := loop.ParseProxy(e.Node); err == nil {
+		o.removals.Connected(meshName, dataplane)
 		o.rotations.ProxiesChanged(meshName)
+	}
+}
+
+// Disconnected implements the ADS server's Observer.
+func (o observer) Disconnected(e xds.Event) {
+	o.Insights.Disconnected(e)
+	if meshName, dataplane, err := loop.ParseProxy(e.Node); err == nil {
+		o.removals.Disconnected(meshName, dataplane)
 	}
 }
 

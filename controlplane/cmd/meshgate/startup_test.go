@@ -63,7 +63,7 @@ func TestStartErrors(t *testing.T) {
 		{"state directory in use", runCommand(), []string{"--state-dir", used}, "it is in use by another meshgate; set stateDir (environment MESHGATE_STATE_DIR)"},
 		{"port in use", runCommand(), []string{"--state-dir", filepath.Join(dir, "run"), "--data-plane-port", taken}, "port " + taken + " on 0.0.0.0 is in use by another process; set dataPlane.port (environment MESHGATE_DATA_PLANE_PORT) to a free one"},
 		{"open administration", runCommand(), []string{"--state-dir", filepath.Join(dir, "open"), "--admin-listen", "0.0.0.0"}, "admin.listen: must be a loopback address unless admin.token or admin.tokenFile is set"},
-		{"short token", runCommand(), free("short", "--admin-token", "short"), "admin.token: the token must have at least 16 characters"},
+		{"short token", runCommand(), free("short", "--admin-token", "short"), "use the environment variable MESHGATE_ADMIN_TOKEN or the setting admin.tokenFile"},
 		{"no declarative file", runCommand(), free("none", "--gateway-declarative", declared+"x"), "gateway.declarative (environment MESHGATE_GATEWAY_DECLARATIVE): open " + declared + "x"},
 		{"a plugin that needs a database", runCommand(), free("oauth2", "--gateway-declarative", declared), declared + ":3: plugins[0].name: the plugin issues tokens and codes and needs a database"},
 		{"no Envoy", standaloneCommand(), []string{"--state-dir", filepath.Join(dir, "s1"), "--envoy-path", file}, "cannot run Envoy at " + file},
@@ -119,7 +119,7 @@ func TestClashLeavesNothing(t *testing.T) {
 	}
 	c := &config.Config{
 		DataPlane:   config.DataPlane{Listen: "127.0.0.1", Port: free()},
-		Diagnostics: config.Port{Listen: "127.0.0.1", Port: occupied(t)},
+		Diagnostics: config.Diagnostics{Listen: "127.0.0.1", Port: occupied(t)},
 	}
 	if _, err := openListeners(c); err == nil || !strings.Contains(err.Error(), "diagnostics.port") {
 		t.Fatal(err)
@@ -323,7 +323,7 @@ func TestOpenControlPlane(t *testing.T) {
 	c := &config.Config{
 		StateDir: dir, Store: config.Store{Type: "memory"},
 		DataPlane:   config.DataPlane{Listen: "127.0.0.1", Names: "mesh.example, 10.0.0.7,"},
-		Diagnostics: local, Mesh: local, Admin: config.AdminPorts{Listen: "127.0.0.1"},
+		Diagnostics: config.Diagnostics{Listen: "127.0.0.1"}, Mesh: local, Admin: config.AdminPorts{Listen: "127.0.0.1"},
 	}
 	cp, err := openControlPlane(t.Context(), c, slog.New(slog.DiscardHandler))
 	if err != nil {

@@ -35,7 +35,7 @@ func startPlane(ctx context.Context, binary, dir string, args []string) (*plane,
 	gomega.RegisterFailHandler(func(message string, _ ...int) { panic(message) })
 	p := framework.FreePorts(8)
 	c := &framework.ControlPlane{
-		Command: "run", StateDir: filepath.Join(dir, "state"), Args: append([]string{"--log-level", "warn"}, args...),
+		Command: "run", StateDir: filepath.Join(dir, "state"), Args: append([]string{"--log-level", "warn", "--diagnostics-pprof", "true"}, args...),
 		Data: p[0], Diagnostics: p[1], Mesh: p[2], Admin: p[3], AdminTLS: p[4], HTTP: p[5], HTTPS: p[6], Redis: p[7],
 	}
 	if binary == "" {

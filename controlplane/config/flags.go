@@ -1,0 +1,48 @@
+package config
+
+import (
+	"maps"
+	"net/url"
+	"slices"
+
+	"github.com/meshgate/meshgate/controlplane/fault"
+)
+
+// secretFiles are the settings that name a file with a secret, by the setting that
+// holds the secret itself.
+var secretFiles = map[string]string{
+	"admin.token": "admin.tokenFile", "store.encryption.key": "store.encryption.keyFile",
+}
+
+// checkFlags refuses secrets in flags: every user of the machine sees the command
+// lines of all processes, and shells keep them.
+func checkFlags(flags map[string]string) error {
+	var vs []fault.Violation
+	for _, name := range slices.Sorted(maps.Keys(flags)) {
+		i := slices.IndexFunc(Table, func(k Key) bool { return k.Name == name })
+		if i < 0 || !Table[i].Secret || !reveals(flags[name]) {
+			continue
+		}
+		other := "the configuration file"
+		if file := secretFiles[name]; file != "" {
+			other = "the setting " + file
+		}
+		vs = append(vs, fault.Violation{Path: name, Message: "must not be given as a flag, which every user of this machine can read: use the environment variable " +
+			EnvName(name) + " or " + other})
+	}
+	return fault.Violated(vs)
+}
+
+// reveals reports whether a value of a secret setting holds a secret: a URL without
+// a password does not.
+func reveals(value string) bool {
+	if value == "" {
+		return false
+	}
+	u, err := url.Parse(value)
+	if err != nil || u.Scheme == "" || u.Host == "" && u.Path == "" {
+		return true
+	}
+	_, password := u.User.Password()
+	return password || u.Query().Has("password")
+}

@@ -1,0 +1,38 @@
+package config
+
+import (
+	"strings"
+	"testing"
+)
+
+// TestSecretsInFlags: what everybody can read in the list of processes is refused,
+// with what to do instead; the value is not repeated.
+func TestSecretsInFlags(t *testing.T) {
+	const canary = "canary-secret-0123"
+	for name, tc := range map[string]struct {
+		key, value string
+		refused    []string
+	}{
+		"admin token":           {"admin.token", canary, []string{"MESHGATE_ADMIN_TOKEN", "admin.tokenFile"}},
+		"encryption key":        {"store.encryption.key", canary, []string{"MESHGATE_STORE_ENCRYPTION_KEY", "store.encryption.keyFile"}},
+		"redis":                 {"redis.url", "rediss://u:" + canary + "@h:1", []string{"MESHGATE_REDIS_URL", "configuration file"}},
+		"redis, as a parameter": {"redis.nodeURL", "unix:///run/redis.sock?password=" + canary, []string{"MESHGATE_REDIS_NODE_URL"}},
+		"no URL":                {"redis.url", ":" + canary, []string{"MESHGATE_REDIS_URL"}},
+		"redis, open":           {"redis.url", "redis://h:6379/0", nil},
+		"redis, socket":         {"redis.nodeURL", "unix:///run/redis.sock", nil},
+		"empty":                 {"admin.token", "", nil},
+		"file":                  {"log.level", "info", nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := Load(Sources{Flags: map[string]string{tc.key: tc.value}})
+			if (err != nil) != (tc.refused != nil) {
+				t.Fatalf("error %v", err)
+			}
+			for _, want := range tc.refused {
+				if !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), canary) {
+					t.Errorf("%v", err)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,208 @@
+package enrol
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/meshgate/meshgate/controlplane/fault"
+	"github.com/meshgate/meshgate/controlplane/mesh"
+	"github.com/meshgate/meshgate/controlplane/model"
+	"github.com/meshgate/meshgate/controlplane/store"
+)
+
+// Removals takes away the Dataplanes of agents that are gone: crashed with their
+// proxy, or cut off. Others would go on sending requests to their endpoints. An
+// agent that was only cut off registers anew when it returns.
+//
+// Time is counted by this process alone, from the end of the last stream, from the
+// registration, or from the start: an absence of the control plane removes nobody.
+// A Dataplane that an operator wrote, or a bare Envoy that would not register
+// again, stays.
+type Removals struct {
+	// Store is read for the Dataplanes that are there at the start.
+	Store store.Store
+	// Documents deletes; whether the Dataplane is still the agent's is judged in
+	// its transaction.
+	Documents Documents
+	// After is for how long the stream must be gone.
+	After time.Duration
+	Log   *slog.Logger
+
+	mu sync.Mutex
+	// streams counts the open streams of each proxy.
+	streams map[proxyKey]int
+	// due is when absent proxies are removed.
+	due  map[proxyKey]time.Time
+	wake chan struct{}
+}
+
+type proxyKey struct{ mesh, name string }
+
+// retryRemoval is after how long a removal that failed is tried again.
+const retryRemoval = 5 * time.Second
+
+// NewRemovals returns removals without any proxy; Run does the work.
+func NewRemovals(s store.Store, d Documents, after time.Duration, log *slog.Logger) *Removals {
+	return &Removals{
+		Store: s, Documents: d, After: after, Log: log,
+		streams: map[proxyKey]int{}, due: map[proxyKey]time.Time{}, wake: make(chan struct{}, 1),
+	}
+}
+
+// Connected says that a proxy has opened a stream. It does not block.
+func (r *Removals) Connected(meshName, name string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	k := proxyKey{meshName, name}
+	r.streams[k]++
+	delete(r.due, k)
+}
+
+// Disconnected says that a stream of a proxy has ended. It does not block.
+func (r *Removals) Disconnected(meshName, name string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	k := proxyKey{meshName, name}
+	if r.streams[k]--; r.streams[k] > 0 {
+		return
+	}
+	delete(r.streams, k)
+	r.expect(k, r.After)
+}
+
+// Written says that a Dataplane was created or replaced, perhaps by an agent that
+// never opens a stream. It does not block.
+func (r *Removals) Written(meshName, name string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	k := proxyKey{meshName, name}
+	if _, waits := r.due[k]; !waits && r.streams[k] == 0 {
+		r.expect(k, r.After)
+	}
+}
+
+// Deleted says that a Dataplane is gone. It does not block.
+func (r *Removals) Deleted(meshName, name string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.due, proxyKey{meshName, name})
+}
+
+// expect has a proxy looked at later. The lock is held.
+func (r *Removals) expect(k proxyKey, in time.Duration) {
+	r.due[k] = time.Now().Add(in)
+	select {
+	case r.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Run removes until ctx ends, which is no error.
+func (r *Removals) Run(ctx context.Context) error {
+	err := r.Store.View(ctx, func(s store.Reader) error {
+		meshes, err := s.List(mesh.Meshes, store.Query{})
+		if err != nil {
+			return err
+		}
+		for _, m := range meshes {
+			dataplanes, err := s.List(mesh.Dataplanes, store.Query{Scope: m.Name})
+			if err != nil {
+				return err
+			}
+			for _, d := range dataplanes {
+				r.Written(d.Scope, d.Name)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	for ctx.Err() == nil {
+		gone, next := r.gone()
+		for _, k := range gone {
+			r.remove(ctx, k)
+		}
+		if len(gone) > 0 {
+			continue
+		}
+		r.wait(ctx, next)
+	}
+	return nil
+}
+
+// wait returns at a time, unless it is zero, when something changes, or with ctx.
+func (r *Removals) wait(ctx context.Context, until time.Time) {
+	if !until.IsZero() {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithDeadline(ctx, until)
+		defer cancel()
+	}
+	select {
+	case <-r.wake:
+	case <-ctx.Done():
+	}
+}
+
+// gone returns whose time is over, and when the next one's is.
+func (r *Removals) gone() (over []proxyKey, next time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	now := time.Now()
+	for k, at := range r.due {
+		switch {
+		case !at.After(now):
+			over = append(over, k)
+		case next.IsZero() || at.Before(next):
+			next = at
+		}
+	}
+	for _, k := range over {
+		delete(r.due, k)
+	}
+	return over, next
+}
+
+// errStays rolls a removal back of what is not to be removed.
+var errStays = errors.New("the dataplane stays")
+
+// agents reports whether a Dataplane is an agent's; most are not, and need no
+// transaction.
+func (r *Removals) agents(ctx context.Context, k proxyKey) (yes bool) {
+	_ = r.Store.View(ctx, func(s store.Reader) error { // what cannot be read is judged by the transaction
+		stored, err := s.Get(mesh.Dataplanes, k.mesh, k.name)
+		yes = err == nil && owner(stored) == OwnerAgent || err != nil && !fault.Is(err, fault.NotFound)
+		return nil
+	})
+	return yes
+}
+
+// remove deletes a Dataplane if it is an agent's that has no stream.
+func (r *Removals) remove(ctx context.Context, k proxyKey) {
+	if !r.agents(ctx, k) {
+		return
+	}
+	_, err := r.Documents.DeleteDocumentIf(ctx, mesh.Dataplanes, k.mesh, k.name, func(stored *model.Resource) error {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if _, again := r.due[k]; again || r.streams[k] > 0 || owner(stored) != OwnerAgent {
+			return errStays
+		}
+		return nil
+	})
+	switch {
+	case err == nil:
+		r.Log.Info("a dataplane was removed, because its proxy is gone", "mesh", k.mesh, "dataplane", k.name, "after", r.After.String())
+	case errors.Is(err, errStays), fault.Is(err, fault.NotFound), ctx.Err() != nil:
+	default:
+		r.Log.Warn("a dataplane whose proxy is gone could not be removed", "mesh", k.mesh, "dataplane", k.name, "retry_in", retryRemoval.String(), "error", err)
+		r.mu.Lock()
+		if r.streams[k] == 0 {
+			r.expect(k, retryRemoval)
+		}
+		r.mu.Unlock()
+	}
+}

@@ -1,0 +1,173 @@
+package enrol
+
+import (
+	"context"
+	"log/slog"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/meshgate/meshgate/controlplane/admit"
+	"github.com/meshgate/meshgate/controlplane/fault"
+	"github.com/meshgate/meshgate/controlplane/mesh"
+	"github.com/meshgate/meshgate/controlplane/model"
+	"github.com/meshgate/meshgate/controlplane/store"
+	"github.com/meshgate/meshgate/controlplane/store/memstore"
+)
+
+// removing is a control plane that removes what is gone for 30 s.
+type removing struct {
+	t     *testing.T
+	store store.Store
+	gate  *admit.Gate
+	*Removals
+	stop func()
+	// broken makes deletions fail.
+	broken atomic.Bool
+}
+
+func (w *removing) PutDocumentIf(ctx context.Context, k *model.Kind, scope, name string, spec any, allowed admit.Allowed) (admit.Outcome, bool, error) {
+	return w.gate.PutDocumentIf(ctx, k, scope, name, spec, allowed)
+}
+
+func (w *removing) DeleteDocumentIf(ctx context.Context, k *model.Kind, scope, name string, allowed admit.Allowed) (store.Commit, error) {
+	if w.broken.Load() {
+		return store.Commit{}, fault.New(fault.Unavailable, "the store is away")
+	}
+	return w.gate.DeleteDocumentIf(ctx, k, scope, name, allowed)
+}
+
+// start is a new process over the same store.
+func (w *removing) start() {
+	w.Removals = NewRemovals(w.store, w, 30*time.Second, slog.New(slog.DiscardHandler))
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		if err := w.Run(ctx); err != nil {
+			w.t.Error(err)
+		}
+	}()
+	w.stop = func() { cancel(); <-done }
+	synctest.Wait()
+}
+
+func (w *removing) put(name, owner string) {
+	w.t.Helper()
+	d := &mesh.Dataplane{Networking: &mesh.Networking{Address: "127.0.0.2", Inbound: []mesh.Inbound{{Port: 80, Tags: mesh.Tags{mesh.TagService: "web"}}}}}
+	if owner != "" {
+		d.SetLabels(map[string]string{LabelOwner: owner})
+	}
+	if _, _, err := w.gate.PutDocument(context.Background(), mesh.Dataplanes, "default", name, d); err != nil {
+		w.t.Fatal(err)
+	}
+	w.Written("default", name)
+}
+
+func (w *removing) expect(when string, names ...string) {
+	w.t.Helper()
+	synctest.Wait()
+	var got []*model.Resource
+	if err := w.store.View(context.Background(), func(r store.Reader) (err error) {
+		got, err = r.List(mesh.Dataplanes, store.Query{Scope: "default"})
+		return err
+	}); err != nil {
+		w.t.Fatal(err)
+	}
+	if len(got) != len(names) {
+		w.t.Errorf("%s: %d dataplanes, want %v", when, len(got), names)
+		return
+	}
+	for i, n := range names {
+		if got[i].Name != n {
+			w.t.Errorf("%s: %s instead of %s", when, got[i].Name, n)
+		}
+	}
+}
+
+func removals(t *testing.T, f func(w *removing)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		s := memstore.New()
+		w := &removing{t: t, store: s, gate: admit.New(s, nobody{}, mesh.Kinds(), time.Now).As(model.System("test"))}
+		if _, _, err := w.gate.PutDocument(context.Background(), mesh.Meshes, "", "default", &mesh.Mesh{}); err != nil {
+			t.Fatal(err)
+		}
+		w.start()
+		f(w)
+		w.stop()
+		_ = s.Close()
+	})
+}
+
+// TestCrashedProxyIsRemoved: what its agent registered goes when the stream has
+// been gone for 30 s; what an operator or a bare Envoy registered stays.
+func TestCrashedProxyIsRemoved(t *testing.T) {
+	removals(t, func(w *removing) {
+		for name, owner := range map[string]string{"agent": OwnerAgent, "bare": OwnerProxy, "operator": "", "silent": OwnerAgent} {
+			w.put(name, owner)
+			if name != "silent" { // which registers and never opens a stream
+				w.Connected("default", name)
+			}
+		}
+		time.Sleep(29 * time.Second)
+		w.expect("while they are there", "agent", "bare", "operator", "silent")
+		time.Sleep(2 * time.Second)
+		w.expect("after 30 s without a stream", "agent", "bare", "operator")
+		for _, name := range []string{"agent", "bare", "operator"} {
+			w.Disconnected("default", name)
+		}
+		time.Sleep(29 * time.Second)
+		w.expect("before 30 s", "agent", "bare", "operator")
+		time.Sleep(2 * time.Second)
+		w.expect("after 30 s", "bare", "operator")
+	})
+}
+
+// TestReturnedProxyStays: time begins anew with each stream, and one that is still
+// open counts.
+func TestReturnedProxyStays(t *testing.T) {
+	removals(t, func(w *removing) {
+		w.put("agent", OwnerAgent)
+		w.Connected("default", "agent")
+		w.Connected("default", "agent")
+		w.Disconnected("default", "agent")
+		time.Sleep(time.Hour)
+		w.expect("with the older stream", "agent")
+		w.Disconnected("default", "agent")
+		for range 10 {
+			time.Sleep(25 * time.Second)
+			w.Connected("default", "agent")
+			w.Disconnected("default", "agent")
+			w.expect("after a short absence", "agent")
+		}
+		w.put("agent", "")
+		time.Sleep(time.Hour)
+		w.expect("once an operator has taken it over", "agent")
+	})
+}
+
+// TestAbsentControlPlaneRemovesNobody: after a restart of the control plane every
+// proxy has its whole time to return.
+func TestAbsentControlPlaneRemovesNobody(t *testing.T) {
+	removals(t, func(w *removing) {
+		w.put("back", OwnerAgent)
+		w.put("gone", OwnerAgent)
+		w.Connected("default", "back")
+		w.Connected("default", "gone")
+		w.stop()
+		time.Sleep(time.Hour)
+		w.start()
+		w.expect("at the start", "back", "gone")
+		time.Sleep(29 * time.Second)
+		w.Connected("default", "back")
+		w.expect("before 30 s", "back", "gone")
+		w.broken.Store(true)
+		time.Sleep(2 * time.Second)
+		w.expect("while the store is away", "back", "gone")
+		w.broken.Store(false)
+		time.Sleep(6 * time.Second)
+		w.expect("after that", "back")
+	})
+}

@@ -1,0 +1,110 @@
+package relay_test
+
+import (
+	"context"
+	"log/slog"
+	"net"
+	"path/filepath"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/meshgate/meshgate/xds/relay"
+	"github.com/meshgate/meshgate/xds/resource"
+	"github.com/meshgate/meshgate/xds/server"
+	"github.com/meshgate/meshgate/xds/snapshot"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+)
+
+// register knows the node while it is registered.
+type register struct {
+	known atomic.Bool
+	asked chan struct{}
+}
+
+func (r *register) Authenticate(context.Context, string, string) (time.Time, error) {
+	select {
+	case r.asked <- struct{}{}:
+	default:
+	}
+	if !r.known.Load() {
+		return time.Time{}, server.ErrUnknownNode
+	}
+	return time.Time{}, nil
+}
+
+// TestUnknownNode: a node that the control plane does not know when it connects is
+// told so, and may register again; one that is expelled while it is connected was
+// deleted on purpose and does not come back by itself.
+func TestUnknownNode(t *testing.T) {
+	auth, snaps := &register{asked: make(chan struct{})}, snapshot.New()
+	srv, err := server.New(server.Config{Snapshots: snaps, Nodes: anyNode{}, Auth: auth, Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	snaps.Publish(map[string]*resource.Set{node: resource.NewSet(nil, nil)}, 1)
+	lis, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := grpc.NewServer(server.Options()...)
+	srv.Register(g)
+	served := make(chan struct{})
+	go func() { defer close(served); _ = g.Serve(lis) }()
+	var told atomic.Int32
+	dir := t.TempDir()
+	r, err := relay.New(relay.Config{
+		Node: node, Socket: filepath.Join(dir, "run", "xds.sock"), Cache: filepath.Join(dir, "cache"),
+		Dial: func(context.Context) (*grpc.ClientConn, error) {
+			return grpc.NewClient("passthrough:///"+lis.Addr().String(), append(relay.DialOptions(), grpc.WithTransportCredentials(insecure.NewCredentials()))...)
+		},
+		Token:   func() (string, error) { return "token", nil },
+		Unknown: func(context.Context) { told.Add(1); auth.known.Store(true) },
+		Log:     slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- r.Run(ctx) }()
+	until := func(what string, holds func() bool) {
+		t.Helper()
+		for deadline := time.Now().Add(20 * time.Second); !holds(); time.Sleep(time.Millisecond) {
+			select {
+			case <-auth.asked:
+			default:
+			}
+			if time.Now().After(deadline) {
+				t.Fatal(what)
+			}
+		}
+	}
+	until("the node does not register", func() bool { return r.Status().Connected })
+	if n := told.Load(); n != 1 {
+		t.Errorf("told %d times", n)
+	}
+	auth.known.Store(false)
+	srv.Recheck(t.Context())
+	until("the stream does not end", func() bool { return !r.Status().Connected })
+	for range 3 { // attempts later
+		select {
+		case <-auth.asked:
+		case <-time.After(20 * time.Second):
+			t.Fatal("no further attempt")
+		}
+	}
+	if n := told.Load(); n != 1 {
+		t.Errorf("an expelled node was told %d times", n)
+	}
+	cancel()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	g.Stop()
+	<-served
+	if err := srv.Close(context.Background()); err != nil {
+		t.Error(err)
+	}
+}
