@@ -2,6 +2,7 @@ package adminapi
 
 import (
 	"context"
+	"maps"
 	"net/http"
 
 	"github.com/meshgate/meshgate/controlplane/admit"
@@ -44,7 +45,13 @@ func (p place) write(w http.ResponseWriter, r *http.Request, status int, detaile
 		p.api.fail(w, r, err, c)
 		return
 	}
-	p.show(w, r, status, out.Resource)
+	entity, err := out.Resource.Show(p.api.Now())
+	if err != nil {
+		p.api.fail(w, r, err, c)
+		return
+	}
+	maps.Copy(entity, out.Inlined)
+	reply(w, r, status, entity)
 }
 
 func (p place) get(w http.ResponseWriter, r *http.Request) {
@@ -53,17 +60,12 @@ func (p place) get(w http.ResponseWriter, r *http.Request) {
 		p.api.fail(w, r, err, call{})
 		return
 	}
-	p.show(w, r, http.StatusOK, res)
-}
-
-// show answers with a resource.
-func (p place) show(w http.ResponseWriter, r *http.Request, status int, res *model.Resource) {
 	entities, err := p.api.entities(r.Context(), []*model.Resource{res})
 	if err != nil {
 		p.api.fail(w, r, err, call{})
 		return
 	}
-	reply(w, r, status, entities[0])
+	reply(w, r, http.StatusOK, entities[0])
 }
 
 // entities shows resources of one kind, together with what of others is part of

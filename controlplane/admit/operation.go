@@ -29,7 +29,15 @@ type Input struct {
 // comes with an error, only the publication failed.
 type Outcome struct {
 	Resource *model.Resource
-	Commit   store.Commit
+	// Inlined is what [Gate.Inlined] adds to the entity, as of this write.
+	Inlined map[string]any
+	Commit  store.Commit
+}
+
+// take notes what a transaction has written.
+func (o *Outcome) take(g *Gate, tx store.Tx, r *model.Resource) error {
+	o.Resource, o.Inlined = r, map[string]any{}
+	return g.Inlined(tx, r, o.Inlined)
 }
 
 // settled drops the resource of a transaction that was not committed.
@@ -52,8 +60,11 @@ func (g *Gate) Create(ctx context.Context, a Address, in Input) (Outcome, error)
 	}
 	var out Outcome
 	out.Commit, err = g.Write(ctx, a.Kind.Class, func(tx store.Tx) error {
-		out.Resource, err = g.create(tx, a, w, "")
-		return err
+		created, err := g.create(tx, a, w, "")
+		if err != nil {
+			return err
+		}
+		return out.take(g, tx, created)
 	})
 	return out.settled(err)
 }
@@ -105,8 +116,11 @@ func (g *Gate) replace(ctx context.Context, a Address, in Input) (Outcome, error
 	}
 	var out Outcome
 	out.Commit, err = g.Write(ctx, a.Kind.Class, func(tx store.Tx) error {
-		out.Resource, err = g.put(tx, a, w, stored)
-		return err
+		written, err := g.put(tx, a, w, stored)
+		if err != nil {
+			return err
+		}
+		return out.take(g, tx, written)
 	})
 	return out.settled(err)
 }
@@ -192,10 +206,14 @@ func (g *Gate) patch(ctx context.Context, a Address, in Input) (Outcome, error) 
 		if err := Cross(tx, r); err != nil {
 			return err
 		}
-		if out.Resource, err = tx.Update(r, stored.Version); err != nil {
+		updated, err := tx.Update(r, stored.Version)
+		if err != nil {
 			return err
 		}
-		return g.inline(tx, out.Resource, w)
+		if err := g.inline(tx, updated, w); err != nil {
+			return err
+		}
+		return out.take(g, tx, updated)
 	})
 	return out.settled(err)
 }
