@@ -3,6 +3,7 @@ package loop
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -34,7 +35,8 @@ type patient struct {
 	sick atomic.Pointer[string]
 	// badPort is the port of gateways that cannot be planned.
 	badPort atomic.Uint32
-	// attempts are the times of the plans of the mesh "sick" from nothing.
+	// attempts are the times of the plans of the mesh "sick" from nothing; the lock of
+	// the loop guards them.
 	attempts []time.Duration
 	begin    time.Time
 }
@@ -96,6 +98,17 @@ func (ports) Gateway(_ context.Context, node string) (gateway.Params, error) {
 		p.HTTPPort = 9000
 	}
 	return p, nil
+}
+
+// begun returns the attempts since the last call with true, which forgets them.
+func (p *patient) begun(forget bool) []time.Duration {
+	p.loop.mu.Lock()
+	defer p.loop.mu.Unlock()
+	out := slices.Clone(p.attempts)
+	if forget {
+		p.attempts = nil
+	}
+	return out
 }
 
 func (p *patient) fails(call string) { p.sick.Store(&call) }
@@ -248,12 +261,13 @@ func TestFailedPlansAreTriedAgainWithPauses(t *testing.T) {
 		p.web("sick", "web-2", "127.0.0.3")
 		synctest.Wait()
 		time.Sleep(maxWindow)
-		p.attempts, p.begin = nil, time.Now()
+		p.begun(true)
 		time.Sleep(2 * time.Minute)
 		synctest.Wait()
 		var pauses []time.Duration
-		for i := 1; i < len(p.attempts); i++ {
-			pauses = append(pauses, (p.attempts[i] - p.attempts[i-1]).Round(100*time.Millisecond))
+		attempts := p.begun(false)
+		for i := 1; i < len(attempts); i++ {
+			pauses = append(pauses, (attempts[i] - attempts[i-1]).Round(100*time.Millisecond))
 		}
 		want := []time.Duration{}
 		for pause := 2 * firstPause; len(want) < len(pauses); pause = min(2*pause, lastPause) {
@@ -262,11 +276,10 @@ func TestFailedPlansAreTriedAgainWithPauses(t *testing.T) {
 		if d := cmp.Diff(want, pauses); d != "" || len(pauses) < 8 {
 			t.Errorf("pauses (-want +got):\n%s", d)
 		}
-		n := len(p.attempts)
 		p.web("sick", "web-2", "127.0.0.4")
 		time.Sleep(2 * maxWindow)
 		synctest.Wait()
-		if got := len(p.attempts) - n; got < 1 || got > 3 {
+		if got := len(p.begun(false)) - len(attempts); got < 1 || got > 3 {
 			t.Errorf("%d attempts right after a change", got)
 		}
 	})
@@ -281,14 +294,14 @@ func TestOneImpossibleDataplane(t *testing.T) {
 		if _, err := p.loop.Connect(t.Context(), "sick.web-2"); !fault.Is(err, fault.Unavailable) {
 			t.Errorf("connecting: %v", err)
 		}
-		n := len(p.attempts)
+		p.begun(true)
 		for range 100 {
 			if _, err := p.loop.Connect(t.Context(), "sick.web-2"); !fault.Is(err, fault.Unavailable) {
 				t.Errorf("connecting again: %v", err)
 			}
 		}
-		if len(p.attempts) != n {
-			t.Errorf("%d planners were begun for 100 attempts", len(p.attempts)-n)
+		if n := len(p.begun(false)); n > 0 {
+			t.Errorf("%d planners were begun for 100 attempts", n)
 		}
 		if fs := p.loop.FailuresOf("sick", "web-2"); len(fs) != 1 {
 			t.Errorf("failures: %v", fs)
