@@ -74,7 +74,7 @@ func TestControlPlaneDiesWhileEnvoyWarms(t *testing.T) {
 				startRelay(t, dir, p.addr)
 				startEnvoy(t, dir)
 			} else {
-				startEnvoyOn(t, dir, fmt.Sprintf("socket_address: {address: 127.0.0.1, port_value: %s}", p.addr[strings.LastIndex(p.addr, ":")+1:]))
+				startEnvoyOn(t, dir, onTCP(p.addr))
 			}
 			warming(t, dir, 1)
 			p.kill()
@@ -88,6 +88,11 @@ func TestControlPlaneDiesWhileEnvoyWarms(t *testing.T) {
 			warming(t, dir, 0)
 		})
 	}
+}
+
+// onTCP is an address of the bootstrap.
+func onTCP(addr string) string {
+	return fmt.Sprintf("socket_address: {address: 127.0.0.1, port_value: %s}", addr[strings.LastIndex(addr, ":")+1:])
 }
 
 // warming waits until an Envoy warms a number of clusters.
