@@ -259,8 +259,8 @@ func TestFailedPlansAreTriedAgainWithPauses(t *testing.T) {
 		time.Sleep(time.Second)
 		p.fails("plan")
 		p.web("sick", "web-2", "127.0.0.3")
+		time.Sleep(firstPause / 2) // the first failure, and nothing after it
 		synctest.Wait()
-		time.Sleep(maxWindow)
 		p.begun(true)
 		time.Sleep(2 * time.Minute)
 		synctest.Wait()
@@ -364,4 +364,32 @@ func TestAwayIsBounded(t *testing.T) {
 	if a.get("a") != nil || a.get("f") == nil || a.order.Len() != 3 || len(a.nodes) != 3 {
 		t.Error("what is kept is not what left last")
 	}
+}
+
+// A mesh shows no revision that a control plane which it looks at has not reached,
+// unless that one cannot be read, and never goes back.
+func TestMeshWaitsForWhatItLooksAt(t *testing.T) {
+	nurse(t, func(t *testing.T, p *patient) {
+		p.connect("well.web-1")
+		rev := p.put(gatewaykinds.Services, model.DefaultControlPlane, "00000000-0000-4000-8000-000000000001",
+			&gatewaykinds.Service{Protocol: "http", Host: "127.0.0.1", Port: 9000, Enabled: true})
+		if !p.settles(rev, time.Second) {
+			t.Fatal("not settled")
+		}
+		p.loop.mu.Lock()
+		defer p.loop.mu.Unlock()
+		if got := p.loop.bound("well"); got != noRevision {
+			t.Errorf("a mesh that looks at nobody is bound by %d", got)
+		}
+		p.loop.looksAt["well"] = map[string]bool{model.DefaultControlPlane: true, "unknown": true}
+		if got := p.loop.bound("well"); got != rev {
+			t.Errorf("it is bound by %d, want %d", got, rev)
+		}
+		m := &meshPlane{standing: standing{revision: 5}, reached: 9}
+		for _, step := range []struct{ bound, want uint64 }{{3, 5}, {7, 7}, {6, 7}, {noRevision, 9}} {
+			if m.advance(step.bound); m.revision != step.want {
+				t.Errorf("bound by %d it shows %d, want %d", step.bound, m.revision, step.want)
+			}
+		}
+	})
 }
