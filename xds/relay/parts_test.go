@@ -85,7 +85,7 @@ func TestRealEnvoyTakesPartsInAnyOrder(t *testing.T) {
 			if got := p.settle(t, rev); len(got.Acknowledged) != 1 {
 				t.Errorf("progress %+v", got)
 			}
-			warming(t, dir, 0)
+			untilStat(t, dir, "cluster_manager.warming_clusters", 0)
 			untilAnswer(t, client, dir, port, "200 one")
 		})
 	}
