@@ -51,6 +51,9 @@ type Options struct {
 	Identities Identities
 	// Policies are those of meshes.
 	Policies []*policy.Policy
+	// Kinds are all that are stored: they tell whose a change is. One of a kind that
+	// is not listed belongs to the scopes that show it.
+	Kinds []*model.Kind
 	// Latest returns the newest revision of the store.
 	Latest func() uint64
 	// Issued may be nil.
@@ -74,6 +77,8 @@ type Loop struct {
 	// name. It is read without the lock, which a round keeps while it plans.
 	followed sync.Map
 	problems problems
+	// scopings are those of the kinds, by name.
+	scopings map[string]model.Scoping
 	// begun ends the opening of the default control plane.
 	begun func()
 
@@ -121,7 +126,10 @@ type node struct {
 func New(o Options) *Loop {
 	l := &Loop{
 		Options: o, wake: make(chan struct{}, 1), moved: make(chan struct{}),
-		planes: map[string]plane{}, opening: map[string]int{}, looksAt: map[string]map[string]bool{}, nodes: map[string]*node{}, away: newAway(maxAway),
+		planes: map[string]plane{}, opening: map[string]int{}, looksAt: map[string]map[string]bool{}, scopings: map[string]model.Scoping{}, nodes: map[string]*node{}, away: newAway(maxAway),
+	}
+	for _, k := range l.Kinds {
+		l.scopings[k.Name] = k.Scoping
 	}
 	l.gateways = func(p gateway.Params) gatewayPlanner { return gateway.NewPlanner(p) }
 	l.sidecars = func(state *view.Mesh) sidecarPlanner {
@@ -203,6 +211,7 @@ func (l *Loop) round(now time.Time) (next time.Time) {
 		if m, ok := p.(*meshPlane); ok {
 			m.note(secured[m.name], moved, from)
 			batches[p] = p.update(now)
+			m.advance(l.bound(m.name))
 		}
 	}
 	l.announce(batches)
@@ -217,6 +226,18 @@ func (l *Loop) round(now time.Time) (next time.Time) {
 		l.reap(p)
 	}
 	return next
+}
+
+// bound is the oldest revision of the control planes that a mesh looks at. One that
+// cannot be read bounds nobody. The caller holds mu.
+func (l *Loop) bound(mesh string) uint64 {
+	bound := noRevision
+	for name := range l.looksAt[mesh] {
+		if g, ok := l.planes[controlPlaneScope(name)].(*controlPlane); ok && g.scope.Err() == nil {
+			bound = min(bound, g.state.Revision())
+		}
+	}
+	return bound
 }
 
 // signal has a round made.

@@ -24,6 +24,8 @@ type meshPlane struct {
 	scope *view.Scope[*view.Mesh]
 	sub   *view.Subscription[*view.Mesh]
 	state *view.Mesh
+	// reached is the newest revision of the mesh itself of which all is planned.
+	reached uint64
 	// planner is nil, or of no use, while retry has an error.
 	planner sidecarPlanner
 	retry   retry
@@ -293,7 +295,7 @@ func (p *meshPlane) update(now time.Time) batch {
 			p.lacks = p.from
 		}
 	} else {
-		p.revision = max(p.revision, p.state.Revision())
+		p.reached = p.state.Revision()
 		if p.moved {
 			p.since = p.from
 		}
@@ -317,6 +319,10 @@ func (p *meshPlane) rejoin(s sidecarPlanner, change view.Change[*view.Mesh]) {
 		}
 	}
 }
+
+// advance moves the revision that the mesh shows, up to that of the control planes
+// that it looks at: what is older than that it may not have seen.
+func (p *meshPlane) advance(bound uint64) { p.revision = max(p.revision, min(p.reached, bound)) }
 
 // plan tells the planner what there is, has it plan what is stale and returns the
 // sets that differ, by node. After a failure, and at first, a planner begins from

@@ -40,7 +40,7 @@ func (l *Loop) turn() {
 	l.moved = make(chan struct{})
 }
 
-// Concerned lists the scopes that a write concerned: those it changed and the
+// Concerned lists the scopes that a write concerned: those it belongs to and the
 // meshes that look at one of them. It waits for a revision that does not exist
 // yet. What a write of long ago concerned is not known any more: then it is all
 // scopes. Scopes without proxies show everything and are left out. The error is
@@ -62,18 +62,18 @@ func (l *Loop) Concerned(ctx context.Context, revision uint64) ([]string, error)
 		}
 	}
 	for name := range l.opening {
-		if l.planes[name] == nil && (!known || touchesScope(name, keys)) {
+		if l.planes[name] == nil && (!known || l.touchesScope(name, keys)) {
 			out = append(out, name)
 		}
 	}
 	return out, nil
 }
 
-// touches reports whether changes concern a plane or a control plane that it looks
-// at. The caller holds mu.
+// touches reports whether changes belong to a plane or to a control plane that it
+// looks at. The caller holds mu.
 func (l *Loop) touches(p plane, keys []model.Key) bool {
 	for _, key := range keys {
-		if p.concerns(key) {
+		if l.owns(p, key) {
 			return true
 		}
 		m, ok := p.(*meshPlane)
@@ -81,7 +81,7 @@ func (l *Loop) touches(p plane, keys []model.Key) bool {
 			continue
 		}
 		for name := range l.looksAt[m.name] {
-			if g := l.planes[controlPlaneScope(name)]; g != nil && g.concerns(key) {
+			if g := l.planes[controlPlaneScope(name)]; g != nil && l.owns(g, key) {
 				return true
 			}
 		}
@@ -89,10 +89,36 @@ func (l *Loop) touches(p plane, keys []model.Key) bool {
 	return false
 }
 
+// owns reports whether a change belongs to a plane. One that the plane does not show,
+// such as of a secret, does too: who waits for the last of several writes waits for
+// those before it.
+func (l *Loop) owns(p plane, key model.Key) bool {
+	scope, known := l.scopeOf(key)
+	return p.concerns(key) || known && scope == p.id()
+}
+
+// scopeOf returns the scope that a change belongs to, if its kind is known.
+func (l *Loop) scopeOf(key model.Key) (scope string, known bool) {
+	scoping, known := l.scopings[key.Kind]
+	switch {
+	case !known:
+		return "", false
+	case scoping == model.Mesh:
+		return MeshScope(key.Scope), true
+	case scoping == model.ControlPlane:
+		return controlPlaneScope(key.Scope), true
+	case key.Kind == model.MeshKind:
+		return MeshScope(key.Name), true
+	}
+	return "", true
+}
+
 // touchesScope is touches for a scope that cannot be read yet.
-func touchesScope(scope string, keys []model.Key) bool {
+func (l *Loop) touchesScope(scope string, keys []model.Key) bool {
 	for _, key := range keys {
-		if scope == MeshScope(key.Scope) || scope == controlPlaneScope(key.Scope) || key.Scope == "" && scope == MeshScope(key.Name) {
+		if of, known := l.scopeOf(key); known && of == scope {
+			return true
+		} else if !known && (scope == MeshScope(key.Scope) || scope == controlPlaneScope(key.Scope) || scope == MeshScope(key.Name)) {
 			return true
 		}
 	}

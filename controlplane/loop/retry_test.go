@@ -3,6 +3,7 @@ package loop
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -34,7 +35,8 @@ type patient struct {
 	sick atomic.Pointer[string]
 	// badPort is the port of gateways that cannot be planned.
 	badPort atomic.Uint32
-	// attempts are the times of the plans of the mesh "sick" from nothing.
+	// attempts are the times of the plans of the mesh "sick" from nothing; the lock of
+	// the loop guards them.
 	attempts []time.Duration
 	begin    time.Time
 }
@@ -96,6 +98,17 @@ func (ports) Gateway(_ context.Context, node string) (gateway.Params, error) {
 		p.HTTPPort = 9000
 	}
 	return p, nil
+}
+
+// begun returns the attempts since the last call with true, which forgets them.
+func (p *patient) begun(forget bool) []time.Duration {
+	p.loop.mu.Lock()
+	defer p.loop.mu.Unlock()
+	out := slices.Clone(p.attempts)
+	if forget {
+		p.attempts = nil
+	}
+	return out
 }
 
 func (p *patient) fails(call string) { p.sick.Store(&call) }
@@ -246,14 +259,15 @@ func TestFailedPlansAreTriedAgainWithPauses(t *testing.T) {
 		time.Sleep(time.Second)
 		p.fails("plan")
 		p.web("sick", "web-2", "127.0.0.3")
+		time.Sleep(firstPause / 2) // the first failure, and nothing after it
 		synctest.Wait()
-		time.Sleep(maxWindow)
-		p.attempts, p.begin = nil, time.Now()
+		p.begun(true)
 		time.Sleep(2 * time.Minute)
 		synctest.Wait()
 		var pauses []time.Duration
-		for i := 1; i < len(p.attempts); i++ {
-			pauses = append(pauses, (p.attempts[i] - p.attempts[i-1]).Round(100*time.Millisecond))
+		attempts := p.begun(false)
+		for i := 1; i < len(attempts); i++ {
+			pauses = append(pauses, (attempts[i] - attempts[i-1]).Round(100*time.Millisecond))
 		}
 		want := []time.Duration{}
 		for pause := 2 * firstPause; len(want) < len(pauses); pause = min(2*pause, lastPause) {
@@ -262,11 +276,10 @@ func TestFailedPlansAreTriedAgainWithPauses(t *testing.T) {
 		if d := cmp.Diff(want, pauses); d != "" || len(pauses) < 8 {
 			t.Errorf("pauses (-want +got):\n%s", d)
 		}
-		n := len(p.attempts)
 		p.web("sick", "web-2", "127.0.0.4")
 		time.Sleep(2 * maxWindow)
 		synctest.Wait()
-		if got := len(p.attempts) - n; got < 1 || got > 3 {
+		if got := len(p.begun(false)) - len(attempts); got < 1 || got > 3 {
 			t.Errorf("%d attempts right after a change", got)
 		}
 	})
@@ -281,14 +294,14 @@ func TestOneImpossibleDataplane(t *testing.T) {
 		if _, err := p.loop.Connect(t.Context(), "sick.web-2", false); !fault.Is(err, fault.Unavailable) {
 			t.Errorf("connecting: %v", err)
 		}
-		n := len(p.attempts)
+		p.begun(true)
 		for range 100 {
 			if _, err := p.loop.Connect(t.Context(), "sick.web-2", false); !fault.Is(err, fault.Unavailable) {
 				t.Errorf("connecting again: %v", err)
 			}
 		}
-		if len(p.attempts) != n {
-			t.Errorf("%d planners were begun for 100 attempts", len(p.attempts)-n)
+		if n := len(p.begun(false)); n > 0 {
+			t.Errorf("%d planners were begun for 100 attempts", n)
 		}
 		if fs := p.loop.FailuresOf("sick", "web-2"); len(fs) != 1 {
 			t.Errorf("failures: %v", fs)
@@ -351,4 +364,32 @@ func TestAwayIsBounded(t *testing.T) {
 	if a.get("a") != nil || a.get("f") == nil || a.order.Len() != 3 || len(a.nodes) != 3 {
 		t.Error("what is kept is not what left last")
 	}
+}
+
+// A mesh shows no revision that a control plane which it looks at has not reached,
+// unless that one cannot be read, and never goes back.
+func TestMeshWaitsForWhatItLooksAt(t *testing.T) {
+	nurse(t, func(t *testing.T, p *patient) {
+		p.connect("well.web-1")
+		rev := p.put(gatewaykinds.Services, model.DefaultControlPlane, "00000000-0000-4000-8000-000000000001",
+			&gatewaykinds.Service{Protocol: "http", Host: "127.0.0.1", Port: 9000, Enabled: true})
+		if !p.settles(rev, time.Second) {
+			t.Fatal("not settled")
+		}
+		p.loop.mu.Lock()
+		defer p.loop.mu.Unlock()
+		if got := p.loop.bound("well"); got != noRevision {
+			t.Errorf("a mesh that looks at nobody is bound by %d", got)
+		}
+		p.loop.looksAt["well"] = map[string]bool{model.DefaultControlPlane: true, "unknown": true}
+		if got := p.loop.bound("well"); got != rev {
+			t.Errorf("it is bound by %d, want %d", got, rev)
+		}
+		m := &meshPlane{standing: standing{revision: 5}, reached: 9}
+		for _, step := range []struct{ bound, want uint64 }{{3, 5}, {7, 7}, {6, 7}, {noRevision, 9}} {
+			if m.advance(step.bound); m.revision != step.want {
+				t.Errorf("bound by %d it shows %d, want %d", step.bound, m.revision, step.want)
+			}
+		}
+	})
 }

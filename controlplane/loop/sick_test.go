@@ -6,12 +6,14 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/meshgate/meshgate/controlplane/fault"
+	"github.com/meshgate/meshgate/controlplane/gateway"
 	"github.com/meshgate/meshgate/controlplane/loop"
 	"github.com/meshgate/meshgate/controlplane/mesh"
 	"github.com/meshgate/meshgate/controlplane/model"
@@ -88,6 +90,7 @@ func startFleetOn(t *testing.T, db *spoilt, meshes ...string) *fleet {
 	views := view.New(f.db, all.Kinds(), log)
 	f.loop = loop.New(loop.Options{
 		Views: views, Publisher: f.snaps, Parameters: parameters{}, Policies: all.Policies(), Latest: f.db.Revision, Log: log,
+		Kinds: slices.Concat(mesh.Kinds(), all.Kinds(), gateway.Kinds()),
 	})
 	done := make(chan error, 1)
 	go func() { done <- f.loop.Run(ctx) }()
@@ -154,10 +157,19 @@ func TestUndecodableRowsHoldUpTheirScopeOnly(t *testing.T) {
 	f.put(mesh.Dataplanes, "well", "web-3", dataplane("127.0.0.4", "web", "http"))
 	f.connect("well.web-3")
 	f.connect(nodeA)
-	short, stop := context.WithTimeout(t.Context(), 50*time.Millisecond)
-	defer stop()
-	if err := f.loop.Settled(short, stuck); err == nil {
-		t.Error("the revision of the sick mesh is settled")
+	// A secret is no configuration of proxies; who waits for it as the last of several
+	// writes waits for those before it all the same.
+	last := f.put(mesh.Secrets, "sick", "key", &mesh.Secret{Data: []byte("secret")})
+	for _, rev := range []uint64{stuck, last} {
+		short, stop := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		defer stop()
+		if err := f.loop.Settled(short, rev); err == nil {
+			t.Errorf("revision %d of the sick mesh is settled", rev)
+		}
+	}
+	rev = f.put(mesh.GlobalSecrets, "", "key", &mesh.Secret{Data: []byte("secret")})
+	if err := f.loop.Settled(bounded(t), rev); err != nil {
+		t.Errorf("a revision of nobody: %v", err)
 	}
 	f.db.spoil("sick", false)
 	if err := f.loop.Settled(bounded(t), stuck); err != nil {

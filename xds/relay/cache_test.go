@@ -2,6 +2,7 @@ package relay
 
 import (
 	"errors"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -57,4 +58,23 @@ func FuzzParseCache(f *testing.F) {
 	f.Add([]byte(cacheMagic))
 	f.Add([]byte{})
 	f.Fuzz(func(_ *testing.T, raw []byte) { _, _ = parseCache(raw, "n") })
+}
+
+// What is told on reconnecting names everything, and a version only where Envoy has
+// confirmed what is here.
+func TestVersionsToldOnReconnecting(t *testing.T) {
+	put := func(t table, name, body string) { t.put(resource.New(resource.Cluster, name, []byte(body))) }
+	current, good := table{}, table{}
+	put(current, "same", "1")
+	put(good, "same", "1")
+	put(current, "new", "1")
+	put(current, "changed", "2")
+	put(good, "changed", "1")
+	put(good, "removed", "1")
+	want := map[string]string{
+		"same": current[resource.Cluster]["same"].Version, "new": unconfirmed, "changed": unconfirmed, "removed": unconfirmed,
+	}
+	if got := versions(current, good, resource.Cluster); !maps.Equal(got, want) {
+		t.Errorf("told %v, want %v", got, want)
+	}
 }

@@ -74,6 +74,18 @@ func (p *plane) publish(rs ...*resource.Resource) uint64 {
 	return p.rev
 }
 
+// publishWith publishes resources with a secret, nil for none.
+func (p *plane) publishWith(secret *resource.Resource, rs ...*resource.Resource) uint64 {
+	p.rev++
+	secrets := map[string]string{}
+	if secret != nil {
+		rs = append(rs, secret)
+		secrets[secret.Name] = ""
+	}
+	p.snaps.Publish(map[string]*resource.Set{node: resource.NewSet(rs, secrets)}, p.rev)
+	return p.rev
+}
+
 // settle waits until the Envoy behind the relay has answered.
 func (p *plane) settle(t *testing.T, rev uint64) snapshot.Progress {
 	t.Helper()

@@ -41,11 +41,23 @@ func (t table) set() *resource.Set {
 	return resource.NewSet(t.all(), secrets)
 }
 
-// versions is what is told to a server on reconnecting.
-func (t table) versions(url resource.TypeURL) map[string]string {
-	out := make(map[string]string, len(t[url]))
-	for name, r := range t[url] {
-		out[name] = r.Version
+// unconfirmed is told in the place of a version that no resource has: such a resource
+// is sent again, or removed if it is gone.
+const unconfirmed = "unconfirmed"
+
+// versions is what is told to a server on reconnecting: everything that is here or was
+// confirmed by Envoy, with the version only where the two are the same.
+func versions(current, good table, url resource.TypeURL) map[string]string {
+	out := make(map[string]string, len(current[url]))
+	for name := range current[url] {
+		out[name] = unconfirmed
+	}
+	for name, r := range good[url] {
+		if now := current[url][name]; now != nil && now.Version == r.Version {
+			out[name] = r.Version
+		} else {
+			out[name] = unconfirmed
+		}
 	}
 	return out
 }

@@ -124,8 +124,8 @@ func (r *Relay) attempt(ctx context.Context) (heard bool, err error) {
 	}
 }
 
-// subscribe opens the stream and asks for everything, listing what Envoy has
-// confirmed: what it has not, is sent and answered again.
+// subscribe opens the stream and asks for everything, listing what is here. What Envoy
+// has not confirmed is sent and answered again.
 func (r *Relay) subscribe(ctx context.Context, conn *grpc.ClientConn) (upstreamClient, error) {
 	if r.cfg.Token != nil {
 		token, err := r.cfg.Token()
@@ -140,7 +140,7 @@ func (r *Relay) subscribe(ctx context.Context, conn *grpc.ClientConn) (upstreamC
 	}
 	for i, url := range resource.Types {
 		m := &discovery.DeltaDiscoveryRequest{
-			TypeUrl: string(url), ResourceNamesSubscribe: []string{"*"}, InitialResourceVersions: r.good.versions(url),
+			TypeUrl: string(url), ResourceNamesSubscribe: []string{"*"}, InitialResourceVersions: versions(r.current, r.good, url),
 		}
 		if i == 0 {
 			m.Node = &corev3.Node{Id: r.cfg.Node, UserAgentName: "meshgate", Metadata: r.cfg.Metadata}

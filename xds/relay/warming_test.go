@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -69,37 +70,57 @@ func TestControlPlaneDiesWhileEnvoyWarms(t *testing.T) {
 			}
 			stuck := unchecked(t, "stuck")
 			p := startPlane(t, "127.0.0.1:0")
-			p.publish(append(world, stuck)...)
+			p.publish(append(slices.Clone(world), stuck)...)
 			if agent {
 				startRelay(t, dir, p.addr)
 				startEnvoy(t, dir)
 			} else {
-				startEnvoyOn(t, dir, fmt.Sprintf("socket_address: {address: 127.0.0.1, port_value: %s}", p.addr[strings.LastIndex(p.addr, ":")+1:]))
+				startEnvoyOn(t, dir, onTCP(p.addr))
 			}
-			warming(t, dir, 1)
+			untilStat(t, dir, "cluster.stuck.health_check.attempt", 1) // its start waits for it
 			p.kill()
-			warming(t, dir, 1)
 			back := startPlane(t, p.addr)
 			rev := back.publish(world...)
 			if got := back.settle(t, rev); len(got.Acknowledged) != 1 {
 				t.Errorf("progress %+v", got)
 			}
 			untilAnswer(t, client, dir, port, "200 one")
-			warming(t, dir, 0)
+
+			// The same with an Envoy that serves already. Alone, it would not even ask a
+			// new control plane for clusters before the one it warms is warm.
+			if !agent {
+				return
+			}
+			back.publish(append(slices.Clone(world), stuck)...)
+			untilStat(t, dir, "cluster_manager.warming_clusters", 1)
+			back.kill()
+			if got, err := get(client, port); err != nil || got != "200 one" {
+				t.Errorf("without a control plane: %q, %v", got, err)
+			}
+			third := startPlane(t, p.addr)
+			rev = third.publish(world...)
+			third.settle(t, rev)
+			untilStat(t, dir, "cluster_manager.warming_clusters", 0)
+			untilAnswer(t, client, dir, port, "200 one")
 		})
 	}
 }
 
-// warming waits until an Envoy warms a number of clusters.
-func warming(t *testing.T, dir string, want int) {
+// onTCP is an address of the bootstrap.
+func onTCP(addr string) string {
+	return fmt.Sprintf("socket_address: {address: 127.0.0.1, port_value: %s}", addr[strings.LastIndex(addr, ":")+1:])
+}
+
+// untilStat waits until a counter or gauge of an Envoy has a value.
+func untilStat(t *testing.T, dir, stat string, want int) {
 	t.Helper()
 	admin := &http.Client{Timeout: 3 * time.Second, Transport: &http.Transport{
 		DialContext: over(filepath.Join(dir, "admin.sock")),
 	}}
 	defer admin.CloseIdleConnections()
-	line := fmt.Sprintf("cluster_manager.warming_clusters: %d\n", want)
-	untilTrue(t, "warming clusters: "+line, func() bool {
-		_, got, err := read(admin, "http://admin/stats?filter=cluster_manager.warming_clusters")
+	line := fmt.Sprintf("%s: %d\n", stat, want)
+	untilTrue(t, line, func() bool {
+		_, got, err := read(admin, "http://admin/stats?filter=^"+stat+"$")
 		return err == nil && got == line
 	})
 }

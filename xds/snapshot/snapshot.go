@@ -300,7 +300,15 @@ func (n *node) behind(acked, revision uint64) bool {
 	if acked < n.floor.version && n.floor.since <= revision {
 		return true
 	}
-	return slices.ContainsFunc(n.changes, func(c change) bool { return c.version > acked && c.since <= revision })
+	for _, c := range slices.Backward(n.changes) {
+		if c.version <= acked {
+			break
+		}
+		if c.since <= revision {
+			return true
+		}
+	}
+	return false
 }
 
 // newest is the stream opened last: the others are of a predecessor that is

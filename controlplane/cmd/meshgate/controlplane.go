@@ -142,7 +142,7 @@ func (cp *controlPlane) openRevocation(ctx context.Context) (err error) {
 	}
 	cp.loop = loop.New(loop.Options{
 		Views: cp.views, Publisher: cp.snapshots, Parameters: parameters{cp.store, networks(trusted), cp.cfg.Gateway.ForwardDotSegments}, Identities: identities{cp},
-		Policies: all.Policies(), Latest: cp.store.Revision, Issued: cp.mesh.insights.IssuedBackends, Check: cp.cfg.Debug.CheckPlans, Log: cp.log,
+		Policies: all.Policies(), Kinds: allKinds(), Latest: cp.store.Revision, Issued: cp.mesh.insights.IssuedBackends, Check: cp.cfg.Debug.CheckPlans, Log: cp.log,
 	})
 	cp.revoker, err = revoke.New(ctx, revoke.Options{
 		Store: cp.store, Subjects: revocationSubjects(), Auth: linkAuthenticator{cp},

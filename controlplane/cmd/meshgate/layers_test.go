@@ -114,7 +114,7 @@ var layers = map[string]string{
 	"e2e/examples":      "e2e/framework",
 	"e2e/bench/gateway": "e2e/framework",
 	// The module's suite plays the control plane, in the filter's own messages.
-	"e2e/module": "filter/contract filter/engine filter/filtertest",
+	"e2e/module": "e2e/framework filter/contract filter/engine filter/filtertest",
 }
 
 // policyRow is what every policy may import.
