@@ -204,7 +204,7 @@ func TestShippedConfigurationIsGuarded(t *testing.T) {
 // A request for an issuing endpoint goes to the OAuth server with what that
 // needs to know, and with nothing that the client claims.
 func TestIssuingEndpointGoesToOAuthServer(t *testing.T) {
-	w := newWorld(t, options{oauth: echoAs("oauth")})
+	w := newWorld(t, options{oauth: echoAs("oauth"), edit: chainAsText})
 	r := w.request(t.Context(), t, http.MethodPost, "/api/oauth2/token", http.NoBody,
 		"x-meshgate-service", "forged", "x-meshgate-client", "192.0.2.1", "x-meshgate-scheme", "https")
 	want := map[string]string{

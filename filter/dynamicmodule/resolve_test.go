@@ -1,0 +1,48 @@
+package main
+
+import (
+	"testing"
+	"time"
+
+	"github.com/meshgate/meshgate/filter/contract"
+)
+
+// A listener goes while a look-up of its stream is on its way, and another takes
+// its place: the look-up ends once, and its handle leads to nobody else.
+func TestLookupsOutliveTheirListener(t *testing.T) {
+	f := newFixture(t)
+	var answer func(contract.Answer, []byte)
+	f.tokens.resolve = func(done func(contract.Answer, []byte)) { answer = done }
+	ended := make(chan end, 3)
+	finish := func(a contract.Answer, p []byte) { ended <- end{a, string(p)} }
+	f.resolve(f.source, contract.Hash{}, "p", time.Hour, finish)
+
+	f.releaseSource(f.source)
+	<-f.tokens.closed
+	f.background.Wait()
+	next := newKnown("other")
+	next.resolve = func(func(contract.Answer, []byte)) { t.Error("somebody else was asked") }
+	f.open = func(*module, *contract.Settings, string) (tokens, error) { return next, nil }
+	if h, _, err := f.acquireSource([]byte(`{"settings":{"redis":{"url":"redis://a"},"cache":{}}}`)); err != nil || h == f.source {
+		t.Fatalf("handle %#x again (%v)", h, err)
+	}
+
+	answer(contract.Found, []byte("x"))
+	answer(contract.Found, []byte("again"))
+	if got := <-ended; got != (end{contract.Found, "x"}) {
+		t.Errorf("the look-up ended with %+v", got)
+	}
+	f.resolve(f.source, contract.Hash{}, "p", time.Hour, finish)
+	if got := <-ended; got.answer != contract.Unavailable {
+		t.Errorf("a handle of a listener that has gone: %+v", got)
+	}
+	if len(ended) != 0 {
+		t.Error("ended twice")
+	}
+	q := f.ask("/", "Bearer good")
+	var r result
+	f.decide(q, &r)
+	if r.action != 0 || r.status != 0 {
+		t.Errorf("a decision for a listener that has gone: action %d", r.action)
+	}
+}
