@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	"github.com/meshgate/meshgate/controlplane/config"
-	"github.com/meshgate/meshgate/xds/chain"
 )
 
 // Filters never get a credential that writes: an external Redis is handed out by
@@ -45,17 +44,5 @@ func TestProxiesGetNoWritingCredential(t *testing.T) {
 				t.Errorf("said %d times: %s", lines, out.String())
 			}
 		})
-	}
-}
-
-// The name by which a chain is found in a route is that of the message that
-// carries it.
-func TestChainsAreFoundByTheirMessage(t *testing.T) {
-	per, err := chain.PerRoute([]byte("{}"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got := string(per.ProtoReflect().Descriptor().FullName()); got != perRouteType {
-		t.Errorf("%s, looked for %s", got, perRouteType)
 	}
 }
