@@ -30,21 +30,21 @@ func TestWriteNeedsActor(t *testing.T) {
 	s, seen := memstore.New(), &named{}
 	t.Cleanup(func() { _ = s.Close() })
 	g := admit.New(s, seen, mesh.Kinds(), time.Now)
-	put := func(g *admit.Gate, ctx context.Context) error { //nolint:revive // the gate is what differs
+	put := func(ctx context.Context, g *admit.Gate) error {
 		_, _, err := g.PutDocument(ctx, mesh.Meshes, "", "m", &mesh.Mesh{})
 		return err
 	}
-	if err := put(g, t.Context()); !fault.Is(err, fault.Internal) || s.Revision() != 0 {
+	if err := put(t.Context(), g); !fault.Is(err, fault.Internal) || s.Revision() != 0 {
 		t.Errorf("a write of nobody: %v, revision %d", err, s.Revision())
 	}
-	if err := put(g, model.WithActor(t.Context(), model.Actor{Kind: model.ActorUser})); !fault.Is(err, fault.Internal) {
+	if err := put(model.WithActor(t.Context(), model.Actor{Kind: model.ActorUser}), g); !fault.Is(err, fault.Internal) {
 		t.Errorf("a write of somebody without a name: %v", err)
 	}
 	for _, write := range []func() error{
-		func() error { return put(g, model.WithActor(t.Context(), model.User("amy"))) },
-		func() error { return put(g.As(model.System("part")), t.Context()) },
+		func() error { return put(model.WithActor(t.Context(), model.User("amy")), g) },
+		func() error { return put(t.Context(), g.As(model.System("part"))) },
 		func() error {
-			return put(g.As(model.System("part")), model.WithActor(t.Context(), model.Node("m.web")))
+			return put(model.WithActor(t.Context(), model.Node("m.web")), g.As(model.System("part")))
 		},
 	} {
 		if err := write(); err != nil {

@@ -25,7 +25,7 @@ func renewing(t *testing.T, renew func(context.Context, string) (string, error),
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
 		file, start := filepath.Join(dir, "token"), time.Now()
-		if err := os.WriteFile(file, []byte(tokenAt(start, 30*24*time.Hour)+"\n"), 0o644); err != nil { //nolint:gosec // to be narrowed
+		if err := os.WriteFile(file, []byte(tokenAt(start, 30*24*time.Hour)+"\n"), 0o644); err != nil {
 			t.Fatal(err)
 		}
 		n := &renewal{&Agent{Options: Options{Name: "gw", ControlPlane: "default", TokenFile: file, Log: slog.New(slog.DiscardHandler)}}, renew}
@@ -50,7 +50,7 @@ func TestTokenRenewedInTime(t *testing.T) {
 		return tokenAt(time.Now(), 30*24*time.Hour), nil
 	}, func(file string, start time.Time) {
 		read := func() string {
-			raw, err := os.ReadFile(file) //nolint:gosec // a file of this test
+			raw, err := os.ReadFile(file)
 			if err != nil {
 				t.Error(err)
 			}

@@ -1,6 +1,7 @@
 package httpkit
 
 import (
+	"errors"
 	"net/http"
 	"slices"
 
@@ -94,7 +95,7 @@ func CallerOf(r *http.Request) model.Actor {
 // RefuseMessage answers with the message of the error: 401 with a challenge (RFC
 // 6750 section 3) for a caller that is not identified, 403 for one that is.
 func RefuseMessage(w http.ResponseWriter, r *http.Request, err error) {
-	if e, ok := err.(*unauthenticated); ok { //nolint:errorlint // made in this package, never wrapped
+	if e, ok := errors.AsType[*unauthenticated](err); ok {
 		EntryOf(r.Context()).Code = "unauthenticated"
 		w.Header().Set("WWW-Authenticate", e.challenge)
 		WriteMessage(w, http.StatusUnauthorized, e.text)

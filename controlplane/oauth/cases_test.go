@@ -56,7 +56,7 @@ func newTarget(t *testing.T) *inProcess {
 	p := &inProcess{db: memstore.New()}
 	t.Cleanup(func() { _ = p.db.Close() })
 	log := slog.New(slog.DiscardHandler)
-	gate := admit.New(p.db, silent{}, gateway.Kinds(), time.Now).As(model.System("test"))
+	gate := admit.New(p.db, silent{}, gateway.Kinds(), time.Now)
 	p.admin = adminapi.New(adminapi.Options{
 		Store: p.db, Gate: gate, Collections: adminapi.Collections(), Progress: arrived{}, Log: log, Now: time.Now, Version: "test",
 	}).Handler()
