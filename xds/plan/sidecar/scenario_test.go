@@ -7,6 +7,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/mesh"
 	"github.com/meshgate/meshgate/xds/policy/all"
 	"github.com/meshgate/meshgate/xds/policy/trafficpermission"
+	"github.com/meshgate/meshgate/xds/policy/trafficroute"
 )
 
 var both = []string{"backend-1", "web-1"}
@@ -145,6 +146,19 @@ spec:
 		d.Networking.Outbound = append(d.Networking.Outbound, mesh.Outbound{Address: "127.0.0.4", Port: 10001, Tags: mesh.Tags{mesh.TagService: "backend", "version": "v2"}})
 		w.put(mesh.Dataplanes, meshName, "web-1", d)
 	}},
+	{"named", both[1:], func(w *world) {
+		pair("http")(w)
+		w.under(mesh.ModeStrict)
+		named := dataplane("127.0.0.4", "backend", "http")
+		named.Networking.AdvertisedAddress = "backend.example.test"
+		w.put(mesh.Dataplanes, meshName, "backend-2", named)
+	}},
+	{"apart", both[1:], func(w *world) {
+		pair("http")(w)
+		w.put(mesh.Dataplanes, meshName, "web-1", dataplane("127.0.0.3", "web", "http", "front", "backend"))
+		w.put(trafficroute.Kind, meshName, "front", balanced("front", "backend", trafficroute.LoadBalancer{Random: &struct{}{}}))
+	}},
+	{"bare", both[:1], func(w *world) { pair("http")(w); w.under(mesh.ModeStrict); w.planner.Bare("backend-1", true) }},
 	{"clash", both[1:], func(w *world) {
 		pair("http")(w)
 		d := dataplane("127.0.0.3", "web", "http", "backend", "web", "backend")
