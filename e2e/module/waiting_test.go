@@ -85,7 +85,7 @@ func TestGoodRequestOfALeaverGoesNowhere(t *testing.T) {
 // else waiting, and are refused in the end.
 func TestStoppedRedisBlocksNoWorker(t *testing.T) {
 	const waiting = 20
-	w := newWorld(t, options{concurrency: 1})
+	w := newWorld(t, options{concurrency: 1, edit: chainAsText})
 	before := w.counters(t)
 	w.redis.signal(t, syscall.SIGSTOP)
 	refused := make(chan int, waiting)
