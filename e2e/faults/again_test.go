@@ -29,8 +29,9 @@ var _ = Describe("with three gateways", func() {
 
 	issue := func(clientID, token string) {
 		app := f.Must(200, http.MethodGet, "/oauth2/"+clientID, nil).JSON()
+		service := f.Must(200, http.MethodGet, "/services/api", nil).JSON()
 		f.Must(201, http.MethodPost, "/oauth2_tokens", map[string]any{
-			"credential": map[string]any{"id": app["id"]}, "expires_in": 600, "access_token": token,
+			"credential": map[string]any{"id": app["id"]}, "service": map[string]any{"id": service["id"]}, "expires_in": 600, "access_token": token,
 		})
 	}
 

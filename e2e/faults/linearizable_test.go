@@ -100,6 +100,7 @@ var _ = Describe("token histories over three gateways", func() {
 		gateways := []*framework.Gateway{framework.StartGateway(c, "a"), framework.StartGateway(c, "b"), framework.StartGateway(c, "c")}
 		f := framework.NewFixture(c)
 		app := f.Must(200, http.MethodGet, "/oauth2/"+framework.ClientID, nil).JSON()["id"]
+		service := f.Must(200, http.MethodGet, "/services/api", nil).JSON()["id"]
 
 		const values, rounds = 12, 3
 		const writes = values * rounds
@@ -147,7 +148,7 @@ var _ = Describe("token histories over three gateways", func() {
 				fault()
 			}
 			token := n % values
-			body, err := json.Marshal(map[string]any{"credential": map[string]any{"id": app}, "expires_in": 3600, "access_token": name(token)})
+			body, err := json.Marshal(map[string]any{"credential": map[string]any{"id": app}, "service": map[string]any{"id": service}, "expires_in": 3600, "access_token": name(token)})
 			Expect(err).NotTo(HaveOccurred())
 			write(token, true, http.StatusCreated, http.MethodPost, "/oauth2_tokens", string(body))
 			write(token, false, http.StatusNoContent, http.MethodDelete, "/oauth2_tokens/"+name(token), "")

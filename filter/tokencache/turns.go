@@ -3,10 +3,10 @@ package tokencache
 import "slices"
 
 // maxLookups bounds the look-ups that ask Redis and the control plane at a time.
-// It is what the control plane answers for one link at a time, and the number of
-// connections to Redis: whoever has a turn waits for answers only, never for
-// other look-ups.
-const maxLookups = 64
+// It is half of what the control plane answers for one link at a time, and the
+// number of connections to Redis: whoever has a turn waits for answers only, never
+// for other look-ups, nor for those that were given up.
+const maxLookups = 32
 
 // Source says who asks, so that nobody starves others: first by address, then by
 // connection. Equal values are one asker; the zero value is everybody of whom

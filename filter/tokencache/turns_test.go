@@ -35,7 +35,7 @@ func TestRandomTokensDoNotStarveGoodOnes(t *testing.T) {
 						return &contract.Result{Answer: contract.Unavailable}
 					}
 					go func() {
-						<-time.After(100 * time.Millisecond)
+						<-time.After(50 * time.Millisecond)
 						busy.Add(-1)
 						res := &contract.Result{Answer: contract.Unknown, Revision: 5}
 						for i := range 10 {
