@@ -75,7 +75,10 @@ var _ = Describe("docs/examples/README.md", func() {
 		for _, created := range []string{"/services", "/services/photos/routes", "/routes/photos/plugins", "/consumers", "/consumers/mary/oauth2"} {
 			Expect(sections["A route that gives out tokens"]).To(ContainSubstring(created + " 201\n"))
 		}
-		Expect(strings.TrimSpace(sections["The login application"])).To(BeEmpty())
+		// Only that it was not up at once may be said there.
+		for line := range strings.Lines(sections["The login application"]) {
+			Expect(line).To(Or(Equal("\n"), ContainSubstring("Failed to connect")))
+		}
 		code := sections["Authorisation code"]
 		for _, want := range []string{
 			`"refresh_token":"`, `"X-Authenticated-Userid": "user-1"`, `"X-Authenticated-Scope": "email"`, `"X-Consumer-Username": "mary"`,
