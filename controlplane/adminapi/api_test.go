@@ -68,7 +68,7 @@ func (progress) Wait(_ context.Context, revision uint64) (any, error) {
 }
 
 type fixture struct {
-	t       *testing.T
+	t       testing.TB
 	api     *adminapi.API
 	handler http.Handler
 	revoker *revoker
@@ -77,13 +77,13 @@ type fixture struct {
 
 var epoch = time.Unix(1700000000, 0)
 
-func setup(t *testing.T, guard *httpkit.BrowserGuard) *fixture {
+func setup(t testing.TB, guard *httpkit.BrowserGuard) *fixture {
 	t.Helper()
 	return setupWith(t, func(o *adminapi.Options) { o.Guard = guard })
 }
 
 // setupWith returns an API over a store in memory; adjust changes its options.
-func setupWith(t *testing.T, adjust func(*adminapi.Options)) *fixture {
+func setupWith(t testing.TB, adjust func(*adminapi.Options)) *fixture {
 	t.Helper()
 	s := memstore.Open(memstore.Options{Now: func() time.Time { return epoch }})
 	t.Cleanup(func() {

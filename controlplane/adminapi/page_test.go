@@ -84,16 +84,51 @@ func TestPagesCoverEverythingOnce(t *testing.T) {
 	}
 }
 
-// FuzzPaging: no offset or size is answered with anything but a page or 400.
+// FuzzPaging: no offset or size of any list, nor anything else in a query, is
+// answered with anything but a page of at most that size or 400; and a page that
+// names another leads there.
 func FuzzPaging(f *testing.F) {
-	for _, seed := range [][2]string{{"", "10"}, {"-1", "-1"}, {"MQ==", "1e3"}, {"\x00", "NaN"}, {"b2F1dGgyCg", "99999999999999999999"}} {
-		f.Add(seed[0], seed[1])
+	fx := setup(f, nil)
+	populate(f, fx.store, 10, 2)
+	fx.do("PUT", "/upstreams/u.example", `{}`)
+	for i := range 5 {
+		fx.do("POST", "/upstreams/u.example/targets", fmt.Sprintf(`{"target":"10.0.0.%d:80","tags":["common"]}`, i))
 	}
-	f.Fuzz(func(t *testing.T, offset, size string) {
-		fx := setup(t, nil)
+	lists := []string{
+		"/oauth2", "/consumers", "/consumers/owner/oauth2", "/consumers/owner/oauth2_tokens", "/oauth2_tokens", "/upstreams/u.example/targets",
+		"/upstreams/u.example/health", "/tags", "/tags/common", "/services",
+	}
+	for i, seed := range [][2]string{
+		{"", "10"}, {"-1", "-1"}, {"MQ==", "1e3"}, {"\x00", "NaN"}, {"b2F1dGgyCg", "99999999999999999999"}, {"", "0"}, {"", "1001"}, {"9223372036854775807", "1"}, {"", "2"}, {"", "+3"},
+	} {
+		f.Add(uint8(i), seed[0], seed[1], "")
+		f.Add(uint8(i), seed[0], seed[1], "common")
+		f.Add(uint8(i), seed[0], seed[1], "common/rare")
+	}
+	f.Fuzz(func(t *testing.T, list uint8, offset, size, tags string) {
+		fx := *fx
+		fx.t = t
 		q := url.Values{"offset": {offset}, "size": {size}}
-		if w := fx.do("GET", "/consumers?"+q.Encode(), ""); w.Code != 200 && w.Code != 400 {
-			t.Errorf("offset %q, size %q: %d %s", offset, size, w.Code, w.Body)
+		if tags != "" {
+			q.Set("tags", tags)
+		}
+		target := lists[int(list)%len(lists)] + "?" + q.Encode()
+		w := fx.do("GET", target, "")
+		if w.Code == 400 {
+			return
+		}
+		var p pageDoc
+		if err := json.Unmarshal(w.Body.Bytes(), &p); w.Code != 200 || err != nil {
+			t.Fatalf("%s: %d %s", target, w.Code, w.Body)
+		}
+		if n, err := strconv.ParseFloat(size, 64); err == nil && (n < 1 || n > 1000 || len(p.Data) > int(n)) {
+			t.Errorf("%s: a page of %d", target, len(p.Data))
+		}
+		if p.Next == nil {
+			return
+		}
+		if w := fx.do("GET", *p.Next, ""); w.Code != 200 || len(p.Data) == 0 {
+			t.Errorf("%s leads to %s: %d %s", target, *p.Next, w.Code, w.Body)
 		}
 	})
 }

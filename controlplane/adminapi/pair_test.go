@@ -12,7 +12,7 @@ import (
 )
 
 // pair makes a certificate and its key.
-func pair(t *testing.T) (cert, key string) {
+func pair(t testing.TB) (cert, key string) {
 	t.Helper()
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

@@ -3,8 +3,11 @@ package admin_test
 import (
 	"errors"
 	"fmt"
+	"net/http"
 	"os/exec"
 	"path/filepath"
+	"regexp"
+	"strconv"
 	"strings"
 	"time"
 
@@ -14,14 +17,48 @@ import (
 	"github.com/meshgate/meshgate/e2e/framework"
 )
 
-// notInstalled is the exit code of the script when it has no tool to run.
-const notInstalled = 3
+const (
+	// notInstalled is the exit code of the script when it has no tool to run.
+	notInstalled = 3
+	// examples bounds the random requests of an operation in each of the tool's
+	// modes; leastCases is how many requests of an operation there must be.
+	examples, leastCases = 2, 2
+)
+
+// reported reads a number of the tool's summary; 0 where there is none.
+func reported(out, pattern string) int {
+	found := regexp.MustCompile(pattern).FindStringSubmatch(out)
+	if found == nil {
+		return 0
+	}
+	n, err := strconv.Atoi(found[1])
+	ExpectWithOffset(1, err).NotTo(HaveOccurred())
+	return n
+}
+
+// operations counts those of an OpenAPI document.
+func operations(doc map[string]any) (n int) {
+	paths, _ := doc["paths"].(map[string]any)
+	for _, item := range paths {
+		methods, _ := item.(map[string]any)
+		for name := range methods {
+			if name != "parameters" {
+				n++
+			}
+		}
+	}
+	return n
+}
 
 var _ = Describe("the OpenAPI document of the administration API", func() {
 	It("is kept by every answer to random requests", func(ctx SpecContext) {
 		c := framework.NewControlPlane("run", "--store-type", "memory").Start()
+		wanted := operations(c.API().Must(http.StatusOK, http.MethodGet, "/openapi.json", nil).JSON())
+		Expect(wanted).To(BeNumerically(">", 200))
+		// The number of requests bounds it and not the time: a slow machine tests as
+		// much as a fast one.
 		command := exec.CommandContext(ctx, filepath.Join(framework.Root(), "e2e", "admin", "schemathesis"),
-			fmt.Sprintf("http://127.0.0.1:%d", c.Admin), "--max-examples", "5", "--max-time", "50", "--seed", "1")
+			fmt.Sprintf("http://127.0.0.1:%d", c.Admin), "--max-examples", strconv.Itoa(examples), "--workers", "2", "--seed", "1")
 		// What the tool has started goes with it when the time is up.
 		command.WaitDelay = 5 * time.Second
 		out, err := command.CombinedOutput()
@@ -30,5 +67,8 @@ var _ = Describe("the OpenAPI document of the administration API", func() {
 		}
 		Expect(ctx.Err()).NotTo(HaveOccurred(), string(out))
 		Expect(err).NotTo(HaveOccurred(), string(out))
+		// The tool is content with a run in which it has tested nothing.
+		Expect(reported(string(out), `(?m)^ *Tested: (\d+)$`)).To(Equal(wanted), string(out))
+		Expect(reported(string(out), `(?m)^ *(\d+) generated`)).To(BeNumerically(">=", leastCases*wanted), string(out))
 	}, NodeTimeout(4*time.Minute))
 })
