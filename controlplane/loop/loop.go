@@ -230,9 +230,9 @@ func (l *Loop) round(now time.Time) (next time.Time) {
 
 // bound is the oldest revision of the control planes that a mesh looks at. One that
 // cannot be read bounds nobody. The caller holds mu.
-func (l *Loop) bound(mesh string) uint64 {
+func (l *Loop) bound(meshName string) uint64 {
 	bound := noRevision
-	for name := range l.looksAt[mesh] {
+	for name := range l.looksAt[meshName] {
 		if g, ok := l.planes[controlPlaneScope(name)].(*controlPlane); ok && g.scope.Err() == nil {
 			bound = min(bound, g.state.Revision())
 		}

@@ -15,7 +15,7 @@ import (
 	"github.com/meshgate/meshgate/filter/tokencache"
 )
 
-const chain = `{"route":"r","service":"s","plugins":[{"id":"plugin-1","oauth2":{"header":"authorization","hide_credentials":true}}]}`
+const chain = `{"route":"r","service":"s","issues":true,"plugins":[{"id":"plugin-1","oauth2":{"header":"authorization","hide_credentials":true,"in_body":true}}]}`
 
 // memory is a log that tests can read.
 type memory struct {

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/meshgate/meshgate/filter/contract"
+	"github.com/meshgate/meshgate/filter/tokencache"
 )
 
 // A listener goes while a look-up of its stream is on its way, and another takes
@@ -15,7 +16,7 @@ func TestLookupsOutliveTheirListener(t *testing.T) {
 	f.tokens.resolve = func(done func(contract.Answer, []byte)) { answer = done }
 	ended := make(chan end, 3)
 	finish := func(a contract.Answer, p []byte) { ended <- end{a, string(p)} }
-	f.resolve(f.source, contract.Hash{}, "p", time.Hour, finish)
+	f.resolve(f.source, tokencache.Source{}, contract.Hash{}, "p", time.Hour, finish)
 
 	f.releaseSource(f.source)
 	<-f.tokens.closed
@@ -32,7 +33,7 @@ func TestLookupsOutliveTheirListener(t *testing.T) {
 	if got := <-ended; got != (end{contract.Found, "x"}) {
 		t.Errorf("the look-up ended with %+v", got)
 	}
-	f.resolve(f.source, contract.Hash{}, "p", time.Hour, finish)
+	f.resolve(f.source, tokencache.Source{}, contract.Hash{}, "p", time.Hour, finish)
 	if got := <-ended; got.answer != contract.Unavailable {
 		t.Errorf("a handle of a listener that has gone: %+v", got)
 	}

@@ -224,13 +224,13 @@ func (s *Store) Published() uint64 {
 // shown is the newest revision that all of the named scopes show (nil for every
 // scope), none if there are no such scopes.
 func (s *Store) shown(names []string, none uint64) uint64 {
-	revision, any := Newest, false
+	revision, found := Newest, false
 	for name, sc := range s.scopes {
 		if names == nil || slices.Contains(names, name) {
-			any, revision = true, min(revision, sc.newest())
+			found, revision = true, min(revision, sc.newest())
 		}
 	}
-	if !any {
+	if !found {
 		return none
 	}
 	return revision

@@ -32,6 +32,7 @@ func (c *Client) apply(m *discovery.DeltaDiscoveryResponse) {
 				c.refused[t][name] = ""
 			}
 			c.answer(m, text)
+			c.warmed() // a start goes on after a refusal
 			return
 		}
 	}

@@ -13,7 +13,6 @@ import (
 	upstreamsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/upstreams/http/v3"
 
 	"github.com/meshgate/meshgate/controlplane/mesh"
-	"github.com/meshgate/meshgate/filter/contract"
 	"github.com/meshgate/meshgate/xds/policy/all"
 	"github.com/meshgate/meshgate/xds/policy/timeout"
 	"github.com/meshgate/meshgate/xds/policy/trafficroute"
@@ -242,7 +241,7 @@ func TestBareProxies(t *testing.T) {
 	mentions := func(set *resource.Set) bool {
 		for _, kind := range []resource.TypeURL{resource.Listener, resource.Route} {
 			for _, r := range set.All(kind) {
-				if strings.Contains(string(r.Body), contract.FilterName) {
+				if strings.Contains(string(r.Body), "DynamicModuleFilter") {
 					return true
 				}
 			}

@@ -149,8 +149,8 @@ func TestPluginThatCannotBeEnforcedRefuses(t *testing.T) {
 
 // TestTokensAreOfThePluginsService: of its own or of its route's.
 func TestTokensAreOfThePluginsService(t *testing.T) {
-	plain := contract.OAuth2{Header: "authorization"}
-	global := contract.OAuth2{Header: "authorization", Global: true}
+	plain := contract.OAuth2{Header: "authorization", InBody: true}
+	global := contract.OAuth2{Header: "authorization", Global: true, InBody: true}
 	for _, c := range []struct {
 		name    string
 		edit    func(*gateway.Plugin)
@@ -181,7 +181,7 @@ func TestTokensAreOfThePluginsService(t *testing.T) {
 func TestInlineConfig(t *testing.T) {
 	text := `{"type":"MeshTokenAuth","mesh":"demo","name":"x","spec":{"targetRef":{"kind":"Mesh"},"from":[{"targetRef":{"kind":"Mesh"},"default":{"config":{"global_credentials":true,"auth_header_name":"X-Token","realm":"r","hide_credentials":true}}}]}}`
 	got, status := applied(t, policytest.Select(t, Policy, []byte(text)))
-	want := &contract.Chain{Route: "x", Plugins: []contract.Plugin{{ID: InlineID("x"), OAuth2: &contract.OAuth2{Header: "x-token", Realm: "r", Global: true, HideCredentials: true}}}}
+	want := &contract.Chain{Route: "x", Plugins: []contract.Plugin{{ID: InlineID("x"), OAuth2: &contract.OAuth2{Header: "x-token", Realm: "r", Global: true, HideCredentials: true, InBody: true}}}}
 	if diff := cmp.Diff(want, got); diff != "" || status != 0 {
 		t.Errorf("status %d, chain (-want +got):\n%s", status, diff)
 	}
