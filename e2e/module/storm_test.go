@@ -97,7 +97,7 @@ func newStorm(w *world, duration time.Duration) *storm {
 	s := &storm{world: w, begun: time.Now()}
 	s.ctx, s.stop = context.WithTimeout(context.Background(), duration+patience)
 	for i := range strangers + leavers {
-		random := rand.New(rand.NewPCG(uint64(i), 1)) //nolint:gosec // repeatable
+		random := rand.New(rand.NewPCG(uint64(i), 1)) // repeatable
 		client := s.wait
 		if i >= strangers {
 			client = s.leave
