@@ -44,7 +44,8 @@ func IsReserved(name []byte, handingOver bool) bool {
 	}
 	for i := range ReservedHeaders {
 		if r := &ReservedHeaders[i]; r.is(name) {
-			return !(r.Kept != "" && string(name) == r.Kept && (handingOver || !r.HandingOver))
+			keeps := r.Kept != "" && string(name) == r.Kept && (handingOver || !r.HandingOver)
+			return !keeps
 		}
 	}
 	return false
