@@ -142,7 +142,6 @@ var _ = Describe("token histories over three gateways", func() {
 			writes/2 + 3:   redis.Resume,
 			writes * 5 / 6: func() { redis.Kill(); redis.Restart() },
 		}
-		DeferCleanup(redis.Resume)
 		for n := range writes {
 			if fault := faults[n]; fault != nil {
 				fault()
