@@ -193,7 +193,7 @@ func TestChain(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("chain (-want +got):\n%s", diff)
 	}
-	w.drop(gateway.Consumers, id(4, 0))
+	w.put(gateway.Plugins, id(3, 0), 2, pluginSpec(t, id(2, 0), "", func(c *gateway.OAuth2Config) { c.Anonymous = "nobody" }))
 	g = w.state()
 	body, err = chain.Encode(contract.Chain{Route: id(2, 0), Service: id(1, 0)}, chain.Effective(g, id(2, 0), id(1, 0)))
 	if err != nil {
