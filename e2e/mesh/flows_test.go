@@ -18,6 +18,7 @@ var _ = Describe("what passes two sidecars", Ordered, ContinueOnFailure, core, f
 	var (
 		w        *world
 		web      *member
+		host     *member
 		backends []*member
 	)
 
@@ -31,7 +32,7 @@ var _ = Describe("what passes two sidecars", Ordered, ContinueOnFailure, core, f
 		}
 		chat := w.join(w.around("chat-1", nil, startChat(), tags{service: "chat", protocol: "http"}))
 		// One proxy is known by a name, beside it one that no resolver knows.
-		host := w.describe("named-1", tags{service: "named"})
+		host = w.describe("named-1", tags{service: "named"})
 		host.doc["networking"].(map[string]any)["address"] = "localhost"
 		lost := w.describe("named-2", tags{service: "named"})
 		lost.doc["networking"].(map[string]any)["advertisedAddress"] = "nobody.invalid"
@@ -102,8 +103,20 @@ var _ = Describe("what passes two sidecars", Ordered, ContinueOnFailure, core, f
 			Expect(err).NotTo(HaveOccurred())
 			Expect(r.Received().Name).To(Equal("named-1"))
 		}
-		Expect(web.Stat("cluster.named.ssl.handshake")).To(BeNumerically(">", 0))
-		Expect(web.Stat("cluster.named.membership_total")).To(Equal(1))
+		Expect(web.Stat("cluster.named-by-name.ssl.handshake")).To(BeNumerically(">", 0))
+		Expect(web.Stat("cluster.named-by-name.membership_total")).To(Equal(1))
+	})
+
+	It("a service turns from names to addresses and back under load, without a failed request", func() {
+		w.Delete(shop, "dataplanes", "named-2")
+		load := framework.StartTraffic(web.to("named"), http.Header{}, 1)
+		for n := range 4 {
+			host.doc["networking"].(map[string]any)["address"] = []string{"127.0.0.1", "localhost"}[n%2]
+			w.Put("dataplanes", host.doc)
+			w.Converged()
+			load.Served(50)
+		}
+		none(load)
 	})
 
 	It("a WebSocket is opened, carries messages both ways and is closed", func() {

@@ -75,12 +75,13 @@ func (p *Planner) makeOutbound(o *outbound) {
 	destinations, services := destinationsOf(split, service)
 	p.link(o, services)
 	protocol := p.protocol(o, destinations)
+	var names renames
 	for _, tags := range destinations {
-		p.buildDestination(o, &old, wants, chosen, tags, protocol)
+		names = names.and(ClusterName(tags), p.buildDestination(o, &old, wants, chosen, tags, protocol))
 	}
 	p.forConnection(c, principal(services, service), policy.ByDestination, &chosen)
 	k := outboundKey{
-		mesh: p.facts.mesh, address: o.shape.Address, port: o.shape.Port, tags: o.tags, protocol: protocol, transparent: c.shape.Transparent, renamed: o.renamed,
+		mesh: p.facts.mesh, address: o.shape.Address, port: o.shape.Port, tags: o.tags, protocol: protocol, transparent: c.shape.Transparent, renamed: names,
 		selections: p.only(chosen, func(pol *policy.Policy) bool { return pol.Outbound != nil }),
 	}
 	if !mesh.IsHTTP(protocol) {
@@ -88,7 +89,7 @@ func (p *Planner) makeOutbound(o *outbound) {
 	} else {
 		k.routes = o.routeTable()
 		rk := outboundRoutesKey{
-			mesh: p.facts.mesh, name: k.routes, service: service, protocol: protocol, source: c.source, split: split, renamed: o.renamed,
+			mesh: p.facts.mesh, name: k.routes, service: service, protocol: protocol, source: c.source, split: split, renamed: names,
 			selections: p.only(chosen, func(pol *policy.Policy) bool { return pol.OutboundRoutes != nil }),
 		}
 		r, err := of(p.cells.outboundRoutes, p.round, rk, p.outboundRoutes)
@@ -101,11 +102,18 @@ func (p *Planner) makeOutbound(o *outbound) {
 	o.part.keep(&o.part.listeners, old.listeners, outboundName(k.address, k.port), l, err)
 }
 
-// buildDestination makes the cluster and the assignment of one destination.
-func (p *Planner) buildDestination(o *outbound, old *part, wants []want, chosen selections, tags mesh.Tags, protocol string) {
+// buildDestination makes the cluster and the assignment of one destination, and
+// returns the name that they bear. A cluster that resolves names is another one
+// than that with an assignment: requests switch from one to the other when it is
+// warm.
+func (p *Planner) buildDestination(o *outbound, old *part, wants []want, chosen selections, tags mesh.Tags, protocol string) (name string) {
 	canonical, service := tags.String(), tags.Service()
 	p.forConnection(o.class, service, policy.ByDestination, &chosen)
 	ak := assignmentKey{name: ClusterName(tags), tags: canonical, service: p.state.Service(service)}
+	resolved := named(tags, ak.service)
+	if resolved {
+		ak.name += byName
+	}
 	if p.facts.localityAware {
 		ak.aware, ak.local = true, o.class.shape.zone()
 	}
@@ -116,7 +124,6 @@ func (p *Planner) buildDestination(o *outbound, old *part, wants []want, chosen 
 	if ck.secured {
 		ck.life = p.facts.life
 	}
-	resolved := named(tags, ak.service)
 	if resolved {
 		ck.named = ak
 	}
@@ -135,12 +142,13 @@ func (p *Planner) buildDestination(o *outbound, old *part, wants []want, chosen 
 	}
 	o.part.keep(&o.part.clusters, old.clusters, ck.name, cl, err)
 	if resolved {
-		return
+		return ck.name
 	}
 	a, err := of(p.cells.assignments, p.round, ak, assignment)
 	if !o.part.keep(&o.part.endpoints, old.endpoints, ak.name, a, err) {
 		o.part.endpoints = append(o.part.endpoints, resource.Empty(ak.name))
 	}
+	return ck.name
 }
 
 // split asks the policy that decides where requests go. Without one nothing is

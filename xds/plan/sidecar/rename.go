@@ -9,6 +9,9 @@ import (
 	"github.com/meshgate/meshgate/controlplane/mesh"
 )
 
+// byName ends the names of clusters that resolve names.
+const byName = "-by-name"
+
 // want is a cluster as an outbound would have it: by the name that its tags give
 // it, with a version that stands for all its settings.
 type want struct{ name, version string }
@@ -28,6 +31,14 @@ func (r renames) of(name string) string {
 	return name
 }
 
+// and adds a cluster, if its name is another than its own.
+func (r renames) and(plain, other string) renames {
+	if plain == other {
+		return r
+	}
+	return r + renames(plain+"\t"+other+"\n")
+}
+
 // cluster is the name of the cluster of a destination.
 func (r renames) cluster(tags mesh.Tags) string { return r.of(ClusterName(tags)) }
 
@@ -40,7 +51,7 @@ func (c *class) tellApart() (moved []*outbound) {
 	for _, own := range []bool{true, false} {
 		for _, o := range c.outbounds {
 			for _, w := range o.wants {
-				if own && w.name != ClusterName(o.shape.Tags) {
+				if own && strings.TrimSuffix(w.name, byName) != ClusterName(o.shape.Tags) {
 					continue
 				}
 				if names[w.name] == nil {
@@ -64,7 +75,7 @@ func renamed(wants []want, names map[string]map[string]string) renames {
 	var lines []string
 	for _, w := range wants {
 		if other := names[w.name][w.version]; other != w.name {
-			lines = append(lines, w.name+"\t"+other+"\n")
+			lines = append(lines, string(renames("").and(w.name, other)))
 		}
 	}
 	slices.Sort(lines)

@@ -166,7 +166,10 @@ func TestNamesAsAddresses(t *testing.T) {
 	named.Networking.AdvertisedAddress = "backend.example.test"
 	w.put(mesh.Dataplanes, meshName, "backend-2", named)
 	set := w.joined("web-1")
-	c := cluster(t, set, "backend")
+	if name := led(t, set, "outbound:127.0.0.1:10001"); name != "backend-by-name" {
+		t.Errorf("requests are led to %s", name)
+	}
+	c := cluster(t, set, "backend-by-name")
 	if c.GetType() != clusterv3.Cluster_STRICT_DNS {
 		t.Fatalf("the cluster is %v", c.GetType())
 	}
@@ -179,8 +182,8 @@ func TestNamesAsAddresses(t *testing.T) {
 	if got := strings.Join(addresses, " "); got != "backend.example.test 127.0.0.2" {
 		t.Errorf("the endpoints are %s", got)
 	}
-	if set.Get(resource.Endpoint, "backend") != nil {
-		t.Error("there is an assignment that nobody asks for")
+	if len(set.All(resource.Endpoint)) > 0 || set.Get(resource.Cluster, "backend") != nil {
+		t.Error("there is an assignment or a cluster that nobody asks for")
 	}
 	validate(t, set)
 	w.drop(mesh.Dataplanes, "backend-2")
