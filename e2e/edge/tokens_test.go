@@ -176,9 +176,11 @@ var _ = Describe("anonymous", func() {
 		f.Must(200, http.MethodPatch, "/plugins/"+plugin, map[string]any{"config": map[string]any{"anonymous": nobody}})
 		f.Converged()
 		Expect(call("/anon/x", "").Status).To(Equal(200), "by id")
+		f.Must(400, http.MethodDelete, "/consumers/nobody", nil)
+		f.Must(200, http.MethodPatch, "/plugins/"+plugin, map[string]any{"config": map[string]any{"anonymous": "not-there"}})
 		f.Must(204, http.MethodDelete, "/consumers/nobody", nil)
 		f.Converged()
-		Expect(call("/anon/x", "").Status).To(Equal(500), "deleted again")
+		Expect(call("/anon/x", "").Status).To(Equal(500), "missing again")
 
 		// Issuing endpoints come before the fallback.
 		r, err := framework.Do(f.HTTP, http.MethodPost, fmt.Sprintf("https://localhost:%d/anon/oauth2/token", c.HTTPS), http.Header{"Content-Type": {formType}}, url.Values{}.Encode())

@@ -16,9 +16,9 @@ var _ = Describe("docs/gateway.md", func() {
 	It("shows commands that work", func() {
 		c := framework.NewControlPlane("run", "--store-type", "memory").Start()
 		framework.NewFixture(c).Must(201, "POST", "/consumers", map[string]any{"username": "nobody"})
-		script := strings.ReplaceAll(framework.Guide("docs", "gateway.md"), ":8001", ":"+strconv.Itoa(c.Admin))
+		script := strings.NewReplacer(":8001", ":"+strconv.Itoa(c.Admin), ":5681", ":"+strconv.Itoa(c.Mesh)).Replace(framework.Guide("docs", "gateway.md"))
 		calls := strings.Count(script, "\ncurl ")
-		p := framework.Start(nil, "bash", "-c", "set -euo pipefail\ncurl() { command curl -w '\\n%{http_code}\\n' \"$@\"; }\n"+script)
+		p := framework.Start([]string{"JTI=00000000-0000-4000-8000-000000000000"}, "bash", "-c", "set -euo pipefail\ncurl() { command curl -w '\\n%{http_code}\\n' \"$@\"; }\n"+script)
 		Expect(p.Exit(patience)).To(Equal(0), p.Output())
 		Expect(calls).To(BeNumerically(">", 2))
 		Expect(strings.Count(p.Output(), "\n201\n")).To(Equal(calls), p.Output())
