@@ -22,7 +22,7 @@ const (
 	notInstalled = 3
 	// examples bounds the random requests of an operation in each of the tool's
 	// modes; leastCases is how many requests of an operation there must be.
-	examples, leastCases = 2, 2
+	examples, leastCases = 4, 3
 )
 
 // reported reads a number of the tool's summary; 0 where there is none.

@@ -51,7 +51,7 @@ func FreePorts(n int) []int {
 		_ = ln.Close()
 		ports = append(ports, next)
 	}
-	binary.BigEndian.PutUint32(last[:], uint32(next)) //nolint:gosec // a port
+	binary.BigEndian.PutUint32(last[:], uint32(next))
 	_, err = counter.WriteAt(last[:], 0)
 	gomega.Expect(err).NotTo(gomega.HaveOccurred())
 	return ports

@@ -52,9 +52,9 @@ func TestOneBadResourceOfAHundred(t *testing.T) {
 				return ""
 			}})
 			world := large(true)
-			p := r.settle(t, r.publish(world...))
+			r.settle(t, r.publish(world...))
 			c.WaitFor(t, "everything else", func(v xdstest.View) bool { return holdsAll(v, world, "c42") })
-			if p = r.settle(t, r.rev); len(p.Rejected) != 1 || p.Rejected[0].Error != "c42: bad" {
+			if p := r.settle(t, r.rev); len(p.Rejected) != 1 || p.Rejected[0].Error != "c42: bad" {
 				t.Fatalf("progress %+v", p)
 			}
 			n := len(c.Messages())
@@ -81,7 +81,7 @@ func TestOneBadResourceOfAHundred(t *testing.T) {
 			if repeats > 1 {
 				t.Errorf("the refused bytes were sent %d times more", repeats)
 			}
-			if p = r.settle(t, r.rev); len(p.Rejected) != 1 {
+			if p := r.settle(t, r.rev); len(p.Rejected) != 1 {
 				t.Errorf("progress %+v", p)
 			}
 		})
@@ -107,9 +107,9 @@ func TestRefusedResponseIsSentAgainAsAWhole(t *testing.T) {
 	r.waitFor(t, func(p snapshot.Progress) bool { return len(p.Rejected) == 1 })
 	c.Request(resource.Cluster).Equals(t)
 	mended := xdstest.Cluster("bad", 2*s)
-	p := r.settle(t, r.publish(clusterA, clusterB, mended, endA, endB))
+	r.settle(t, r.publish(clusterA, clusterB, mended, endA, endB))
 	c.Request(resource.Cluster).Equals(t, clusterA, clusterB, mended)
-	if p = r.settle(t, r.rev); len(p.Rejected) != 0 || len(p.Acknowledged) != 1 {
+	if p := r.settle(t, r.rev); len(p.Rejected) != 0 || len(p.Acknowledged) != 1 {
 		t.Fatalf("progress %+v", p)
 	}
 }

@@ -49,7 +49,7 @@ func send(t *testing.T, s *Server, data string) string {
 	}
 	_, _ = io.WriteString(conn, data) // it may hang up before it has read all of it
 	answer, err := io.ReadAll(conn)
-	if ne, ok := err.(net.Error); ok && ne.Timeout() {
+	if ne, ok := errors.AsType[net.Error](err); ok && ne.Timeout() {
 		t.Errorf("%.40q keeps the connection open", data)
 	}
 	return string(answer)
@@ -144,8 +144,8 @@ func TestSilentConnections(t *testing.T) {
 	if err := silent[0].SetDeadline(time.Now().Add(30 * time.Second)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := silent[0].Read(make([]byte, 1)); err != io.EOF {
-		if ne, ok := err.(net.Error); ok && ne.Timeout() {
+	if _, err := silent[0].Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
+		if ne, ok := errors.AsType[net.Error](err); ok && ne.Timeout() {
 			t.Error("the oldest silent connection is still there")
 		}
 	}
