@@ -191,7 +191,7 @@ func (p *meshPlane) join(dataplane string, bare bool, now time.Time) (_ batch, e
 		set = p.joined[dataplane]
 	}
 	if set == nil {
-		p.leave(dataplane, now)
+		p.leave(mesh.NodeID(p.name, dataplane), now)
 		return out, p.impossible(dataplane, nil)
 	}
 	p.joined[dataplane] = set

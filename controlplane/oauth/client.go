@@ -143,7 +143,7 @@ func (t *Request) checkRedirect(c client) *Error {
 		}
 		return errRedirect
 	}
-	if uri, ok := t.params.text("redirect_uri"); ok && slices.Contains(uris, uri) {
+	if uri, ok := t.params.text("redirect_uri"); ok && t.registered(uri) {
 		return nil
 	}
 	return errRedirect

@@ -9,6 +9,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/meshgate/meshgate/controlplane/fault"
 	"github.com/meshgate/meshgate/controlplane/gateway"
 	"github.com/meshgate/meshgate/controlplane/model"
 	"github.com/meshgate/meshgate/controlplane/store"
@@ -180,8 +181,42 @@ type dying struct{ store.Store }
 
 // Write implements Writer.
 func (d dying) Write(ctx context.Context, class model.Class, fn func(store.Tx) error) (store.Commit, error) {
-	c, err := d.Update(ctx, class, fn)
-	return c, errors.Join(err, errDied)
+	_, err := d.Update(ctx, class, fn)
+	return store.Commit{}, errors.Join(err, errDied)
+}
+
+// unheard is a write path whose commits stand, but of which no filter can be told.
+type unheard struct{ store.Store }
+
+// Write implements Writer.
+func (u unheard) Write(ctx context.Context, class model.Class, fn func(store.Tx) error) (store.Commit, error) {
+	c, err := u.Update(ctx, class, fn)
+	return c, errors.Join(err, fault.New(fault.Unavailable, "the token may still be accepted"))
+}
+
+// TestRefreshThatNobodyHears: a refresh whose commit stands is answered with its
+// token, although the filters could not be told of the one before. A refusal would
+// have the client come again with a token that is spent.
+func TestRefreshThatNobodyHears(t *testing.T) {
+	lax := strict()
+	lax.Profile = gateway.ProfileOAuth20
+	for name, config := range map[string]gateway.OAuth2Config{"strict": strict(), "default": lax} {
+		t.Run(name, func(t *testing.T) {
+			worlds(t, config, func(t *testing.T, w *world) {
+				_, first := w.newPair()
+				s := w.open()
+				s.Writer = unheard{w.db}
+				a := askServer(s, "POST", "/x/oauth2/token", form, refreshAsApp+first, nil)
+				var doc reply
+				if err := json.Unmarshal(a.Body.Bytes(), &doc); err != nil || a.Code != 200 || !w.lives(doc.AccessToken) {
+					t.Fatalf("%d %s", a.Code, a.Body)
+				}
+				if status, _, _ := w.refresh(doc.RefreshToken); status != 200 {
+					t.Errorf("its successor: %d", status)
+				}
+			})
+		})
+	}
 }
 
 // TestLostAnswer: the process dies between commit and answer; the client that

@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"net/netip"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -98,7 +100,7 @@ func (t *Request) redirectTarget() (target string, refusal *Error) {
 	if !given && (len(uris) == 1 || !t.Config.Strict()) {
 		asked = uris[0]
 	}
-	if uri, ok := asked.(string); ok && slices.Contains(uris, uri) {
+	if uri, ok := asked.(string); ok && t.registered(uri) {
 		if t.Config.Strict() && !encrypted(uri) {
 			return "", errRedirectHTTP
 		}
@@ -108,4 +110,39 @@ func (t *Request) redirectTarget() (target string, refusal *Error) {
 		return "", errRedirect
 	}
 	return uris[0], errRedirect
+}
+
+// registered reports whether the application may be answered at a URI: one that it
+// has registered, character by character. In the strict profile the port of a
+// loopback address is free, because a native application takes whatever port it
+// gets (RFC 8252 section 7.3, RFC 9700 section 2.1).
+func (t *Request) registered(uri string) bool {
+	uris := t.Spec().RedirectURIs
+	if slices.Contains(uris, uri) {
+		return true
+	}
+	if !t.Config.Strict() {
+		return false
+	}
+	asked, ok := withoutLoopbackPort(uri)
+	return ok && slices.ContainsFunc(uris, func(known string) bool {
+		known, ok := withoutLoopbackPort(known)
+		return ok && known == asked
+	})
+}
+
+// withoutLoopbackPort takes the port out of an http URI whose host is a loopback
+// address in digits; not ok for any other.
+func withoutLoopbackPort(uri string) (string, bool) {
+	u, err := url.Parse(uri)
+	if err != nil || u.Scheme != "http" || u.User != nil {
+		return "", false
+	}
+	if addr, err := netip.ParseAddr(u.Hostname()); err != nil || !addr.IsLoopback() || addr.Zone() != "" {
+		return "", false
+	}
+	if _, err := strconv.ParseUint(u.Port(), 10, 16); u.Port() != "" && err != nil {
+		return "", false
+	}
+	return strings.Replace(uri, u.Host, strings.TrimSuffix(u.Host, ":"+u.Port()), 1), true
 }

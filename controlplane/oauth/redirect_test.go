@@ -10,6 +10,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
+
+	"github.com/meshgate/meshgate/controlplane/gateway"
+	"github.com/meshgate/meshgate/controlplane/model"
 )
 
 var encoded = regexp.MustCompile(`^(?:[A-Za-z0-9_&=]|%[0-9a-f]{2})*$`)
@@ -91,4 +94,27 @@ func FuzzRedirect(f *testing.F) {
 			t.Fatalf("%q: %v", got, err)
 		}
 	})
+}
+
+// TestRegisteredRedirects: the port of a loopback address is free in the strict
+// profile, everything else is compared as it is written.
+func TestRegisteredRedirects(t *testing.T) {
+	uris := []string{"http://127.0.0.1/cb", "http://[::1]:8000/cb?a=b", "https://app.example/cb", "http://localhost/cb"}
+	for uri, want := range map[string]bool{
+		"http://127.0.0.1/cb": true, "http://127.0.0.1:51004/cb": true, "http://[::1]/cb?a=b": true, "http://[::1]:1/cb?a=b": true,
+		"https://app.example/cb": true, "https://app.example:8443/cb": false, "http://localhost:1/cb": false,
+		"https://127.0.0.1:51004/cb": false, "http://127.0.0.1:51004/cb/": false, "http://127.0.0.1:51004/cb?x": false,
+		"http://127.0.0.2:51004/cb": false, "http://127.0.0.1:70000/cb": false, "http://127.0.0.1:51004@evil.example/cb": false,
+		"http://u@127.0.0.1:51004/cb": false, "http://127.0.0.1:51004.evil.example/cb": false, "http://127.0.0.1:1/../cb": false,
+		"http://[::1]:1/cb": false, "http://127.0.0.1:51004/cb#x": false,
+	} {
+		r := &Request{Application: &model.Resource{Spec: &gateway.Application{RedirectURIs: uris}}, Config: &gateway.OAuth2Config{Profile: gateway.ProfileOAuth21}}
+		if got := r.registered(uri); got != want {
+			t.Errorf("%s: %v", uri, got)
+		}
+		r.Config.Profile = gateway.ProfileOAuth20
+		if got := r.registered(uri); got != slices.Contains(uris, uri) {
+			t.Errorf("%s in the default profile: %v", uri, got)
+		}
+	}
 }

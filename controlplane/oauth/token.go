@@ -1,8 +1,10 @@
 package oauth
 
 import (
+	"context"
 	"errors"
 	"net/http"
+	"time"
 
 	"github.com/meshgate/meshgate/controlplane/fault"
 	"github.com/meshgate/meshgate/controlplane/gateway"
@@ -48,6 +50,9 @@ func (s *Server) token(w http.ResponseWriter, r *http.Request, t *Request) error
 	return writeReply(w, http.StatusOK, doc)
 }
 
+// familyTimeout bounds the revocation of a family, whose client may have left.
+const familyTimeout = 30 * time.Second
+
 // refused writes the answer to a token request that failed; it returns errors
 // that are none of the client's.
 func (s *Server) refused(w http.ResponseWriter, r *http.Request, t *Request, err error) error {
@@ -63,7 +68,10 @@ func (s *Server) refused(w http.ResponseWriter, r *http.Request, t *Request, err
 	}
 	s.Log.WarnContext(r.Context(), "a code or refresh token was used again: its tokens are revoked",
 		"application", t.Application.Name, "plugin", t.Plugin)
-	if err := s.revokeFamily(r.Context(), t.Scope, again.family); err != nil {
+	// A thief that goes away now stops nothing.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), familyTimeout)
+	defer cancel()
+	if err := s.revokeFamily(ctx, t.Scope, again.family); err != nil {
 		return err
 	}
 	return refuse(w, again.refusal, t.state())

@@ -79,7 +79,10 @@ func (cp *controlPlane) reconcile(ctx context.Context) error {
 	for name := range meshes {
 		cp.mesh.rotations.Changed(name)
 	}
-	cp.xds.Recheck(ctx)
+	for key := range dataplanes {
+		cp.mesh.removals.Written(key.Scope, key.Name)
+	}
+	cp.recheck(ctx)
 	return nil
 }
 

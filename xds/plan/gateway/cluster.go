@@ -71,6 +71,11 @@ func serviceCluster(k clusterKey) (*resource.Resource, error) {
 	if err != nil {
 		return nil, err
 	}
+	if c.GetType() == clusterv3.Cluster_STRICT_DNS {
+		if c.TypedDnsResolverConfig, err = plan.Resolver(); err != nil {
+			return nil, err
+		}
+	}
 	options := httpOptions(http2(k.protocol))
 	if k.upstream != nil {
 		if err := balance(c, k); err != nil {

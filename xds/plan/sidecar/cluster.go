@@ -8,11 +8,9 @@ import (
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
-	caresv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/network/dns_resolver/cares/v3"
 	upstreamsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/upstreams/http/v3"
 	"google.golang.org/protobuf/types/known/anypb"
 	"google.golang.org/protobuf/types/known/durationpb"
-	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/meshgate/meshgate/controlplane/mesh"
 	"github.com/meshgate/meshgate/xds/draft"
@@ -68,7 +66,9 @@ func (p *Planner) cluster(k clusterKey) (*resource.Resource, error) {
 			return nil, err
 		}
 		d.Proto.TransportSocket = socket
-		d.HTTP.CommonHttpProtocolOptions = &corev3.HttpProtocolOptions{MaxConnectionDuration: durationpb.New(k.life)}
+		d.HTTP.CommonHttpProtocolOptions = &corev3.HttpProtocolOptions{
+			MaxConnectionDuration: durationpb.New(k.life), MaxStreamDuration: durationpb.New(k.life),
+		}
 	}
 	if err := p.edit(k.selections, func(e *edits, s *selection) error { return e.cluster(d, s) }); err != nil {
 		return nil, err
@@ -85,16 +85,12 @@ func discover(c *clusterv3.Cluster, named assignmentKey) error {
 		c.EdsClusterConfig = &clusterv3.Cluster_EdsClusterConfig{EdsConfig: plan.ADS()}
 		return nil
 	}
-	// A name that nobody answers for delays the start of a proxy for that long.
-	resolver, err := plan.Pack(&caresv3.CaresDnsResolverConfig{
-		QueryTimeoutSeconds: wrapperspb.UInt64(1), QueryTries: wrapperspb.UInt32(2),
-	})
-	if err != nil {
-		return err
-	}
 	c.ClusterDiscoveryType = &clusterv3.Cluster_Type{Type: clusterv3.Cluster_STRICT_DNS}
 	c.DnsLookupFamily = clusterv3.Cluster_V4_PREFERRED
-	c.TypedDnsResolverConfig = &corev3.TypedExtensionConfig{Name: "envoy.network.dns_resolver.cares", TypedConfig: resolver}
+	var err error
+	if c.TypedDnsResolverConfig, err = plan.Resolver(); err != nil {
+		return err
+	}
 	c.LoadAssignment, err = members(named)
 	return err
 }

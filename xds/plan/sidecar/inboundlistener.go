@@ -102,11 +102,13 @@ func (p *Planner) chains(k inboundKey) (*chains, error) {
 	return &chains{l}, permit(l, proved, open, k.cluster, d.NoOpaque)
 }
 
-// bound ends connections when the certificate that proved them, which is never
-// asked for again, has expired at the latest.
+// bound ends connections that a certificate has proved, which is never asked for
+// again: they take no new streams after the life of certificates. Envoy lets a
+// stream that is open then go on, so streams have the same bound.
 func bound(d *draft.Inbound, life time.Duration) {
 	if d.HTTP != nil {
 		d.HTTP.CommonHttpProtocolOptions.MaxConnectionDuration = durationpb.New(life)
+		d.HTTP.CommonHttpProtocolOptions.MaxStreamDuration = durationpb.New(life)
 	} else {
 		d.TCP.MaxDownstreamConnectionDuration = durationpb.New(life)
 	}

@@ -337,8 +337,13 @@ func TestConnectionsEndWithCertificates(t *testing.T) {
 				if err := packed.UnmarshalTo(http); err != nil {
 					t.Fatal(err)
 				}
-				if got := http.GetCommonHttpProtocolOptions().GetMaxConnectionDuration().AsDuration(); got != want {
+				options := http.GetCommonHttpProtocolOptions()
+				if got := options.GetMaxConnectionDuration().AsDuration(); got != want {
 					t.Errorf("%q: HTTP connections of chain %s live %s", test.expiration, c.GetName(), got)
+				}
+				// A connection with an open stream lives as long as the stream.
+				if got := options.GetMaxStreamDuration().AsDuration(); got != want {
+					t.Errorf("%q: streams of chain %s live %s", test.expiration, c.GetName(), got)
 				}
 			}
 		}

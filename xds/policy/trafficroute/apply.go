@@ -47,6 +47,10 @@ func cluster(d *draft.Cluster, s *policy.Selection) error {
 	return nil
 }
 
+// envoyMinRing is the default of
+// envoy.config.cluster.v3.Cluster.RingHashLbConfig.minimum_ring_size.
+const envoyMinRing = 1024
+
 func ring(r *RingHash) *clusterv3.Cluster_RingHashLbConfig {
 	out := &clusterv3.Cluster_RingHashLbConfig{HashFunction: clusterv3.Cluster_RingHashLbConfig_XX_HASH}
 	if r.HashFunction == HashMurmur {
@@ -57,6 +61,10 @@ func ring(r *RingHash) *clusterv3.Cluster_RingHashLbConfig {
 	}
 	if r.MaxRingSize > 0 {
 		out.MaximumRingSize = wrapperspb.UInt64(r.MaxRingSize)
+		if r.MinRingSize == 0 {
+			// Envoy's own minimum may be above this maximum, and it would refuse that.
+			out.MinimumRingSize = wrapperspb.UInt64(min(r.MaxRingSize, envoyMinRing))
+		}
 	}
 	return out
 }

@@ -76,3 +76,21 @@ conf: {destination: {mesh.io/service: backend}, loadBalancer: {`+balancer+`}}
 		}
 	}
 }
+
+// TestRingsThatEnvoyTakes: Envoy refuses a ring whose minimum, 1,024 where none is
+// given, is above its maximum.
+func TestRingsThatEnvoyTakes(t *testing.T) {
+	for _, r := range []RingHash{{}, {MaxRingSize: 512}, {MaxRingSize: 4096}, {MinRingSize: 16}, {MinRingSize: 16, MaxRingSize: 32}} {
+		c := ring(&r)
+		least, most := uint64(1024), uint64(8<<20)
+		if v := c.GetMinimumRingSize(); v != nil {
+			least = v.GetValue()
+		}
+		if v := c.GetMaximumRingSize(); v != nil {
+			most = v.GetValue()
+		}
+		if least > most {
+			t.Errorf("%+v becomes %d to %d", r, least, most)
+		}
+	}
+}
