@@ -70,7 +70,16 @@ void front_refuse_body(dm_filter_envoy f, bool late) {
   static const dm_module_buffer much = LITERAL("{\"message\":\"The request body cannot be held at the moment\"}");
   static const dm_module_buffer slow = LITERAL("{\"message\":\"The request body took too long\"}");
   static const dm_module_buffer budget = LITERAL("meshgate_body_budget"), deadline = LITERAL("meshgate_body_deadline");
-  dm_module_header h[] = {{"content-type", 12, "application/json; charset=utf-8", 31}, {"retry-after", 11, "1", 1}};
+  static const dm_module_buffer busy = LITERAL("The request body cannot be held at the moment");
+  static const dm_module_buffer late_text = LITERAL("The request body took too long");
+  dm_module_header retry = {"retry-after", 11, "1", 1};
+  char digits[2];
+  if (is_grpc(f)) {
+    dm_module_header h[] = {grpc_status(late ? 4 : 14, digits), retry};
+    DM_CALL(http_send_response)(f, late ? 408 : 503, h, late ? 1 : 2, late ? late_text : busy, late ? deadline : budget);
+    return;
+  }
+  dm_module_header h[] = {{"content-type", 12, "application/json; charset=utf-8", 31}, retry};
   DM_CALL(http_send_response)(f, late ? 408 : 503, h, late ? 1 : 2, late ? slow : much, late ? deadline : budget);
 }
 

@@ -23,7 +23,11 @@ host_stream *stream_new(host_worker *w, host_mode mode, front_config *c, front_r
   s->headers[0] = (host_field){":path", "", true};
   snprintf(s->headers[0].value, sizeof(s->headers[0].value), "/%s", script);
   s->headers[1] = (host_field){"x-consumer-id", "forged", true};
-  s->headers[2] = (host_field){"content-type", "text/plain", true};
+  // Half of the requests, without a pattern, are gRPC.
+  static atomic_uint streams;
+  bool grpc = atomic_fetch_add(&streams, 1) * 2654435761u >> 31;
+  s->headers[2] = (host_field){"content-type", "", true};
+  strcpy(s->headers[2].value, grpc ? "application/grpc" : "text/plain");
   s->module = DM_ON(new)(c, s);
   CHECK(s->module != NULL, "no memory");
   return s;
@@ -89,6 +93,11 @@ void DM_CALL(http_send_response)(dm_filter_envoy f, uint32_t status, dm_module_h
   for (size_t i = 0; i < n; i++) bytes += (unsigned char)headers[i].key_ptr[0] + (unsigned char)headers[i].value_ptr[0];
   for (size_t i = 0; i < body.length; i++) bytes += (unsigned char)body.ptr[i];
   CHECK(bytes > 0, "an empty reply");
+  // Without this header Envoy tells a gRPC client that all is well.
+  bool failure = strcmp(s->headers[2].value, "application/grpc") != 0;
+  for (size_t i = 0; i < n; i++)
+    failure = failure || (headers[i].key_length == 11 && memcmp(headers[i].key_ptr, "grpc-status", 11) == 0 && headers[i].value_ptr[0] != '0');
+  CHECK(failure, "%.*s looks like success to a gRPC client", (int)details.length, details.ptr);
   local_reply(s, status);
   if (s->calls > 0) {
     s->pending_reply = true;
