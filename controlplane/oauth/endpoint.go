@@ -1,6 +1,9 @@
 package oauth
 
-import "strings"
+import (
+	"net/url"
+	"strings"
+)
 
 // endpoint is what a request is for.
 type endpoint int
@@ -60,17 +63,28 @@ func (e endpoint) identified() bool {
 func (e endpoint) optional() bool { return e != endpointToken && e != endpointAuthorize }
 
 // recognise says which endpoint a normalised path is, and what precedes it: the
-// path of the issuer. Suffixes are compared byte by byte, one trailing slash is
-// allowed.
+// path of the issuer; metadata are followed by it. Suffixes are compared byte by
+// byte, one trailing slash is allowed. Below the place of metadata there is no
+// other endpoint, for the filter asks no plugin about such a path: what the
+// filter reads there (filter/engine/path.go) and what is read here must be alike.
 func recognise(path string) (is endpoint, issuer string) {
 	trimmed := strings.TrimSuffix(path, "/")
+	if issuer, ok := strings.CutPrefix(trimmed, pathMetadata); ok && (issuer == "" || issuer[0] == '/') {
+		return endpointMetadata, issuer
+	}
 	for _, s := range suffixes {
 		if issuer, ok := strings.CutSuffix(trimmed, s.path); ok {
 			return s.is, issuer
 		}
 	}
-	if issuer, ok := strings.CutPrefix(trimmed, pathMetadata); ok && (issuer == "" || issuer[0] == '/') {
-		return endpointMetadata, issuer
-	}
 	return endpointUnknown, ""
+}
+
+// sentPath is a path as it was sent. EscapedPath is not: a character that should
+// have been escaped makes it unescape slashes, and the filter read them escaped.
+func sentPath(u *url.URL) string {
+	if u.RawPath != "" {
+		return u.RawPath
+	}
+	return u.EscapedPath()
 }

@@ -84,7 +84,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, scope, plugin str
 		Plugin: plugin, Service: r.Header.Get(contract.HeaderOAuthService), Scope: scope, Now: s.Now(),
 		peer: r.Header.Get(contract.HeaderOAuthClient), failures: s.failures,
 	}
-	is, path := recognise(r.URL.EscapedPath())
+	is, path := recognise(sentPath(r.URL))
 	if err := s.Store.View(r.Context(), func(tx store.Reader) (err error) {
 		if t.attached, t.Config, err = pluginConfig(tx, scope, plugin); err != nil {
 			return err

@@ -43,7 +43,7 @@ func FuzzEndpoint(f *testing.F) {
 			all = issuingEndpoint
 		}
 		if public.MatchString(path) {
-			all = publicEndpoint
+			plain, all = noEndpoint, publicEndpoint
 		}
 		if got := [2]endpoint{endpointOf([]byte(path), false), endpointOf([]byte(path), true)}; got != [2]endpoint{plain, all} {
 			t.Errorf("%q is %v, want %v, %v", path, got, plain, all)

@@ -23,15 +23,20 @@ var (
 
 // endpointOf classifies a path, query included. Issuing endpoints end in one of
 // two suffixes, compared byte by byte, with one trailing slash allowed; further
-// endpoints are there if the plugin has them. The path must be normalised, and
+// endpoints are there if the plugin has them. No path below that of metadata is
+// an issuing one: the OAuth server reads paths the same way, and what passes by
+// the other plugins must be nothing else to it. The path must be normalised, and
 // must be the one the route was chosen by: otherwise both could be led to
 // different answers.
 func endpointOf(path []byte, further bool) endpoint {
 	if q := bytes.IndexByte(path, '?'); q >= 0 {
 		path = path[:q]
 	}
-	if further && bytes.HasPrefix(path, metadataPath) && (len(path) == len(metadataPath) || path[len(metadataPath)] == '/') {
-		return publicEndpoint
+	if bytes.HasPrefix(path, metadataPath) && (len(path) == len(metadataPath) || path[len(metadataPath)] == '/') {
+		if further {
+			return publicEndpoint
+		}
+		return noEndpoint
 	}
 	if n := len(path); n > 0 && path[n-1] == '/' {
 		path = path[:n-1]

@@ -76,6 +76,7 @@ var furtherCases = []Case{
 	{Name: "further-off-introspect", Chain: chainPlain, Request: request("/oauth2/introspect"), Want: wantMissing},
 	{Name: "further-off-revoke", Chain: chainPlain, Request: request("/oauth2/revoke"), Want: wantMissing},
 	{Name: "further-off-metadata", Chain: chainPlain, Request: request("/.well-known/oauth-authorization-server"), Want: wantMissing},
+	{Name: "further-off-below-metadata", Chain: chainPlain, Request: request("/.well-known/oauth-authorization-server/a/oauth2/token"), Want: wantMissing},
 }
 
 const endpoints = `,"endpoints":true`
