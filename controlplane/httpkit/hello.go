@@ -47,7 +47,9 @@ type greeted struct {
 func (g *greeted) Read(b []byte) (int, error) {
 	if len(g.hello) > 0 {
 		n := copy(b, g.hello)
-		g.hello = g.hello[n:]
+		if g.hello = g.hello[n:]; len(g.hello) == 0 {
+			g.hello = nil // the connection may last for months
+		}
 		return n, nil
 	}
 	return g.Conn.Read(b)

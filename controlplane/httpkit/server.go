@@ -79,7 +79,7 @@ func NewServer(name string, h http.Handler, log *slog.Logger, l Limits) *Server 
 // once.
 func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 	failed := make(chan error, 1)
-	go func() { failed <- s.http.Serve(ln) }()
+	go func() { failed <- s.http.Serve(keepAccepting(ln, s.log)) }()
 	select {
 	case err := <-failed:
 		return errors.Join(fmt.Errorf("serve %s: %w", ln.Addr(), err), s.http.Close())

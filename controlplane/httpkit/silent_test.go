@@ -70,7 +70,7 @@ func TestSilentClientsKeepNobodyOut(t *testing.T) {
 	for name, first := range map[string][]byte{"nothing": nil, "half a header": hello[:3], "half a hello": hello[:40], "a hello": hello} {
 		t.Run(name, func(t *testing.T) {
 			cert, pool := certificate(t)
-			grpcLn, httpLn := Split(listen(t), &tls.Config{Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS12})
+			grpcLn, httpLn := Split(listen(t), &tls.Config{Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS12}, slog.New(slog.DiscardHandler))
 			ctx, cancel := context.WithCancel(t.Context())
 			ended := make(chan error, 1)
 			h := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { WriteMessage(w, 200, "issued") })

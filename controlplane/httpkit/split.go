@@ -3,7 +3,7 @@ package httpkit
 import (
 	"context"
 	"crypto/tls"
-	"errors"
+	"log/slog"
 	"net"
 	"slices"
 	"sync"
@@ -44,9 +44,10 @@ const (
 //
 // Handshakes run in goroutines that the pair of listeners owns. Closing one
 // listener drops its connections; closing both closes ln and waits for every
-// goroutine. cfg is not changed; its NextProtos are replaced.
-func Split(ln net.Listener, cfg *tls.Config) (grpcLn, httpLn net.Listener) {
-	return split(ln, cfg, helloTimeout, handshakeTimeout)
+// goroutine. Until then it goes on accepting, whatever fails; log is told. cfg is
+// not changed; its NextProtos are replaced.
+func Split(ln net.Listener, cfg *tls.Config, log *slog.Logger) (grpcLn, httpLn net.Listener) {
+	return split(keepAccepting(ln, log), cfg, helloTimeout, handshakeTimeout)
 }
 
 func split(ln net.Listener, cfg *tls.Config, hello, timeout time.Duration) (grpcLn, httpLn net.Listener) {
@@ -103,7 +104,6 @@ type splitter struct {
 
 	mu     sync.Mutex
 	closed int
-	err    error
 }
 
 // half is one of the two listeners.
@@ -118,17 +118,11 @@ func (s *splitter) half() *half {
 	return &half{s: s, conns: make(chan net.Conn), done: make(chan struct{})}
 }
 
-// accept ends when the listener fails; then both halves report its error.
+// accept ends with the listener; then both halves report that it is closed.
 func (s *splitter) accept() {
 	for {
 		conn, err := s.ln.Accept()
 		if err != nil {
-			if e, ok := errors.AsType[net.Error](err); ok && e.Timeout() {
-				continue
-			}
-			s.mu.Lock()
-			s.err = err
-			s.mu.Unlock()
 			s.cancel()
 			return
 		}
@@ -201,11 +195,6 @@ func (h *half) Accept() (net.Conn, error) {
 	case <-h.done:
 		return nil, net.ErrClosed
 	case <-h.s.ctx.Done():
-		h.s.mu.Lock()
-		defer h.s.mu.Unlock()
-		if h.s.err != nil {
-			return nil, h.s.err
-		}
 		return nil, net.ErrClosed
 	}
 }

@@ -45,7 +45,7 @@ func certificate(t *testing.T) (tls.Certificate, *x509.CertPool) {
 
 func TestSplit(t *testing.T) {
 	cert, pool := certificate(t)
-	grpcLn, httpLn := Split(listen(t), &tls.Config{Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS12})
+	grpcLn, httpLn := Split(listen(t), &tls.Config{Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS12}, slog.New(slog.DiscardHandler))
 	defer func() { _ = httpLn.Close() }()
 	defer func() { _ = grpcLn.Close() }()
 	for _, tc := range []struct {
@@ -88,7 +88,7 @@ func TestSplit(t *testing.T) {
 
 func TestSplitRefusesOtherProtocols(t *testing.T) {
 	cert, pool := certificate(t)
-	grpcLn, httpLn := Split(listen(t), &tls.Config{Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS12})
+	grpcLn, httpLn := Split(listen(t), &tls.Config{Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS12}, slog.New(slog.DiscardHandler))
 	defer func() { _ = httpLn.Close() }()
 	defer func() { _ = grpcLn.Close() }()
 	conn, err := tls.Dial("tcp", grpcLn.Addr().String(), &tls.Config{RootCAs: pool, ServerName: "localhost", NextProtos: []string{"spdy/3"}, MinVersion: tls.VersionTLS12})
@@ -133,7 +133,7 @@ func TestPeerCertificateReachesHandlers(t *testing.T) {
 	cert, pool := certificate(t)
 	grpcLn, httpLn := Split(listen(t), &tls.Config{
 		Certificates: []tls.Certificate{cert}, ClientAuth: tls.VerifyClientCertIfGiven, ClientCAs: pool, MinVersion: tls.VersionTLS12,
-	})
+	}, slog.New(slog.DiscardHandler))
 	h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		name := ""
 		if r.TLS != nil && len(r.TLS.VerifiedChains) > 0 {
