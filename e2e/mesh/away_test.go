@@ -67,7 +67,7 @@ var _ = Describe("without a control plane", core, func() {
 		since := time.Now()
 		w.cp.Start()
 		var connected []string
-		within(patience, "every proxy is back after", since, func() bool {
+		measured("every proxy is back after", since, func() bool {
 			connected = connected[:0]
 			for _, m := range all {
 				subs := w.overview(m.Name).Insight.Subscriptions
@@ -106,13 +106,13 @@ var _ = Describe("without a control plane", core, func() {
 		pid := framework.RunningEnvoy(other.StateDir)
 		Expect(syscall.Kill(pid, syscall.SIGKILL)).To(Succeed())
 		since := time.Now()
-		within(soon, "a killed Envoy serves again after", since, func() bool {
+		measured("a killed Envoy serves again after", since, func() bool {
 			return framework.RunningEnvoy(other.StateDir) != pid && called(other.to("backend")) == 200
 		})
 		other.Stop()
 		since = time.Now()
 		other.Start()
-		within(2*soon, "a sidecar started without a control plane serves after", since, func() bool { return called(other.to("backend")) == 200 })
+		measured("a sidecar started without a control plane serves after", since, func() bool { return called(other.to("backend")) == 200 })
 		load.Served(50)
 		w.cp.Start()
 		Eventually(func() bool { return w.overview("web-2").online() }, patience, 20*time.Millisecond).Should(BeTrue())
@@ -126,7 +126,7 @@ var _ = Describe("without a control plane", core, func() {
 		w.cp.Signal(syscall.SIGSTOP)
 		pid := framework.RunningEnvoy(other.StateDir)
 		Expect(syscall.Kill(pid, syscall.SIGKILL)).To(Succeed())
-		within(soon, "a killed Envoy serves again after", time.Now(), func() bool {
+		measured("a killed Envoy serves again after", time.Now(), func() bool {
 			return framework.RunningEnvoy(other.StateDir) != pid && called(other.to("backend")) == 200
 		})
 		load.Served(100)

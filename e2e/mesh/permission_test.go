@@ -17,10 +17,6 @@ import (
 	"github.com/meshgate/meshgate/e2e/framework"
 )
 
-// soon is how fast a denial must be in force where it is said to be at once. The
-// claim is a second; the bound leaves room for a busy machine.
-const soon = 3 * time.Second
-
 var _ = Describe("permissions", Ordered, core, func() {
 	var (
 		w                    *world
@@ -47,7 +43,7 @@ var _ = Describe("permissions", Ordered, core, func() {
 		Expect(open.get()).To(Equal(200))
 		since := time.Now()
 		w.Delete(shop, "traffic-permissions", allowAll)
-		within(soon, "refused on an open connection after", since, func() bool {
+		measured("refused on an open connection after", since, func() bool {
 			got := open.get()
 			Expect(got).To(BeElementOf(200, 403))
 			return got == 403
@@ -85,7 +81,7 @@ var _ = Describe("permissions", Ordered, core, func() {
 		Expect(conn.say(lines, "one")).To(Equal("ledger-1 one"))
 		since := time.Now()
 		w.Delete(shop, "traffic-permissions", "only")
-		within(soon, "new TCP connections refused after", since, func() bool {
+		measured("new TCP connections refused after", since, func() bool {
 			c, l := dialEcho(web.port2("ledger"))
 			defer func() { _ = c.Close() }()
 			return c.say(l, "new") == ""
@@ -101,7 +97,7 @@ var _ = Describe("permissions", Ordered, core, func() {
 		Expect(err).NotTo(HaveOccurred())
 		Expect(json.Unmarshal([]byte(text), &info)).To(Succeed())
 		Expect(info.Options.DrainTime).To(Equal("5s"))
-		within(patience, "open TCP connection ended after", since, func() bool { return conn.say(lines, "still") == "" })
+		measured("open TCP connection ended after", since, func() bool { return conn.say(lines, "still") == "" })
 	})
 })
 

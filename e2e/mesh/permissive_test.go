@@ -36,7 +36,7 @@ var _ = Describe("from plain text to mutual TLS", Ordered, core, func() {
 		load.Served(300)
 		Expect(web.Stat("cluster.backend.ssl.handshake")).To(BeZero())
 		second.Signal(syscall.SIGCONT)
-		within(patience, "callers use mutual TLS after", since, func() bool { return web.Stat("cluster.backend.ssl.handshake") >= 2 })
+		measured("callers use mutual TLS after", since, func() bool { return web.Stat("cluster.backend.ssl.handshake") >= 2 })
 		load.Served(300)
 		plain.Served(100)
 		none(plain)
@@ -45,11 +45,11 @@ var _ = Describe("from plain text to mutual TLS", Ordered, core, func() {
 		Expect(open.get()).To(Equal(200))
 		since = time.Now()
 		w.secure("STRICT")
-		within(soon, "new plain connections refused after", since, func() bool {
+		measured("new plain connections refused after", since, func() bool {
 			_, err := get(outside)
 			return err != nil
 		})
-		within(15*time.Second, "open plain connection ended after", since, func() bool { return open.get() == 0 || open.reconnected() })
+		measured("open plain connection ended after", since, func() bool { return open.get() == 0 || open.reconnected() })
 		load.Served(300)
 		none(load)
 		none(fresh)

@@ -73,7 +73,7 @@ var _ = Describe("a new authority", Ordered, core, func() {
 			} else {
 				w.rotate(last)
 			}
-			within(patience, fmt.Sprintf("rotation %d complete after", n+1), since, func() bool {
+			measured(fmt.Sprintf("rotation %d complete after", n+1), since, func() bool {
 				for _, m := range all {
 					identity, roots := m.trust()
 					if len(roots) != 1 || !roots[0].Equal(last.cert) || identity.CheckSignatureFrom(last.cert) != nil {

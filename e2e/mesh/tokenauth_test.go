@@ -47,7 +47,7 @@ var _ = Describe("tokens of the gateway on an inbound", Ordered, core, func() {
 		// The filter comes with the listener: connections of before end with the next
 		// answer on them.
 		since := time.Now()
-		within(soon, "tokens demanded after", since, func() bool { return called(web.to("backend")) == 401 })
+		measured("tokens demanded after", since, func() bool { return called(web.to("backend")) == 401 })
 		w.Converged()
 		Eventually(hears(backend), 20*time.Second, 20*time.Millisecond).Should(HaveLen(1))
 		Expect(hears(web)()).To(BeEmpty())
@@ -106,7 +106,7 @@ var _ = Describe("tokens of the gateway on an inbound", Ordered, core, func() {
 
 		since = time.Now()
 		f.Must(204, http.MethodDelete, "/plugins/"+f.Plugin, nil)
-		within(soon, "refused without the plugin after", since, func() bool { return call(token).Status == 503 })
+		measured("refused without the plugin after", since, func() bool { return call(token).Status == 503 })
 		Expect(strings.Join(w.overview("backend-1").Errors, "\n")).To(ContainSubstring(f.Plugin))
 		Expect(call("").Status).To(Equal(503), "nothing is let through")
 	})

@@ -174,18 +174,15 @@ func none(l *framework.Load) {
 	AddReportEntry("requests, none failed", total, ReportEntryVisibilityFailureOrVerbose)
 }
 
-// within asks without a pause until something holds and reports how long it took
-// from since.
-func within(bound time.Duration, what string, since time.Time, holds func() bool) {
-	deadline := since.Add(max(bound, patience))
-	for !holds() {
+// measured asks without a pause until something holds and reports how long it took
+// from since. How long is for the reader of the report: a busy machine is no mistake.
+func measured(what string, since time.Time, holds func() bool) {
+	for deadline := time.Now().Add(patience); !holds(); {
 		if time.Now().After(deadline) {
-			Fail(what+" did not happen", 1)
+			Fail(fmt.Sprintf("%s: not in %s", what, patience), 1)
 		}
 	}
-	took := time.Since(since)
-	AddReportEntry(what, took.Round(100*time.Microsecond).String())
-	ExpectWithOffset(1, took).To(BeNumerically("<", bound), what)
+	AddReportEntry(what, time.Since(since).Round(100*time.Microsecond).String())
 }
 
 // overview is what is known about the proxy of a dataplane.

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"net"
 	"path/filepath"
+	"sync"
 	"testing"
 	"time"
 
@@ -29,6 +30,7 @@ func (anyNode) Connect(context.Context, string, bool) (func(), error) { return n
 // plane is a control plane on a loopback port that can be killed.
 type plane struct {
 	snaps *snapshot.Store
+	sent  responses
 	addr  string
 	kill  func()
 	rev   uint64
@@ -36,8 +38,8 @@ type plane struct {
 
 func startPlane(t *testing.T, addr string) *plane {
 	t.Helper()
-	p := &plane{snaps: snapshot.New()}
-	srv, err := server.New(server.Config{Snapshots: p.snaps, Nodes: anyNode{}, Log: slog.New(slog.DiscardHandler)})
+	p := &plane{snaps: snapshot.New(), sent: responses{moved: make(chan struct{})}}
+	srv, err := server.New(server.Config{Snapshots: p.snaps, Nodes: anyNode{}, Observer: &p.sent, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -112,6 +114,50 @@ func (p *plane) until(t *testing.T, rev uint64, cond func(waiting int, refused [
 		case <-moved:
 		case <-ctx.Done():
 			t.Fatalf("revision %d is not answered: %+v", rev, got)
+		}
+	}
+}
+
+// responses are those that a plane has sent.
+type responses struct {
+	server.Nobody
+	mu    sync.Mutex
+	count int
+	// newest is the newest revision that one was made from.
+	newest uint64
+	moved  chan struct{}
+}
+
+// Sent implements server.Observer.
+func (r *responses) Sent(e server.Event) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.count, r.newest = r.count+1, max(r.newest, e.Revision)
+	close(r.moved)
+	r.moved = make(chan struct{})
+}
+
+func (r *responses) state() (count int, newest uint64, moved <-chan struct{}) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.count, r.newest, r.moved
+}
+
+// responds waits until something of a revision was sent, or nothing was to be.
+func (p *plane) responds(t *testing.T, rev uint64) {
+	t.Helper()
+	late := time.After(10 * time.Second)
+	for {
+		_, newest, sent := p.sent.state()
+		moved := p.snaps.Moved()
+		if newest >= rev || p.snaps.Progress(rev).Done() {
+			return
+		}
+		select {
+		case <-sent:
+		case <-moved:
+		case <-late:
+			t.Fatalf("nothing of revision %d is sent: %+v", rev, p.snaps.Progress(rev))
 		}
 	}
 }
