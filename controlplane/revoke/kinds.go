@@ -32,8 +32,8 @@ type Newest struct {
 	Count uint64 `json:"count"`
 }
 
-// Filter remembers a filter process that may read Redis, over restarts of the
-// control plane.
+// Filter remembers a filter process that may read Redis, or several of them,
+// over restarts of the control plane; see known.go for the names of its rows.
 type Filter struct {
 	// Seen is when it was last linked, in milliseconds of Unix time.
 	Seen int64 `json:"seen"`

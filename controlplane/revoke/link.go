@@ -66,6 +66,7 @@ type link struct {
 	waiting    []unacked
 	epochAcked uint64
 	told       bool // where the second level is
+	known      *known
 }
 
 // end makes both goroutines of the link return.
@@ -142,14 +143,20 @@ func (l *link) serve() error {
 	if err := contract.DecodeJSON(body, &l.hello); err != nil {
 		return fmt.Errorf("decode hello: %w", err)
 	}
-	if l.hello.Version != contract.LinkVersion || l.hello.Instance == "" || len(l.hello.Instance) > maxInstance {
+	if l.hello.Version != contract.LinkVersion || !validInstance(l.hello.Instance) {
 		return fmt.Errorf("hello of version %d is not understood", l.hello.Version)
 	}
-	// Before a filter can hold a lease it is known to whoever comes after us.
-	if err := r.introduce(l); err != nil {
-		return fmt.Errorf("remember the filter: %w", err)
+	// Who has no place is not remembered either.
+	if err := r.reserve(l); err != nil {
+		return err
 	}
-	if err := r.register(l); err != nil {
+	// Before a filter can hold a lease it is known to whoever comes after us.
+	err = r.introduce(l)
+	if err == nil {
+		err = r.register(l)
+	}
+	if err != nil {
+		r.release(l)
 		return err
 	}
 	defer r.owned.Done()
@@ -172,22 +179,49 @@ func (l *link) serve() error {
 	return err
 }
 
-// register makes a link known and queues its welcome and what it has missed;
-// from then on it gets everything that is published.
-func (r *Revoker) register(l *link) error {
+// reserve gives a link its place within the quotas, and the filter that of one
+// that is known.
+func (r *Revoker) reserve(l *link) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.closing {
 		return errClosing
 	}
 	same := 0
-	for o := range r.links {
-		if o.node.ID == l.node.ID {
-			same++
+	for _, all := range []map[*link]struct{}{r.links, r.joining} {
+		for o := range all {
+			if o.node.ID == l.node.ID {
+				same++
+			}
 		}
 	}
-	if len(r.links) >= r.o.MaxLinks || same >= r.o.MaxNodeLinks {
+	if len(r.links)+len(r.joining) >= r.o.MaxLinks || same >= r.o.MaxNodeLinks {
 		return errTooMany
+	}
+	r.joining[l] = struct{}{}
+	l.known = r.meet(l)
+	l.known.links++
+	return nil
+}
+
+// release gives the place of a link back that was not welcomed.
+func (r *Revoker) release(l *link) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.joining, l)
+	if l.known.links--; l.known.links == 0 && !l.known.welcomed {
+		r.drop(l)
+	}
+	r.wakeSeen()
+}
+
+// register welcomes a link that has a place and queues what it has missed; from
+// then on it gets everything that is published.
+func (r *Revoker) register(l *link) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.closing {
+		return errClosing
 	}
 	items, floor := r.journal.since(r.o.Now(), l.hello.Revision)
 	body, err := contract.EncodeJSON(contract.Welcome{Epoch: r.epoch, Revision: r.journal.newest, Floor: floor})
@@ -195,9 +229,9 @@ func (r *Revoker) register(l *link) error {
 		return err
 	}
 	r.owned.Add(1)
+	delete(r.joining, l)
 	r.links[l] = struct{}{}
-	r.known[l.hello.Instance] = &known{seen: r.o.Now()}
-	r.wakeSeen()
+	l.known.welcomed = true
 	l.push(frame{contract.FrameWelcome, body})
 	l.sendInvalidations(items, nil)
 	return nil
@@ -217,11 +251,10 @@ func (r *Revoker) unregister(l *link, bye bool) {
 		}
 	}
 	r.lost = keep
-	if k := r.known[l.hello.Instance]; k != nil {
-		k.seen = r.o.Now()
-	}
+	l.known.seen = r.o.Now()
+	l.known.links--
 	if bye {
-		delete(r.known, l.hello.Instance)
+		r.drop(l)
 		l.acknowledge(l.seq)
 	} else if l.lease.After(now) {
 		r.lost = append(r.lost, l.lease)

@@ -96,15 +96,15 @@ func (r *Revoker) confirmEpoch(cause error) error {
 	w.wait(r.ctx)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	reached := map[string]bool{}
+	reached := map[*known]bool{}
 	for l := range r.links {
 		if l.epochAcked >= r.epoch {
-			reached[l.hello.Instance] = true
+			reached[l.known] = true
 		}
 	}
 	now, missing := r.o.Now(), 0
-	for id, k := range r.known {
-		if !reached[id] && now.Sub(k.seen) <= Remember {
+	for _, k := range r.known {
+		if !reached[k] && now.Sub(k.seen) <= Remember {
 			missing++
 		}
 	}

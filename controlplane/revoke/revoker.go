@@ -76,6 +76,7 @@ type Options struct {
 	// Now is the wall clock, for expiries only.
 	Now func() time.Time
 	// MaxLinks bounds links, MaxNodeLinks those of one node; 0 means 4096, 64.
+	// How many filters are remembered follows from them; see known.go.
 	MaxLinks, MaxNodeLinks int
 }
 
@@ -94,8 +95,10 @@ type Revoker struct {
 	introspections atomic.Uint64
 	seen           chan struct{} // wakes the owner of the known filters
 	// persist is held while known filters are written, so that one that was
-	// just introduced is not forgotten by an older picture.
+	// just introduced is not forgotten by an older picture. It guards written,
+	// what this process has in the store of them.
 	persist sync.Mutex
+	written map[string]int64
 	// alone says that no filter was known at the start, so that none can hold a
 	// lease from a predecessor of this process.
 	alone bool
@@ -104,15 +107,14 @@ type Revoker struct {
 	closing bool
 	journal journal
 	links   map[*link]struct{}
+	// joining holds links that have a place and are not welcomed yet.
+	joining map[*link]struct{}
 	// lost holds lease ends of links that broke while their filter could answer.
 	lost  []time.Time
-	known map[string]*known
+	known map[string]*known // by name of their row; see known.go
 	epoch uint64
 	stats Stats
 }
-
-// known is a filter process that may read Redis.
-type known struct{ seen time.Time }
 
 // Stats is a snapshot for metrics.
 type Stats struct {
@@ -141,7 +143,7 @@ func New(ctx context.Context, o Options) (*Revoker, error) {
 	o.MaxLinks, o.MaxNodeLinks = cmp.Or(o.MaxLinks, 4096), cmp.Or(o.MaxNodeLinks, 64)
 	r := &Revoker{
 		o: o, log: o.Log, started: time.Now(), seen: make(chan struct{}, 1),
-		links: map[*link]struct{}{}, known: map[string]*known{},
+		links: map[*link]struct{}{}, joining: map[*link]struct{}{}, known: map[string]*known{}, written: map[string]int64{},
 	}
 	if err := o.Store.View(ctx, r.load); err != nil {
 		return nil, fmt.Errorf("read revocations: %w", err)
@@ -190,7 +192,8 @@ func (r *Revoker) load(tx store.Reader) error {
 	rows, err = tx.List(filters, store.Query{})
 	for _, row := range rows {
 		f := row.Spec.(*Filter)
-		r.known[row.Name] = &known{seen: time.UnixMilli(f.Seen)}
+		r.known[row.Name] = &known{seen: time.UnixMilli(f.Seen), welcomed: true}
+		r.written[row.Name] = f.Seen
 	}
 	r.alone = len(rows) == 0
 	return err
@@ -227,129 +230,4 @@ func (r *Revoker) Stats() Stats {
 	s.Introspections = r.introspections.Load()
 	s.RedisUp, s.RefillsDropped = r.redis.up.Load(), r.redis.dropped.Load()
 	return s
-}
-
-// rememberEvery is how often filters that stay linked are noted anew.
-const rememberEvery = time.Hour
-
-// remember persists which filters are known. It is woken by changes; a write
-// that fails is repeated with the next.
-func (r *Revoker) remember() {
-	written := map[string]int64{}
-	tick := time.NewTicker(rememberEvery)
-	defer tick.Stop()
-	for {
-		select {
-		case <-r.ctx.Done():
-			return
-		case <-r.seen:
-		case <-tick.C:
-		}
-		now, err := r.rememberOnce(written)
-		if err != nil {
-			if r.ctx.Err() == nil {
-				r.log.Error("known filters could not be persisted", "error", err)
-			}
-			continue
-		}
-		written = now
-	}
-}
-
-func (r *Revoker) rememberOnce(written map[string]int64) (map[string]int64, error) {
-	r.persist.Lock()
-	defer r.persist.Unlock()
-	now := r.snapshotKnown()
-	return now, r.persistKnown(now, written)
-}
-
-// introduce persists a filter that is new before it is welcomed.
-func (r *Revoker) introduce(l *link) error {
-	r.persist.Lock()
-	defer r.persist.Unlock()
-	now := r.o.Now()
-	r.mu.Lock()
-	_, old := r.known[l.hello.Instance]
-	if !old {
-		r.known[l.hello.Instance] = &known{seen: now}
-	}
-	r.mu.Unlock()
-	if old {
-		return nil
-	}
-	_, err := r.o.Store.Update(r.ctx, model.Credential, func(tx store.Tx) error {
-		return note(tx, l.hello.Instance, &Filter{Seen: now.UnixMilli()})
-	})
-	if err != nil {
-		r.mu.Lock()
-		delete(r.known, l.hello.Instance)
-		r.mu.Unlock()
-	}
-	return err
-}
-
-// snapshotKnown forgets filters that were not seen for too long.
-func (r *Revoker) snapshotKnown() map[string]int64 {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	now := r.o.Now()
-	for l := range r.links {
-		if k := r.known[l.hello.Instance]; k != nil {
-			k.seen = now
-		}
-	}
-	out := make(map[string]int64, len(r.known))
-	for id, k := range r.known {
-		if now.Sub(k.seen) > Remember {
-			delete(r.known, id)
-			continue
-		}
-		out[id] = k.seen.UnixMilli()
-	}
-	return out
-}
-
-func (r *Revoker) persistKnown(now, written map[string]int64) error {
-	_, err := r.o.Store.Update(r.ctx, model.Credential, func(tx store.Tx) error {
-		for id, seen := range now {
-			if written[id] == seen {
-				continue
-			}
-			if err := note(tx, id, &Filter{Seen: seen}); err != nil {
-				return err
-			}
-		}
-		return forget(tx, now)
-	})
-	return err
-}
-
-func note(tx store.Tx, id string, f *Filter) error {
-	_, err := tx.Get(filters, "", id)
-	return put(tx, &model.Resource{Kind: filters, Name: id, Spec: f}, err)
-}
-
-// forget removes the rows of filters that are no longer known.
-func forget(tx store.Tx, keep map[string]int64) error {
-	rows, err := tx.List(filters, store.Query{})
-	if err != nil {
-		return err
-	}
-	for _, row := range rows {
-		if _, ok := keep[row.Name]; ok {
-			continue
-		}
-		if err := tx.Delete(filters, "", row.Name, 0); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// wakeSeen makes the owner persist the known filters.
-func (r *Revoker) wakeSeen() {
-	select {
-	case r.seen <- struct{}{}:
-	default: // it is awake
-	}
 }

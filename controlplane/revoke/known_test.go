@@ -1,0 +1,170 @@
+package revoke
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+
+	"github.com/meshgate/meshgate/controlplane/model"
+	"github.com/meshgate/meshgate/controlplane/store"
+	"github.com/meshgate/meshgate/filter/contract"
+)
+
+// rows counts the filters that are remembered over a restart.
+func (w *world) rows() (n int) {
+	w.t.Helper()
+	if err := w.store.View(context.Background(), func(r store.Reader) error {
+		list, err := r.List(filters, store.Query{})
+		n = len(list)
+		return err
+	}); err != nil {
+		w.t.Fatal(err)
+	}
+	return n
+}
+
+// quotas sets the bounds of links.
+func (w *world) quotas(all, node int) {
+	w.r.mu.Lock()
+	defer w.r.mu.Unlock()
+	w.r.o.MaxLinks, w.r.o.MaxNodeLinks = all, node
+}
+
+// pass links a filter of a node and breaks the link without a goodbye.
+func (w *world) pass(node, instance string) {
+	w.t.Helper()
+	before := w.r.Stats().Links
+	f, _ := w.connectAccepting(instance, 0, contract.NodeHeader+": "+node+"\r\n")
+	_ = f.conn.Close()
+	until(w.t, "unlinked", func() bool { return w.r.Stats().Links == before })
+}
+
+// refused says that a filter is not welcomed.
+func (w *world) refused(instance string) {
+	w.t.Helper()
+	conn, err := net.Dial("tcp", w.url)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	defer conn.Close()
+	if err := conn.SetDeadline(time.Now().Add(10 * time.Second)); err != nil {
+		w.t.Fatal(err)
+	}
+	in := bufio.NewReader(conn)
+	fmt.Fprintf(conn, "GET /link HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: %s\r\nAuthorization: Bearer good\r\n\r\n", contract.LinkProtocol)
+	res, err := http.ReadResponse(in, nil)
+	if err != nil || res.StatusCode != http.StatusSwitchingProtocols {
+		w.t.Fatalf("upgrade: %v %v", res, err)
+	}
+	body, _ := contract.EncodeJSON(contract.Hello{Version: 1, Instance: instance})
+	if err := contract.WriteFrame(conn, contract.FrameHello, body); err != nil {
+		w.t.Fatal(err)
+	}
+	if kind, _, err := contract.ReadFrame(in); !errors.Is(err, io.EOF) {
+		w.t.Errorf("frame of type %d (%v), want the end", kind, err)
+	}
+}
+
+// A link that is one too many leaves nothing behind.
+func TestQuotasComeBeforeMemory(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nil)
+	w.quotas(64, 2)
+	w.connect("a", 0)
+	w.connect("b", 0)
+	for i := range 5 {
+		w.refused(fmt.Sprint("stranger-", i))
+	}
+	if known, rows := w.r.Stats().KnownFilters, w.rows(); known != 2 || rows != 2 {
+		t.Errorf("%d filters known, %d in the store", known, rows)
+	}
+}
+
+// A node that comes again and again as somebody else is remembered within
+// bounds, and so are many such nodes; that they may be alive is not forgotten
+// before its time.
+func TestKnownFiltersAreBounded(t *testing.T) {
+	t.Parallel()
+	for _, nodes := range []int{1, 60} {
+		t.Run(fmt.Sprint(nodes, " nodes"), func(t *testing.T) {
+			t.Parallel()
+			m := miniredis.RunT(t)
+			w := &world{t: t}
+			offset := make(chan time.Duration, 1)
+			offset <- 0
+			w.now = func() time.Time { d := <-offset; offset <- d; return time.Now().Add(d) }
+			w.init(client(t, m.Addr()))
+			until(t, "redis up", func() bool { return w.r.Stats().RedisUp })
+			w.quotas(8, 4)
+			first, second := w.mint("a", false), w.mint("b", false)
+			for i := range 60 {
+				w.pass(fmt.Sprint("n", i%nodes), fmt.Sprint("i", i))
+			}
+			bound := 2*8 + 1
+			if nodes == 1 {
+				bound = 4 + 1
+			}
+			if known := w.r.Stats().KnownFilters; known == 0 || known > bound {
+				t.Errorf("%d filters known, want at most %d", known, bound)
+			}
+			if rows := w.rows(); rows == 0 || rows > bound {
+				t.Errorf("%d rows, want at most %d", rows, bound)
+			}
+			m.Close()
+			unavailable(t, w.delete(first))
+			<-offset
+			offset <- Remember + time.Hour
+			if err := w.delete(second); err != nil {
+				t.Errorf("when nobody can be alive any more: %v", err)
+			}
+		})
+	}
+}
+
+// What another process wrote is not read, let alone removed.
+func TestOnlyOwnRowsAreForgotten(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nil)
+	if _, err := w.store.Update(context.Background(), model.Credential, func(tx store.Tx) error {
+		_, err := tx.Create(&model.Resource{Kind: filters, Name: "another", Spec: &Filter{Seen: time.Now().UnixMilli()}})
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	f, _ := w.connect("i", 0)
+	if n := w.rows(); n != 2 {
+		t.Fatalf("%d rows, want 2", n)
+	}
+	f.send(contract.FrameBye, nil)
+	until(t, "goodbye", func() bool { return w.r.Stats().KnownFilters == 0 })
+	g, _ := w.connect("j", 0) // was written after the goodbye
+	g.lease()
+	until(t, "rows of those that are here", func() bool { return w.rows() == 2 })
+	if err := w.store.View(context.Background(), func(r store.Reader) error {
+		_, err := r.Get(filters, "", "another")
+		return err
+	}); err != nil {
+		t.Error(err)
+	}
+}
+
+// Nobody says goodbye for a filter of another node.
+func TestGoodbyeIsOnesOwn(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nil)
+	w.connectAccepting("i", 0, contract.NodeHeader+": a\r\n")
+	f, _ := w.connectAccepting("i", 0, contract.NodeHeader+": b\r\n")
+	f.send(contract.FrameBye, nil)
+	until(t, "unlinked", func() bool { return w.r.Stats().Links == 1 })
+	if n := w.r.Stats().KnownFilters; n != 1 {
+		t.Errorf("%d filters known, want 1", n)
+	}
+}
