@@ -41,7 +41,7 @@ test: build ## every test, with a real Envoy and a real Redis
 	@echo "unit tests, with the race detector"
 	@go test -race $(TEST_FLAGS) $$(go list ./... | grep -v '/e2e')
 	@echo "end-to-end tests"
-	@go test -count=1 -p 1 -timeout 20m $(TEST_FLAGS) ./e2e/...
+	@go test -count=1 -p 2 -timeout 20m $(TEST_FLAGS) ./e2e/...
 	@.ci/install-envoy $(ENVOY_VERSIONS)
 	@go build -race -o bin/meshgate-race ./controlplane/cmd/meshgate
 	@for v in $(ENVOY_VERSIONS); do echo "meshes on Envoy $$v, the program with the race detector"; \

@@ -17,6 +17,8 @@ type counters struct {
 	LookupsCreated, LookupsFreed uint64
 	RoutesCreated, RoutesFreed   uint64
 	ConfigsCreated, ConfigsFreed uint64
+
+	DeadlinesCreated, DeadlinesFreed uint64
 }
 
 // counters reads them out of the memory of Envoy, our child: the library needs

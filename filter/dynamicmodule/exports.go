@@ -13,7 +13,6 @@ import (
 	"runtime/debug"
 	"strings"
 	"syscall"
-	"time"
 	"unsafe"
 
 	"github.com/meshgate/meshgate/filter/contract"
@@ -120,17 +119,22 @@ func meshgateHandOver(program C.uint32_t, plugin *C.char, n C.size_t, secure C.b
 }
 
 //export meshgateResolve
-func meshgateResolve(source C.uint32_t, l *C.front_lookup, hash *C.uint8_t, plugin *C.char, n C.size_t) {
+func meshgateResolve(source C.uint32_t, l *C.front_lookup, hash *C.uint8_t, plugin *C.char, n C.size_t) C.uint32_t {
 	var h contract.Hash
 	copy(h[:], unsafe.Slice((*byte)(unsafe.Pointer(hash)), len(h)))
 	asker := C.front_asker()
-	library.resolve(uint32(source), sourceOf(view(asker.ptr, asker.len)), h, string(view(plugin, n)), lookupDeadline,
+	return C.uint32_t(library.resolve(uint32(source), sourceOf(view(asker.ptr, asker.len)), h, string(view(plugin, n)), lookupDeadline,
 		func(answer contract.Answer, packed []byte) {
 			C.front_lookup_finish(l, C.uint8_t(answer), (*C.char)(unsafe.Pointer(unsafe.SliceData(packed))), C.size_t(len(packed)))
-		})
+		}))
 }
 
 //export meshgateAwait
-func meshgateAwait(l *C.front_lookup) {
-	time.AfterFunc(bodyDeadline, func() { C.front_lookup_finish(l, C.uint8_t(contract.Unavailable), nil, 0) })
+func meshgateAwait(l *C.front_lookup) C.uint32_t {
+	return C.uint32_t(library.await(bodyDeadline, func(contract.Answer, []byte) {
+		C.front_lookup_finish(l, C.uint8_t(contract.Unavailable), nil, 0)
+	}).handle)
 }
+
+//export meshgateGiveUp
+func meshgateGiveUp(pending C.uint32_t) { library.giveUp(uint32(pending)) }

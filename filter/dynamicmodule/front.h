@@ -157,12 +157,15 @@ extern bool meshgateRewrite(uint32_t program, uint16_t hide_query, uint16_t hide
 // Replaces a decision to issue by the edits that carry it out; none if it fails.
 extern void meshgateHandOver(uint32_t program, char *plugin, size_t len, bool secure, char *client, size_t client_len,
                              front_result *r);
-// Starts a look-up. From then on Go owns one reference of l and ends it with
-// front_lookup_finish, whatever happens.
 // The client's address with its port, inside meshgateResolve.
 front_text front_asker(void);
-extern void meshgateResolve(uint32_t source, front_lookup *l, uint8_t *hash, char *plugin, size_t len);
+// Starts a look-up. From then on Go owns one reference of l and ends it with
+// front_lookup_finish, whatever happens. Returns its name for meshgateGiveUp.
+extern uint32_t meshgateResolve(uint32_t source, front_lookup *l, uint8_t *hash, char *plugin, size_t len);
 // Ends l, in the same way, when a body has had its time to arrive.
-extern void meshgateAwait(front_lookup *l);
+extern uint32_t meshgateAwait(front_lookup *l);
+// Ends what one of the two has begun and named so, as nobody waits for it any
+// more. Nothing happens if it has ended.
+extern void meshgateGiveUp(uint32_t pending);
 
 #endif

@@ -84,10 +84,9 @@ func (l *lateCache) Lookup(hash contract.Hash, dst []byte) (int, contract.Answer
 }
 
 // ResolveFor asks the deeper levels.
-func (l *lateCache) ResolveFor(from tokencache.Source, hash contract.Hash, plugin string, done func(contract.Answer, []byte)) {
+func (l *lateCache) ResolveFor(from tokencache.Source, hash contract.Hash, plugin string, done func(contract.Answer, []byte)) (giveUp func()) {
 	if c := l.cache.Load(); c != nil {
-		(*c).ResolveFor(from, hash, plugin, done)
-		return
+		return (*c).ResolveFor(from, hash, plugin, done)
 	}
 	l.mu.Lock()
 	attempt := !l.trying && !l.closed && !time.Now().Before(l.next)
@@ -95,7 +94,7 @@ func (l *lateCache) ResolveFor(from tokencache.Source, hash contract.Hash, plugi
 	l.mu.Unlock()
 	if !attempt {
 		done(contract.Unavailable, nil)
-		return
+		return func() {}
 	}
 	l.module.spawn("open token cache", func() {
 		l.try()
@@ -105,6 +104,7 @@ func (l *lateCache) ResolveFor(from tokencache.Source, hash contract.Hash, plugi
 		}
 		done(contract.Unavailable, nil)
 	})
+	return func() {}
 }
 
 // Close closes the cache if there is one, and keeps a later one from staying.

@@ -35,6 +35,8 @@ static front_lookup *begin(dm_filter_envoy f, uint8_t number) {
   atomic_init(&l->refs, 2);
   pthread_mutex_init(&l->lock, NULL);
   l->dead = false;
+  l->finished = false;
+  l->pending = 0;
   l->number = number;
   l->answer = FRONT_ANSWER_UNAVAILABLE;
   l->packed_len = 0;
@@ -54,21 +56,25 @@ bool front_lookup_start(dm_filter_envoy f, front_stream *s, const uint8_t hash[F
   l->next = s->lookups;
   s->lookups = l;
   if (!DM_CALL(http_filter_get_attribute_string)(f, DM_SOURCE_ADDRESS, &asker)) asker.length = 0;
-  meshgateResolve(s->config->source, l, l->hash, plugin, len);
+  l->pending = meshgateResolve(s->config->source, l, l->hash, plugin, len);
   return true;
 }
 
 bool front_deadline_start(dm_filter_envoy f, front_stream *s) {
   if (s->deadline != NULL) return true;
   if ((s->deadline = begin(f, FRONT_DEADLINE)) == NULL) return false;
-  meshgateAwait(s->deadline);
+  s->deadline->pending = meshgateAwait(s->deadline);
   return true;
 }
 
+// Go is told only of what it still works at: a flood of clients that leave must
+// not fill its rows.
 static void drop(front_lookup *l) {
   pthread_mutex_lock(&l->lock);
   l->dead = true;
+  bool finished = l->finished;
   pthread_mutex_unlock(&l->lock);
+  if (!finished) meshgateGiveUp(l->pending);
   unref(l);
 }
 
@@ -91,6 +97,7 @@ void front_lookup_finish(front_lookup *l, uint8_t answer, const char *packed, si
     len = 0;
   }
   pthread_mutex_lock(&l->lock);
+  l->finished = true;
   if (!l->dead) {
     l->answer = answer;
     l->packed_len = (uint32_t)len;

@@ -20,6 +20,8 @@ struct front_lookup {
   atomic_int refs;
   pthread_mutex_t lock;  // nothing is called under it but the commit
   bool dead;             // guarded by lock: nobody waits any more
+  bool finished;         // guarded by lock: the resolver is done with it
+  uint32_t pending;      // worker only: what Go calls it
   uint8_t number;        // of the stream's look-ups, from 1, or FRONT_DEADLINE; tells its `scheduled`
   uint8_t answer;
   uint32_t packed_len;

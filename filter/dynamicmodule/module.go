@@ -18,8 +18,8 @@ import (
 type tokens interface {
 	engine.Tokens
 	// ResolveFor asks the deeper levels on behalf of a source. It never blocks, and calls done exactly
-	// once, from a goroutine; packed is valid during that call.
-	ResolveFor(from tokencache.Source, hash contract.Hash, plugin string, done func(answer contract.Answer, packed []byte))
+	// once, from a goroutine or while it is given up; packed is valid during that call.
+	ResolveFor(from tokencache.Source, hash contract.Hash, plugin string, done func(answer contract.Answer, packed []byte)) (giveUp func())
 	Close()
 }
 
@@ -47,6 +47,7 @@ type module struct {
 
 	sources  table[source]
 	programs table[engine.Ref]
+	pendings table[pending]
 	interner *engine.Interner
 
 	mu         sync.Mutex

@@ -44,6 +44,8 @@ type known struct {
 	closed chan struct{}
 	// resolve replaces the deeper levels.
 	resolve func(done func(contract.Answer, []byte))
+	// givenUp hears that a look-up was given up; it may be nil.
+	givenUp func()
 }
 
 func newKnown(token string) *known {
@@ -62,8 +64,13 @@ func (k *known) Lookup(hash contract.Hash, dst []byte) (int, contract.Answer) {
 	return copy(dst, k.packed), contract.Found
 }
 
-func (k *known) ResolveFor(_ tokencache.Source, _ contract.Hash, _ string, done func(contract.Answer, []byte)) {
+func (k *known) ResolveFor(_ tokencache.Source, _ contract.Hash, _ string, done func(contract.Answer, []byte)) (giveUp func()) {
 	k.resolve(done)
+	return func() {
+		if k.givenUp != nil {
+			k.givenUp()
+		}
+	}
 }
 func (k *known) Close() { close(k.closed) }
 

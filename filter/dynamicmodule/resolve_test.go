@@ -8,6 +8,44 @@ import (
 	"github.com/meshgate/meshgate/filter/tokencache"
 )
 
+// A look-up that nobody waits for any more ends at once, once, and the token cache
+// hears of it.
+func TestLookupsAreGivenUp(t *testing.T) {
+	f := newFixture(t)
+	var answer func(contract.Answer, []byte)
+	left := 0
+	f.tokens.resolve = func(done func(contract.Answer, []byte)) { answer = done }
+	f.tokens.givenUp = func() {
+		left++
+		answer(contract.Unavailable, nil)
+	}
+	ended := make(chan end, 4)
+	finish := func(a contract.Answer, p []byte) { ended <- end{a, string(p)} }
+	h := f.resolve(f.source, tokencache.Source{}, contract.Hash{}, "p", time.Hour, finish)
+	f.giveUp(h)
+	f.giveUp(h)
+	f.giveUp(0)
+	answer(contract.Found, []byte("x"))
+	if got := <-ended; got != (end{contract.Unavailable, ""}) || left != 1 || len(ended) != 0 {
+		t.Errorf("ended with %+v, the token cache heard %d times, %d more ends", got, left, len(ended))
+	}
+
+	h = f.resolve(f.source, tokencache.Source{}, contract.Hash{}, "p", time.Hour, finish)
+	answer(contract.Found, []byte("y"))
+	f.giveUp(h)
+	if got := <-ended; got != (end{contract.Found, "y"}) || left != 1 || len(ended) != 0 {
+		t.Errorf("an answered look-up ended with %+v, the token cache heard %d times", got, left)
+	}
+
+	f.giveUp(f.await(time.Hour, finish).handle)
+	if got := <-ended; got.answer != contract.Unavailable {
+		t.Errorf("a deadline ended with %+v", got)
+	}
+	if f.pendings.next > 1 || len(f.pendings.free) != 1 {
+		t.Errorf("%d handles for one at a time, %d of them free", f.pendings.next, len(f.pendings.free))
+	}
+}
+
 // A listener goes while a look-up of its stream is on its way, and another takes
 // its place: the look-up ends once, and its handle leads to nobody else.
 func TestLookupsOutliveTheirListener(t *testing.T) {

@@ -6,7 +6,9 @@ import (
 )
 
 const (
-	// breakerFailures in a row open the breaker.
+	// breakerFailures in a row open the breaker. What fails together is one
+	// failure: reads that were under way when another one failed were kept waiting
+	// by the same thing, which may be this machine having too much to do.
 	breakerFailures = 3
 	// breakerProbe is the pause between two probes of an open breaker.
 	breakerProbe = 500 * time.Millisecond
@@ -19,26 +21,29 @@ type breaker struct {
 
 	mu       sync.Mutex
 	failures int
+	failed   time.Duration // monotonic time of the latest that counts
 	probing  bool
 	retry    time.Duration // monotonic time of the next probe
 }
 
-// allow says whether Redis may be asked; who may must report the outcome.
-func (b *breaker) allow() bool {
+// allow says whether Redis may be asked; who may must report the outcome, with
+// the time at which it began.
+func (b *breaker) allow() (began time.Duration, ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	began = b.clock.Mono()
 	if b.failures < breakerFailures {
-		return true
+		return began, true
 	}
-	if b.probing || b.clock.Mono() < b.retry {
-		return false
+	if b.probing || began < b.retry {
+		return began, false
 	}
 	b.probing = true
-	return true
+	return began, true
 }
 
 // report tells the outcome; changed says that the breaker opened or closed.
-func (b *breaker) report(ok bool) (changed bool) {
+func (b *breaker) report(began time.Duration, ok bool) (changed bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	was := b.failures >= breakerFailures
@@ -46,9 +51,13 @@ func (b *breaker) report(ok bool) (changed bool) {
 		b.failures, b.probing = 0, false
 		return was
 	}
+	if began < b.failed {
+		return false
+	}
 	b.failures = min(b.failures+1, breakerFailures)
 	b.probing = false
-	b.retry = b.clock.Mono() + breakerProbe
+	b.failed = b.clock.Mono()
+	b.retry = b.failed + breakerProbe
 	return !was && b.failures >= breakerFailures
 }
 

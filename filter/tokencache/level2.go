@@ -55,7 +55,8 @@ func (c *Cache) readL2(ctx context.Context, cfg *config, hash contract.Hash) (*c
 	if l2 == nil {
 		return nil, l2Failed
 	}
-	if !l2.breaker.allow() {
+	began, ok := l2.breaker.allow()
+	if !ok {
 		c.counters.l2Skipped.Add(1)
 		return nil, l2Failed
 	}
@@ -68,10 +69,10 @@ func (c *Cache) readL2(ctx context.Context, cfg *config, hash contract.Hash) (*c
 	r, outcome, err := c.queryL2(ctx, cfg, hash)
 	reported = true
 	if err != nil {
-		c.countL2Failure(ctx, l2, err)
+		c.countL2Failure(ctx, l2, began, err)
 		return nil, l2Failed
 	}
-	if l2.breaker.report(true) {
+	if l2.breaker.report(began, true) {
 		c.log.Info("redis answers again")
 	}
 	switch outcome {
@@ -84,13 +85,13 @@ func (c *Cache) readL2(ctx context.Context, cfg *config, hash contract.Hash) (*c
 	return r, outcome
 }
 
-func (c *Cache) countL2Failure(ctx context.Context, l2 *level2, err error) {
+func (c *Cache) countL2Failure(ctx context.Context, l2 *level2, began time.Duration, err error) {
 	if ctx.Err() != nil { // the caller's time was up or the cache closes
 		l2.breaker.cancel()
 		return
 	}
 	c.counters.l2Errors.Add(1)
-	if l2.breaker.report(false) {
+	if l2.breaker.report(began, false) {
 		c.log.Warn("redis does not answer and is left alone for a while", "error", err)
 	}
 }

@@ -29,6 +29,8 @@ type Done func(answer contract.Answer, packed []byte)
 
 // waiter is one request that waits for a token.
 type waiter struct {
+	cache    *Cache
+	flight   *flight
 	plugin   string
 	deadline time.Duration // monotonic
 	done     Done
@@ -43,9 +45,9 @@ type flight struct {
 	// waiting arrived after the current round began. They are not answered by
 	// its reads, which may be older than they are: the next round serves them,
 	// usually from what this one left in L1.
-	waiting []waiter
+	waiting []*waiter
 	// serving are the waiters of the current round.
-	serving []waiter
+	serving []*waiter
 }
 
 // flights are all look-ups in progress.
@@ -69,9 +71,13 @@ func (c *Cache) Resolve(hash contract.Hash, plugin string, done func(contract.An
 }
 
 // ResolveFor is Resolve on behalf of a source of questions: look-ups of different
-// sources take turns, so that random tokens of one do not starve another.
-func (c *Cache) ResolveFor(from Source, hash contract.Hash, plugin string, done func(contract.Answer, []byte)) {
-	w := waiter{plugin: plugin, deadline: c.clock.Mono() + waitTimeout, done: done}
+// sources take turns, so that random tokens of one do not starve another. giveUp
+// says that nobody wants the answer any more: a look-up that still waits for its
+// turn leaves the row. It does not block, may be called at any time and from
+// inside no Done, and done is called with Unavailable before it returns unless it
+// has been called, or is about to be, with something else.
+func (c *Cache) ResolveFor(from Source, hash contract.Hash, plugin string, done func(contract.Answer, []byte)) (giveUp func()) {
+	w := &waiter{cache: c, plugin: plugin, deadline: c.clock.Mono() + waitTimeout, done: done}
 	f := &c.flights
 	f.mu.Lock()
 	fl := f.byHash[hash]
@@ -79,22 +85,27 @@ func (c *Cache) ResolveFor(from Source, hash contract.Hash, plugin string, done 
 		f.mu.Unlock()
 		c.counters.rejected.Add(1)
 		done(contract.Unavailable, nil)
-		return
+		return func() {}
 	}
 	if fl != nil {
 		f.waiters++
+		w.flight = fl
+		if fl.turn != nil && fl.turn.abandoned {
+			fl.from = from // whoever asked first has gone
+		}
 		fl.waiting = append(fl.waiting, w)
 		f.hasten(fl, from)
 		f.mu.Unlock()
 		c.counters.coalesced.Add(1)
-		return
+		return w.giveUp
 	}
-	fl = &flight{waiting: []waiter{w}, from: from, turn: f.turns.ask(from)}
+	fl = &flight{waiting: []*waiter{w}, from: from, turn: f.turns.ask(from)}
+	w.flight = fl
 	if fl.turn.refused {
 		f.mu.Unlock()
 		c.counters.rejected.Add(1)
 		done(contract.Unavailable, nil)
-		return
+		return func() {}
 	}
 	if f.byHash == nil {
 		f.byHash = map[contract.Hash]*flight{}
@@ -104,12 +115,33 @@ func (c *Cache) ResolveFor(from Source, hash contract.Hash, plugin string, done 
 	// Inside the lock, so that close, which takes it, sees the goroutine counted.
 	c.start("lookup", func() { f.fly(hash, fl) })
 	f.mu.Unlock()
+	return w.giveUp
+}
+
+// giveUp ends the wait of one request. A look-up for which nobody waits any more
+// leaves the row; one that has its turn goes on, and what it finds is remembered.
+func (w *waiter) giveUp() {
+	f, fl := &w.cache.flights, w.flight
+	f.mu.Lock()
+	i := slices.Index(fl.waiting, w)
+	if i < 0 { // served, or answered
+		f.mu.Unlock()
+		return
+	}
+	fl.waiting = slices.Delete(fl.waiting, i, i+1)
+	f.waiters--
+	if len(fl.waiting) == 0 && fl.turn != nil {
+		f.turns.abandon(fl.from, fl.turn)
+	}
+	f.mu.Unlock()
+	w.cache.counters.abandoned.Add(1)
+	w.cache.opts.Recover("lookup callback", func() { w.done(contract.Unavailable, nil) })
 }
 
 // hasten lets a look-up that waits for its turn wait in the row of another source
 // that asks for the same token, if that row is shorter. mu is held.
 func (f *flights) hasten(fl *flight, from Source) {
-	if fl.turn == nil || fl.turn.granted || fl.turn.refused || !f.turns.shorter(from, fl.from) {
+	if fl.turn == nil || !fl.turn.waits() || !f.turns.shorter(from, fl.from) {
 		return
 	}
 	f.turns.leave(fl.from, fl.turn)
@@ -130,10 +162,14 @@ func (f *flights) close() {
 func (f *flights) fly(hash contract.Hash, fl *flight) {
 	defer f.abandon(hash, fl)
 	for f.queue(hash, fl) {
-		if !f.begin(fl) {
+		switch f.begin(fl) {
+		case turnAbandoned: // somebody else may have come since
+			continue
+		case turnRefused:
 			f.cache.counters.rejected.Add(1)
 			f.settle(fl, "", unavailable)
 			continue
+		case turnGranted:
 		}
 		first := fl.serving[0]
 		left := min(first.deadline-f.cache.clock.Mono(), roundTimeout)
@@ -160,14 +196,27 @@ func (f *flights) queue(hash contract.Hash, fl *flight) bool {
 	return true
 }
 
+// beginning is what comes of waiting for a turn.
+type beginning uint8
+
+const (
+	turnGranted beginning = iota
+	// turnRefused: the row is too long or the time is over.
+	turnRefused
+	// turnAbandoned: nobody waited any more.
+	turnAbandoned
+)
+
 // begin waits for the turn and makes those who wait then the ones that are
-// served. Without a turn, because the row is too long or its time is over, it
-// returns false.
-func (f *flights) begin(fl *flight) bool {
+// served.
+func (f *flights) begin(fl *flight) beginning {
 	f.mu.Lock()
-	turn, first := fl.turn, fl.waiting[0].deadline
+	turn, wait := fl.turn, time.Duration(0)
+	if len(fl.waiting) > 0 {
+		wait = fl.waiting[0].deadline - f.cache.clock.Mono()
+	}
 	f.mu.Unlock()
-	timer := time.NewTimer(first - f.cache.clock.Mono())
+	timer := time.NewTimer(wait)
 	defer timer.Stop()
 	select {
 	case <-turn.begin:
@@ -176,13 +225,16 @@ func (f *flights) begin(fl *flight) bool {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if !turn.granted {
+	if !turn.granted || len(fl.waiting) == 0 {
 		f.turns.end(fl.from, turn)
 		fl.turn = nil
-		return false
+		if turn.abandoned || len(fl.waiting) == 0 {
+			return turnAbandoned
+		}
+		return turnRefused
 	}
 	fl.serving, fl.waiting = fl.waiting, nil
-	return true
+	return turnGranted
 }
 
 // endTurn lets the next one begin.

@@ -21,8 +21,9 @@ type Stats struct {
 	// them had no answer in time.
 	Introspections, IntrospectionErrors uint64
 	// Coalesced waiters joined a look-up that was under way; Rejected ones found
-	// the bounds of look-ups or waiters exhausted.
-	Coalesced, Rejected uint64
+	// the bounds of look-ups or waiters exhausted; Abandoned ones were given up
+	// before their turn came.
+	Coalesced, Rejected, Abandoned uint64
 	// StaleServed answers came from L1 in the grace time.
 	StaleServed uint64
 	// LinkConnects counts links that were welcomed; LinkFailures attempts that
@@ -40,7 +41,7 @@ type Stats struct {
 type counters struct {
 	bypassed, l2Hits, l2Errors, l2Skipped, l2Untrusted, l2Foreign atomic.Uint64
 	introspections, introspectionErrors                           atomic.Uint64
-	coalesced, rejected, staleServed                              atomic.Uint64
+	coalesced, rejected, abandoned, staleServed                   atomic.Uint64
 	linkConnects, linkFailures                                    atomic.Uint64
 }
 
@@ -51,7 +52,7 @@ func (c *Cache) Stats() Stats {
 		L2Hits:   c.counters.l2Hits.Load(), L2Errors: c.counters.l2Errors.Load(),
 		L2Skipped: c.counters.l2Skipped.Load(), L2Untrusted: c.counters.l2Untrusted.Load(), L2Foreign: c.counters.l2Foreign.Load(),
 		Introspections: c.counters.introspections.Load(), IntrospectionErrors: c.counters.introspectionErrors.Load(),
-		Coalesced: c.counters.coalesced.Load(), Rejected: c.counters.rejected.Load(),
+		Coalesced: c.counters.coalesced.Load(), Rejected: c.counters.rejected.Load(), Abandoned: c.counters.abandoned.Load(),
 		StaleServed:  c.counters.staleServed.Load(),
 		LinkConnects: c.counters.linkConnects.Load(), LinkFailures: c.counters.linkFailures.Load(),
 		Linked: c.session.Load() != nil, Leased: c.leased(c.clock.Mono()),

@@ -39,11 +39,15 @@ type connection struct {
 
 // turn is one look-up that waits to begin.
 type turn struct {
-	// begin is closed when it may, or has been refused.
-	begin   chan struct{}
-	granted bool
-	refused bool
+	// begin is closed when it may, has been refused or was abandoned.
+	begin     chan struct{}
+	granted   bool
+	refused   bool
+	abandoned bool
 }
+
+// waits says whether it is in a row.
+func (w *turn) waits() bool { return !w.granted && !w.refused && !w.abandoned }
 
 // ask queues a look-up. With maxFlights waiting somebody is refused: the newest of
 // the connection that waits most at the address that waits most, which may be
@@ -151,8 +155,17 @@ func (t *turns) end(from Source, w *turn) {
 		t.grant()
 		return
 	}
-	if !w.refused {
+	if w.waits() {
 		t.leave(from, w)
+	}
+}
+
+// abandon takes one that waits out of its row for good: nobody wants it any more.
+func (t *turns) abandon(from Source, w *turn) {
+	if w.waits() {
+		t.leave(from, w)
+		w.abandoned = true
+		close(w.begin)
 	}
 }
 

@@ -2,16 +2,18 @@
 #include "host.h"
 
 go_answers go_mode;
-atomic_int go_programs, go_sources;
+atomic_int go_programs, go_sources, go_given_up;
 
 typedef struct question {
   front_lookup *lookup;
   bool deadline;
+  uint32_t name;
   struct question *next;
 } question;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static question *open_questions;
+static uint32_t names;
 
 void meshgateInit(uint32_t concurrency) {}
 
@@ -127,33 +129,50 @@ static void finish(front_lookup *l, unsigned salt) {
   front_lookup_finish(l, (uint8_t)(1 + salt % 3), packed, salt % 2 ? sizeof(packed) : 0);
 }
 
-void meshgateResolve(uint32_t source, front_lookup *l, uint8_t *hash, char *plugin, size_t len) {
+static uint32_t open_question(front_lookup *l, bool deadline) {
+  question *q = malloc(sizeof(*q));
+  pthread_mutex_lock(&lock);
+  uint32_t name = ++names;
+  *q = (question){l, deadline, name, open_questions};
+  open_questions = q;
+  pthread_mutex_unlock(&lock);
+  return name;
+}
+
+uint32_t meshgateResolve(uint32_t source, front_lookup *l, uint8_t *hash, char *plugin, size_t len) {
   CHECK(source > 0 && len == 8 && memcmp(plugin, "plugin-1", 8) == 0 && hash[0] > 0, "look-up");
   if (go_mode == ANSWER_AT_ONCE) {
     finish(l, hash[0]);
-    return;
+    return 0;
   }
-  question *q = malloc(sizeof(*q));
-  pthread_mutex_lock(&lock);
-  *q = (question){l, false, open_questions};
-  open_questions = q;
-  pthread_mutex_unlock(&lock);
+  return open_question(l, false);
 }
 
-void meshgateAwait(front_lookup *l) {
-  question *q = malloc(sizeof(*q));
+uint32_t meshgateAwait(front_lookup *l) { return open_question(l, true); }
+
+// Takes a question out of the open ones.
+static question *take(uint32_t name) {
+  question **at = &open_questions;
   pthread_mutex_lock(&lock);
-  *q = (question){l, true, open_questions};
-  open_questions = q;
+  while (*at != NULL && name != 0 && (*at)->name != name) at = &(*at)->next;
+  question *q = *at;
+  if (q != NULL) *at = q->next;
   pthread_mutex_unlock(&lock);
+  return q;
+}
+
+void meshgateGiveUp(uint32_t pending) {
+  CHECK(pending != 0, "nothing to give up");
+  question *q = take(pending);
+  if (q == NULL) return;
+  front_lookup_finish(q->lookup, FRONT_ANSWER_UNAVAILABLE, NULL, 0);
+  atomic_fetch_add(&go_given_up, 1);
+  free(q);
 }
 
 bool go_answer(void) {
   static atomic_uint salt;
-  pthread_mutex_lock(&lock);
-  question *q = open_questions;
-  if (q != NULL) open_questions = q->next;
-  pthread_mutex_unlock(&lock);
+  question *q = take(0);
   if (q == NULL) return false;
   if (q->deadline) front_lookup_finish(q->lookup, FRONT_ANSWER_UNAVAILABLE, NULL, 0);
   else finish(q->lookup, atomic_fetch_add(&salt, 1));

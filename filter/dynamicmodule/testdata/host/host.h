@@ -110,6 +110,8 @@ extern go_answers go_mode;
 bool go_answer(void);
 void go_drain(void);
 extern atomic_int go_programs, go_sources;
+// How many look-ups and deadlines were given up before their end.
+extern atomic_int go_given_up;
 
 void scenes(void);
 void storm(int streams);
