@@ -39,15 +39,16 @@ const (
 // sends wrong secrets keeps the owner of the right one away cannot be told from
 // guessing by the requests alone, so addresses decide: where the right secret
 // came from is counted by itself, whatever others do. Memory is bounded: when a
-// generation is full, the one before it is forgotten.
+// generation is full, the one before it is forgotten. Strangers have many
+// addresses and name nobody, so these are remembered apart from what they guess.
 // Source: RFC 6749 section 2.3.1, "MUST protect against brute force attacks".
 type throttle struct {
 	limits Limits
 	now    func() time.Time
 	mu     sync.Mutex
-	// buckets holds the moment at which a bucket will be full again, known the
-	// moment at which an address is no longer known.
-	buckets, known generations
+	// addresses and guesses hold the moment at which a bucket will be full again,
+	// known the moment at which an address is no longer known.
+	addresses, guesses, known generations
 }
 
 func newThrottle(l Limits, now func() time.Time) *throttle {
@@ -59,14 +60,15 @@ func newThrottle(l Limits, now func() time.Time) *throttle {
 
 // bucket is one of those that an attempt counts against.
 type bucket struct {
+	in     *generations
 	key    digest
 	credit time.Duration
 	period time.Duration
 }
 
 // perMinute is a bucket of n failures that is won back within a minute.
-func perMinute(key string, n int) bucket {
-	return bucket{digestOf(key), time.Minute, time.Minute / time.Duration(n)}
+func perMinute(in *generations, key string, n int) bucket {
+	return bucket{in, digestOf(key), time.Minute, time.Minute / time.Duration(n)}
 }
 
 // attempt is an attempt to prove something from somewhere.
@@ -84,9 +86,9 @@ func (l *throttle) attempt(subject, address string, strict bool) (a attempt) {
 	switch {
 	case from == "":
 	case l.limits.Address > 0:
-		a.buckets = append(a.buckets, perMinute("address "+from, l.limits.Address))
+		a.buckets = append(a.buckets, perMinute(&l.addresses, "address "+from, l.limits.Address))
 	case strict:
-		a.buckets = append(a.buckets, bucket{digestOf("address " + from), addressCredit * addressPeriod, addressPeriod})
+		a.buckets = append(a.buckets, bucket{&l.addresses, digestOf("address " + from), addressCredit * addressPeriod, addressPeriod})
 	}
 	if subject == "" {
 		return a
@@ -100,7 +102,7 @@ func (l *throttle) attempt(subject, address string, strict bool) (a attempt) {
 			key = "guess at " + from + " " + subject
 		}
 	}
-	a.buckets = append(a.buckets, perMinute(key, l.limits.Client))
+	a.buckets = append(a.buckets, perMinute(&l.guesses, key, l.limits.Client))
 	return a
 }
 
@@ -127,7 +129,7 @@ func (l *throttle) wait(a attempt) time.Duration {
 
 func (l *throttle) longest(a attempt, now time.Time) (longest time.Duration) {
 	for _, b := range a.buckets {
-		if until, ok := l.buckets.get(b.key); ok {
+		if until, ok := b.in.get(b.key); ok {
 			longest = max(longest, until.Sub(now)-b.credit+b.period)
 		}
 	}
@@ -151,11 +153,11 @@ func (l *throttle) settle(a attempt, succeeded bool) time.Duration {
 		return 0
 	}
 	for _, b := range a.buckets {
-		until, _ := l.buckets.get(b.key)
+		until, _ := b.in.get(b.key)
 		if until.Before(now) {
 			until = now
 		}
-		l.buckets.set(b.key, until.Add(b.period))
+		b.in.set(b.key, until.Add(b.period))
 	}
 	return 0
 }
@@ -166,8 +168,8 @@ type digest [sha256.Size]byte
 
 func digestOf(s string) digest { return sha256.Sum256([]byte(s)) }
 
-// generations is a map of bounded size that forgets what was not set for
-// longest, roughly.
+// generations is a map of bounded size that forgets what was neither set nor
+// got for longest, roughly.
 type generations struct{ young, old map[digest]time.Time }
 
 func (g *generations) get(k digest) (time.Time, bool) {
@@ -175,6 +177,9 @@ func (g *generations) get(k digest) (time.Time, bool) {
 		return t, true
 	}
 	t, ok := g.old[k]
+	if ok {
+		g.set(k, t)
+	}
 	return t, ok
 }
 

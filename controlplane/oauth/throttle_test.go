@@ -203,7 +203,7 @@ func TestThrottleIsBounded(t *testing.T) {
 		l.settle(l.attempt(fmt.Sprint("client ", i), address(i), true), false)
 		l.settle(l.attempt(fmt.Sprint("client ", i), address(i), true), true)
 	}
-	if n := l.buckets.len() + l.known.len(); n > 4*maxTracked {
+	if n := l.addresses.len() + l.guesses.len() + l.known.len(); n > 6*maxTracked {
 		t.Errorf("%d entries", n)
 	}
 	for range addressCredit {
@@ -214,5 +214,31 @@ func TestThrottleIsBounded(t *testing.T) {
 	}
 	if l.wait(l.attempt("", "no address", true)) != 0 {
 		t.Error("an unknown address is held against everybody")
+	}
+}
+
+// TestAddressesPushNoGuessesOut: failures that name nobody are counted by their
+// addresses, and however many these are, what was guessed of a client stays
+// counted. A client that is throttled stays so as long as somebody goes on.
+func TestAddressesPushNoGuessesOut(t *testing.T) {
+	now := time.Unix(1, 0)
+	l := newThrottle(Limits{}, func() time.Time { return now })
+	guess := func(i int, client string) time.Duration { return l.settle(l.attempt(client, address(i), true), false) }
+	for i := range defaultClient {
+		if wait := guess(i, "client"); wait != 0 {
+			t.Fatalf("guess %d must wait for %v", i, wait)
+		}
+	}
+	for i := range 4 * maxTracked {
+		guess(1000+i, "")
+	}
+	if guess(500, "client") == 0 {
+		t.Error("addresses pushed out what was counted of a client")
+	}
+	for i := range 4 * maxTracked {
+		guess(1000+i, fmt.Sprint("another client ", i))
+		if i%maxTracked == 0 && l.wait(l.attempt("client", address(500), true)) == 0 {
+			t.Fatalf("%d other clients pushed out what is asked for all the time", i)
+		}
 	}
 }
