@@ -46,7 +46,7 @@ import (
 const gcPercent = 50
 
 // gatewayIdle is how long the connections of gateways to the OAuth server may be
-// without a request; gateways end them before.
+// without a request; gateways end them before, and are known by their certificates.
 const gatewayIdle = time.Hour
 
 // stopTime bounds an orderly end of the control plane.
@@ -209,7 +209,7 @@ func (cp *controlPlane) run(ctx context.Context) error {
 		g.Go(func() error { return ended(ctx, name, server.Serve(ctx, ln)) })
 	}
 	serve := func(name string, h http.Handler, ln net.Listener) { serveWith(httpkit.Limits{}, name, h, ln) }
-	serveWith(httpkit.Limits{IdleTimeout: gatewayIdle}, "data_plane", cp.dataPlane(), httpLn)
+	serveWith(httpkit.Limits{IdleTimeout: gatewayIdle, Anonymous: true}, "data_plane", cp.dataPlane(), httpLn)
 	serve("diagnostics", diagnostics(&cp.ready, cp.metrics(), profiling{on: cp.cfg.Diagnostics.Pprof, token: cp.adminToken}), cp.ports.diagnostics)
 	admin := cp.adminAPI()
 	serve("admin", admin.Handler(), cp.ports.admin)
