@@ -264,7 +264,7 @@ func (cp *controlPlane) dataPlane() http.Handler {
 
 // serveADS serves the gRPC half of the data-plane server.
 func (cp *controlPlane) serveADS(ctx context.Context, ln net.Listener) error {
-	s := grpc.NewServer(append(xds.Options(), grpc.Creds(handshaken{}))...)
+	s := grpc.NewServer(adsOptions()...)
 	cp.xds.Register(s)
 	failed := make(chan error, 1)
 	go func() { failed <- s.Serve(ln) }()
@@ -279,6 +279,9 @@ func (cp *controlPlane) serveADS(ctx context.Context, ln net.Listener) error {
 	s.Stop()
 	return errors.Join(err, <-failed)
 }
+
+// adsOptions are those of the gRPC half.
+func adsOptions() []grpc.ServerOption { return append(xds.Options(), grpc.Creds(handshaken{})) }
 
 // instanceID tells this process apart from others, of this host and before.
 func instanceID() string {
