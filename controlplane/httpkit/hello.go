@@ -40,10 +40,11 @@ func readHello(conn net.Conn) ([]byte, error) {
 type greeted struct {
 	net.Conn
 	hello []byte
+	pace  *pace // during the handshake
 }
 
-// Read implements net.Conn. Only the handshake reads before the hello is over, so
-// no lock is needed.
+// Read implements net.Conn. Only the handshake reads before the hello and the pace
+// are over, so no lock is needed.
 func (g *greeted) Read(b []byte) (int, error) {
 	if len(g.hello) > 0 {
 		n := copy(b, g.hello)
@@ -52,5 +53,13 @@ func (g *greeted) Read(b []byte) (int, error) {
 		}
 		return n, nil
 	}
-	return g.Conn.Read(b)
+	if g.pace == nil {
+		return g.Conn.Read(b)
+	}
+	g.pace.wait()
+	n, err := g.Conn.Read(b)
+	if err != nil {
+		return n, err
+	}
+	return n, g.pace.work()
 }

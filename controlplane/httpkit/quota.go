@@ -1,67 +1,153 @@
 package httpkit
 
 import (
+	"container/list"
 	"context"
 	"net"
 	"net/netip"
+	"slices"
 	"sync"
 )
 
-// quota bounds what is done for connections at a time, in total and for each
-// address. Whoever comes when an address has its share waits in turn, and keeps
-// nobody of another address out.
+// quota bounds what is done for connections at a time, and how many wait for that,
+// both in total and for each address. Addresses take turns, so that one with many
+// waiting delays another by one turn. Whoever comes when its address has its bound
+// of waiting ones is refused at once; when all have, the newest of the address
+// that has most waiting.
 type quota struct {
-	total chan struct{}
-	each  int
+	total, each           int // at a time
+	queueTotal, queueEach int // waiting
 
-	mu        sync.Mutex
-	byAddress map[netip.Prefix]*share
+	mu             sync.Mutex
+	active, queued int
+	byAddress      map[netip.Prefix]*share
+	row            *list.List // of *share that have one waiting and may have a slot, the next first
 }
 
 // share is what one address has; it is dropped with its last user.
 type share struct {
-	slots chan struct{}
-	users int
+	at      netip.Prefix
+	active  int
+	waiting []*turn       // the oldest first
+	place   *list.Element // in the row, or nil
 }
 
-func newQuota(total, each int) *quota {
-	return &quota{total: make(chan struct{}, total), each: each, byAddress: map[netip.Prefix]*share{}}
+// turn is one that waits for a slot, or has it.
+type turn struct {
+	of      *share
+	begin   chan struct{} // closed when it was granted or refused
+	granted bool
 }
 
-// enter waits for a slot of the connection's address until ctx ends; ok is false
-// then. leave gives the slot back.
-func (q *quota) enter(ctx context.Context, conn net.Conn) (leave func(), ok bool) {
-	at := addressOf(conn)
-	q.mu.Lock()
-	s := q.byAddress[at]
-	if s == nil {
-		s = &share{slots: make(chan struct{}, q.each)}
-		q.byAddress[at] = s
+func newQuota(total, each, queueTotal, queueEach int) *quota {
+	return &quota{
+		total: total, each: each, queueTotal: queueTotal, queueEach: queueEach,
+		byAddress: map[netip.Prefix]*share{}, row: list.New(),
 	}
-	s.users++
-	q.mu.Unlock()
-	for i, slots := range []chan struct{}{s.slots, q.total} {
-		select {
-		case slots <- struct{}{}:
-		case <-ctx.Done():
-			if i > 0 {
-				<-s.slots
-			}
-			q.drop(at, s)
+}
+
+// enter waits for a slot of the connection's address; ok is false when it is
+// refused or ctx ends. leave gives the slot back.
+func (q *quota) enter(ctx context.Context, conn net.Conn) (leave func(), ok bool) {
+	t := q.ask(addressOf(conn))
+	if t == nil {
+		return nil, false
+	}
+	select {
+	case <-t.begin:
+		if !t.granted {
 			return nil, false
 		}
+		return func() { q.end(t) }, true
+	case <-ctx.Done():
+		q.end(t)
+		return nil, false
 	}
-	return func() {
-		<-q.total
-		<-s.slots
-		q.drop(at, s)
-	}, true
 }
 
-func (q *quota) drop(at netip.Prefix, s *share) {
+// ask queues one; nil means that it is refused.
+func (q *quota) ask(at netip.Prefix) *turn {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if s.users--; s.users == 0 {
-		delete(q.byAddress, at)
+	s := q.byAddress[at]
+	if s == nil {
+		s = &share{at: at}
+		q.byAddress[at] = s
+	}
+	if len(s.waiting) >= q.queueEach {
+		return nil
+	}
+	t := &turn{of: s, begin: make(chan struct{})}
+	s.waiting = append(s.waiting, t)
+	q.queued++
+	q.settle(s)
+	q.grant()
+	if q.queued > q.queueTotal {
+		q.shed(s)
+	}
+	return t
+}
+
+// end gives a slot back, or leaves the queue.
+func (q *quota) end(t *turn) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	s := t.of
+	if t.granted {
+		s.active--
+		q.active--
+	} else if i := slices.Index(s.waiting, t); i >= 0 {
+		s.waiting = slices.Delete(s.waiting, i, i+1)
+		q.queued--
+	}
+	q.settle(s)
+	q.grant()
+}
+
+// grant lets those begin who may, one of each address in turn.
+func (q *quota) grant() {
+	for q.active < q.total && q.row.Len() > 0 {
+		s := q.row.Front().Value.(*share)
+		q.row.Remove(s.place)
+		s.place = nil
+		t := s.waiting[0]
+		s.waiting = s.waiting[1:]
+		q.queued--
+		s.active++
+		q.active++
+		t.granted = true
+		close(t.begin)
+		q.settle(s)
+	}
+}
+
+// shed refuses one that waits. Of equals the newcomer goes, so that those who wait
+// already do so for something.
+func (q *quota) shed(newcomer *share) {
+	most := newcomer
+	for _, s := range q.byAddress {
+		if len(s.waiting) > len(most.waiting) {
+			most = s
+		}
+	}
+	last := len(most.waiting) - 1
+	close(most.waiting[last].begin)
+	most.waiting = slices.Delete(most.waiting, last, last+1)
+	q.queued--
+	q.settle(most)
+}
+
+// settle puts an address into the row or takes it out, and forgets it when nobody
+// uses it.
+func (q *quota) settle(s *share) {
+	switch next := len(s.waiting) > 0 && s.active < q.each; {
+	case next && s.place == nil:
+		s.place = q.row.PushBack(s)
+	case !next && s.place != nil:
+		q.row.Remove(s.place)
+		s.place = nil
+	}
+	if s.active == 0 && len(s.waiting) == 0 {
+		delete(q.byAddress, s.at)
 	}
 }

@@ -19,6 +19,10 @@ type Limits struct {
 	WriteTimeout      time.Duration // until the response is written
 	IdleTimeout       time.Duration // between requests of one connection
 	Grace             time.Duration // for running requests at shutdown
+	// Anonymous bounds connections without a verified client certificate, in total
+	// and for each address, and lets them be idle for a minute only. Hijacked ones
+	// do not count. Its zero value stays.
+	Anonymous bool
 }
 
 // DefaultLimits suit APIs with small documents and waits of up to 30 s.
@@ -52,9 +56,10 @@ func (l Limits) Or(d Limits) Limits {
 // Server is one HTTP server on one or more listeners. TLS, if any, is the
 // listener's business.
 type Server struct {
-	http  *http.Server
-	grace time.Duration
-	log   *slog.Logger
+	http     *http.Server
+	grace    time.Duration
+	log      *slog.Logger
+	visitors *visitors // nil without [Limits.Anonymous]
 }
 
 // NewServer returns a server named name in logs. The handler is wrapped with
@@ -62,7 +67,7 @@ type Server struct {
 func NewServer(name string, h http.Handler, log *slog.Logger, l Limits) *Server {
 	l = l.Or(DefaultLimits())
 	log = log.With("server", name)
-	return &Server{
+	s := &Server{
 		grace: l.Grace, log: log,
 		http: &http.Server{
 			Handler:        Observe(http.MaxBytesHandler(h, l.BodyBytes), log),
@@ -71,6 +76,11 @@ func NewServer(name string, h http.Handler, log *slog.Logger, l Limits) *Server 
 			ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug),
 		},
 	}
+	if l.Anonymous {
+		s.visitors = newVisitors()
+		s.http.ConnState = s.visitors.follow
+	}
+	return s
 }
 
 // Serve accepts connections until ctx ends, lets running requests finish for

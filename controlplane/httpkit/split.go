@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"log/slog"
+	"math"
 	"net"
 	"slices"
 	"sync"
@@ -25,8 +26,15 @@ const (
 	shakingTimeout = 3 * time.Second
 	// Bounds of connections without a ClientHello, in all and from one address.
 	silentTotal, silentEach = 8192, 2048
-	// Bounds of handshakes at a time.
-	handshakesTotal, handshakesEach = 512, 64
+	// handshakesEach bounds the unfinished handshakes of an address: it is what one
+	// address can make the server compute, which has 3 s for each.
+	handshakesEach = 64
+	// computing bounds the handshakes that compute at a time.
+	computing = 512
+	// begun bounds the handshakes that wait for their client, or have done so.
+	begun = 4096
+	// Bounds of those that wait until they may begin.
+	queueTotal, queueEach = 4096, 1024
 )
 
 // Split shares one TLS port between gRPC and HTTP. A client that offers
@@ -38,9 +46,11 @@ const (
 // is let go after 10 s, the wait for Accept included. Those that have not sent it
 // are bounded, and the newest takes the place of the oldest (see [room]): silent
 // clients keep nobody out, of their own address neither. Only then does a
-// connection take one of the slots for handshakes, of which each address has its
-// share (see [quota]): whoever begins handshakes and does not end them keeps
-// nobody of another address out.
+// connection wait for its address to have less than its share of unfinished
+// handshakes, and for its turn among addresses (see [quota]). A handshake takes a
+// slot only while there is something to compute (see [pace]); those that wait for
+// their client are bounded like silent clients. So whoever begins handshakes and
+// does not end them slows down its own address only.
 //
 // Handshakes run in goroutines that the pair of listeners owns. Closing one
 // listener drops its connections; closing both closes ln and waits for every
@@ -53,7 +63,9 @@ func Split(ln net.Listener, cfg *tls.Config, log *slog.Logger) (grpcLn, httpLn n
 func split(ln net.Listener, cfg *tls.Config, hello, timeout time.Duration) (grpcLn, httpLn net.Listener) {
 	s := &splitter{
 		ln: ln, cfg: byProtocol(cfg), hello: hello, timeout: timeout,
-		silent: newRoom(silentTotal, silentEach), shaking: newQuota(handshakesTotal, handshakesEach),
+		silent: newRoom(silentTotal, silentEach), begun: newRoom(begun, handshakesEach),
+		shaking: newQuota(math.MaxInt, handshakesEach, queueTotal, queueEach),
+		slots:   newQuota(computing, handshakesEach, queueTotal, queueEach),
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.grpc, s.http = s.half(), s.half()
@@ -97,6 +109,8 @@ type splitter struct {
 	timeout    time.Duration
 	silent     *room           // without a ClientHello
 	shaking    *quota          // with one, during the handshake
+	slots      *quota          // while it computes
+	begun      *room           // since it first waited for its client
 	ctx        context.Context // the lifetime of the listeners, ended by Close
 	cancel     context.CancelFunc
 	work       sync.WaitGroup
@@ -134,7 +148,7 @@ func (s *splitter) accept() {
 				_ = conn.Close() // silent, or no client of ours
 				return
 			}
-			s.handshake(&greeted{conn, hello})
+			s.handshake(&greeted{Conn: conn, hello: hello})
 		})
 	}
 }
@@ -153,7 +167,7 @@ func (s *splitter) greet(conn net.Conn) ([]byte, error) {
 }
 
 // handshake hands a connection over or closes it.
-func (s *splitter) handshake(raw net.Conn) {
+func (s *splitter) handshake(raw *greeted) {
 	ctx, cancel := context.WithTimeout(s.ctx, s.timeout)
 	defer cancel()
 	conn, ok := s.shake(ctx, raw)
@@ -174,15 +188,23 @@ func (s *splitter) handshake(raw net.Conn) {
 	}
 }
 
-// shake does the handshake once there is a slot for it.
-func (s *splitter) shake(ctx context.Context, raw net.Conn) (*tls.Conn, bool) {
+// shake does the handshake once its address has less than its share of them, and
+// as far as there are slots for it.
+func (s *splitter) shake(ctx context.Context, raw *greeted) (*tls.Conn, bool) {
 	leave, ok := s.shaking.enter(ctx, raw)
 	if !ok {
 		return nil, false
 	}
 	defer leave()
+	p := &pace{ctx: ctx, conn: raw.Conn, slots: s.slots, begun: s.begun}
+	if p.work() != nil {
+		return nil, false
+	}
+	defer p.end()
 	ctx, cancel := context.WithTimeout(ctx, shakingTimeout)
 	defer cancel()
+	p.ctx, raw.pace = ctx, p
+	defer func() { raw.pace = nil }()
 	conn := tls.Server(raw, s.cfg)
 	return conn, conn.HandshakeContext(ctx) == nil
 }

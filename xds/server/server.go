@@ -148,13 +148,23 @@ const connectionStreams = 128
 // connectionBuffer is the size of the buffers of a connection, in bytes.
 const connectionBuffer = 4 << 10
 
+// Nobody is known before the first stream, which shows its token: a connection has
+// prefaceTime to begin HTTP/2, and streamlessTime without a stream. Proxies open
+// theirs at once.
+const (
+	prefaceTime    = 10 * time.Second
+	streamlessTime = time.Minute
+)
+
 // Options are the settings of a gRPC server that proxies need: pings more often
 // than the default permits (an Envoy sends one each 5 s, also when idle), an end
-// to connections whose peer is gone, and requests that list thousands of names.
+// to connections whose peer is gone or opens no stream, and requests that list
+// thousands of names.
 func Options() []grpc.ServerOption {
 	return []grpc.ServerOption{
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Second, PermitWithoutStream: true}),
-		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 10 * time.Second, Timeout: 5 * time.Second}),
+		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 10 * time.Second, Timeout: 5 * time.Second, MaxConnectionIdle: streamlessTime}),
+		grpc.ConnectionTimeout(prefaceTime),
 		grpc.MaxRecvMsgSize(16 << 20),
 		grpc.MaxConcurrentStreams(connectionStreams),
 		// A connection carries one stream that is silent most of the time: buffers

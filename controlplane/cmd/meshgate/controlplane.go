@@ -46,7 +46,7 @@ import (
 const gcPercent = 50
 
 // gatewayIdle is how long the connections of gateways to the OAuth server may be
-// without a request; gateways end them before.
+// without a request; gateways end them before, and are known by their certificates.
 const gatewayIdle = time.Hour
 
 // stopTime bounds an orderly end of the control plane.
@@ -209,7 +209,7 @@ func (cp *controlPlane) run(ctx context.Context) error {
 		g.Go(func() error { return ended(ctx, name, server.Serve(ctx, ln)) })
 	}
 	serve := func(name string, h http.Handler, ln net.Listener) { serveWith(httpkit.Limits{}, name, h, ln) }
-	serveWith(httpkit.Limits{IdleTimeout: gatewayIdle}, "data_plane", cp.dataPlane(), httpLn)
+	serveWith(httpkit.Limits{IdleTimeout: gatewayIdle, Anonymous: true}, "data_plane", cp.dataPlane(), httpLn)
 	serve("diagnostics", diagnostics(&cp.ready, cp.metrics(), profiling{on: cp.cfg.Diagnostics.Pprof, token: cp.adminToken}), cp.ports.diagnostics)
 	admin := cp.adminAPI()
 	serve("admin", admin.Handler(), cp.ports.admin)
@@ -264,7 +264,7 @@ func (cp *controlPlane) dataPlane() http.Handler {
 
 // serveADS serves the gRPC half of the data-plane server.
 func (cp *controlPlane) serveADS(ctx context.Context, ln net.Listener) error {
-	s := grpc.NewServer(append(xds.Options(), grpc.Creds(handshaken{}))...)
+	s := grpc.NewServer(adsOptions()...)
 	cp.xds.Register(s)
 	failed := make(chan error, 1)
 	go func() { failed <- s.Serve(ln) }()
@@ -279,6 +279,9 @@ func (cp *controlPlane) serveADS(ctx context.Context, ln net.Listener) error {
 	s.Stop()
 	return errors.Join(err, <-failed)
 }
+
+// adsOptions are those of the gRPC half.
+func adsOptions() []grpc.ServerOption { return append(xds.Options(), grpc.Creds(handshaken{})) }
 
 // instanceID tells this process apart from others, of this host and before.
 func instanceID() string {
