@@ -99,6 +99,8 @@ type world struct {
 	nodeRedis string
 	// through may put something between filters and the server.
 	through func(address string) string
+	// patience is how long a real filter waits for Redis, 0 its own default.
+	patience time.Duration
 }
 
 func newWorld(t *testing.T, client redis.UniversalClient) *world {

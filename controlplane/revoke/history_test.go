@@ -53,7 +53,7 @@ func (w *world) realFilter() *tokencache.Cache {
 	if w.through != nil {
 		address = w.through(address)
 	}
-	c, err := tokencache.Open(tokencache.Options{Logger: slog.New(slog.DiscardHandler), Settings: &contract.Settings{
+	c, err := tokencache.Open(tokencache.Options{Logger: slog.New(slog.DiscardHandler), RedisTimeout: w.patience, Settings: &contract.Settings{
 		Cache: contract.CacheSettings{MaxBytes: 4 << 20},
 		ControlPlane: &contract.ControlPlaneSettings{
 			Address: address, CAFile: ca, TokenFile: token, Node: "node"},

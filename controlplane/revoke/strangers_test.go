@@ -6,6 +6,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/meshgate/meshgate/controlplane/revoke/embedded"
 	"github.com/meshgate/meshgate/filter/contract"
@@ -14,7 +15,7 @@ import (
 
 // Strangers with random tokens from one address, a real filter, its real control
 // plane and the real embedded cache: cold good tokens of somebody else are all
-// found, the cache answers all the time, and nobody waits for a connection.
+// found, those that the cache has are found there, and it never fails.
 func TestStrangersStarveNobody(t *testing.T) {
 	e, err := embedded.Start(embedded.Options{})
 	if err != nil {
@@ -27,6 +28,7 @@ func TestStrangersStarveNobody(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = c.Close() })
 	w := &world{t: t, tracker: e, nodeRedis: e.NodeURL(), checks: func(Node) bool { return true }}
+	w.patience = 900 * time.Millisecond // a busy machine is no cache that does not answer
 	w.init(c)
 	until(t, "redis up", func() bool { return w.r.Stats().RedisUp })
 	const good = 100
@@ -72,8 +74,8 @@ func TestStrangersStarveNobody(t *testing.T) {
 	crowd.Wait()
 	s := filter.Stats()
 	t.Logf("%d random tokens, %d hits of Redis, %d errors of Redis, %d introspections, %d rejected", sent.Load(), s.L2Hits, s.L2Errors, s.Introspections, s.Rejected)
-	if s.L2Hits == 0 {
-		t.Error("Redis was never of use")
+	if s.L2Hits < good/2 || s.L2Skipped != 0 || s.L2Errors != 0 {
+		t.Errorf("of %d tokens that Redis has %d were found there; it failed %d times and was left alone %d times", good/2, s.L2Hits, s.L2Errors, s.L2Skipped)
 	}
 	if accepted.Load() != 0 {
 		t.Errorf("%d random tokens accepted", accepted.Load())

@@ -58,11 +58,39 @@ var tokenModel = porcupine.Model{
 type chronicle struct {
 	begin time.Time
 
-	mu       sync.Mutex
-	history  []porcupine.Operation
-	accepted map[int]int // checks, by gateway
-	refused  map[int]int
-	unclear  int
+	mu      sync.Mutex
+	history []porcupine.Operation
+	phases  []*phase // the last one is now
+	unclear int
+}
+
+// phase is the time between two faults, and what began and ended in it.
+type phase struct {
+	name              string
+	accepted, refused map[int]int // checks, by gateway
+	created, deleted  int         // confirmed
+}
+
+// enter begins a phase.
+func (c *chronicle) enter(name string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.phases = append(c.phases, &phase{name: name, accepted: map[int]int{}, refused: map[int]int{}})
+}
+
+// current is the phase of now.
+func (c *chronicle) current() *phase {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.phases[len(c.phases)-1]
+}
+
+// sum adds up what all phases say.
+func (c *chronicle) sum(of func(*phase) int) (n int) {
+	for _, p := range c.phases {
+		n += of(p)
+	}
+	return n
 }
 
 func (c *chronicle) now() int64 { return time.Since(c.begin).Nanoseconds() }
@@ -75,19 +103,20 @@ func (c *chronicle) note(client int, in operation, out any, call, ret int64) {
 
 // check notes what a gateway says about a token.
 func (c *chronicle) check(client, port, token int, status func() int) {
-	call := c.now()
+	began, call := c.current(), c.now()
 	got := status()
 	ret := c.now()
 	c.mu.Lock()
-	switch got {
-	case http.StatusOK:
-		c.accepted[port]++
-	case http.StatusUnauthorized:
-		c.refused[port]++
-	default: // no decision about the token
+	within := began == c.phases[len(c.phases)-1]
+	switch {
+	case got != http.StatusOK && got != http.StatusUnauthorized: // no decision about the token
 		c.unclear++
 		c.mu.Unlock()
 		return
+	case within && got == http.StatusOK:
+		began.accepted[port]++
+	case within:
+		began.refused[port]++
 	}
 	c.mu.Unlock()
 	c.note(client, operation{token: token, gateway: port}, got == http.StatusOK, call, ret)
@@ -104,7 +133,8 @@ var _ = Describe("token histories over three gateways", func() {
 
 		const values, rounds = 12, 3
 		const writes = values * rounds
-		all := &chronicle{begin: time.Now(), accepted: map[int]int{}, refused: map[int]int{}}
+		all := &chronicle{begin: time.Now()}
+		all.enter("Redis serves")
 		name := func(i int) string { return fmt.Sprintf("%032d", i) }
 		stop := make(chan struct{})
 		var checkers sync.WaitGroup
@@ -121,13 +151,17 @@ var _ = Describe("token histories over three gateways", func() {
 				}
 			})
 		}
-		answered := 0
 		write := func(token int, good bool, want int, method, path, body string) {
 			call, ret := all.now(), int64(math.MaxInt64)
 			r, err := framework.Do(f.HTTP, method, f.AdminURL(path), http.Header{"Content-Type": {"application/json"}}, body)
 			if err == nil && r.Status == want {
 				ret = all.now()
-				answered++
+				now := all.current() // faults come between writes
+				if good {
+					now.created++
+				} else {
+					now.deleted++
+				}
 			}
 			all.note(100, operation{write: true, good: good, token: token}, nil, call, ret)
 			for i, g := range gateways { // at once, from each
@@ -135,16 +169,21 @@ var _ = Describe("token histories over three gateways", func() {
 			}
 		}
 		// What happens to Redis, and after how many writes.
-		faults := map[int]func(){
-			writes / 6:     redis.Kill,
-			writes/6 + 2:   redis.Restart, // empty: another primary
-			writes / 2:     redis.Pause,   // packets go nowhere, and nobody is told
-			writes/2 + 3:   redis.Resume,
-			writes * 5 / 6: func() { redis.Kill(); redis.Restart() },
+		type fault struct {
+			name string
+			do   func()
+		}
+		faults := map[int]fault{
+			writes / 6:     {"Redis is dead", redis.Kill},
+			writes/6 + 2:   {"Redis lost everything", redis.Restart}, // another primary
+			writes / 2:     {"Redis is silent", redis.Pause},         // packets go nowhere, and nobody is told
+			writes/2 + 3:   {"Redis speaks again", redis.Resume},
+			writes * 5 / 6: {"Redis lost everything again", func() { redis.Kill(); redis.Restart() }},
 		}
 		for n := range writes {
-			if fault := faults[n]; fault != nil {
-				fault()
+			if fault, ok := faults[n]; ok {
+				fault.do()
+				all.enter(fault.name)
 			}
 			token := n % values
 			body, err := json.Marshal(map[string]any{"credential": map[string]any{"id": app}, "service": map[string]any{"id": service}, "expires_in": 3600, "access_token": name(token)})
@@ -154,20 +193,33 @@ var _ = Describe("token histories over three gateways", func() {
 		}
 		close(stop)
 		checkers.Wait()
-		By(fmt.Sprintf("%d operations, %d of %d writes confirmed, accepted %v, refused %v, %d without a decision",
-			len(all.history), answered, 2*writes, all.accepted, all.refused, all.unclear))
+		answered := all.sum(func(p *phase) int { return p.created + p.deleted })
+		By(fmt.Sprintf("%d operations, %d of %d writes confirmed, %d without a decision", len(all.history), answered, 2*writes, all.unclear))
+		for _, p := range all.phases {
+			By(fmt.Sprintf("%s: %d created, %d deleted, accepted %v, refused %v", p.name, p.created, p.deleted, p.accepted, p.refused))
+		}
 		Expect(porcupine.CheckOperationsTimeout(tokenModel, all.history, time.Minute)).To(Equal(porcupine.Ok))
 		for i := range values {
 			for _, g := range gateways {
 				Expect(f.Status(g.HTTP, name(i))).To(Equal(401))
 			}
 		}
-		// The history must say something: of each gateway, in both states, with
-		// most calls confirmed and next to no request undecided.
+		// The history must say something: of each gateway, in both states, in each
+		// phase, with most calls confirmed and next to no request undecided.
 		Expect(answered).To(BeNumerically(">=", 2*writes*9/10), "writes that are confirmed")
+		for _, p := range all.phases {
+			Expect(p.created).To(BeNumerically(">=", 1), "confirmed POSTs while %s", p.name)
+			Expect(p.deleted).To(BeNumerically(">=", 1), "confirmed DELETEs while %s", p.name)
+			for _, g := range gateways {
+				Expect(p.accepted[g.HTTP]).To(BeNumerically(">=", 1), "accepted at %s while %s", g.Name, p.name)
+				Expect(p.refused[g.HTTP]).To(BeNumerically(">=", 1), "refused at %s while %s", g.Name, p.name)
+			}
+		}
 		for _, g := range gateways {
-			Expect(all.accepted[g.HTTP]).To(BeNumerically(">=", writes), "accepted at %s", g.Name)
-			Expect(all.refused[g.HTTP]).To(BeNumerically(">=", 2*writes), "refused at %s", g.Name)
+			accepted := all.sum(func(p *phase) int { return p.accepted[g.HTTP] })
+			refused := all.sum(func(p *phase) int { return p.refused[g.HTTP] })
+			Expect(accepted).To(BeNumerically(">=", writes), "accepted at %s", g.Name)
+			Expect(refused).To(BeNumerically(">=", 2*writes), "refused at %s", g.Name)
 		}
 		Expect(all.unclear*20).To(BeNumerically("<=", len(all.history)), "requests without a decision")
 	})

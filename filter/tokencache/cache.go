@@ -141,7 +141,7 @@ func (c *Cache) configure(s *contract.Settings, last *config) (*config, error) {
 		if err != nil {
 			return nil, fmt.Errorf("token cache: redis: %w", err)
 		}
-		next.l2 = &level2{store: st, timeout: c.opts.l2Timeout, breaker: breaker{clock: c.clock}}
+		next.l2 = &level2{store: st, timeout: c.opts.RedisTimeout, breaker: breaker{clock: c.clock}}
 	}
 	return next, nil
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/meshgate/meshgate/filter/contract"
 )
 
-// l2Timeout bounds each of the two reads of a look-up in Redis.
+// l2Timeout is the default of [Options.RedisTimeout].
 const l2Timeout = 100 * time.Millisecond
 
 // store reads single keys from Redis. Absent values are nil.

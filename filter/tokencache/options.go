@@ -30,12 +30,12 @@ type Options struct {
 	// DialLink and DialRedis open the connections to the control plane and to
 	// Redis, without TLS, which the cache adds; the default is [net.Dialer].
 	DialLink, DialRedis Dial
+	// RedisTimeout bounds each of the two reads of a look-up in Redis; 0 means
+	// 100 ms.
+	RedisTimeout time.Duration
 
 	// openStore replaces Redis in tests.
 	openStore func(*contract.RedisSettings) (store, error)
-	// l2Timeout replaces the constant in tests with a real Redis, which must
-	// not fail because the machine is busy.
-	l2Timeout time.Duration
 }
 
 // Dial opens a connection and gives up when the context ends.
@@ -61,11 +61,11 @@ func (o *Options) complete() error {
 	if o.DialRedis == nil {
 		o.DialRedis = d.DialContext
 	}
-	if o.l2Timeout == 0 {
-		o.l2Timeout = l2Timeout
+	if o.RedisTimeout == 0 {
+		o.RedisTimeout = l2Timeout
 	}
 	if o.openStore == nil {
-		dial, timeout := o.DialRedis, o.l2Timeout
+		dial, timeout := o.DialRedis, o.RedisTimeout
 		o.openStore = func(s *contract.RedisSettings) (store, error) { return openRedis(s, dial, timeout) }
 	}
 	return nil

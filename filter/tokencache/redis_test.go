@@ -30,7 +30,7 @@ func staticCache(t *testing.T, s *contract.RedisSettings, dial Dial, timeout tim
 	t.Helper()
 	c, err := Open(Options{
 		Settings: &contract.Settings{Redis: s, Cache: contract.CacheSettings{MaxBytes: 1 << 20}},
-		Logger:   slog.New(slog.DiscardHandler), DialRedis: dial, l2Timeout: timeout,
+		Logger:   slog.New(slog.DiscardHandler), DialRedis: dial, RedisTimeout: timeout,
 	})
 	if err != nil {
 		t.Fatal(err)

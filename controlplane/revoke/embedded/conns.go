@@ -11,6 +11,9 @@ const (
 	// those that have.
 	anonymous = 256
 	known     = 8192
+	// forWriter of the known are no reader's, so that filters, however many,
+	// cannot keep the control plane out.
+	forWriter = 256
 )
 
 // conns are the open connections. One too many without a password pushes out
@@ -22,7 +25,8 @@ type conns struct {
 	// waiting holds connections without a password, oldest first.
 	waiting list.List
 	places  map[net.Conn]*list.Element
-	open    map[net.Conn]struct{}
+	open    map[net.Conn]role
+	readers int // of those that are open
 }
 
 // add takes a new connection; false says that the server is closing.
@@ -33,7 +37,7 @@ func (c *conns) add(conn net.Conn) bool {
 		return false
 	}
 	if c.places == nil {
-		c.places, c.open = map[net.Conn]*list.Element{}, map[net.Conn]struct{}{}
+		c.places, c.open = map[net.Conn]*list.Element{}, map[net.Conn]role{}
 	}
 	if c.waiting.Len() >= anonymous {
 		oldest := c.waiting.Remove(c.waiting.Front()).(net.Conn)
@@ -44,21 +48,39 @@ func (c *conns) add(conn net.Conn) bool {
 	return true
 }
 
-// admit moves a connection to those with a password; false if they are too many.
-func (c *conns) admit(conn net.Conn) bool {
+// admit moves a connection to those with a password, or to those with another;
+// false if they are too many.
+func (c *conns) admit(conn net.Conn, as role) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if _, again := c.open[conn]; again {
-		return true
-	}
+	was, again := c.open[conn]
 	place := c.places[conn]
-	if place == nil || len(c.open) >= known {
+	switch {
+	case again && was == as:
+		return true
+	case !again && (place == nil || len(c.open) >= known):
+		return false
+	case as == reader && c.readers >= known-forWriter:
 		return false
 	}
-	c.waiting.Remove(place)
-	delete(c.places, conn)
-	c.open[conn] = struct{}{}
+	if place != nil {
+		c.waiting.Remove(place)
+		delete(c.places, conn)
+	}
+	c.leave(conn)
+	c.open[conn] = as
+	if as == reader {
+		c.readers++
+	}
 	return true
+}
+
+// leave takes a connection from those with a password. mu is held.
+func (c *conns) leave(conn net.Conn) {
+	if c.open[conn] == reader {
+		c.readers--
+	}
+	delete(c.open, conn)
 }
 
 func (c *conns) remove(conn net.Conn) {
@@ -68,7 +90,7 @@ func (c *conns) remove(conn net.Conn) {
 		c.waiting.Remove(place)
 	}
 	delete(c.places, conn)
-	delete(c.open, conn)
+	c.leave(conn)
 }
 
 // close ends every connection and takes no more.

@@ -154,6 +154,46 @@ func TestSilentConnections(t *testing.T) {
 	}
 }
 
+// As many readers as there may be keep the control plane out of nothing, nor does
+// one that changes its password.
+func TestReadersLeavePlacesForTheWriter(t *testing.T) {
+	s, c := start(t, Options{})
+	enter := func(password string) (login func(password string) error) {
+		near, far := net.Pipe()
+		t.Cleanup(func() { _, _ = near.Close(), far.Close() })
+		s.conns.add(far)
+		one := &session{s: s, conn: far, out: bufio.NewWriter(io.Discard)}
+		login = func(password string) error { return one.answer([][]byte{[]byte("AUTH"), []byte(password)}) }
+		if err := login(password); err != nil {
+			return nil
+		}
+		return login
+	}
+	readers := 0
+	var last func(string) error
+	for range known + 1 {
+		if login := enter(s.reader); login != nil {
+			readers, last = readers+1, login
+		}
+	}
+	if err := c.Ping(context.Background()).Err(); err != nil {
+		t.Errorf("the writer beside %d readers: %v", readers, err)
+	}
+	if readers < known*9/10 {
+		t.Errorf("%d readers only", readers)
+	}
+	// A place is one of its kind: who has become a writer frees that of a reader.
+	if err := last(s.writer); err != nil {
+		t.Errorf("a reader that becomes a writer: %v", err)
+	}
+	if enter(s.reader) == nil {
+		t.Error("no place for one more reader")
+	}
+	if err := last(s.reader); err == nil {
+		t.Error("a writer becomes one reader too many")
+	}
+}
+
 func TestHandshakeHasADeadline(t *testing.T) {
 	s, _ := start(t, Options{Handshake: time.Millisecond})
 	if answer := send(t, s, "*1\r\n"); answer != "" { // hangs up, else send complains

@@ -189,7 +189,7 @@ func (c *session) authenticate(password []byte) error {
 	default:
 		return c.refuse("WRONGPASS invalid password")
 	}
-	if c.conn != nil && !c.s.conns.admit(c.conn) {
+	if c.conn != nil && !c.s.conns.admit(c.conn, c.role) {
 		c.fail("ERR max number of clients reached")
 		return errEnd
 	}
