@@ -55,5 +55,9 @@ func TestRecheck(t *testing.T) {
 	default:
 	}
 	w.Recheck(t.Context())
-	<-ended["m.b"]
+	select {
+	case <-ended["m.b"]:
+	case <-time.After(10 * time.Second):
+		t.Fatal("the other link outlives its token")
+	}
 }

@@ -59,6 +59,8 @@ type machine struct {
 	clients map[string]*proxyClient
 	// away are proxies that left, with what they had.
 	away map[string]*proxyClient
+	// bareSecrets says that an Envoy without an agent was seen with a secret.
+	bareSecrets bool
 }
 
 // proxyClient is one connected proxy.
@@ -248,7 +250,7 @@ func TestMachine(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	runs := 0
+	runs, bareSecrets := 0, false
 	rapid.Check(t, func(rt *rapid.T) {
 		runs++
 		m := &machine{t: rt, ids: ids, pairs: pairs, clients: map[string]*proxyClient{}, away: map[string]*proxyClient{}}
@@ -274,6 +276,7 @@ func TestMachine(t *testing.T) {
 		defer func() {
 			m.close()
 			m.must(m.db.Close())
+			bareSecrets = bareSecrets || m.bareSecrets
 		}()
 		rt.Repeat(m.actions())
 		// What was refused is not sent again before it changes; once it has, proxies
@@ -297,6 +300,9 @@ func TestMachine(t *testing.T) {
 		m.put(mesh.Trusts, meshName, meshName, &mesh.Trust{Backend: "ca", Issuer: "three", Roots: ids.roots})
 		m.settle()
 	})
+	if !bareSecrets {
+		t.Error("no Envoy without an agent ever had a secret")
+	}
 }
 
 // actions are what can happen.

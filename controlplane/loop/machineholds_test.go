@@ -64,9 +64,8 @@ func (m *machine) difference(c *proxyClient, v xdstest.View, set *resource.Set) 
 		if n := v.Warming(); n > 0 {
 			fmt.Fprintf(&out, "%d clusters are warming\n", n)
 		}
-		return out.String()
 	}
-	m.secrets(&out, v, set)
+	m.secrets(&out, c, v, set)
 	return out.String()
 }
 
@@ -83,9 +82,13 @@ func (m *machine) wants(c *proxyClient, v xdstest.View, set *resource.Set, r *re
 	}
 }
 
-// secrets compares secrets by name and what they hold.
-func (m *machine) secrets(out *bytes.Buffer, v xdstest.View, set *resource.Set) {
+// secrets compares secrets by name and what they hold: all with an agent, those that
+// it asks for with an Envoy, which keeps what nothing names.
+func (m *machine) secrets(out *bytes.Buffer, c *proxyClient, v xdstest.View, set *resource.Set) {
 	for _, name := range set.Secrets() {
+		if c.bare && !v.Asks(resource.Secret, name) {
+			continue
+		}
 		has := v.Body(resource.Secret, name)
 		want := m.ids.roots
 		if name == mesh.SecretIdentity(meshName) {
@@ -98,7 +101,12 @@ func (m *machine) secrets(out *bytes.Buffer, v xdstest.View, set *resource.Set) 
 			fmt.Fprintf(out, "secret %s is missing\n", name)
 		} else if has != nil && !bytes.Contains(has, want) {
 			fmt.Fprintf(out, "secret %s is not the present one\n", name)
+		} else if c.bare && has != nil {
+			m.bareSecrets = true
 		}
+	}
+	if c.bare {
+		return
 	}
 	for _, name := range v.Names(resource.Secret) {
 		if !set.AllowsSecret(name) {

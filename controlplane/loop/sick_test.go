@@ -190,7 +190,7 @@ func deletedMeshesLeaveNothing(t *testing.T) {
 		return strings.Count(stacks, "controlplane/view.")
 	}
 	synctest.Wait()
-	before := views()
+	before, planes := views(), f.loop.Planes()
 	for i := range 20 {
 		name := "mesh-" + string(rune('a'+i))
 		f.put(mesh.Meshes, "", name, &mesh.Mesh{})
@@ -219,6 +219,9 @@ func deletedMeshesLeaveNothing(t *testing.T) {
 	synctest.Wait()
 	if n := views(); n > before {
 		t.Errorf("%d frames of views, %d before", n, before)
+	}
+	if got := f.loop.Planes(); !slices.Equal(got, planes) {
+		t.Errorf("planes %v, %v before", got, planes)
 	}
 }
 

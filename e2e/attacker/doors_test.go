@@ -2,7 +2,6 @@ package attacker_test
 
 import (
 	"fmt"
-	"net"
 	"net/http"
 
 	. "github.com/onsi/gomega"
@@ -46,10 +45,7 @@ func openGateway() *door {
 func openSidecar() *door {
 	inMesh.arrived = startUpstream(inMesh)
 	inMesh.like = named("guarded")
-	ln, err := net.Listen("tcp", "127.0.0.2:0")
-	Expect(err).NotTo(HaveOccurred())
-	port := ln.Addr().(*net.TCPAddr).Port
-	Expect(ln.Close()).To(Succeed())
+	port := framework.FreePorts(1)[0]
 	api.Put("meshes", framework.Document{"type": "Mesh", "name": "attacked"})
 	plugins := api.Must(200, http.MethodGet, "/services/guarded/plugins", nil).JSON()["data"].([]any)
 	api.Put("meshtokenauths", framework.Document{

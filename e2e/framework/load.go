@@ -37,6 +37,13 @@ func StartTraffic(url string, header http.Header, workers int) *Load {
 // StartConnections is [StartTraffic] with a new connection for every few requests
 // of a worker; 0 means never.
 func StartConnections(url string, header http.Header, workers, perConnection int) *Load {
+	return StartChecked(url, header, workers, perConnection, func(*Response) string { return "" })
+}
+
+// StartChecked is [StartConnections] with a look at every answer with status 200: a
+// text other than "" says what is wrong with it, and counts as a failure. Workers
+// call it side by side.
+func StartChecked(url string, header http.Header, workers, perConnection int, wrong func(*Response) string) *Load {
 	l := &Load{stop: make(chan struct{}), results: map[string]int{}}
 	ginkgo.DeferCleanup(l.halt)
 	for range workers {
@@ -60,6 +67,8 @@ func StartConnections(url string, header http.Header, workers, perConnection int
 					outcome = err.Error()
 				case r.Status != http.StatusOK:
 					outcome = fmt.Sprintf("%d %s", r.Status, r.Body)
+				default:
+					outcome = wrong(r)
 				}
 				l.mu.Lock()
 				l.total++
@@ -92,7 +101,7 @@ func (l *Load) Total() int {
 	return l.total
 }
 
-// Stop ends the traffic and returns every outcome that was not a 200.
+// Stop ends the traffic and returns every outcome that was not a 200, or a wrong one.
 func (l *Load) Stop() (total int, failures []string) {
 	l.halt()
 	for _, k := range slices.Sorted(maps.Keys(l.results)) {

@@ -83,11 +83,13 @@ func Start(env []string, path string, args ...string) *Process {
 	}()
 	name := filepath.Base(path)
 	ginkgo.DeferCleanup(func() {
-		p.Stop()
 		defer expectEndedSound(p)
-		if ginkgo.CurrentSpecReport().Failed() {
-			ginkgo.AddReportEntry(name+" output", p.output.String())
-		}
+		defer func() {
+			if ginkgo.CurrentSpecReport().Failed() {
+				ginkgo.AddReportEntry(name+" output", p.output.String())
+			}
+		}()
+		p.Stop()
 		// Programs that were built with the race detector say so and go on.
 		gomega.Expect(p.output.String()).NotTo(gomega.ContainSubstring("WARNING: DATA RACE"))
 	})
@@ -115,21 +117,28 @@ func (p *Process) Kill() {
 	<-p.done
 }
 
-// Stop asks the process to end, and kills it if it does not.
+// stopping is how long a process may take to end when it is asked to, several
+// times what requests get that are under way.
+const stopping = time.Minute
+
+// Stop asks the process to end, also one that is paused. One that does not is
+// killed, and fails the test.
 func (p *Process) Stop() {
 	_ = p.cmd.Process.Signal(syscall.SIGCONT)
 	_ = p.cmd.Process.Signal(syscall.SIGTERM)
 	select {
 	case <-p.done:
-	case <-time.After(30 * time.Second):
-		p.asked.Store(true)
-		_ = p.cmd.Process.Signal(syscall.SIGQUIT) // a Go program prints its stacks
-		select {
-		case <-p.done:
-		case <-time.After(5 * time.Second):
-			p.Kill()
-		}
+		return
+	case <-time.After(stopping):
 	}
+	p.asked.Store(true)
+	_ = p.cmd.Process.Signal(syscall.SIGQUIT) // a Go program prints its stacks
+	select {
+	case <-p.done:
+	case <-time.After(5 * time.Second):
+		p.Kill()
+	}
+	ginkgo.Fail(fmt.Sprintf("%s did not end within %s of SIGTERM:\n%s", p.cmd.Path, stopping, p.Output()), 1)
 }
 
 // Exit waits for the process to end by itself and returns its exit code.

@@ -42,6 +42,22 @@ func meshScript() (script string, env []string) {
 	return strings.NewReplacer(pairs...).Replace(framework.Guide("docs", "mesh.md")), env
 }
 
+// meshPreamble makes the session end at the first command that fails. A request that
+// is refused is none of those, because some are: it is noted in a file, by the exit
+// code of curl (22 for an error of HTTP) and its path. Requests in loops ask for a
+// failure themselves, or for silence.
+const meshPreamble = `set -eu
+cd "$DIR"
+trap 'kill $(jobs -p) 2>/dev/null || true; wait' EXIT
+curl() {
+  local status=0 word url=
+  case "$1" in -s|-sf) command curl "$@"; return ;; esac
+  command curl --fail-with-body "$@" || status=$?
+  for word in "$@"; do case $word in http*) url=$word ;; esac; done
+  if [ "$status" != 0 ]; then echo "$status $(echo "$url" | sed 's,.*://[^/]*,,; s,?.*,,')" >>"$REFUSED"; fi
+}
+`
+
 var _ = Describe("docs/mesh.md", func() {
 	It("can be followed by copy and paste", func() {
 		script, env := meshScript()
@@ -49,9 +65,18 @@ var _ = Describe("docs/mesh.md", func() {
 		Expect(err).NotTo(HaveOccurred())
 		DeferCleanup(os.RemoveAll, dir)
 		Expect(os.Symlink(filepath.Join(framework.Root(), "bin"), filepath.Join(dir, "bin"))).To(Succeed())
+		refused := filepath.Join(dir, "refused")
 		// The guide ends what it started itself; the trap is for one that breaks off.
-		p := framework.Start(env, "bash", "-c", "cd "+dir+" && trap 'kill $(jobs -p) 2>/dev/null; wait' EXIT && set -uo pipefail\n"+script)
+		p := framework.Start(append(env, "DIR="+dir, "REFUSED="+refused), "bash", "-c", meshPreamble+script)
 		Expect(p.Exit(patience)).To(Equal(0), p.Output())
+		noted, err := os.ReadFile(refused)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(strings.Split(strings.TrimSpace(string(noted)), "\n")).To(Equal([]string{
+			"52 /",         // without a certificate
+			"22 /",         // without a permission
+			"22 /", "22 /", // without a token, and with a revoked one
+			"52 /", // STRICT again
+		}), "nothing else is refused")
 		out := framework.Chapters(p.Output())
 
 		Expect(out["Start"]).To(And(ContainSubstring("201\n"), ContainSubstring("backend v1\n"), ContainSubstring("backend v2\n"),

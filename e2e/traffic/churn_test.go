@@ -3,6 +3,7 @@ package traffic_test
 import (
 	"fmt"
 	"net/http"
+	"slices"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -11,15 +12,17 @@ import (
 )
 
 var _ = Describe("routes under load", func() {
-	It("are renamed, put into other orders, inserted and removed without a failed request", func() {
+	It("are renamed, put into other orders, moved, inserted and removed without a failed request", func() {
 		stable, other := startBackend("stable"), startBackend("other")
 		expose("churn", document{"url": "http://" + stable.address()})
 		expose("besides", document{"url": "http://" + other.address()})
 		churned := id(api.Must(201, http.MethodPost, "/services/churn/routes", document{"name": "first", "paths": []string{"/churn/a"}}))
+		moved := id(api.Must(201, http.MethodPost, "/services/churn/routes", document{"name": "moved", "paths": []string{"/moved"}}))
 		api.Converged()
 		loads := []*framework.Load{
-			framework.StartTraffic(plain("/churn/a/b"), http.Header{}, 1),
-			framework.StartConnections(plain("/churn/c"), http.Header{}, 1, 5),
+			framework.StartChecked(plain("/churn/a/b"), http.Header{}, 1, 0, answeredBy("stable")),
+			framework.StartChecked(plain("/churn/c"), http.Header{}, 1, 5, answeredBy("stable")),
+			framework.StartChecked(plain("/moved"), http.Header{}, 1, 0, answeredBy("stable", "other")),
 		}
 		paths := []string{"/churn/a", "/churn/a/b", "/churn", "/churn/c", `~/churn/\w`}
 		for n := range 20 {
@@ -27,7 +30,9 @@ var _ = Describe("routes under load", func() {
 			api.Must(200, http.MethodPatch, "/routes/"+churned, document{
 				"name": fmt.Sprint("route-", n), "paths": order[:1+n%5], "regex_priority": n % 3, "strip_path": n%2 == 0,
 			})
-			// Before and after it, by age and by name, and to another service.
+			service, backend := [2]string{"besides", "churn"}[n%2], [2]string{"other", "stable"}[n%2]
+			api.Must(200, http.MethodPatch, "/routes/"+moved, document{"service": document{"name": service}})
+			// Before and after it, by age and by name.
 			api.Must(201, http.MethodPost, "/services/churn/routes", document{"name": fmt.Sprint("more-", n), "paths": []string{"/churn/a/b"}, "methods": []string{"GET"}})
 			if n > 2 {
 				api.Must(204, http.MethodDelete, fmt.Sprint("/routes/more-", n-3), nil)
@@ -35,6 +40,7 @@ var _ = Describe("routes under load", func() {
 			api.Must(200, http.MethodPatch, "/services/churn", document{"name": "churn", "retries": n % 4, "path": []string{"/x", "/y"}[n%2]})
 			if n%3 == 0 {
 				api.Converged()
+				Expect(ask("/moved", nil).Header.Get(backendHeader)).To(Equal(backend))
 			}
 			for _, l := range loads {
 				l.Served(20)
@@ -49,6 +55,16 @@ var _ = Describe("routes under load", func() {
 		Expect(ask("/churn/a/b", nil).Header.Get(backendHeader)).To(Equal("stable"))
 	})
 })
+
+// answeredBy complains of answers of other backends.
+func answeredBy(names ...string) func(*framework.Response) string {
+	return func(r *framework.Response) string {
+		if name := r.Header.Get(backendHeader); !slices.Contains(names, name) {
+			return "answered by " + name
+		}
+		return ""
+	}
+}
 
 var _ = Describe("an upstream that always answers 503", func() {
 	// What a client may not ask for: more attempts, of more kinds, in less time.

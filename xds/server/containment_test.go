@@ -59,7 +59,10 @@ func TestProxyThatDoesNotRead(t *testing.T) {
 			}
 			if revoked {
 				// It was admitted when it is asked for again.
-				for gate.asked.Load() < 2 {
+				for late := time.Now().Add(10 * time.Second); gate.asked.Load() < 2; {
+					if time.Now().After(late) {
+						t.Fatal("the stream was not admitted")
+					}
 					r.srv.Recheck(t.Context())
 				}
 				gate.revoked.Store(true)

@@ -6,9 +6,13 @@ import (
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
 	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
+	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"github.com/meshgate/meshgate/xds/resource"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protopath"
+	"google.golang.org/protobuf/reflect/protorange"
+	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
 // apply takes a response as an Envoy would. The caller holds mu.
@@ -80,7 +84,7 @@ func (c *Client) hold(t resource.TypeURL, h *holding, r *discovery.Resource) fun
 	}
 	switch t {
 	case resource.Cluster:
-		return c.warm(r)
+		return both(c.secrets(r, &clusterv3.Cluster{}), c.warm(r))
 	case resource.Endpoint:
 		for cluster, eds := range c.edsOf {
 			if eds == r.GetName() {
@@ -88,9 +92,49 @@ func (c *Client) hold(t resource.TypeURL, h *holding, r *discovery.Resource) fun
 			}
 		}
 	case resource.Listener:
-		return c.routes(r)
+		return both(c.secrets(r, &listenerv3.Listener{}), c.routes(r))
 	}
 	return nil
+}
+
+// both does one after the other; either may be nil.
+func both(first, second func()) func() {
+	switch {
+	case first == nil:
+		return second
+	case second == nil:
+		return first
+	}
+	return func() { first(); second() }
+}
+
+// secrets asks for the secrets that a cluster or a listener names, wherever in it.
+func (c *Client) secrets(r *discovery.Resource, m proto.Message) func() {
+	if proto.Unmarshal(r.GetResource().GetValue(), m) != nil {
+		return nil
+	}
+	var names []string
+	// What is packed in a type that is not known here has no secrets.
+	_ = protorange.Range(m.ProtoReflect(), func(p protopath.Values) error {
+		message, ok := p.Index(-1).Value.Interface().(protoreflect.Message)
+		if !ok {
+			return nil
+		}
+		if config, ok := message.Interface().(*tlsv3.SdsSecretConfig); ok && config.GetSdsConfig() != nil {
+			names = append(names, config.GetName())
+		}
+		return nil
+	})
+	if len(names) == 0 {
+		return nil
+	}
+	return func() {
+		for _, n := range names {
+			if _, known := c.types[resource.Secret].names[n]; !known {
+				c.ask(resource.Secret, n)
+			}
+		}
+	}
 }
 
 // warm starts the warming of a new or changed cluster.

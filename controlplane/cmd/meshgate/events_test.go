@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strconv"
 	"testing"
+	"time"
 
 	"github.com/meshgate/meshgate/controlplane/mesh"
 	"github.com/meshgate/meshgate/controlplane/model"
@@ -49,10 +50,13 @@ func TestLostEventsEndNothing(t *testing.T) {
 			}
 		}, func(context.Context) { lost <- s.Revision() })
 	}()
+	late := time.After(30 * time.Second)
 	for i := 0; ; i++ { // it may begin behind the first one
 		write("first"+strconv.Itoa(i), 1)
 		select {
 		case <-busy:
+		case <-late:
+			t.Fatal("no event arrives")
 		default:
 			continue
 		}
@@ -63,11 +67,20 @@ func TestLostEventsEndNothing(t *testing.T) {
 	}
 	at := s.Revision()
 	close(free)
-	if got := <-lost; got < at {
-		t.Errorf("what is looked at again is revision %d of %d", got, at)
+	select {
+	case got := <-lost:
+		if got < at {
+			t.Errorf("what is looked at again is revision %d of %d", got, at)
+		}
+	case <-time.After(30 * time.Second):
+		t.Fatal("the loss was not told")
 	}
 	write("late", 1)
-	<-seen
+	select {
+	case <-seen:
+	case <-time.After(30 * time.Second):
+		t.Fatal("nothing arrives after the loss")
+	}
 	cancel()
 	if err := <-ended; !errors.Is(err, context.Canceled) {
 		t.Errorf("it ended with %v", err)

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -22,6 +23,7 @@ var hostile = []string{
 	"$30000000000\r\n",
 	"*9223372036854775807\r\n",
 	"*1\r\n$30000000000\r\n",
+	"*1\r\n$4000000\r\n",
 	"*1\r\n$-1\r\n",
 	"*2147483647\r\n$4\r\nAUTH\r\n",
 	"*1\r\n*1\r\n$4\r\nPING\r\n",
@@ -59,6 +61,11 @@ func send(t *testing.T, s *Server, data string) string {
 // allocates nothing to speak of for it.
 func TestHostileBytesBeforeThePassword(t *testing.T) {
 	s, c := start(t, Options{})
+	if err := c.Ping(context.Background()).Err(); err != nil { // what begins with the first client is there
+		t.Fatal(err)
+	}
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
 	for _, data := range hostile {
 		if answer := send(t, s, data); answer != "" && !strings.HasPrefix(answer, "-") {
 			t.Errorf("%.40q is answered %q", data, answer)
@@ -66,6 +73,10 @@ func TestHostileBytesBeforeThePassword(t *testing.T) {
 		if err := c.Ping(context.Background()).Err(); err != nil {
 			t.Fatalf("after %.40q: %v", data, err)
 		}
+	}
+	runtime.ReadMemStats(&after)
+	if n := after.TotalAlloc - before.TotalAlloc; n > 1<<20 { // the clients of the test among them
+		t.Errorf("%d bytes were allocated", n)
 	}
 }
 
