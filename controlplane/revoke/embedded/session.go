@@ -141,7 +141,7 @@ func (c *session) answer(args [][]byte) error {
 func (c *session) write(name []byte, args [][]byte) {
 	switch {
 	case is(name, "SET") && len(args) == 2:
-		if !c.s.set(string(args[0]), bytes.Clone(args[1])) {
+		if !c.s.set(string(args[0]), bytes.Clone(args[1])) { //nolint:gosec // there are two
 			c.fail("OOM there is no room for this key")
 			return
 		}
