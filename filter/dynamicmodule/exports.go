@@ -123,7 +123,7 @@ func meshgateResolve(source C.uint32_t, l *C.front_lookup, hash *C.uint8_t, plug
 	var h contract.Hash
 	copy(h[:], unsafe.Slice((*byte)(unsafe.Pointer(hash)), len(h)))
 	asker := C.front_asker()
-	return C.uint32_t(library.resolve(uint32(source), sourceOf(view(asker.ptr, C.size_t(asker.len))), h, string(view(plugin, n)), lookupDeadline,
+	return C.uint32_t(library.resolve(uint32(source), sourceOf(view(asker.ptr, asker.len)), h, string(view(plugin, n)), lookupDeadline,
 		func(answer contract.Answer, packed []byte) {
 			C.front_lookup_finish(l, C.uint8_t(answer), (*C.char)(unsafe.Pointer(unsafe.SliceData(packed))), C.size_t(len(packed)))
 		}))
