@@ -61,7 +61,7 @@ func StartChecked(url string, header http.Header, workers, perConnection int, wr
 					transport.CloseIdleConnections()
 				}
 				r, err := Do(client, http.MethodGet, url, header.Clone(), "")
-				outcome := ""
+				var outcome string
 				switch {
 				case err != nil:
 					outcome = err.Error()

@@ -18,6 +18,10 @@ import (
 // another value as another subscription and waits for a push that never comes.
 const InitialFetchTimeout = 15 * time.Second
 
+// Accepts bounds the connections that a worker accepts before it looks after
+// those it has: a flood of new ones must not keep it from them.
+const Accepts = 1
+
 // ADS is the one configuration source: envoy.config.core.v3.ConfigSource.
 func ADS() *corev3.ConfigSource {
 	return &corev3.ConfigSource{

@@ -32,9 +32,6 @@ const (
 	connectionIdle   = time.Hour
 	headersTimeout   = 10 * time.Second
 	handshakeTimeout = 10 * time.Second
-	// accepts bounds the connections that a worker accepts before it looks after
-	// those it has: a flood of new ones must not keep it from them.
-	accepts = 1
 )
 
 // endpoint is what a listener cell reads.
@@ -60,7 +57,7 @@ func listener(e endpoint) (*resource.Resource, error) {
 		Address:                       socketAddress(address, e.port),
 		PerConnectionBufferLimitBytes: wrapperspb.UInt32(connectionBuffer),
 
-		MaxConnectionsToAcceptPerSocketEvent: wrapperspb.UInt32(accepts),
+		MaxConnectionsToAcceptPerSocketEvent: wrapperspb.UInt32(plan.Accepts),
 	}
 	if e.scheme == "https" {
 		inspector, err := plan.Pack(&inspectorv3.TlsInspector{})

@@ -188,6 +188,7 @@ func inboundListener(k listenerKey) (*resource.Resource, error) {
 		TrafficDirection: shared.TrafficDirection, Metadata: shared.Metadata, EnableReusePort: shared.EnableReusePort,
 		ListenerFilters: shared.ListenerFilters, ListenerFiltersTimeout: shared.ListenerFiltersTimeout,
 		ContinueOnListenerFiltersTimeout: shared.ContinueOnListenerFiltersTimeout, FilterChains: shared.FilterChains,
+		MaxConnectionsToAcceptPerSocketEvent: wrapperspb.UInt32(plan.Accepts),
 	}
 	if k.transparent {
 		l.BindToPort = wrapperspb.Bool(false)
