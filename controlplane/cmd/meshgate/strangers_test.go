@@ -46,7 +46,7 @@ func TestStreamlessConnectionsEnd(t *testing.T) {
 			if preface != "" {
 				go func() {
 					_, _ = client.Write([]byte(preface))
-					_ = framer.WriteSettings()
+					_ = http2.NewFramer(client, nil).WriteSettings() // the other one is for the loop below
 				}()
 			}
 			for {
