@@ -98,7 +98,7 @@ func (p *plane) settle(t *testing.T, rev uint64) snapshot.Progress {
 // for the number of nodes that wait and for the refusals.
 func (p *plane) until(t *testing.T, rev uint64, cond func(waiting int, refused []string) bool) snapshot.Progress {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	for {
 		moved := p.snaps.Moved()
@@ -146,7 +146,7 @@ func (r *responses) state() (count int, newest uint64, moved <-chan struct{}) {
 // responds waits until something of a revision was sent, or nothing was to be.
 func (p *plane) responds(t *testing.T, rev uint64) {
 	t.Helper()
-	late := time.After(10 * time.Second)
+	late := time.After(time.Minute)
 	for {
 		_, newest, sent := p.sent.state()
 		moved := p.snaps.Moved()
@@ -167,7 +167,7 @@ func within(t *testing.T, what string, c <-chan struct{}) {
 	t.Helper()
 	select {
 	case <-c:
-	case <-time.After(10 * time.Second):
+	case <-time.After(time.Minute):
 		t.Fatalf("not in time: %s", what)
 	}
 }

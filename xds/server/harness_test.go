@@ -120,7 +120,7 @@ func (r *rig) dial(t *testing.T, opt xdstest.Options) *xdstest.Client {
 // settle waits until the node has answered a revision.
 func (r *rig) settle(t *testing.T, rev uint64) snapshot.Progress {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 8*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	p := r.snaps.Wait(ctx, rev)
 	if !p.Done() {
@@ -132,7 +132,7 @@ func (r *rig) settle(t *testing.T, rev uint64) snapshot.Progress {
 // waitFor blocks until the account of the newest revision meets a condition.
 func (r *rig) waitFor(t *testing.T, cond func(snapshot.Progress) bool) snapshot.Progress {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 8*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	for {
 		moved := r.snaps.Moved()

@@ -12,7 +12,7 @@ import (
 )
 
 // patience is how long a test waits for what must come.
-const patience = 8 * time.Second
+const patience = time.Minute
 
 // View is what the client holds, for conditions.
 type View struct{ c *Client }
