@@ -11,6 +11,9 @@ TEST_FLAGS ?=
 # Further versions of Envoy that the core of the mesh suite must pass.
 ENVOY_VERSIONS ?= 1.38.3
 
+# Suites that load the machine on purpose, so that nothing else is tried beside them.
+LOADS := module|faults|attacker
+
 .PHONY: help run build test check lint smoke bench bench-fleet bench-gateway bench-routes fuzz clean tools
 
 help: ## list the targets
@@ -41,7 +44,8 @@ test: build ## every test, with a real Envoy and a real Redis
 	@echo "unit tests, with the race detector"
 	@go test -race $(TEST_FLAGS) $$(go list ./... | grep -v '/e2e')
 	@echo "end-to-end tests"
-	@go test -count=1 -p 2 -timeout 20m $(TEST_FLAGS) ./e2e/...
+	@go test -count=1 -p 2 -timeout 20m $(TEST_FLAGS) $$(go list ./e2e/... | grep -vE '/e2e/($(LOADS))$$')
+	@go test -count=1 -p 1 -timeout 20m $(TEST_FLAGS) $$(go list ./e2e/... | grep -E '/e2e/($(LOADS))$$')
 	@.ci/install-envoy $(ENVOY_VERSIONS)
 	@go build -race -o bin/meshgate-race ./controlplane/cmd/meshgate
 	@for v in $(ENVOY_VERSIONS); do echo "meshes on Envoy $$v, the program with the race detector"; \
@@ -55,7 +59,7 @@ lint: ## golangci-lint and govulncheck
 	@.tools/bin/golangci-lint run ./...
 	@.ci/vulnerabilities
 
-smoke: build ## every benchmark, bench program and fuzz target once, at its smallest
+smoke: build ## every benchmark and bench program once, at its smallest, and some fuzz targets
 	@.ci/install-packages
 	@.ci/smoke
 
