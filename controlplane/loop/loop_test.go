@@ -315,7 +315,7 @@ func BenchmarkHasPlugin(b *testing.B) {
 	ctx, cancel := context.WithCancel(context.Background())
 	views := view.New(db, nil, log)
 	l := loop.New(loop.Options{
-		Views: views, Publisher: &recorder{sets: map[string]*resource.Set{}}, Parameters: parameters{}, Latest: db.Revision, Log: log,
+		Views: views, Publisher: &recorder{sets: map[string]*resource.Set{}, revisions: map[string]uint64{}}, Parameters: parameters{}, Latest: db.Revision, Log: log,
 	})
 	write := func(fn func(store.Tx) error) {
 		if _, err := db.Update(ctx, model.Config, fn); err != nil && ctx.Err() == nil {

@@ -66,8 +66,14 @@ func BenchmarkEndpointChange(b *testing.B) {
 	for b.Loop() {
 		if err := s.View(b.Context(), func(r store.Reader) error {
 			next, _, err := m.apply(r, keys)
-			if len(next.Service("service-7").Endpoints) != 19 {
-				b.Fatal("the endpoint is still there")
+			ready := 0
+			for _, e := range next.Service("service-7").Endpoints {
+				if e.Ready {
+					ready++
+				}
+			}
+			if ready != 19 {
+				b.Fatalf("%d endpoints are ready, want 19", ready)
 			}
 			return err
 		}); err != nil {
