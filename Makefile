@@ -11,8 +11,8 @@ TEST_FLAGS ?=
 # Further versions of Envoy that the core of the mesh suite must pass.
 ENVOY_VERSIONS ?= 1.38.3
 
-# Suites that load the machine on purpose, so that nothing else is tried beside them.
-LOADS := module|faults|attacker
+# Suites that load the machine on purpose or measure it: nothing else is tried beside them.
+LOADS := module|faults|attacker|mesh
 
 .PHONY: help run build test check lint smoke bench bench-fleet bench-gateway bench-routes fuzz clean tools
 
