@@ -17,29 +17,13 @@ import (
 // script is all shell blocks of the page, in their order, for the ports and the
 // state directory of a demo of this test. At each heading it prints the heading.
 func script(demo *framework.ControlPlane) string {
-	data, err := os.ReadFile(filepath.Join(framework.Root(), "docs", "examples", "README.md"))
-	Expect(err).NotTo(HaveOccurred())
-	var out strings.Builder
-	inside := false
-	for line := range strings.Lines(string(data)) {
-		switch {
-		case line == "```sh\n":
-			inside = true
-		case strings.HasPrefix(line, "```"):
-			inside = false
-		case inside:
-			out.WriteString(line)
-		case strings.HasPrefix(line, "## "):
-			fmt.Fprintf(&out, "echo %q\n", strings.TrimSpace(line))
-		}
-	}
 	pairs := []string{":8001", ":" + strconv.Itoa(demo.Admin), ":8443", ":" + strconv.Itoa(demo.HTTPS), ".state/", demo.StateDir + "/"}
 	for i, port := range framework.FreePorts(4) {
 		for _, before := range []string{":", " "} { // as part of an address or as a word
 			pairs = append(pairs, fmt.Sprintf("%s900%d", before, i), before+strconv.Itoa(port))
 		}
 	}
-	return strings.NewReplacer(pairs...).Replace(out.String())
+	return strings.NewReplacer(pairs...).Replace(framework.Guide("docs", "examples", "README.md"))
 }
 
 // preamble makes a session end at the first command that fails. A request that
