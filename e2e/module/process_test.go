@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"os"
 	"os/exec"
 	"strings"
@@ -17,6 +16,7 @@ import (
 	"time"
 
 	"github.com/meshgate/meshgate/e2e/framework"
+	"github.com/meshgate/meshgate/e2e/ports"
 )
 
 const (
@@ -158,17 +158,11 @@ func (p *process) sound(t *testing.T) {
 // freePort returns a port on which nobody listened a moment ago.
 func freePort(t *testing.T) int {
 	t.Helper()
-	var c net.ListenConfig
-	l, err := c.Listen(t.Context(), "tcp", "127.0.0.1:0")
+	free, err := ports.Free(1)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() {
-		if err := l.Close(); err != nil {
-			t.Error(err)
-		}
-	}()
-	return l.Addr().(*net.TCPAddr).Port
+	return free[0]
 }
 
 // eventually waits for a condition that lies in another process, which cannot

@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/meshgate/meshgate/e2e/ports"
 	"github.com/meshgate/meshgate/xds/resource"
 	"github.com/meshgate/meshgate/xds/xdstest"
 )
@@ -94,12 +95,11 @@ func startEnvoyOn(t *testing.T, dir, address string) func() {
 
 func freePort(t *testing.T) int {
 	t.Helper()
-	lis, err := net.Listen("tcp", "127.0.0.1:0")
+	free, err := ports.Free(1)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer lis.Close()
-	return lis.Addr().(*net.TCPAddr).Port
+	return free[0]
 }
 
 // backend answers its name.

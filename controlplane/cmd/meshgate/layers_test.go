@@ -99,7 +99,8 @@ var layers = map[string]string{
 	"docs/examples/grpc":  "",
 
 	// Processes are driven from outside.
-	"e2e/framework":     "",
+	"e2e/ports":         "",
+	"e2e/framework":     "e2e/ports",
 	"e2e/gateway":       "e2e/framework",
 	"e2e/guides":        "e2e/framework",
 	"e2e/oauth":         "e2e/framework controlplane/oauth/oauthtest",
@@ -114,7 +115,7 @@ var layers = map[string]string{
 	"e2e/examples":      "e2e/framework",
 	"e2e/bench/gateway": "e2e/framework",
 	// The module's suite plays the control plane, in the filter's own messages.
-	"e2e/module": "e2e/framework filter/contract filter/engine filter/filtertest",
+	"e2e/module": "e2e/framework e2e/ports filter/contract filter/engine filter/filtertest",
 }
 
 // policyRow is what every policy may import.

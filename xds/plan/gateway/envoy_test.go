@@ -38,6 +38,7 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 
 	"github.com/meshgate/meshgate/controlplane/gateway"
+	"github.com/meshgate/meshgate/e2e/ports"
 	"github.com/meshgate/meshgate/xds/plan/plantest"
 	"github.com/meshgate/meshgate/xds/resource"
 )
@@ -375,12 +376,17 @@ func run(t testing.TB, file string) *os.Process {
 
 func freePort(t testing.TB) uint32 {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	return uint32(freePorts(t, 1)[0])
+}
+
+// freePorts are ports that no other test is given.
+func freePorts(t testing.TB, n int) []int {
+	t.Helper()
+	free, err := ports.Free(n)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = l.Close() }() // only its number is wanted
-	return uint32(l.Addr().(*net.TCPAddr).Port)
+	return free
 }
 
 // ask sends a path as it is, with an identity header that must not arrive.

@@ -135,21 +135,6 @@ func TestEnvoyRedirects(t *testing.T) {
 	}
 }
 
-// freePorts reserves ports for a moment.
-func freePorts(t testing.TB, n int) []int {
-	t.Helper()
-	var out []int
-	for range n {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer l.Close()
-		out = append(out, l.Addr().(*net.TCPAddr).Port)
-	}
-	return out
-}
-
 // clients keeps one connection for each listener and server name.
 type clients struct {
 	t    *testing.T
