@@ -58,7 +58,7 @@ type Server struct {
 	mu sync.Mutex
 	// links has the newest link of each node: two are normal while an old
 	// connection has not been noticed to be dead.
-	links   map[string]*link
+	links map[string]*link
 	// unjudged are the links whose recheck failed, by node, and retrying says that a
 	// goroutine makes up for it.
 	unjudged map[*link]string

@@ -226,7 +226,7 @@ func (cp *controlPlane) renewCertificates(ctx context.Context) error {
 	tick := time.NewTicker(renewEvery)
 	defer tick.Stop()
 	r := &renewer{
-		nodes: cp.gateways, secret: cp.loop.Secret, push: cp.xds.PushSecret, log: cp.log,
+		nodes: cp.gateways, generation: cp.generation, secret: cp.loop.Secret, push: cp.xds.PushSecret, log: cp.log,
 		secrets: func(node string) []string { return cp.snapshots.Get(node).Secrets() },
 	}
 	return r.run(ctx, tick.C)
