@@ -82,6 +82,10 @@ type Loop struct {
 	// begun ends the opening of the default control plane.
 	begun func()
 
+	// enrolling is held from the reading of a gateway's parameters to their planning.
+	// It is taken before mu.
+	enrolling sync.Mutex
+
 	mu     sync.Mutex
 	planes map[string]plane
 	// opening counts those who open a scope that has no plane yet.

@@ -105,28 +105,6 @@ func (l *Loop) joinMesh(id, dataplane string, p *meshPlane, bare bool) (func(), 
 	return l.connected(id, p, sets), nil
 }
 
-func (l *Loop) connectGateway(ctx context.Context, id string) (release func(), err error) {
-	name, _, err := ParseNode(id)
-	if err != nil {
-		return nil, err
-	}
-	params, err := l.Parameters.Gateway(ctx, id)
-	if err != nil {
-		return nil, fmt.Errorf("parameters of node %s: %w", id, err)
-	}
-	p, err := l.controlPlane(ctx, name, l.Views.ControlPlane)
-	if err != nil {
-		return nil, fmt.Errorf("open control plane %s: %w", name, err)
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	set, err := p.join(id, params, time.Now())
-	if err != nil {
-		return nil, err
-	}
-	return l.connected(id, p, batch{id: set}), nil
-}
-
 // connected counts a stream and publishes what is new by it.
 func (l *Loop) connected(id string, p plane, sets batch) func() {
 	n := l.nodes[id]

@@ -255,7 +255,7 @@ func (cp *controlPlane) dataPlane() http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle(contract.LinkPath, cp.revoker)
 	mux.Handle(adminlink.Path, cp.mesh.admin)
-	joining := &enrol.Server{Store: cp.store, Writer: cp.gate, Tokens: cp.tokens, Mesh: cp.proxies()}
+	joining := &enrol.Server{Store: cp.store, Writer: cp.gate, Tokens: cp.tokens, Enrolled: cp.enrolled, Mesh: cp.proxies()}
 	mux.Handle(enrol.Path, joining)
 	mux.HandleFunc(enrol.RenewPath, joining.Renew)
 	mux.Handle("/", cp.oauth)

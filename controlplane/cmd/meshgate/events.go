@@ -126,3 +126,11 @@ func (cp *controlPlane) forget(meshName, name string) {
 	cp.mesh.workloads.Forget(meshName, name)
 	cp.mesh.rotations.ProxiesChanged(meshName)
 }
+
+// enrolled has a connected gateway planned by what it has just said of itself, as when
+// it could start without a control plane and enrols later.
+func (cp *controlPlane) enrolled(ctx context.Context, node string) {
+	if err := cp.loop.Enrolled(ctx, node); err != nil {
+		cp.log.Warn("a gateway has enrolled and keeps its configuration until it connects again", "node", node, "error", err)
+	}
+}
