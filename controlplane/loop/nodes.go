@@ -53,7 +53,7 @@ func (l *Loop) Connect(ctx context.Context, id string, bare bool) (release func(
 		return nil, fmt.Errorf("open mesh %s: %w", meshName, err)
 	}
 	defer l.entered(p)
-	release, err = l.joinMesh(id, dataplane, p, bare)
+	release, err = l.enterMesh(ctx, id, dataplane, p, bare)
 	if !fault.Is(err, fault.NotFound) {
 		return release, err
 	}
@@ -61,7 +61,7 @@ func (l *Loop) Connect(ctx context.Context, id string, bare bool) (release func(
 	if stuck := l.await(ctx, p, l.Latest()); stuck != nil {
 		return nil, stuck
 	}
-	return l.joinMesh(id, dataplane, p, bare)
+	return l.enterMesh(ctx, id, dataplane, p, bare)
 }
 
 // await waits until a mesh shows a revision. It is Unavailable where the mesh is not
