@@ -10,6 +10,7 @@ import (
 
 	"github.com/meshgate/meshgate/controlplane/adminlink"
 	"github.com/meshgate/meshgate/controlplane/enrol"
+	"github.com/meshgate/meshgate/controlplane/fault"
 	"github.com/meshgate/meshgate/controlplane/identity"
 	"github.com/meshgate/meshgate/controlplane/insight"
 	"github.com/meshgate/meshgate/controlplane/lifecycle"
@@ -126,7 +127,23 @@ func (cp *controlPlane) openLifecycle(ctx context.Context) error {
 	}
 	cp.gate.Hook(mesh.Meshes, lifecycle.New(o))
 	cp.gate.Hook(mesh.Secrets, lifecycle.Secrets())
-	return lifecycle.Ensure(ctx, cp.gate.As(model.System("lifecycle")), mesh.Default)
+	err := lifecycle.Ensure(ctx, cp.gate.As(model.System("lifecycle")), mesh.Default)
+	if fault.CodeOf(err) == fault.Internal && cp.holds(ctx, mesh.Meshes) {
+		// There is one that cannot be read. It keeps nobody else from starting.
+		cp.log.Error("the default mesh cannot be looked after", "error", err)
+		return nil
+	}
+	return err
+}
+
+// holds reports whether the store has resources of a global kind.
+func (cp *controlPlane) holds(ctx context.Context, k *model.Kind) bool {
+	n := 0
+	err := cp.store.View(ctx, func(r store.Reader) (err error) {
+		n, err = r.Count(k, store.Query{})
+		return err
+	})
+	return err == nil && n > 0
 }
 
 // proxies is what the data-plane server needs to enrol proxies of meshes.
