@@ -61,6 +61,18 @@ func clusterKeyOf(g *view.Gateway, s *view.Service, p Params) (k clusterKey, mem
 	return k, members
 }
 
+// protected is the cluster of a service with the key of its TLS.
+type protected struct {
+	cluster *resource.Resource
+	tls     tlsKey
+}
+
+// protectedCluster is serviceCluster with what must not outlive a change of it.
+func protectedCluster(k clusterKey) (protected, error) {
+	c, err := serviceCluster(k)
+	return protected{c, k.tls}, err
+}
+
 // serviceCluster builds the cluster of a service. Its name contains a digest of
 // all the rest, so that any change is a new cluster beside the old one: routes
 // switch when it is warm, and the old one goes last. The targets of an upstream
