@@ -5,6 +5,7 @@ import (
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 
 	"github.com/meshgate/meshgate/filter/contract"
+	"github.com/meshgate/meshgate/xds/plan"
 )
 
 // headerForwardedFor lists the addresses that a request has come from.
@@ -55,7 +56,7 @@ func set(option *corev3.HeaderValueOption) *mutationv3.HeaderMutation {
 }
 
 // forwarded tells upstreams whose request it is. A trusted client names another
-// one; what others say is overwritten.
+// one; what others say is overwritten, and nobody can have it dropped.
 func forwarded() []*corev3.HeaderValueOption {
-	return []*corev3.HeaderValueOption{overwrite("x-real-ip", "%DOWNSTREAM_REMOTE_ADDRESS_WITHOUT_PORT%")}
+	return []*corev3.HeaderValueOption{plan.Upgrade(), overwrite("x-real-ip", "%DOWNSTREAM_REMOTE_ADDRESS_WITHOUT_PORT%")}
 }
