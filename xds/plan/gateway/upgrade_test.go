@@ -56,3 +56,29 @@ func TestUpgradesNominateNothing(t *testing.T) {
 		t.Errorf("without an upgrade Connection is %q", connections(head))
 	}
 }
+
+// TestStrangersForwardNothing: what a client that nobody trusts says of where its
+// request has come from does not reach the upstream, in whichever header. Asked of
+// a real Envoy.
+func TestStrangersForwardNothing(t *testing.T) {
+	port, heads := plantest.Listen(t)
+	w := newWorld(t)
+	s := serviceSpec("")
+	s.Port = int(port)
+	w.put(gateway.Services, id(1, 0), 1, s)
+	w.put(gateway.Routes, id(2, 0), 1, routeSpec(id(1, 0), "/open"))
+	params := Params{Address: "127.0.0.1", HTTPPort: freePort(t)}
+	b := bare(t)
+	add(t, b, NewPlanner(params).Plan(w.state()).Set)
+	plantest.Run(t, write(t, b))
+	request := "GET /open HTTP/1.1\r\nHost: a\r\n"
+	for _, name := range []string{
+		"Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Port", "X-Forwarded-Proto", "X-Forwarded-Path", "X-Forwarded-Prefix", "X-Real-IP",
+		"X-Envoy-External-Address", "x_forwarded_for", "x_real_ip",
+	} {
+		request += name + ": forged\r\n"
+	}
+	if head := plantest.Send(t, params.HTTPPort, request+"\r\n", heads); strings.Contains(head, "forged") {
+		t.Errorf("the upstream reads\n%s", head)
+	}
+}
