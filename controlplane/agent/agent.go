@@ -90,7 +90,9 @@ func New(o Options) (*Agent, error) {
 			return nil, err
 		}
 	}
-	a := &Agent{Options: o, host: u.Host, instance: uuid.NewString(), ready: make(chan struct{}), tls: &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12, ServerName: u.Hostname()}}
+	a := &Agent{Options: o, host: u.Host, instance: uuid.NewString(), ready: make(chan struct{}), tls: &tls.Config{
+		RootCAs: pool, MinVersion: tls.VersionTLS12, ServerName: u.Hostname(), VerifyConnection: contract.IsDataPlane,
+	}}
 	dir, err := runDirOf(o.StateDir, a.proxy().dir())
 	if err != nil {
 		return nil, err

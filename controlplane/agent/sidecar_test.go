@@ -22,6 +22,7 @@ import (
 
 	"github.com/meshgate/meshgate/controlplane/adminlink"
 	"github.com/meshgate/meshgate/controlplane/enrol"
+	"github.com/meshgate/meshgate/filter/contract"
 	"github.com/meshgate/meshgate/xds/bootstrap"
 	"google.golang.org/grpc"
 
@@ -85,6 +86,7 @@ func newJoinPlane(t *testing.T) *joinPlane {
 	}))
 	p.server.EnableHTTP2 = true
 	p.server.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)
+	p.server.TLS = dataPlaneTLS(t, contract.DataPlaneURI())
 	p.server.StartTLS()
 	t.Cleanup(func() { p.links.Close(); ads.Stop(); p.server.CloseClientConnections(); p.server.Close() })
 	return p

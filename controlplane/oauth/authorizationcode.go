@@ -51,8 +51,11 @@ func (t *Request) redeemCode(tx store.Tx, value string, issue *Issue) error {
 	if e := t.permitted(code.Scope); e != nil {
 		return e
 	}
+	if err := t.laxer(tx, code); err != nil {
+		return err
+	}
 	issue.Scope, issue.UserID, issue.Family = code.Scope, code.AuthenticatedUserID, uuid.NewString()
-	if err := t.spend(tx, value, issue.Family, ""); err != nil {
+	if err := t.spend(tx, value, issue, ""); err != nil {
 		return err
 	}
 	return tx.Delete(gateway.Codes, t.Scope, res.Name, res.Version)
@@ -76,6 +79,19 @@ func (t *Request) checkCode(code *gateway.Code) *Error {
 		return errRedirectDiffers
 	}
 	return nil
+}
+
+// laxer refuses a code of another plugin that is strict where this one is not: it
+// would be exchanged without what the strict profile demands, and not remembered.
+func (t *Request) laxer(tx store.Reader, code *gateway.Code) error {
+	if code.Plugin == t.Plugin || t.Config.Strict() {
+		return nil
+	}
+	_, issuer, err := pluginConfig(tx, t.Scope, code.Plugin)
+	if fault.Is(err, fault.NotFound) || (err == nil && issuer.Strict()) {
+		return t.spoiled(errCode)
+	}
+	return err
 }
 
 // unknownCode refuses a code that is not there; one that was used before is a

@@ -68,10 +68,15 @@ func (t *Request) service() string {
 }
 
 // bound reports whether a token or code of a service may be used here. A global
-// plugin takes those of any.
+// plugin takes those of any; no other one takes what is bound to none.
 func (t *Request) bound(service string) bool {
-	return t.Config.GlobalCredentials || service == t.Service
+	return t.Config.GlobalCredentials || (service != "" && service == t.Service)
 }
+
+// adrift reports that there is nothing to bind to: the plugin is not global, and
+// the route has no service. A token without a service would be good at every
+// plugin that is global.
+func (t *Request) adrift() bool { return !t.Config.GlobalCredentials && t.Service == "" }
 
 // Issue is what a grant wants minted.
 type Issue struct {
@@ -83,6 +88,8 @@ type Issue struct {
 	Refresh bool
 	// Family of the token; empty for one that cannot have relatives.
 	Family string
+	// Strict says that the strict profile holds for the family, whatever holds here.
+	Strict bool
 	// Redeem, if set, runs in the transaction that stores the token: it uses up
 	// what the request presents and completes the issue, of which it gets a
 	// copy. Like the transaction it may run more than once, and if it fails,

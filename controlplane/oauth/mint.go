@@ -75,6 +75,7 @@ func (t *Request) row(issue *Issue) *model.Resource {
 	spec := &gateway.Token{
 		Credential: t.Application.Name, Service: t.service(), TokenType: TokenType,
 		Scope: issue.Scope, AuthenticatedUserID: issue.UserID, Family: issue.Family,
+		Strict: issue.Strict || t.Config.Strict(),
 	}
 	name := issue.Name
 	if issue.Replace != nil {

@@ -101,6 +101,8 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, scope, plugin str
 		return writeReply(w, http.StatusNotFound, message("Not found"))
 	case is == endpointMetadata:
 		return s.metadata(w, r, t)
+	case t.adrift(): // as the route answers everything else
+		return writeReply(w, http.StatusServiceUnavailable, message("no Service found with those values"))
 	case r.Header.Get("Upgrade") != "": // the body of such a request has no end
 		w.Header().Set("Connection", "close")
 		return refuse(w, errUpgrade, nil)

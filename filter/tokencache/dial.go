@@ -59,6 +59,8 @@ func (c *Cache) dialLink(ctx context.Context, cp contract.ControlPlaneSettings) 
 		RootCAs:    roots,
 		ServerName: host,
 		NextProtos: []string{"http/1.1"}, // HTTP/2 has no such upgrade
+		// A gateway has a certificate of this authority, by the same host names.
+		VerifyConnection: contract.IsDataPlane,
 	})
 	if err != nil {
 		return nil, err

@@ -90,7 +90,8 @@ type Outside interface {
 
 // Edits are what a policy changes; nil where it changes nothing. They are pure
 // functions of draft and selection, and never get an empty selection. An error
-// fails the cell, which then keeps its last good version.
+// fails the cell: an outbound then keeps its last good version, an inbound lets
+// nobody pass.
 type Edits struct {
 	// Split decides where the requests to an outbound go. One policy has it.
 	Split func(*Selection, mesh.Tags) (*draft.Split, error)

@@ -14,6 +14,24 @@ import (
 // maxNodeID bounds a node id in bytes.
 const maxNodeID = 512
 
+// known refuses a stream without a token that is good for some node, before
+// anything of it is read.
+func (st *stream) known() error {
+	auth := st.srv.cfg.Auth
+	if auth == nil {
+		return nil
+	}
+	token, err := bearer(st.ctx)
+	if err != nil {
+		return err
+	}
+	if err := auth.Known(st.ctx, token); err != nil {
+		st.log.Warn("stream_refused", "error", err)
+		return refused(err, codes.Unauthenticated, "authentication failed")
+	}
+	return nil
+}
+
 // admit proves who the proxy is and prepares its set. What the stream came with
 // is noted before it is checked, so that a Recheck meanwhile does not miss it; who
 // was refused by one while its set was prepared is not admitted.

@@ -106,6 +106,25 @@ func TestAdmission(t *testing.T) {
 	}
 }
 
+// TestStrangersAreNotRead: a stream without a good token ends before its first
+// request, which could be as large as the largest that a proxy needs.
+func TestStrangersAreNotRead(t *testing.T) {
+	for name, tokens := range map[string][]string{"no token": nil, "two tokens": {"good", "good"}, "an empty one": {"Bearer "}, "a bad one": {"bad"}} {
+		t.Run(name, func(t *testing.T) {
+			r := setup(t, func(c *server.Config) { c.Auth, c.Limits.FirstRequest = auth{}, time.Hour })
+			ctx, cancel := context.WithTimeout(bearing(t.Context(), tokens...), 10*time.Second)
+			defer cancel()
+			g, err := discovery.NewAggregatedDiscoveryServiceClient(r.conn).DeltaAggregatedResources(ctx)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := g.Recv(); status.Code(err) != codes.Unauthenticated {
+				t.Errorf("a silent stream ends with %v", err)
+			}
+		})
+	}
+}
+
 func TestStreamEndsExactlyWhenItsTokenExpires(t *testing.T) {
 	for name, open := range variants {
 		t.Run(name, func(t *testing.T) {

@@ -56,6 +56,11 @@ func (s *Server) serve(ctx context.Context, w wire, vectors bool) (err error) {
 		close(st.done)
 		s.leave(st)
 	}()
+	if err := st.known(); err != nil {
+		return err
+	}
+	s.work.Add(1) // the reader, which ends after this handler
+	go st.read()
 	return st.run(vectors)
 }
 
@@ -77,8 +82,7 @@ func (s *Server) open(ctx context.Context, w wire) (*stream, error) {
 	st.secrets.init(ctx)
 	s.streams[st] = struct{}{}
 	s.hush(st)
-	s.work.Add(2) // the handler, and its reader, which ends after it
-	go st.read()
+	s.work.Add(1)
 	return st, nil
 }
 

@@ -202,7 +202,7 @@ func (cp *controlPlane) run(ctx context.Context) error {
 	g.Go(func() error { return ended(ctx, "rotation of authorities", cp.mesh.rotations.Run(ctx)) })
 	g.Go(func() error { return ended(ctx, "renewal of certificates", cp.mesh.renewals.Run(ctx)) })
 	g.Go(func() error { return ended(ctx, "removal of dataplanes", cp.mesh.removals.Run(ctx)) })
-	grpcLn, httpLn := httpkit.Split(cp.ports.data, cp.authority.ServerConfig(cp.names()), cp.log)
+	grpcLn, httpLn := httpkit.Split(cp.ports.data, cp.authority.DataPlaneConfig(cp.names()), cp.log)
 	g.Go(func() error { return cp.serveADS(ctx, grpcLn) })
 	serveWith := func(l httpkit.Limits, name string, h http.Handler, ln net.Listener) {
 		server := httpkit.NewServer(name, h, cp.log, l)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/meshgate/meshgate/controlplane/gateway"
 	"github.com/meshgate/meshgate/xds/bootstrap"
+	"github.com/meshgate/meshgate/xds/plan/plantest"
 )
 
 // TestConnectionsAreBounded: with the overload manager of our bootstrap a gateway
@@ -39,7 +40,7 @@ func TestConnectionsAreBounded(t *testing.T) {
 	b := bare(t)
 	add(t, b, NewPlanner(params).Plan(w.state()).Set)
 	b.OverloadManager = ours.OverloadManager
-	run(t, write(t, b))
+	plantest.Run(t, write(t, b))
 
 	// served reports whether a new connection is answered; it stays open.
 	var conns []net.Conn

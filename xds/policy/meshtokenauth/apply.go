@@ -56,9 +56,10 @@ func (f found) Awaited() (what string, reading bool) {
 // refuses every request.
 func facts(o policy.Outside, chosen []*view.Policy) any {
 	r, _ := chosen[0].Spec.(*Resource)
-	p := r.demanded().Plugin
+	demanded := r.demanded()
+	p := demanded.Plugin
 	if p == nil {
-		return nil
+		return unreadable(chosen[0].Name, demanded.Config)
 	}
 	name := cmp.Or(p.ControlPlane, model.DefaultControlPlane)
 	var g *view.Gateway
@@ -89,6 +90,20 @@ func facts(o policy.Outside, chosen []*view.Policy) any {
 	}
 	f.problem = f.unusable(p.ID)
 	return f
+}
+
+// unreadable is the problem of a policy that names no plugin instance and says what
+// the filter does not take, nil if there is none. Such a policy may have been
+// stored before it was refused.
+func unreadable(name string, c *Config) any {
+	encoded, err := inline(name, c)
+	if err == nil {
+		_, err = contract.ParseChain(encoded)
+	}
+	if err != nil {
+		return found{problem: fmt.Sprintf("config cannot be told to the filter: every request is refused: %v", err)}
+	}
+	return nil
 }
 
 // unusable says why a plugin instance cannot be enforced, empty if it can. It is
@@ -157,7 +172,7 @@ func inboundRoutes(r *draft.Routes, s *policy.Selection) error {
 	return r.Configure(contract.FilterName, config)
 }
 
-// encode is the chain of a selection, nil if its plugin instance is missing.
+// encode is the chain of a selection, nil if it cannot be enforced.
 func encode(s *policy.Selection) ([]byte, error) {
 	name := s.Policies[0].Name
 	if f, ok := s.Facts.(found); ok {
@@ -166,7 +181,11 @@ func encode(s *policy.Selection) ([]byte, error) {
 		}
 		return f.encode(name)
 	}
-	c := policy.First[Resource](s).demanded().Config
+	return inline(name, policy.First[Resource](s).demanded().Config)
+}
+
+// inline is the chain of a policy that names no plugin instance.
+func inline(name string, c *Config) ([]byte, error) {
 	single := contract.Chain{Route: name, Plugins: []contract.Plugin{{ID: InlineID(name), OAuth2: &contract.OAuth2{
 		Header: strings.ToLower(cmp.Or(c.AuthHeaderName, "authorization")), Realm: c.Realm, Global: true, HideCredentials: c.HideCredentials, InBody: true,
 	}}}}
