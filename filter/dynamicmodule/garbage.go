@@ -78,7 +78,7 @@ func percentFor(live uint64) int {
 	if live < gcSpare*100/gcPercent {
 		return gcPercent
 	}
-	return max(leastPercent, int(gcSpare*100/live)) //nolint:gosec // at most gcPercent
+	return max(leastPercent, int(gcSpare*100/live))
 }
 
 // liveHeap is how many bytes the last collection found in use.

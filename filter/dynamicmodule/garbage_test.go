@@ -44,7 +44,6 @@ func TestGarbageIsBounded(t *testing.T) {
 			return liveHeap() >= 512<<20 && goal <= 512<<20+small+gcSpare*5/4
 		})
 		runtime.KeepAlive(level)
-		level = nil
 		collectUntil(t, "empty", func(goal uint64) bool { return liveHeap() < 64<<20 && goal >= 4*liveHeap() })
 	}
 }
