@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/meshgate/meshgate/controlplane/fault"
+	"github.com/meshgate/meshgate/xds/alarm"
 )
 
 // Authenticator checks who opens a link.
@@ -155,7 +156,7 @@ func (s *Server) serve(ctx context.Context, node string, l *link, until time.Tim
 	defer s.owned.Done()
 	s.recheck(ctx, node, l) // its token may have been revoked before it was registered
 	if !until.IsZero() {
-		expiry := time.AfterFunc(until.Sub(s.o.Now()), func() { l.close(errExpired) })
+		expiry := alarm.AfterFunc(s.o.Now, until, func() { l.close(errExpired) })
 		defer expiry.Stop()
 	}
 	var pinger sync.WaitGroup

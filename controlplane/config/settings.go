@@ -224,7 +224,7 @@ var Table = []Key{
 	{"envoy.logLevel", "warning", "Envoy's log level", false},
 	{"envoy.concurrency", 0, "Envoy's worker threads; 0: one per CPU", false},
 	{"envoy.drainTimeout", "10s", "how long a stopping Envoy may finish its requests", false},
-	{"cache.maxBytes", 256 << 20, "memory for the token cache inside each gateway", false},
+	{"cache.maxBytes", 256 << 20, "memory for the token cache inside each gateway; up to 192 MiB of garbage come on top", false},
 	{"cache.negativeTTL", "2s", "how long an unknown token is remembered as unknown", false},
 	{"cache.grace", "0s", "how long cached tokens may be used while neither control plane nor Redis answers; weakens revocation by as much", false},
 	{"oauth.failuresPerClient", 100, "wrong secrets a minute for one client, and wrong provision keys for one plugin, before 429; addresses that have shown the right one are counted each by itself", false},

@@ -49,7 +49,7 @@ func (st *stream) admit(first request) (func(), error) {
 		st.claim, st.token = first.node, token
 		st.srv.mu.Unlock()
 		until, err := cfg.Auth.Authenticate(st.ctx, first.node, token)
-		if err == nil && !until.IsZero() && !until.After(time.Now()) {
+		if err == nil && !until.IsZero() && !until.After(cfg.Now()) {
 			return nil, errExpired
 		}
 		st.until = until

@@ -201,21 +201,3 @@ func (s *Server) heard(st *stream) {
 		s.silent = slices.Delete(s.silent, i, i+1)
 	}
 }
-
-// expire sets the end of the stream's right; zero clears it.
-func (st *stream) expire(until time.Time) {
-	if st.expiry != nil {
-		st.expiry.Stop()
-		st.expiry = nil
-	}
-	if !until.IsZero() {
-		st.expiry = time.NewTimer(time.Until(until))
-	}
-}
-
-func (st *stream) expired() <-chan time.Time {
-	if st.expiry == nil {
-		return nil
-	}
-	return st.expiry.C
-}

@@ -105,6 +105,8 @@ type Config struct {
 	Confirmed func(node string, st snapshot.State)
 	Limits    Limits
 	Log       *slog.Logger
+	// Now is the wall clock that tokens end by; nil is that of the host.
+	Now func() time.Time
 }
 
 // Server serves the aggregated discovery service.
@@ -135,6 +137,9 @@ func New(cfg Config) (*Server, error) {
 	}
 	if cfg.Observer == nil {
 		cfg.Observer = Nobody{}
+	}
+	if cfg.Now == nil {
+		cfg.Now = time.Now
 	}
 	cfg.Limits = cfg.Limits.withDefaults()
 	return &Server{cfg: cfg, streams: map[*stream]struct{}{}, byNode: map[string][]*stream{}, unjudged: map[*stream]struct{}{}, closing: make(chan struct{})}, nil

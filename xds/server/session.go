@@ -25,9 +25,9 @@ type session struct {
 	quiet quiet
 	seq   uint64 // of the last response
 	// strangers are types that are not served here and were asked for, and
-	// unanswered are those of them that still get their empty answer.
+	// unanswered are the answers without resources that are still due.
 	strangers  map[resource.TypeURL]struct{}
-	unanswered []resource.TypeURL
+	unanswered []*response
 	// flushed are readings of which everything was sent, each with the sequence
 	// number of its last response, until they are confirmed.
 	flushed []flush

@@ -25,7 +25,8 @@ var layers = map[string]string{
 	// Everything in xds but plan, chain, draft and policy could serve any resources.
 	"xds/resource":      "",
 	"xds/snapshot":      "xds/resource",
-	"xds/server":        "xds/bootstrap xds/resource xds/snapshot",
+	"xds/alarm":         "",
+	"xds/server":        "xds/alarm xds/bootstrap xds/resource xds/snapshot",
 	"xds/relay":         "xds/resource xds/snapshot xds/server",
 	"xds/xdstest":       "xds/resource",
 	"xds/bootstrap":     "filter/contract",
@@ -73,7 +74,7 @@ var layers = map[string]string{
 	"controlplane/lifecycle":       "controlplane/admit controlplane/fault controlplane/mesh controlplane/model controlplane/store",
 	"controlplane/insight":         "controlplane/mesh controlplane/model controlplane/store xds/resource xds/server",
 	"controlplane/admit":           "controlplane/fault controlplane/model controlplane/store",
-	"controlplane/identity":        "controlplane/fault controlplane/mesh controlplane/model controlplane/store filter/contract",
+	"controlplane/identity":        "controlplane/fault controlplane/mesh controlplane/model controlplane/store filter/contract xds/alarm",
 	"controlplane/revoke":          "controlplane/fault controlplane/model controlplane/store filter/contract",
 	"controlplane/revoke/embedded": "",
 	"controlplane/loop":            "controlplane/fault controlplane/mesh controlplane/model controlplane/view xds/plan xds/plan/gateway xds/plan/sidecar xds/policy xds/resource xds/snapshot",
@@ -83,14 +84,14 @@ var layers = map[string]string{
 	// The cases are data; what they are held against is for their users to say.
 	"controlplane/oauth/oauthtest": "",
 	"controlplane/enrol":           "controlplane/admit controlplane/fault controlplane/gateway controlplane/httpkit controlplane/identity controlplane/mesh controlplane/model controlplane/store xds/bootstrap",
-	"controlplane/adminlink":       "controlplane/fault",
+	"controlplane/adminlink":       "controlplane/fault xds/alarm",
 	"controlplane/adminapi":        "controlplane/admit controlplane/fault controlplane/gateway controlplane/httpkit controlplane/model controlplane/oauth controlplane/revoke controlplane/store",
 	"controlplane/meshapi":         "controlplane/admit controlplane/fault controlplane/httpkit controlplane/identity controlplane/mesh controlplane/model controlplane/store",
 	"controlplane/declarative":     "controlplane/admit controlplane/fault controlplane/gateway controlplane/model controlplane/store",
 
 	// The agent is a client of the control plane: of enrol and gateway it needs
 	// the messages of an enrolment only.
-	"controlplane/agent": "controlplane/adminlink controlplane/enrol controlplane/mesh controlplane/fault controlplane/gateway filter/contract xds/bootstrap xds/relay xds/resource",
+	"controlplane/agent": "controlplane/adminlink controlplane/enrol controlplane/mesh controlplane/fault controlplane/gateway filter/contract xds/alarm xds/bootstrap xds/relay xds/resource",
 
 	"controlplane/cmd/meshgate": "*",
 
