@@ -71,6 +71,7 @@ func (c Config) adsCluster() (*clusterv3.Cluster, error) {
 	}
 	cluster := &clusterv3.Cluster{
 		Name:                 ADSCluster,
+		AltStatName:          adsStat,
 		ClusterDiscoveryType: &clusterv3.Cluster_Type{Type: clusterv3.Cluster_STATIC},
 		ConnectTimeout:       durationpb.New(time.Second),
 		TypedExtensionProtocolOptions: map[string]*anypb.Any{

@@ -26,8 +26,13 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// ADSCluster is the static cluster that leads to the relay or the control plane.
-const ADSCluster = "ads_cluster"
+// ADSCluster is the static cluster that leads to the relay or the control plane. No
+// service can bear its name, which the value of no tag matches: else requests for
+// that service went to the relay.
+const ADSCluster = "@ads_cluster"
+
+// adsStat names the statistics of that cluster.
+const adsStat = "ads_cluster"
 
 // MetadataFilter is the field of a node's metadata that says whether the proxy has
 // the token filter: [FilterNone] if it has none. Anything else, and nothing, means

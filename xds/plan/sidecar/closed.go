@@ -35,7 +35,7 @@ func closedRoutes(k inboundRoutesKey) (*resource.Resource, error) {
 // answer to it: at a transparent proxy, what has no listener passes.
 func closedChains(tags mesh.Tags, cluster string) (*chains, error) {
 	end, err := packFilter(tcpFilter, &tcpv3.TcpProxy{
-		StatPrefix: statName(cluster), ClusterSpecifier: &tcpv3.TcpProxy_Cluster{Cluster: nowhere},
+		StatPrefix: clusterStat(cluster), ClusterSpecifier: &tcpv3.TcpProxy_Cluster{Cluster: nowhere},
 	})
 	if err != nil {
 		return nil, err

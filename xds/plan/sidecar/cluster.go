@@ -49,7 +49,7 @@ func (p *Planner) cluster(k clusterKey) (*resource.Resource, error) {
 	d := &draft.Cluster{
 		Service: tags.Service(), Protocol: k.protocol,
 		Proto: &clusterv3.Cluster{
-			Name: k.name, AltStatName: statName(k.name),
+			Name: k.name, AltStatName: clusterStat(k.name),
 			ConnectTimeout: durationpb.New(connectTimeout),
 			// A removed endpoint gets no new requests although checks still call it healthy.
 			IgnoreHealthOnHostRemoval: true,
@@ -143,7 +143,7 @@ func local(k localKey) (*resource.Resource, error) {
 	}
 	name := k.name
 	c := &clusterv3.Cluster{
-		Name: name, AltStatName: statName(name),
+		Name: name, AltStatName: clusterStat(name),
 		ClusterDiscoveryType: &clusterv3.Cluster_Type{Type: clusterv3.Cluster_STATIC},
 		ConnectTimeout:       durationpb.New(localConnectTimeout),
 		LoadAssignment:       &endpointv3.ClusterLoadAssignment{ClusterName: name, Endpoints: []*endpointv3.LocalityLbEndpoints{{LbEndpoints: []*endpointv3.LbEndpoint{lbEndpoint(k.address, k.port)}}}},

@@ -53,7 +53,7 @@ type chains struct {
 func (p *Planner) chains(k inboundKey) (*chains, error) {
 	tags := tagsOf(k.tags)
 	d := &draft.Inbound{Mesh: k.mesh, Service: tags.Service(), Protocol: tags.Protocol(), MutualTLS: k.security != plain, Bare: k.bare}
-	stat := statName(k.cluster)
+	stat := clusterStat(k.cluster)
 	if mesh.IsHTTP(d.Protocol) {
 		d.HTTP = httpManager(stat, k.routes)
 		d.HTTP.ForwardClientCertDetails = hcmv3.HttpConnectionManager_SANITIZE_SET
@@ -131,7 +131,7 @@ func permit(l *listenerv3.Listener, proved, open *listenerv3.FilterChain, cluste
 	if noOpaque {
 		return nil
 	}
-	own, err := packFilter(tcpFilter, tcpLocal(statName(cluster), cluster))
+	own, err := packFilter(tcpFilter, tcpLocal(clusterStat(cluster), cluster))
 	if err != nil {
 		return err
 	}

@@ -153,7 +153,7 @@ func (m *mentions) note(msg proto.Message) error {
 	case *routev3.WeightedCluster_ClusterWeight:
 		m.clusters = append(m.clusters, x.GetName())
 	case *tcpv3.TcpProxy:
-		if c := x.GetCluster(); c != "" && c != "blackhole" {
+		if c := x.GetCluster(); c != "" && c != "@blackhole" {
 			m.clusters = append(m.clusters, c)
 		}
 	case *tcpv3.TcpProxy_WeightedCluster_ClusterWeight:

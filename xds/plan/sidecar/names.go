@@ -12,6 +12,11 @@ import (
 	"github.com/meshgate/meshgate/controlplane/mesh"
 )
 
+// apart is in the names of all clusters that are not a service by itself. The value
+// of no tag has it, so a service can be called as it likes, say like the cluster of
+// a workload, and no request goes where another name leads.
+const apart = "@"
+
 // ClusterName names the cluster of a destination after its tags: the service
 // alone, or the service and a hash of all tags.
 func ClusterName(tags mesh.Tags) string {
@@ -20,7 +25,7 @@ func ClusterName(tags mesh.Tags) string {
 		return service
 	}
 	sum := sha256.Sum256([]byte(tags.String()))
-	return service + "-" + hex.EncodeToString(sum[:8])
+	return service + apart + hex.EncodeToString(sum[:8])
 }
 
 // SNI is the server name of connections to a destination: the service with the
@@ -46,10 +51,16 @@ func outboundName(address string, port uint32) string {
 }
 
 // localCluster leads to the workload.
-func localCluster(port uint32) string { return "localhost:" + strconv.FormatUint(uint64(port), 10) }
+func localCluster(port uint32) string { return apart + "localhost:" + strconv.FormatUint(uint64(port), 10) }
 
 func hostPort(address string, port uint32) string {
 	return net.JoinHostPort(address, strconv.FormatUint(uint64(port), 10))
+}
+
+// clusterStat names the statistics of a cluster. They follow the words of its name
+// and not the mark in it.
+func clusterStat(name string) string {
+	return statName(strings.ReplaceAll(strings.TrimPrefix(name, apart), apart, "-"))
 }
 
 // statName makes a name fit for statistics, where dots separate.

@@ -142,7 +142,7 @@ func tcpTo(stat string, split *draft.Split, names renames) *tcpv3.TcpProxy {
 }
 
 // nowhere is the name of no cluster.
-const nowhere = "blackhole"
+const nowhere = apart + "blackhole"
 
 // tagMetadata tells what a listener is for.
 func tagMetadata(tags mesh.Tags) *corev3.Metadata {

@@ -79,12 +79,12 @@ func TestChangesReachWhomTheyConcern(t *testing.T) {
 		{"policy of another source", func() { w.put(circuitbreaker.Kind, meshName, "other", breaker("other", "backend", 9)) }, nil, nil},
 		{"policy on a service that nobody calls", func() { w.put(circuitbreaker.Kind, meshName, "nobody", breaker("*", "web", 9)) }, nil, nil},
 		{"permission without mutual TLS", func() { w.put(trafficpermission.Kind, meshName, "p", permission("web", "backend")) }, nil, nil},
-		{"split", func() { w.put(trafficroute.Kind, meshName, "split", split("backend", 90, 10)) }, []string{"web-1", "web-2"}, []string{"+backend-a1b9fb805eac4dd7", "+backend-c5be722d8be4e7b1", "+outbound:backend", "-backend"}},
+		{"split", func() { w.put(trafficroute.Kind, meshName, "split", split("backend", 90, 10)) }, []string{"web-1", "web-2"}, []string{"+backend@a1b9fb805eac4dd7", "+backend@c5be722d8be4e7b1", "+outbound:backend", "-backend"}},
 		{"mutual TLS", func() {
 			w.put(mesh.Trusts, meshName, meshName, trust("root-1"))
 			w.put(mesh.Meshes, "", meshName, mtls(mesh.ModeStrict))
 		}, []string{"backend-1", "backend-2", "other-1", "web-1", "web-2"}, []string{
-			"+backend-a1b9fb805eac4dd7", "+backend-c5be722d8be4e7b1", "+inbound:127.0.0.11:8080", "+inbound:127.0.0.12:8080", "+inbound:127.0.0.21:8080",
+			"+backend@a1b9fb805eac4dd7", "+backend@c5be722d8be4e7b1", "+inbound:127.0.0.11:8080", "+inbound:127.0.0.12:8080", "+inbound:127.0.0.21:8080",
 			"+inbound:127.0.0.22:8080", "+inbound:127.0.0.31:8080", "+inbound:backend", "+inbound:web", "+mesh_ca:secret:demo",
 		}},
 		{"permission", func() { w.put(trafficpermission.Kind, meshName, "p", permission("nobody", "backend")) }, []string{"backend-1", "backend-2"}, []string{"+inbound:backend"}},

@@ -10,7 +10,7 @@ import (
 )
 
 // byName ends the names of clusters that resolve names.
-const byName = "-by-name"
+const byName = apart + "by-name"
 
 // want is a cluster as an outbound would have it: by the name that its tags give
 // it, with a version that stands for all its settings.
@@ -85,5 +85,5 @@ func renamed(wants []want, names map[string]map[string]string) renames {
 // besides names a cluster that an outbound wants by settings of its own.
 func besides(name, outbound string) string {
 	sum := sha256.Sum256([]byte(outbound))
-	return name + "-for-" + hex.EncodeToString(sum[:8])
+	return name + apart + "for-" + hex.EncodeToString(sum[:8])
 }

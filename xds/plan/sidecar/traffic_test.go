@@ -166,10 +166,10 @@ func TestNamesAsAddresses(t *testing.T) {
 	named.Networking.AdvertisedAddress = "backend.example.test"
 	w.put(mesh.Dataplanes, meshName, "backend-2", named)
 	set := w.joined("web-1")
-	if name := led(t, set, "outbound:127.0.0.1:10001"); name != "backend-by-name" {
+	if name := led(t, set, "outbound:127.0.0.1:10001"); name != "backend@by-name" {
 		t.Errorf("requests are led to %s", name)
 	}
-	c := cluster(t, set, "backend-by-name")
+	c := cluster(t, set, "backend@by-name")
 	if c.GetType() != clusterv3.Cluster_STRICT_DNS {
 		t.Fatalf("the cluster is %v", c.GetType())
 	}
@@ -254,7 +254,7 @@ func TestBareProxies(t *testing.T) {
 	if mentions(set) || !mentions(w.planner.Set("backend-1")) {
 		t.Errorf("the filter is at the bare proxy: %t, at the other: %t", mentions(set), mentions(w.planner.Set("backend-1")))
 	}
-	if led(t, set, listener) != "localhost:9080" {
+	if led(t, set, listener) != "@localhost:9080" {
 		t.Error("the workload is not reached")
 	}
 	if f := w.planner.Failures("backend-2"); len(f) > 0 {
@@ -280,7 +280,7 @@ spec:
 	if f := w.planner.Failures("backend-2"); len(f) != 1 || !strings.Contains(f[0].Err.Error(), "every request is refused") {
 		t.Errorf("failures are %v", f)
 	}
-	if f := w.planner.Failures("backend-1"); len(f) > 0 || led(t, w.planner.Set("backend-1"), "inbound:127.0.0.2:8080") != "localhost:9080" {
+	if f := w.planner.Failures("backend-1"); len(f) > 0 || led(t, w.planner.Set("backend-1"), "inbound:127.0.0.2:8080") != "@localhost:9080" {
 		t.Errorf("the other proxy is concerned: %v", f)
 	}
 	// It comes back with the library.

@@ -12,7 +12,8 @@ import (
 	"github.com/meshgate/meshgate/xds/resource"
 )
 
-// Names of what takes redirected connections, listener and cluster alike.
+// Names of the listeners that take redirected connections. Their clusters have the
+// same, marked.
 const (
 	outboundPassthrough = "outbound:passthrough:ipv4"
 	inboundPassthrough  = "inbound:passthrough:ipv4" //nolint:gosec // no credential
@@ -52,7 +53,7 @@ func (p *Planner) redirected(c *class) part {
 }
 
 func redirect(k redirectKey) (*resource.Resource, error) {
-	t := &tcpv3.TcpProxy{StatPrefix: statName(k.name), ClusterSpecifier: &tcpv3.TcpProxy_Cluster{Cluster: k.name}}
+	t := &tcpv3.TcpProxy{StatPrefix: statName(k.name), ClusterSpecifier: &tcpv3.TcpProxy_Cluster{Cluster: apart + k.name}}
 	if k.closed {
 		t.ClusterSpecifier = &tcpv3.TcpProxy_Cluster{Cluster: nowhere}
 	}
@@ -73,7 +74,7 @@ func redirect(k redirectKey) (*resource.Resource, error) {
 // original forwards connections to where they were going.
 func original(k redirectKey) (*resource.Resource, error) {
 	c := &clusterv3.Cluster{
-		Name: k.name, AltStatName: statName(k.name), ConnectTimeout: durationpb.New(connectTimeout),
+		Name: apart + k.name, AltStatName: statName(k.name), ConnectTimeout: durationpb.New(connectTimeout),
 		ClusterDiscoveryType: &clusterv3.Cluster_Type{Type: clusterv3.Cluster_ORIGINAL_DST},
 		LbPolicy:             clusterv3.Cluster_CLUSTER_PROVIDED,
 	}
@@ -82,5 +83,5 @@ func original(k redirectKey) (*resource.Resource, error) {
 			Address: k.source, PortSpecifier: &corev3.SocketAddress_PortValue{PortValue: 0},
 		}}
 	}
-	return plan.Freeze(resource.Cluster, k.name, c)
+	return plan.Freeze(resource.Cluster, c.GetName(), c)
 }

@@ -61,12 +61,12 @@ func NewDrafts(protocol string, mutualTLS bool) *Drafts {
 		Inbound:  &draft.Inbound{Mesh: meshName, Service: service, Protocol: protocol, MutualTLS: mutualTLS},
 	}
 	if !mesh.IsHTTP(protocol) {
-		d.Outbound.TCP, d.Inbound.TCP = tcp(service), tcp("localhost:9080")
+		d.Outbound.TCP, d.Inbound.TCP = tcp(service), tcp("@localhost:9080")
 		return d
 	}
 	d.Outbound.HTTP, d.Inbound.HTTP = manager("outbound:"+service), manager("inbound:"+service)
 	d.OutboundRoutes = routes("outbound:"+service, service, protocol, false)
-	d.InboundRoutes = routes("inbound:"+service, "localhost:9080", protocol, mutualTLS)
+	d.InboundRoutes = routes("inbound:"+service, "@localhost:9080", protocol, mutualTLS)
 	return d
 }
 
