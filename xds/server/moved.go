@@ -17,7 +17,7 @@ func (t *typed) still() bool { return !t.walk && len(t.moved) == 0 }
 // rest notes that a type has nothing to do. Secrets are few, and change apart
 // from their table.
 func (t *typed) rest() {
-	t.walk = t.url == resource.Secret
+	t.walk, t.alone = t.url == resource.Secret, false
 	clear(t.moved)
 }
 

@@ -165,9 +165,12 @@ func (s *session) settle(t *typed, r request) *answer {
 	}
 	a := &answer{response: t.out[i], refused: r.refused}
 	t.out = slices.Delete(t.out, i, i+1)
-	if r.refused {
+	switch {
+	case r.refused:
 		a.text = safeText(t.url, r.text)
 		s.refuse(t, a)
+	case a.response.frees:
+		s.repeat(t, a.response)
 	}
 	return a
 }
@@ -200,7 +203,26 @@ func (s *session) refuse(t *typed, a *answer) {
 		s.redo(t, f)
 	default:
 		t.refused = append(t.refused, f)
+		if a.response.frees && len(a.response.add) > 0 {
+			s.repeat(t, a.response)
+		}
 	}
+}
+
+// repeat has refused listeners sent once more after a response that may have freed
+// an address, be it that others of a refused one were applied. Their bytes need not
+// change for them to be accepted now, and else their ports stay shut. It ends: a
+// repetition frees nothing, since refused removals are not repeated along with it.
+// What was on its way is confirmed with the repetition.
+func (s *session) repeat(t *typed, after *response) {
+	if len(t.refused) == 0 {
+		return
+	}
+	for _, f := range t.refused {
+		s.redo(t, f)
+	}
+	t.refused, t.alone = nil, true
+	s.flushed = slices.DeleteFunc(s.flushed, func(f flush) bool { return f.seq >= after.seq })
 }
 
 // redo has the content of a refused response sent again.

@@ -16,7 +16,7 @@ var removals = []resource.TypeURL{
 
 // next returns the next response to send, nil if there is nothing to send now.
 // Additions of all types come first, in dependency order; removals follow when
-// no addition is left. Listeners and routes wait while clusters or assignments
+// no addition is left, but those of listeners, which go with additions of listeners. Listeners and routes wait while clusters or assignments
 // are held up, since they may name them.
 func (s *session) next() *response {
 	if r := s.stranger(); r != nil {
@@ -163,11 +163,22 @@ func (s *session) add(t *typed, adds []*resource.Resource) *response {
 	if s.vector(t) {
 		return s.addVector(t)
 	}
-	r := s.emit(t, &response{add: s.bounded(adds)})
+	r := s.emit(t, &response{add: s.bounded(adds), remove: s.givingWay(t)})
 	if t.url == resource.Cluster {
 		s.accompany(r.add)
 	}
 	return r
+}
+
+// givingWay lists what is removed along with additions: listeners. A proxy removes
+// before it adds, so that a listener can take the address of one that goes; were
+// the removal a response of its own, behind the additions, the address would be in
+// use.
+func (s *session) givingWay(t *typed) []string {
+	if t.url != resource.Listener || t.alone {
+		return nil
+	}
+	return s.gone(t)
 }
 
 // bounded cuts a list so that a message stays near the limit of bytes.
@@ -204,6 +215,7 @@ func (s *session) accompany(clusters []*resource.Resource) {
 // their removal has no effect; those whose cluster goes too need nothing. In the
 // state-of-the-world variant only clusters and listeners can be removed.
 func (s *session) remove(t *typed, gone []string) *response {
+	t.alone = false
 	if t.url == resource.Cluster {
 		s.disown(gone)
 	}

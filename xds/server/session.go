@@ -71,6 +71,9 @@ type typed struct {
 	// it. While it is not set, only the names in moved may be.
 	walk  bool
 	moved map[string]struct{}
+	// alone is set until removals have been sent, if they may not go along with
+	// additions.
+	alone bool
 	// full is set when a state-of-the-world proxy needs the whole vector.
 	full bool
 	// accepted is the version a state-of-the-world proxy brought along.
@@ -93,6 +96,8 @@ type response struct {
 	add     []*resource.Resource
 	remove  []string
 	version string // of the whole vector, state-of-the-world only
+	// frees says that it removes or changes listeners, which may free addresses.
+	frees bool
 }
 
 // refusal remembers what a refused response contained, since the proxy may have
@@ -188,6 +193,7 @@ func (s *session) emit(t *typed, r *response) *response {
 	s.seq++
 	r.typ, r.seq, r.state = t.url, s.seq, s.state
 	r.nonce = strconv.FormatUint(s.seq, 10)
+	r.frees = s.frees(t, r)
 	for _, a := range r.add {
 		t.known[a.Name] = held{version: a.Version, resource: a}
 		delete(t.due, a.Name)
@@ -199,6 +205,15 @@ func (s *session) emit(t *typed, r *response) *response {
 	}
 	t.out = append(t.out, r)
 	return r
+}
+
+// frees reports whether a response may free the address of a listener. The vectors
+// of the state-of-the-world variant hold what was refused each time anyway.
+func (s *session) frees(t *typed, r *response) bool {
+	return t.url == resource.Listener && !s.sotw && (len(r.remove) > 0 || slices.ContainsFunc(r.add, func(a *resource.Resource) bool {
+		_, ok := t.known[a.Name]
+		return ok
+	}))
 }
 
 // forgive drops a name from what was refused: a new version is on its way.

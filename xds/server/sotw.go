@@ -17,8 +17,8 @@ func (s *session) vector(t *typed) bool {
 }
 
 // addVector sends all that the proxy should have, and what is gone but not
-// removed yet: additions of every type go before removals here too. The bytes of
-// what has gone come from what was sent before.
+// removed yet: additions of every type but listeners go before removals here too. The
+// bytes of what has gone come from what was sent before.
 func (s *session) addVector(t *typed) *response {
 	all := s.wanted(t)
 	var changed []*resource.Resource
@@ -28,7 +28,12 @@ func (s *session) addVector(t *typed) *response {
 		}
 	}
 	for name, k := range t.known {
-		if s.want(t, name) == nil && k.resource != nil {
+		switch {
+		case s.want(t, name) != nil || k.resource == nil:
+		case t.url == resource.Listener: // see givingWay
+			delete(t.known, name)
+			t.forgive(name)
+		default:
 			all = append(all, k.resource)
 		}
 	}

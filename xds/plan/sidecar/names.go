@@ -51,7 +51,9 @@ func outboundName(address string, port uint32) string {
 }
 
 // localCluster leads to the workload.
-func localCluster(port uint32) string { return apart + "localhost:" + strconv.FormatUint(uint64(port), 10) }
+func localCluster(port uint32) string {
+	return apart + "localhost:" + strconv.FormatUint(uint64(port), 10)
+}
 
 func hostPort(address string, port uint32) string {
 	return net.JoinHostPort(address, strconv.FormatUint(uint64(port), 10))

@@ -1,0 +1,117 @@
+package server_test
+
+import (
+	"slices"
+	"sync/atomic"
+	"testing"
+
+	"github.com/meshgate/meshgate/xds/resource"
+	"github.com/meshgate/meshgate/xds/xdstest"
+)
+
+// A listener that takes the address of one that goes comes in the response that
+// removes the other: behind it, the address were in use.
+func TestListenerTakesTheAddressOfOneThatGoes(t *testing.T) {
+	for name, relay := range map[string]bool{"an Envoy": false, "an agent": true} {
+		t.Run(name, func(t *testing.T) {
+			r := setup(t, nil)
+			r.publish(world()...)
+			c := r.dial(t, xdstest.Options{Relay: relay})
+			c.Request(resource.Route).Equals(t, routesA)
+			r.settle(t, r.rev)
+			n := len(c.Messages())
+			renamed := xdstest.Listener("in2", 1000, "r")
+			r.settle(t, r.publish(clusterA, endA, renamed, routesA))
+			c.Request(resource.Listener).Equals(t, renamed)
+			want(t, sent(c, n), xdstest.Message{Type: resource.Listener, Names: []string{"in2"}, Removed: []string{"in"}})
+		})
+	}
+}
+
+// A listener that was refused because its address was in use is sent once more when
+// another one was removed or changed, though its own bytes are the same, and then no
+// more. Nobody is told that the revision is accepted before.
+func TestRefusedListenerIsTriedAgainWhenAnotherGivesWay(t *testing.T) {
+	second, moved := xdstest.Listener("zz", 1000, "r"), xdstest.Listener("in", 1001, "r")
+	for name, giveWay := range map[string][]*resource.Resource{
+		"it goes": {clusterA, endA, second, routesA}, "it moves": {clusterA, endA, moved, second, routesA},
+	} {
+		for _, stays := range []bool{false, true} {
+			t.Run(name, func(t *testing.T) {
+				r := setup(t, nil)
+				r.publish(world()...)
+				var free atomic.Bool
+				c := r.dial(t, xdstest.Options{Refuse: func(u resource.TypeURL, name string) string {
+					if u == resource.Listener && name == "zz" && !free.Load() {
+						return "zz: address in use"
+					}
+					return ""
+				}})
+				c.Request(resource.Route).Equals(t, routesA)
+				if p := r.settle(t, r.publish(append(world(), second)...)); len(p.Rejected) != 1 {
+					t.Fatalf("progress %+v", p)
+				}
+				free.Store(!stays)
+				n := len(c.Messages())
+				p := r.settle(t, r.publish(giveWay...))
+				if stays != (len(p.Rejected) == 1) || stays == (len(p.Acknowledged) == 1) {
+					t.Errorf("progress %+v", p)
+				}
+				tries := 0
+				for _, m := range sent(c, n) {
+					if slices.Contains(m.Names, "zz") {
+						tries++
+					}
+				}
+				if tries != 1 {
+					t.Errorf("it was sent %d times: %+v", tries, sent(c, n))
+				}
+			})
+		}
+	}
+}
+
+// One of two listeners of one response is refused, because the other gives its
+// address up only behind it.
+func TestRefusedListenerIsTriedAgainAfterTheOthersOfItsResponse(t *testing.T) {
+	r := setup(t, nil)
+	r.publish(world()...)
+	var times atomic.Int32
+	c := r.dial(t, xdstest.Options{Refuse: func(u resource.TypeURL, name string) string {
+		if u == resource.Listener && name == "a" && times.Add(1) == 1 {
+			return "a: address in use"
+		}
+		return ""
+	}})
+	c.Request(resource.Route).Equals(t, routesA)
+	first, moved := xdstest.Listener("a", 1000, "r"), xdstest.Listener("in", 1001, "r")
+	if p := r.settle(t, r.publish(clusterA, endA, first, moved, routesA)); len(p.Rejected) != 0 || len(p.Acknowledged) != 1 {
+		t.Fatalf("progress %+v", p)
+	}
+	c.Request(resource.Listener).Equals(t, first, moved)
+}
+
+// A response that cannot be decoded is not applied at all. What it removes goes all
+// the same, and a proxy that refuses everything is not asked for ever.
+func TestRemovalDoesNotDependOnWhatComesAlong(t *testing.T) {
+	r := setup(t, nil)
+	r.publish(world()...)
+	var all atomic.Bool
+	c := r.dial(t, xdstest.Options{Reject: func(u resource.TypeURL, names []string) string {
+		if u == resource.Listener && (slices.Contains(names, "bad") || all.Load()) {
+			return "cannot be decoded"
+		}
+		return ""
+	}})
+	c.Request(resource.Route).Equals(t, routesA)
+	r.settle(t, r.publish(clusterA, endA, xdstest.Listener("bad", 1000, "r"), routesA))
+	c.Request(resource.Listener).Equals(t)
+	r.settle(t, r.publish(world()...))
+	c.Request(resource.Listener).Equals(t, listener)
+	all.Store(true)
+	n := len(c.Messages())
+	r.settle(t, r.publish(clusterA, endA, xdstest.Listener("bad", 1000, "r"), routesA))
+	if got := sent(c, n); len(got) > 4 {
+		t.Errorf("%d responses: %+v", len(got), got)
+	}
+}
