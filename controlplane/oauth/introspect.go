@@ -7,6 +7,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/gateway"
 	"github.com/meshgate/meshgate/controlplane/model"
 	"github.com/meshgate/meshgate/controlplane/store"
+	"github.com/meshgate/meshgate/filter/contract"
 )
 
 // introspection is the answer about a token. The members are empty for one that
@@ -30,8 +31,8 @@ type introspection struct {
 // introspect answers the introspection endpoint. Callers are confidential
 // clients: a public one could not prove who it is (RFC 7662 section 2.1). They
 // learn of their own tokens, and of the access tokens of others that are good
-// for the service on whose route they ask, which is what a resource server
-// needs; a refresh token is its own client's business.
+// for the service on whose route they ask, by the rule of the gateway itself, which
+// is what a resource server needs; a refresh token is its own client's business.
 func (s *Server) introspect(w http.ResponseWriter, r *http.Request, t *Request) error {
 	if done, err := s.authenticated(w, r, t); done || err != nil {
 		return err
@@ -83,7 +84,7 @@ func (t *Request) about(tx store.Reader, value string) (introspection, error) {
 	expires := lifetime(res)
 	if isRefresh {
 		expires = token.DropAt
-	} else if !own && token.Service != t.service() {
+	} else if !own && !contract.GoodFor([]byte(token.Service), t.Service, t.Config.GlobalCredentials) {
 		return introspection{}, nil
 	}
 	if (isRefresh && !own) || (expires != 0 && t.Now.UnixMilli() >= expires) {

@@ -136,11 +136,12 @@ func (s *oauth2Step) accept(d *decision, v *Verdict, n int, bare bool) (done boo
 		return s.anonymous.fail(d, v, s.invalid)
 	}
 	switch service := cut(record, f[contract.FieldService]); {
-	case len(service) == 0 && !s.global:
+	case contract.GoodFor(service, s.service, s.global):
+	case len(service) == 0:
 		// Refused even with an anonymous consumer: the token is good, the
 		// configuration is not, and hiding that would help nobody.
 		return refuse(v, s.unbound)
-	case len(service) != 0 && string(service) != s.service:
+	default:
 		return s.anonymous.fail(d, v, s.invalid)
 	}
 	if !validRecord(record, &f) {
