@@ -50,6 +50,7 @@ var framing = []struct {
 	{"an Upgrade to HTTP/2", get("/api/x", "Upgrade: h2c", "HTTP2-Settings: AAMAAABkAAQAAP__"), []int{400, 401, 403}},
 	{"CONNECT to a host", "CONNECT gateway.example:80 HTTP/1.1\r\nHost: gateway.example:80\r\n\r\n" + smuggled, []int{400, 404}},
 	{"CONNECT with a path", "CONNECT /api/x HTTP/1.1\r\nHost: gateway.example\r\n\r\n", []int{400, 404}},
+	{"HTTP/1.0 in chunks", "POST /open/x HTTP/1.0\r\nHost: gateway.example\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n" + smuggled, []int{400, 426}},
 	{"HTTP/0.9", "GET /api/x\r\n\r\n", []int{400, 426}},
 	{"an unknown version", "GET /api/x HTTP/9.9\r\nHost: gateway.example\r\n\r\n", []int{400, 426, 505}},
 	{"bytes that are no HTTP", "\x16\x03\x01\x00\x00\r\n\r\n", []int{400}},

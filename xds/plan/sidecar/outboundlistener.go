@@ -62,6 +62,7 @@ func (p *Planner) outbound(k outboundKey) (*resource.Resource, error) {
 		d.HTTP = httpManager(statName(d.Service), k.routes)
 		d.HTTP.CommonHttpProtocolOptions = &corev3.HttpProtocolOptions{IdleTimeout: durationpb.New(outboundIdle)}
 		d.HTTP.StreamIdleTimeout = durationpb.New(outboundStreamIdle)
+		d.HTTP.HttpProtocolOptions = http10()
 	} else {
 		d.TCP = tcpTo(statName(d.Service), k.split, k.renamed)
 		d.TCP.IdleTimeout = durationpb.New(outboundIdle)
@@ -95,6 +96,18 @@ func httpManager(stat, routes string) *hcmv3.HttpConnectionManager {
 		// The workload's own Server header stays.
 		ServerHeaderTransformation: hcmv3.HttpConnectionManager_PASS_THROUGH,
 	}
+}
+
+// noHost stands for the host of a request that names none, as HTTP/1.0 permits. It
+// is nobody's (RFC 2606 section 2).
+const noHost = "host.invalid"
+
+// http10 serves workloads that speak HTTP/1.0, which else would be told to upgrade.
+// Only the own workload may: the switch also lets in lines without a version or with
+// one that does not exist, and chunks where HTTP/1.0 has none, and nobody else's
+// requests should be open to two readings.
+func http10() *corev3.Http1ProtocolOptions {
+	return &corev3.Http1ProtocolOptions{AcceptHttp_10: true, DefaultHostForHttp_10: noHost}
 }
 
 // packHTTP ends the chain with the router.
