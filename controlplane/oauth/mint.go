@@ -64,6 +64,11 @@ func (t *Request) reply(res *model.Resource) *reply {
 	doc := &reply{
 		AccessToken: token.AccessToken, TokenType: TokenType, ExpiresIn: token.ExpiresIn, RefreshToken: token.RefreshToken,
 	}
+	// What was granted may differ from what was asked for, as when a token is
+	// refreshed (RFC 6749 section 5.1). The compatible profile never says it.
+	if t.Config.Strict() {
+		doc.Scope = token.Scope
+	}
 	if doc.ExpiresIn > 0 {
 		doc.ExpiresIn = max(1, doc.ExpiresIn-max(0, t.Now.Unix()-res.Created.Unix()))
 	}

@@ -114,10 +114,11 @@ func New(cfg Config) (*Relay, error) {
 }
 
 // DialOptions are the settings of a connection to the control plane. A half-open
-// connection is noticed after 7 s.
+// connection is noticed after some 12 s: gRPC probes no sooner than after 10 s of
+// silence.
 func DialOptions() []grpc.DialOption {
 	return []grpc.DialOption{
-		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 5 * time.Second, Timeout: 2 * time.Second, PermitWithoutStream: true}),
+		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 10 * time.Second, Timeout: 2 * time.Second, PermitWithoutStream: true}),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxResponseBytes)),
 	}
 }
