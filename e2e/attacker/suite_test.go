@@ -13,10 +13,12 @@
 //     on the same connection where that goes on.
 //
 // MESHGATE_E2E_ATTACK_SEED makes another run or repeats one, MESHGATE_E2E_ATTACK_ONLY
-// one attack of it, and MESHGATE_E2E_ATTACK_COUNT says how many there are on each.
+// one attack of it, and MESHGATE_E2E_ATTACK_COUNT says how many there are on each,
+// which is at least as many as usual.
 package attacker_test
 
 import (
+	"fmt"
 	"os"
 	"strconv"
 	"testing"
@@ -72,13 +74,37 @@ const (
 
 func number(text string) (uint64, error) { return strconv.ParseUint(text, 10, 64) }
 
+// enough reads how many attacks there are. Some targets are reached only by the
+// luck of several credentials in one request: a short run that is green would have
+// proved nothing of them.
+func enough(text string) (uint64, error) {
+	n, err := number(text)
+	if err == nil && n < usualGateway {
+		err = fmt.Errorf("%d attacks do not reach every target; there must be at least %d", n, usualGateway)
+	}
+	return n, err
+}
+
+// TestTooFewAttacksAreRefused: a count too small to prove anything is an error that
+// says so, and not a run that fails for want of luck.
+func TestTooFewAttacksAreRefused(t *testing.T) {
+	for text, good := range map[string]bool{"20": false, "2499": false, "2500": true, "100000": true, "many": false, "-1": false} {
+		if _, err := enough(text); (err == nil) != good {
+			t.Errorf("%s attacks: %v", text, err)
+		}
+	}
+}
+
 var _ = Describe("an attacker", func() {
 	attack := func(at *door, usual uint64) {
 		r := &run{
 			at:      at,
 			seed:    variable("SEED", usualSeed, number),
 			only:    variable("ONLY", 0, number),
-			attacks: variable("COUNT", usual, number),
+			attacks: usual,
+		}
+		if r.only == 0 {
+			r.attacks = variable("COUNT", usual, enough)
 		}
 		AddReportEntry("seed", r.seed)
 		GinkgoWriter.Printf("seed %d\n", r.seed)
