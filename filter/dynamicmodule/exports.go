@@ -50,7 +50,7 @@ func meshgateInit(concurrency C.uint32_t) {
 	// error has no reader any more.
 	signal.Ignore(syscall.SIGPIPE)
 	runtime.GOMAXPROCS(max(minProcs, int(concurrency)+2))
-	debug.SetGCPercent(gcPercent)
+	debug.SetGCPercent(collectionPercent())
 	debug.SetMaxStack(maxStack)
 	captureStandardLog(library.log)
 }

@@ -11,6 +11,7 @@ import (
 	"bytes"
 	"os"
 	"runtime"
+	"strconv"
 )
 
 // injectFault panics for requests that ask for it. Only libraries built with
@@ -29,6 +30,16 @@ func injectFault(path []byte) {
 		// What a library might do; the outcome is of no interest.
 		_, _ = os.Stderr.WriteString("injected\n")
 	}
+}
+
+// collectionPercent is GOGC of the environment, if that is set: what is freed too
+// early, or kept in a place that the collector does not look at, shows sooner the
+// more often it runs.
+func collectionPercent() int {
+	if n, err := strconv.Atoi(os.Getenv("GOGC")); err == nil {
+		return n
+	}
+	return gcPercent
 }
 
 // meshgateMallocs tells the host of a test how many Go objects were ever made.
