@@ -300,7 +300,7 @@ func TestCrowdConnectsAtOnce(t *testing.T) {
 	if most := int64(4 * max(6, n/servicesShare)); c.builds.total.Load() > most {
 		t.Errorf("clusters were edited %d times, %d would do", c.builds.total.Load(), most)
 	}
-	if most := uint64(heapAtRest + n*heapOfOne); c.heap.Load() > most { //nolint:gosec // not negative
+	if most := uint64(heapAtRest + n*heapOfOne); c.heap.Load() > most {
 		t.Errorf("%d MiB were in use, %d may be", c.heap.Load()>>20, most>>20)
 	}
 }

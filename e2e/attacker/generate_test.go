@@ -47,7 +47,7 @@ func (a *attack) chance(percent int) bool { return a.IntN(100) < percent }
 func newAttack(at *door, seed, n uint64) *attack {
 	a := &attack{Rand: rand.New(rand.NewPCG(seed, n)), door: at, id: fmt.Sprintf("%s-%d", at.name, n), sane: true, complete: true, exact: true}
 	if n <= at.honest() {
-		a.behave(int(n - 1)) //nolint:gosec // a few
+		a.behave(int(n - 1))
 		return a
 	}
 	a.target = pick(a, at.targets...)
