@@ -152,6 +152,20 @@ func (f *front) serve(raw net.Conn) {
 	both.Wait()
 }
 
+// holdings is what a proxy has, which is something, and how often it was told to
+// take something away.
+func holdings(stats map[string]int) map[string]int {
+	out := map[string]int{}
+	for _, key := range []string{
+		"listener_manager.total_listeners_active", "listener_manager.listener_removed", "listener_manager.total_listeners_draining",
+		"cluster_manager.active_clusters", "cluster_manager.cluster_removed",
+	} {
+		out[key] = stats[key]
+	}
+	ExpectWithOffset(1, out["listener_manager.total_listeners_active"]).To(BeNumerically(">", 0))
+	return out
+}
+
 var _ = Describe("the certificate of the data-plane server", func() {
 	It("expires, the control plane starts anew, and no proxy loses what it has; renewed, they converge", func() {
 		cp := framework.NewControlPlane("run").Start()
@@ -172,22 +186,12 @@ var _ = Describe("the certificate of the data-plane server", func() {
 		answers(web.to("backend"), 200)
 		answers(web.to("plain"), 200)
 
-		// held is what a proxy has, and how often it was told to take something away.
 		held := func() map[string]map[string]int {
 			bare, err := framework.Do(w.HTTP, http.MethodGet, fmt.Sprintf("http://127.0.0.1:%d/stats", admin), nil, "")
 			Expect(err).NotTo(HaveOccurred())
-			out := map[string]map[string]int{}
-			for name, all := range map[string]map[string]int{"web-1": web.Stats(), "backend-1": backend.Stats(), "plain-1": framework.ParseStats(bare.Body)} {
-				out[name] = map[string]int{}
-				for _, key := range []string{
-					"listener_manager.total_listeners_active", "listener_manager.listener_removed", "listener_manager.total_listeners_draining",
-					"cluster_manager.active_clusters", "cluster_manager.cluster_removed",
-				} {
-					out[name][key] = all[key]
-				}
-				Expect(out[name]["listener_manager.total_listeners_active"]).To(BeNumerically(">", 0), name)
+			return map[string]map[string]int{
+				"web-1": holdings(web.Stats()), "backend-1": holdings(backend.Stats()), "plain-1": holdings(framework.ParseStats(bare.Body)),
 			}
-			return out
 		}
 		before := held()
 		updates := func() int { return web.Stat("cluster_manager.cds.update_success") }
