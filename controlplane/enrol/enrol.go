@@ -56,6 +56,8 @@ type Server struct {
 	// Writer writes what gateways say of themselves; [admit.Gate] is one.
 	Writer Writer
 	Tokens *identity.Tokens
+	// Enrolled, if set, hears of each gateway that has enrolled, by its node id.
+	Enrolled func(ctx context.Context, node string)
 	// Mesh is what proxies of meshes need; nil if there are none.
 	Mesh *Mesh
 }
@@ -126,6 +128,9 @@ func (s *Server) enrol(r *http.Request, body []byte) (*Answer, error) {
 	ctx := model.WithActor(r.Context(), model.Node(claims.NodeID()))
 	if err := s.remember(ctx, claims, &in); err != nil {
 		return nil, err
+	}
+	if s.Enrolled != nil {
+		s.Enrolled(context.WithoutCancel(ctx), claims.NodeID())
 	}
 	return &Answer{Node: claims.NodeID()}, nil
 }

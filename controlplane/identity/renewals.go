@@ -71,6 +71,13 @@ func (r *Renewals) Note(meshName, dataplane string, issued, notAfter time.Time) 
 	}
 }
 
+// Noted reports whether the certificate of a proxy is to be renewed.
+func (r *Renewals) Noted(meshName, dataplane string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.by[proxyKey{meshName, dataplane}] != nil
+}
+
 // Forget says that a proxy is gone. A renewal of it that is under way may still
 // be called.
 func (r *Renewals) Forget(meshName, dataplane string) {

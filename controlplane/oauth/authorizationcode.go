@@ -23,14 +23,15 @@ func (AuthorizationCode) Enabled(*gateway.OAuth2Config) bool { return true }
 // NeedsRedirect implements Grant.
 func (AuthorizationCode) NeedsRedirect() bool { return true }
 
-// Authorize implements Grant. User and scope are those of the code.
+// Authorize implements Grant. User and scope are those of the code. Spending one needs
+// the strictest durability: after a power failure it could be spent once more.
 func (AuthorizationCode) Authorize(t *Request) (*Issue, error) {
 	value, ok := t.params.text("code")
 	if !ok || value == "" {
 		return nil, t.spoiled(errCode)
 	}
 	return &Issue{
-		Refresh: true, Durability: model.Credential,
+		Refresh: true, Durability: model.Config,
 		Redeem: func(tx store.Tx, issue *Issue) error { return t.redeemCode(tx, value, issue) },
 	}, nil
 }

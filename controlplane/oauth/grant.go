@@ -35,8 +35,9 @@ type Request struct {
 	// Application is the authenticated client; nil if it is unknown and the
 	// grant has its own answer for that.
 	Application *model.Resource
-	// Now is when the request came.
+	// Now is when the request is judged, see [Request.judged].
 	Now    time.Time
+	clock  func() time.Time
 	params *params
 	// attached says where the plugin is attached.
 	attached *gateway.Plugin
@@ -48,6 +49,11 @@ type Request struct {
 
 // Spec returns the application's fields.
 func (t *Request) Spec() *gateway.Application { return t.Application.Spec.(*gateway.Application) }
+
+// judged takes the time by which the request is judged. Whatever reads or writes a
+// lifetime calls it in its transaction: a client can hold its body back and wait for
+// its turn, and an earlier time would let it have what has ended or was spent since.
+func (t *Request) judged() { t.Now = t.clock() }
 
 // state is the parameter that is echoed, nil if there is none.
 func (t *Request) state() any { return t.params.values["state"] }

@@ -19,6 +19,7 @@ import (
 func (s *Server) mint(ctx context.Context, t *Request, issue *Issue) (*reply, error) {
 	var stored, again *model.Resource
 	commit, err := s.Writer.Write(ctx, issue.Durability, func(tx store.Tx) error {
+		t.judged()
 		filled := *issue
 		filled.Name = uuid.NewString()
 		if issue.Redeem != nil {

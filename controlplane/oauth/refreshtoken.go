@@ -104,7 +104,9 @@ func (t *Request) unknownRefresh(tx store.Reader, value string, issue *Issue) er
 		return t.spoiled(errRefresh)
 	}
 	theft := &replay{family: spent.Family, refusal: t.spoiled(errRefresh)}
-	if spent.Successor == "" || t.Now.UnixMilli() >= spent.At+t.grace().Milliseconds() {
+	// Without a grace no clock is asked: one that was set back must not give any.
+	grace := t.grace().Milliseconds()
+	if spent.Successor == "" || grace <= 0 || t.Now.UnixMilli() >= spent.At+grace {
 		return theft
 	}
 	// The row of the successor goes when it is redeemed, and then whoever sends

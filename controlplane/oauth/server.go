@@ -81,7 +81,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 func (s *Server) serve(w http.ResponseWriter, r *http.Request, scope, plugin string) error {
 	t := &Request{
-		Plugin: plugin, Service: r.Header.Get(contract.HeaderOAuthService), Scope: scope, Now: s.Now(),
+		Plugin: plugin, Service: r.Header.Get(contract.HeaderOAuthService), Scope: scope, clock: s.Now,
 		peer: r.Header.Get(contract.HeaderOAuthClient), failures: s.failures,
 	}
 	is, path := recognise(sentPath(r.URL))
@@ -111,6 +111,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, scope, plugin str
 	if t.params, err = readParams(w, r); err != nil {
 		return refuse(w, errUnreadable, nil)
 	}
+	t.judged()
 	if e := checkHTTPS(t.Config, r); e != nil {
 		return refuse(w, e, t.state())
 	}

@@ -226,7 +226,7 @@ func (cp *controlPlane) renewCertificates(ctx context.Context) error {
 	tick := time.NewTicker(renewEvery)
 	defer tick.Stop()
 	r := &renewer{
-		nodes: cp.gateways, secret: cp.loop.Secret, push: cp.xds.PushSecret, log: cp.log,
+		nodes: cp.gateways, generation: cp.generation, secret: cp.loop.Secret, push: cp.xds.PushSecret, log: cp.log,
 		secrets: func(node string) []string { return cp.snapshots.Get(node).Secrets() },
 	}
 	return r.run(ctx, tick.C)
@@ -255,7 +255,7 @@ func (cp *controlPlane) dataPlane() http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle(contract.LinkPath, cp.revoker)
 	mux.Handle(adminlink.Path, cp.mesh.admin)
-	joining := &enrol.Server{Store: cp.store, Writer: cp.gate, Tokens: cp.tokens, Mesh: cp.proxies()}
+	joining := &enrol.Server{Store: cp.store, Writer: cp.gate, Tokens: cp.tokens, Enrolled: cp.enrolled, Mesh: cp.proxies()}
 	mux.Handle(enrol.Path, joining)
 	mux.HandleFunc(enrol.RenewPath, joining.Renew)
 	mux.Handle("/", cp.oauth)

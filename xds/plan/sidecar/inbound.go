@@ -15,6 +15,8 @@ type inbound struct {
 	// chains is nil if they could never be made.
 	chains *chains
 	part   part
+	// awaits is what it waits for; see Planner.await.
+	awaits string
 }
 
 // buildInbound makes what the replicas of an inbound share. What cannot be made
@@ -22,6 +24,7 @@ type inbound struct {
 // nothing passes it unchecked.
 func (p *Planner) buildInbound(c *class, in *inbound) {
 	old := c.formerly(in)
+	in.awaits = ""
 	if err := guard(func() { p.makeInbound(c, in) }); err != nil {
 		in.chains, in.part = old.chains, old.part
 		in.part.failures = []plan.Failure{{Cell: "inbound " + in.shape.Cluster, Err: err, Kept: old.chains != nil}}
@@ -31,6 +34,9 @@ func (p *Planner) buildInbound(c *class, in *inbound) {
 func (p *Planner) makeInbound(c *class, in *inbound) {
 	old, s := c.formerly(in), in.shape
 	chosen := p.forInbound(s.Tags)
+	if p.await(c, in, chosen) {
+		return
+	}
 	k := inboundKey{
 		mesh: p.facts.mesh, tags: s.Tags.String(), cluster: s.Cluster, security: p.facts.security, bare: c.shape.Bare,
 		life: p.facts.life, withdrawn: p.facts.withdrawn,

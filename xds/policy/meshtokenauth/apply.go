@@ -2,6 +2,7 @@ package meshtokenauth
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -32,10 +33,24 @@ type found struct {
 	// service is the id of the service that tokens must be for.
 	service string
 	problem string
+	// awaited is the control plane if it is not read, and reading that it is being.
+	awaited string
+	reading bool
 }
 
 // Problem implements policy.Problematic.
 func (f found) Problem() string { return f.problem }
+
+// Awaited implements policy.Awaiting.
+func (f found) Awaited() (what string, reading bool) {
+	switch {
+	case f.awaited == "":
+		return "", false
+	case f.reading:
+		return fmt.Sprintf("control plane %s, whose tokens are demanded, is being read", f.awaited), true
+	}
+	return fmt.Sprintf("control plane %s, whose tokens are demanded, cannot be read", f.awaited), false
+}
 
 // facts looks the plugin instance up. One that is missing is a fact too: it
 // refuses every request.
@@ -48,7 +63,13 @@ func facts(o policy.Outside, chosen []*view.Policy) any {
 	name := cmp.Or(p.ControlPlane, model.DefaultControlPlane)
 	var g *view.Gateway
 	if o != nil {
-		g = o.Gateway(name)
+		var err error
+		if g, err = o.Gateway(name); err != nil {
+			return found{
+				awaited: name, reading: errors.Is(err, policy.ErrReading),
+				problem: fmt.Sprintf("control plane %s cannot be read: every request is refused", name),
+			}
+		}
 	}
 	if g == nil {
 		return found{problem: fmt.Sprintf("control plane %s does not exist: every request is refused", name)}

@@ -28,11 +28,11 @@ const (
 // plugged is a control plane with one plugin instance.
 type plugged struct{ g *view.Gateway }
 
-func (p plugged) Gateway(name string) *view.Gateway {
+func (p plugged) Gateway(name string) (*view.Gateway, error) {
 	if name == model.DefaultControlPlane {
-		return p.g
+		return p.g, nil
 	}
-	return nil
+	return nil, nil
 }
 
 func with(t *testing.T, plugin *gateway.Plugin) plugged {
