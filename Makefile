@@ -14,7 +14,7 @@ ENVOY_VERSIONS ?= 1.38.3
 # Suites that load the machine on purpose or measure it: nothing else is tried beside them.
 LOADS := module|faults|attacker|mesh
 
-.PHONY: help run build test check lint smoke bench bench-fleet bench-gateway bench-routes fuzz clean tools
+.PHONY: help run build test check lint smoke bench bench-fleet bench-gateway bench-routes soak fuzz clean tools
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -78,6 +78,10 @@ bench-routes: build ## route tables in a real Envoy: updates, look-up, sharing, 
 
 bench-gateway: build ## tokens and protected requests per second of CPU, memory of tokens (GATEWAY_FLAGS)
 	@go run ./e2e/bench/gateway $(GATEWAY_FLAGS)
+
+soak: build ## the module under storms, resets, reloads and a busy collector for TIME (default 10m)
+	@.ci/install-packages
+	@MESHGATE_E2E_SOAK_TIME=$(or $(TIME),10m) go test -count=1 -timeout 0 -v -run '^TestSoak$$' ./e2e/module
 
 fuzz: ## every fuzz target for FUZZTIME (default 20s)
 	@.ci/fuzz $(or $(FUZZTIME),20s)

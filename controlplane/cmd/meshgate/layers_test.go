@@ -113,6 +113,7 @@ var layers = map[string]string{
 	"e2e/bench/fleet":   "e2e/framework",
 	"e2e/bench/authz":   "",
 	"e2e/attacker":      "e2e/framework",
+	"e2e/ci":            "",
 	"e2e/examples":      "e2e/framework",
 	"e2e/bench/gateway": "e2e/framework",
 	// The module's suite plays the control plane, in the filter's own messages.
