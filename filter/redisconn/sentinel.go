@@ -82,6 +82,8 @@ func (s *sentinels) ask(ctx context.Context, address string) (string, error) {
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 	})
 	defer c.Close()
+	// A read that waits knows the deadline of its context only: closing ends it.
+	defer context.AfterFunc(ctx, func() { _ = c.Close() })()
 	question := redis.NewStringSliceCmd(ctx, "sentinel", "get-master-addr-by-name", s.target.master)
 	_ = c.Process(ctx, question) // the answer has the error
 	answer, err := question.Result()
