@@ -27,13 +27,12 @@ type redisParts struct {
 }
 
 // openRedis connects to the configured Redis, or starts the embedded one. A
-// configured Redis need not be up: nothing waits for it. guarded is called
-// before the embedded one drops a tombstone for want of room.
-func openRedis(c *config.Config, log *slog.Logger, guarded func()) (*redisParts, error) {
+// configured Redis need not be up: nothing waits for it.
+func openRedis(c *config.Config, log *slog.Logger) (*redisParts, error) {
 	redisconn.LogTo(redisLog{log})
 	p := &redisParts{url: c.Redis.URL, nodeURL: c.Redis.NodeURL}
 	if p.url == "" {
-		e, err := embedded.Start(embedded.Options{Port: c.Redis.EmbeddedPort, Guarded: guarded, Now: time.Now, Log: log})
+		e, err := embedded.Start(embedded.Options{Port: c.Redis.EmbeddedPort, Now: time.Now, Log: log})
 		if err != nil {
 			return nil, fmt.Errorf("embedded token cache: %w", err)
 		}
@@ -109,6 +108,12 @@ func (p *redisParts) tracker() revoke.Tracker {
 		return nil
 	}
 	return p.embedded
+}
+
+// failover says that another server may take over while the former one still runs.
+func (p *redisParts) failover() bool {
+	scheme, _, _ := strings.Cut(p.url, "://")
+	return strings.HasSuffix(scheme, "+sentinel") || strings.HasSuffix(scheme, "+cluster")
 }
 
 // forNodes is what filters are told, nil if nothing. They never get what may

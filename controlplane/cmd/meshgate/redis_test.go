@@ -28,7 +28,7 @@ func TestProxiesGetNoWritingCredential(t *testing.T) {
 			var out bytes.Buffer
 			c := &config.Config{}
 			c.Redis.URL, c.Redis.NodeURL = tc.url, tc.nodeURL
-			p, err := openRedis(c, slog.New(slog.NewTextHandler(&out, nil)), func() {})
+			p, err := openRedis(c, slog.New(slog.NewTextHandler(&out, nil)))
 			if err != nil {
 				t.Fatal(err)
 			}
