@@ -35,7 +35,7 @@ type Options struct {
 	RedisTimeout time.Duration
 
 	// openStore replaces Redis in tests.
-	openStore func(*contract.RedisSettings) (store, error)
+	openStore func(s *contract.RedisSettings, servers []string) (store, error)
 }
 
 // Dial opens a connection and gives up when the context ends.
