@@ -2,7 +2,6 @@ package revoke
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -17,6 +16,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/model"
 	"github.com/meshgate/meshgate/controlplane/store"
 	"github.com/meshgate/meshgate/filter/contract"
+	"github.com/meshgate/meshgate/filter/redisconn"
 )
 
 const (
@@ -36,21 +36,9 @@ const (
 
 var errDown = errors.New("redis is not in order")
 
-// Open returns a client for a redis://, rediss:// or unix:// URL with the
-// timeouts that this package relies on: no hidden retries, contexts obeyed.
-func Open(url string, roots *tls.Config) (redis.UniversalClient, error) {
-	o, err := redis.ParseURL(url)
-	if err != nil {
-		return nil, fmt.Errorf("redis url: %w", err)
-	}
-	if o.TLSConfig != nil && roots != nil {
-		c := roots.Clone()
-		c.ServerName = o.TLSConfig.ServerName
-		o.TLSConfig = c
-	}
-	o.ContextTimeoutEnabled, o.MaxRetries, o.DialerRetries = true, -1, 1
-	o.DialTimeout, o.ReadTimeout, o.WriteTimeout = redisTimeout, redisTimeout, redisTimeout
-	return redis.NewClient(o), nil
+// Open returns a client with the timeouts that this package relies on.
+func Open(settings contract.RedisSettings) (redis.UniversalClient, error) {
+	return redisconn.Open(redisconn.Options{Settings: settings, Timeout: redisTimeout, DialTimeout: redisTimeout})
 }
 
 // guard owns what the control plane writes to Redis. While up is false nothing

@@ -18,7 +18,7 @@ import (
 
 func client(t *testing.T, addr string) redis.UniversalClient {
 	t.Helper()
-	c, err := Open("redis://"+addr, nil)
+	c, err := Open(contract.RedisSettings{URL: "redis://" + addr})
 	if err != nil {
 		t.Fatal(err)
 	}

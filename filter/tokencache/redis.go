@@ -7,15 +7,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"os"
-	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
-	"github.com/redis/go-redis/v9/maintnotifications"
 
 	"github.com/meshgate/meshgate/filter/contract"
+	"github.com/meshgate/meshgate/filter/redisconn"
 )
 
 const (
@@ -27,109 +25,20 @@ const (
 	maxPEM = 1 << 20
 )
 
-// redisStore is a store in one Redis. Connections are opened on goroutines of
-// go-redis, which outlive the request that wanted one, so that a Redis far away
-// can be reached at all; the store counts them and ends them when it is closed.
+// redisStore is a store in Redis.
 type redisStore struct {
-	client *redis.Client
-	ctx    context.Context // of all dials
-	cancel context.CancelFunc
-
-	mu     sync.Mutex
-	closed bool
-	dials  sync.WaitGroup
+	client redis.UniversalClient
 }
-
-// silence keeps go-redis from writing to stderr: inside Envoy a write to a pipe
-// without a reader is fatal, and errors are reported by their callers.
-type silence struct{}
-
-// Printf drops what go-redis would log.
-func (silence) Printf(context.Context, string, ...any) {}
-
-var silenceOnce sync.Once
 
 // openRedis prepares a client; it connects when first used.
 func openRedis(s *contract.RedisSettings, dial Dial, timeout time.Duration) (store, error) {
-	silenceOnce.Do(func() { redis.SetLogger(silence{}) })
-	o, err := redis.ParseURL(s.URL)
+	c, err := redisconn.Open(redisconn.Options{
+		Settings: *s, Timeout: timeout, DialTimeout: redisDialTimeout, PoolSize: redisConnections, Dial: dial,
+	})
 	if err != nil {
-		return nil, errors.New("url is not a redis://, rediss:// or unix:// address") // the cause may quote the password
-	}
-	if s.CAFile != "" || s.CA != "" {
-		if o.TLSConfig == nil {
-			return nil, errors.New("ca_file or ca needs a rediss:// url")
-		}
-	}
-	roots := rootsOf(s)
-	if _, err := roots(); err != nil {
 		return nil, err
 	}
-	st := &redisStore{}
-	st.ctx, st.cancel = context.WithCancel(context.Background())
-	o.Dialer = st.counted(tlsDialer(dial, o.TLSConfig, roots))
-	o.TLSConfig = nil // the dialer does it, with the CA file of that moment
-	o.MaxRetries, o.DialerRetries = -1, 1
-	o.DialTimeout = redisDialTimeout
-	o.ReadTimeout, o.WriteTimeout, o.PoolTimeout = timeout, timeout, timeout
-	o.ContextTimeoutEnabled = true
-	o.PoolSize = redisConnections
-	o.DisableIdentity = true
-	o.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
-	st.client = redis.NewClient(o)
-	return st, nil
-}
-
-// counted ties a dial to the life of the store.
-func (s *redisStore) counted(dial Dial) Dial {
-	return func(ctx context.Context, network, address string) (net.Conn, error) {
-		s.mu.Lock()
-		if s.closed {
-			s.mu.Unlock()
-			return nil, net.ErrClosed
-		}
-		s.dials.Add(1)
-		s.mu.Unlock()
-		defer s.dials.Done()
-		ctx, cancel := context.WithCancel(ctx)
-		defer cancel()
-		defer context.AfterFunc(s.ctx, cancel)()
-		return dial(ctx, network, address)
-	}
-}
-
-// rootsOf finds the authorities of a server; nil means the system's.
-func rootsOf(s *contract.RedisSettings) func() (*x509.CertPool, error) {
-	switch {
-	case s.CAFile != "":
-		return func() (*x509.CertPool, error) { return readCertificates(s.CAFile) }
-	case s.CA != "":
-		return func() (*x509.CertPool, error) {
-			pool := x509.NewCertPool()
-			if !pool.AppendCertsFromPEM([]byte(s.CA)) {
-				return nil, errors.New("ca holds no certificate")
-			}
-			return pool, nil
-		}
-	}
-	return func() (*x509.CertPool, error) { return nil, nil }
-}
-
-// tlsDialer adds TLS to dial if base is not nil. The CA file is read for every
-// connection, so that a rotated one needs no restart.
-func tlsDialer(dial Dial, base *tls.Config, roots func() (*x509.CertPool, error)) Dial {
-	if base == nil {
-		return dial
-	}
-	return func(ctx context.Context, network, address string) (net.Conn, error) {
-		cfg := base.Clone()
-		cfg.MinVersion = tls.VersionTLS12
-		var err error
-		if cfg.RootCAs, err = roots(); err != nil {
-			return nil, err
-		}
-		return dialTLS(ctx, dial, network, address, cfg)
-	}
+	return &redisStore{client: c}, nil
 }
 
 // dialTLS connects and finishes the handshake within the context.
@@ -216,12 +125,4 @@ func value(cmd *redis.StringCmd) ([]byte, error) {
 	return v, nil
 }
 
-func (s *redisStore) close() error {
-	s.mu.Lock()
-	s.closed = true
-	s.mu.Unlock()
-	s.cancel()
-	err := s.client.Close()
-	s.dials.Wait()
-	return err
-}
+func (s *redisStore) close() error { return s.client.Close() }

@@ -18,7 +18,8 @@ var layers = map[string]string{
 	// What runs inside Envoy knows nothing of the control plane.
 	"filter/contract":      "",
 	"filter/engine":        "filter/contract",
-	"filter/tokencache":    "filter/contract filter/engine",
+	"filter/redisconn":     "filter/contract",
+	"filter/tokencache":    "filter/contract filter/engine filter/redisconn",
 	"filter/filtertest":    "filter/contract filter/engine",
 	"filter/dynamicmodule": "filter/contract filter/engine filter/tokencache",
 
@@ -74,7 +75,7 @@ var layers = map[string]string{
 	"controlplane/insight":         "controlplane/mesh controlplane/model controlplane/store xds/resource xds/server",
 	"controlplane/admit":           "controlplane/fault controlplane/model controlplane/store",
 	"controlplane/identity":        "controlplane/fault controlplane/mesh controlplane/model controlplane/store",
-	"controlplane/revoke":          "controlplane/fault controlplane/model controlplane/store filter/contract",
+	"controlplane/revoke":          "controlplane/fault controlplane/model controlplane/store filter/contract filter/redisconn",
 	"controlplane/revoke/embedded": "",
 	"controlplane/loop":            "controlplane/fault controlplane/mesh controlplane/model controlplane/view xds/plan xds/plan/gateway xds/plan/sidecar xds/policy xds/resource xds/snapshot",
 
