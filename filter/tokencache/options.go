@@ -66,7 +66,9 @@ func (o *Options) complete() error {
 	}
 	if o.openStore == nil {
 		dial, timeout := o.DialRedis, o.RedisTimeout
-		o.openStore = func(s *contract.RedisSettings) (store, error) { return openRedis(s, dial, timeout) }
+		o.openStore = func(s *contract.RedisSettings, servers []string) (store, error) {
+			return openRedis(s, servers, dial, timeout)
+		}
 	}
 	return nil
 }

@@ -152,10 +152,13 @@ func (s *session) apply(t contract.FrameType, body []byte) error {
 		if err := contract.DecodeJSON(body, &m); err != nil {
 			return fmt.Errorf("decode trust: %w", err)
 		}
-		if err := s.cache.entrusted(&s.cp, &m); err != nil {
+		switch err := s.cache.entrusted(&s.cp, &m); {
+		case errors.Is(err, errMoved): // not acknowledged; the writer says goodbye
+		case err != nil:
 			return err
+		default:
+			s.acknowledge(m.At)
 		}
-		s.acknowledge(m.At)
 	case contract.FrameGranted:
 		n, err := contract.DecodeNumber(body)
 		if err != nil {

@@ -50,7 +50,10 @@ func (c *Cache) welcomed(cp *contract.ControlPlaneSettings, w *contract.Welcome)
 		}
 	}
 	raise(&c.table.floors.global, w.Floor)
-	return c.adopt(cp, w.Trust)
+	if err := c.adopt(cp, w.Trust); !errors.Is(err, errMoved) {
+		return err
+	}
+	return nil // the writer will say goodbye
 }
 
 // startAnew gives up everything that belongs to what was applied so far. The
