@@ -236,6 +236,7 @@ type fakeStore struct {
 	fail    error
 	block   bool
 	reads   int
+	closed  int
 	reading func(key string) // called before each read of a key
 }
 
@@ -278,7 +279,12 @@ func (s *fakeStore) floors(ctx context.Context, credential, consumer string) (a,
 	return a, b, err
 }
 
-func (s *fakeStore) close() error { return nil }
+func (s *fakeStore) close() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.closed++
+	return nil
+}
 
 // storable is a record as the control plane writes it to Redis.
 func storable(r *contract.Record) *contract.Record {
@@ -346,7 +352,6 @@ type world struct {
 // worldConfig chooses the authorities: static has no control plane, noRedis no L2.
 type worldConfig struct {
 	static, noRedis bool
-	dir             string // of the settings file; empty for inline settings
 	cache           contract.CacheSettings
 }
 
@@ -372,28 +377,24 @@ func inWorld(t *testing.T, wc worldConfig, test func(*world)) {
 		}
 		w.settings = s
 		w.clock = &bubbleClock{base: time.Now()}
-		w.open(wc)
+		w.open()
 		defer func() { w.cache.Close() }()
 		test(w)
 	})
 }
 
-// open starts the cache, with a settings file if the test wants one.
-func (w *world) open(wc worldConfig) {
+// open starts the cache.
+func (w *world) open() {
 	w.t.Helper()
-	o := Options{
+	var err error
+	w.cache, err = Open(Options{
 		Settings: w.settings, Logger: slog.New(slog.DiscardHandler), DialLink: w.control.dial, Clock: w.clock,
 		openStore: func(_ *contract.RedisSettings, servers []string) (store, error) {
 			w.opened = append(w.opened, servers)
 			return w.store, nil
 		},
-	}
-	if wc.dir != "" {
-		o.Settings, o.Path = nil, filepath.Join(wc.dir, "settings.json")
-		writeSettings(w.t, o.Path, w.settings)
-	}
-	var err error
-	if w.cache, err = Open(o); err != nil {
+	})
+	if err != nil {
 		w.t.Fatal(err)
 	}
 }
