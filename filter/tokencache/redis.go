@@ -2,12 +2,10 @@ package tokencache
 
 import (
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
-	"io"
-	"os"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -21,8 +19,15 @@ const (
 	// a connection, which would count as a failure of Redis.
 	redisConnections = maxLookups
 	redisDialTimeout = time.Second
-	// maxPEM bounds a file of certificates.
-	maxPEM = 1 << 20
+	// maxSmall bounds clocks and floors in bytes.
+	maxSmall = 1 << 10
+)
+
+var (
+	// errUnusable says that something stands under a key which nobody who may
+	// write there has written. It says nothing about Redis itself.
+	errUnusable = errors.New("redis holds a value that cannot be used")
+	errStranger = errors.New("redis is another server than the control plane vouches for")
 )
 
 // redisStore is a store in Redis.
@@ -30,97 +35,88 @@ type redisStore struct {
 	client redis.UniversalClient
 }
 
-// openRedis prepares a client; it connects when first used.
-func openRedis(s *contract.RedisSettings, dial Dial, timeout time.Duration) (store, error) {
-	c, err := redisconn.Open(redisconn.Options{
+// openRedis prepares a client; it connects when first used, to one of the servers
+// only if these are known.
+func openRedis(s *contract.RedisSettings, servers []string, dial Dial, timeout time.Duration) (store, error) {
+	o := redisconn.Options{
 		Settings: *s, Timeout: timeout, DialTimeout: redisDialTimeout, PoolSize: redisConnections, Dial: dial,
-	})
+	}
+	if len(servers) > 0 {
+		o.OnConnect = func(_ context.Context, info func() (redisconn.Server, error)) error {
+			server, err := info()
+			if err != nil {
+				return err
+			}
+			return vouchedFor(servers, server)
+		}
+	}
+	c, err := redisconn.Open(o)
 	if err != nil {
 		return nil, err
 	}
 	return &redisStore{client: c}, nil
 }
 
-// dialTLS connects and finishes the handshake within the context.
-func dialTLS(ctx context.Context, dial Dial, network, address string, cfg *tls.Config) (*tls.Conn, error) {
-	raw, err := dial(ctx, network, address)
-	if err != nil {
-		return nil, err
+// vouchedFor refuses servers that the control plane does not write to, and one
+// that has become a replica since: what it holds may be old.
+func vouchedFor(servers []string, s redisconn.Server) error {
+	if s.RunID == "" || !slices.Contains(servers, s.RunID) || (s.Role != "" && s.Role != "master") {
+		return errStranger
 	}
-	conn := tls.Client(raw, cfg)
-	if err := conn.HandshakeContext(ctx); err != nil {
-		_ = raw.Close() // the handshake's error is the one that matters
-		return nil, fmt.Errorf("tls handshake with %s: %w", address, err)
-	}
-	return conn, nil
-}
-
-func readCertificates(path string) (*x509.CertPool, error) {
-	data, err := readLimited(path, maxPEM)
-	if err != nil {
-		return nil, fmt.Errorf("ca file: %w", err)
-	}
-	pool := x509.NewCertPool()
-	if !pool.AppendCertsFromPEM(data) {
-		return nil, fmt.Errorf("ca file %s holds no certificate", path)
-	}
-	return pool, nil
-}
-
-// readLimited reads a whole file of at most limit bytes.
-func readLimited(path string, limit int64) ([]byte, error) {
-	f, err := os.Open(path) //nolint:gosec // the path is the operator's
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, limit+1))
-	if err == nil && int64(len(data)) > limit {
-		err = fmt.Errorf("%s exceeds %d bytes", path, limit)
-	}
-	return data, err
+	return nil
 }
 
 func (s *redisStore) record(ctx context.Context, hash contract.Hash) (entry, clock []byte, err error) {
-	return s.get(ctx, contract.RedisRecordKey(hash), contract.RedisClockKey)
+	return s.get(ctx, key{contract.RedisRecordKey(hash), contract.MaxSigned}, key{contract.RedisClockKey, maxSmall})
 }
 
-func (s *redisStore) tombstones(ctx context.Context, credential, consumer string) (ofCredential, ofConsumer []byte, err error) {
-	second := ""
+func (s *redisStore) floors(ctx context.Context, credential, consumer string) (ofCredential, ofConsumer []byte, err error) {
+	second := key{}
 	if consumer != "" {
-		second = contract.RedisConsumerKey(consumer)
+		second = key{contract.RedisConsumerKey(consumer), maxSmall}
 	}
-	return s.get(ctx, contract.RedisCredentialKey(credential), second)
+	return s.get(ctx, key{contract.RedisCredentialKey(credential), maxSmall}, second)
 }
 
-// get reads one or two keys in one pipeline of single-key GETs, which behaves
-// alike on a single node, behind Sentinel and in a cluster.
-func (s *redisStore) get(ctx context.Context, first, second string) (a, b []byte, err error) {
+// key is what to read, and how many bytes of it at most.
+type key struct {
+	name  string
+	limit int
+}
+
+// get reads one or two keys in one pipeline of commands on single keys, which
+// behaves alike on a single node, behind Sentinel and in a cluster. It asks for a
+// byte more than it takes: whoever can write Redis must not be able to make Envoy
+// allocate what stands there.
+func (s *redisStore) get(ctx context.Context, first, second key) (a, b []byte, err error) {
 	pipe := s.client.Pipeline()
-	one := pipe.Get(ctx, first)
+	one := pipe.GetRange(ctx, first.name, 0, int64(first.limit))
 	var two *redis.StringCmd
-	if second != "" {
-		two = pipe.Get(ctx, second)
+	if second.name != "" {
+		two = pipe.GetRange(ctx, second.name, 0, int64(second.limit))
 	}
-	if _, err := pipe.Exec(ctx); err != nil && !errors.Is(err, redis.Nil) {
-		return nil, nil, fmt.Errorf("read redis: %w", err)
-	}
-	if a, err = value(one); err != nil {
+	_, _ = pipe.Exec(ctx) // each command has its own error
+	if a, err = value(one, first.limit); err != nil {
 		return nil, nil, err
 	}
 	if two != nil {
-		b, err = value(two)
+		b, err = value(two, second.limit)
 	}
 	return a, b, err
 }
 
-func value(cmd *redis.StringCmd) ([]byte, error) {
+// value is what stands under a key; an absent one reads as empty.
+func value(cmd *redis.StringCmd, limit int) ([]byte, error) {
 	v, err := cmd.Bytes()
-	if errors.Is(err, redis.Nil) {
-		return nil, nil
-	}
-	if err != nil {
+	switch {
+	case err != nil && strings.HasPrefix(err.Error(), "WRONGTYPE"):
+		return nil, errUnusable
+	case err != nil:
 		return nil, fmt.Errorf("read redis: %w", err)
+	case len(v) == 0:
+		return nil, nil
+	case len(v) > limit:
+		return nil, errUnusable
 	}
 	return v, nil
 }

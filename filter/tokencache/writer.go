@@ -27,6 +27,8 @@ func (s *session) write() {
 			return
 		case <-s.ackReady:
 			err = s.send(contract.FrameAck, contract.EncodeNumber(s.acked.Load()), writeTimeout)
+		case <-s.cache.inUse.ready:
+			err = s.sendInUse()
 		case <-ticker.C:
 			err = s.renew()
 		case q := <-s.questions:
@@ -48,7 +50,7 @@ func (s *session) renew() error {
 	s.mu.Lock()
 	s.renewed++
 	n := s.renewed
-	s.renews[n%maxRenews] = renew{number: n, sent: s.cache.clock.Mono()}
+	s.renews[n%maxRenews] = renew{number: n, sent: s.cache.clock.Now()}
 	s.mu.Unlock()
 	return s.send(contract.FrameRenew, contract.EncodeNumber(n), writeTimeout)
 }
@@ -65,7 +67,7 @@ func (s *session) giveUpLease() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.left = true
-	s.cache.leaseEnd.Store(0)
+	s.cache.lease.Store(nil)
 }
 
 // ask introspects a token and waits for the answer as long as the context
