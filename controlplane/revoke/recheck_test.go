@@ -42,7 +42,7 @@ func TestRecheck(t *testing.T) {
 	w := newWorld(t, nil)
 	f := &fickle{}
 	w.r.o.Auth = f
-	w.connect("i", 0)
+	w.connect("i")
 	w.r.Recheck(t.Context())
 	f.refuse.Store(fault.New(fault.Unavailable, "the store is away"))
 	w.r.Recheck(t.Context())
@@ -59,6 +59,6 @@ func TestRecheck(t *testing.T) {
 func TestLinkExpires(t *testing.T) {
 	w := newWorld(t, nil)
 	w.r.o.Auth = &fickle{until: time.Now().Add(time.Second)}
-	w.connect("i", 0)
+	w.connect("i")
 	w.linksEnd(t)
 }

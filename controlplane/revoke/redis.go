@@ -3,6 +3,7 @@ package revoke
 import (
 	"context"
 	"errors"
+	"net"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -36,17 +37,17 @@ type remote interface {
 // errRefused says that the server has answered, and what it did not do is done with.
 var errRefused = errors.New("redis refused a write")
 
-// server is a remote that is reached with a client.
-type server struct {
+// reached is a remote that is reached with a client.
+type reached struct {
 	client  redis.UniversalClient
 	tracker Tracker
 }
 
-func (s *server) identify(ctx context.Context) ([]redisconn.Server, error) {
+func (s *reached) identify(ctx context.Context) ([]redisconn.Server, error) {
 	return redisconn.Identify(ctx, s.client)
 }
 
-func (s *server) clock(ctx context.Context) ([]byte, error) {
+func (s *reached) clock(ctx context.Context) ([]byte, error) {
 	data, err := s.client.Get(ctx, contract.RedisClockKey).Bytes()
 	if errors.Is(err, redis.Nil) {
 		return nil, nil
@@ -54,7 +55,7 @@ func (s *server) clock(ctx context.Context) ([]byte, error) {
 	return data, err
 }
 
-func (s *server) write(ctx context.Context, cells []cell) error {
+func (s *reached) write(ctx context.Context, cells []cell) error {
 	if len(cells) == 0 {
 		return nil
 	}
@@ -74,10 +75,17 @@ func (s *server) write(ctx context.Context, cells []cell) error {
 		return nil
 	}
 	for _, a := range answers {
-		var refused redis.Error
-		if err := a.Err(); err != nil && !errors.As(err, &refused) {
-			return err // nobody knows what became of it
+		if err := a.Err(); err != nil && !sure(err) {
+			return err
 		}
 	}
 	return errors.Join(errRefused, err)
+}
+
+// sure reports whether a failed command will not be carried out later: the server
+// has said so, or there was no connection to send it on.
+func sure(err error) bool {
+	var refused redis.Error
+	var broken *net.OpError
+	return errors.As(err, &refused) || (errors.As(err, &broken) && broken.Op == "dial")
 }

@@ -177,7 +177,7 @@ func New(ctx context.Context, o Options) (*Revoker, error) {
 	}
 	r.calls.stop = make(chan struct{})
 	if o.Redis != nil {
-		o.remote = &server{o.Redis, o.Tracker}
+		o.remote = &reached{o.Redis, o.Tracker}
 	}
 	if o.remote != nil {
 		r.keeper = newKeeper(r, o.remote)
