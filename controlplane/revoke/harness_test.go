@@ -174,7 +174,7 @@ func (w *world) close(r *Revoker) {
 	if r.ctx.Err() != nil {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*patience)
 	defer cancel()
 	if err := r.Close(ctx); err != nil {
 		w.t.Errorf("close: %v", err)

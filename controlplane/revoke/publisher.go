@@ -6,6 +6,15 @@ import (
 	"github.com/meshgate/meshgate/filter/contract"
 )
 
+// turn is a lock that is held while others are waited for.
+type turn chan struct{}
+
+// Lock waits for the turn.
+func (t turn) Lock() { t <- struct{}{} }
+
+// Unlock gives it to the next one.
+func (t turn) Unlock() { <-t }
+
 // publication is what one commit has to make known.
 type publication struct {
 	entries []entry

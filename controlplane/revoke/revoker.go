@@ -99,7 +99,7 @@ type Revoker struct {
 	keeper  *keeper // nil without Redis
 	// turn is held by whoever writes to Redis while it is in order, and by whoever
 	// makes it so. It comes before mu.
-	turn sync.Mutex
+	turn turn
 	work chan struct{} // wakes the publisher
 
 	introspections atomic.Uint64
@@ -171,7 +171,7 @@ func New(ctx context.Context, o Options) (*Revoker, error) {
 	}
 	o.MaxLinks, o.MaxNodeLinks = cmp.Or(o.MaxLinks, 4096), cmp.Or(o.MaxNodeLinks, 64)
 	r := &Revoker{
-		o: o, log: o.Log, started: time.Now(), seen: make(chan struct{}, 1), work: make(chan struct{}, 1),
+		o: o, log: o.Log, started: time.Now(), seen: make(chan struct{}, 1), work: make(chan struct{}, 1), turn: make(turn, 1),
 		links: map[*link]struct{}{}, joining: map[*link]struct{}{}, known: map[string]*known{}, written: map[string]int64{},
 		tally: tally{}, writes: map[*pending]struct{}{}, settled: make(chan struct{}),
 	}
