@@ -47,8 +47,7 @@ func (r *Revoker) Begin() (publish func(context.Context, store.Commit) error, ab
 	}
 	return func(ctx context.Context, c store.Commit) error {
 		if !r.calls.begin() {
-			defer abandon()
-			return r.stopped(c)
+			return r.stopped(c, abandon)
 		}
 		defer r.calls.end()
 		return r.publish(ctx, c, abandon)
@@ -62,13 +61,17 @@ func (r *Revoker) Publish(ctx context.Context, c store.Commit) error {
 }
 
 // stopped is the answer to a commit that is not published any more. The next
-// process does that before it serves anybody.
-func (r *Revoker) stopped(c store.Commit) error {
+// process does that before it serves anybody. Whoever waits for this one gets no
+// better answer, so what revokes is not over.
+func (r *Revoker) stopped(c store.Commit, over func()) error {
 	if _, revokes, _ := r.published(c); revokes {
-		return notYet("the control plane is stopping")
+		return notYet(stopping)
 	}
+	over()
 	return nil
 }
+
+const stopping = "the control plane is stopping"
 
 func (r *Revoker) publish(ctx context.Context, c store.Commit, over func()) error {
 	entries, revokes, made := r.published(c)
@@ -83,8 +86,7 @@ func (r *Revoker) publish(ctx context.Context, c store.Commit, over func()) erro
 	p := &publication{entries: entries, revokes: revokes, queued: make(chan struct{})}
 	begun := time.Now()
 	if !r.enqueue(p) {
-		over()
-		return r.stopped(c)
+		return r.stopped(c, over)
 	}
 	err := r.await(ctx, p, over)
 	if !revokes {
@@ -114,8 +116,7 @@ func (r *Revoker) await(ctx context.Context, p *publication, over func()) error 
 		r.calls.after(p.queued, over)
 		return notYet("it is still being written to Redis")
 	case <-r.ctx.Done():
-		over()
-		return notYet("the control plane is stopping")
+		return notYet(stopping)
 	}
 	if err := r.applied(ctx, p.round); err != nil {
 		return err
@@ -191,7 +192,7 @@ func (r *Revoker) reached(ctx context.Context, at contract.Position) error {
 		case <-ctx.Done():
 			return r.notReached(at)
 		case <-r.ctx.Done():
-			return notYet("the control plane is stopping")
+			return notYet(stopping)
 		}
 	}
 }

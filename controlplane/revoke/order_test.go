@@ -248,3 +248,23 @@ func TestStageRunsTwice(t *testing.T) {
 		}
 	})
 }
+
+// A commit that is not published, because the control plane stops, is no answer to
+// whoever waits for it.
+func TestSettleWhileStopping(t *testing.T) {
+	virtually(t, nil, func(t *testing.T, w *world, _ *scripted) {
+		name := w.mint("a", false)
+		publish, _ := w.r.Begin()
+		c, err := w.commit(w.remove(name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		settled := async(func() error { return w.r.Settle(t.Context()) })
+		synctest.Wait()
+		w.r.calls.wait(t.Context()) // as Close begins
+		says(t, publish(t.Context(), c), "stopping")
+		stillWaits(t, "settling", settled)
+		w.close(w.r)
+		says(t, <-settled, "stopping")
+	})
+}

@@ -27,7 +27,7 @@ func (r *Revoker) Settle(ctx context.Context) error {
 		case <-ctx.Done():
 			return notYet("another write that may concern it is not yet published")
 		case <-r.ctx.Done():
-			return notYet("the control plane is stopping")
+			return notYet(stopping)
 		}
 	}
 	at, rounds := r.revocations()
@@ -85,9 +85,9 @@ func (c *calls) after(ch <-chan struct{}, fn func()) {
 	c.running.Go(func() {
 		select {
 		case <-ch:
+			fn()
 		case <-c.stop:
 		}
-		fn()
 	})
 }
 
