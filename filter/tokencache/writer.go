@@ -26,7 +26,7 @@ func (s *session) write() {
 		case <-s.broken:
 			return
 		case <-s.ackReady:
-			err = s.send(contract.FrameAck, contract.EncodeNumber(s.acked.Load()), writeTimeout)
+			err = s.sendAck()
 		case <-s.cache.inUse.ready:
 			err = s.sendInUse()
 		case <-ticker.C:
@@ -35,6 +35,10 @@ func (s *session) write() {
 			err = s.send(contract.FrameIntrospect, q.Encode(), writeTimeout)
 		}
 	}
+}
+
+func (s *session) sendAck() error {
+	return s.send(contract.FrameAck, contract.EncodeNumber(s.acked.Load()), writeTimeout)
 }
 
 func (s *session) send(t contract.FrameType, body []byte, timeout time.Duration) error {
