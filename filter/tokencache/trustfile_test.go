@@ -60,6 +60,22 @@ func (d *directory) open() *Cache {
 	return c
 }
 
+// unlinked waits until a cache has seen the end of its link.
+func unlinked(t *testing.T, c *Cache) {
+	t.Helper()
+	deadline := time.NewTimer(10 * time.Second)
+	defer deadline.Stop()
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for c.Stats().Linked {
+		select {
+		case <-tick.C:
+		case <-deadline.C:
+			t.Fatal("the filter does not see the end of its link")
+		}
+	}
+}
+
 func (d *directory) path() string { return filepath.Join(d.dir, trustFile) }
 
 // file is what the trust file says, nil if there is none.
@@ -201,6 +217,67 @@ func TestWelcomeReplacesWhatWasRecalled(t *testing.T) {
 	if r := d.file(); r == nil || r.Trust.Epoch != 0 {
 		t.Errorf("on disk: %+v", r)
 	}
+}
+
+// A filter that says goodbye is forgotten, and then nobody tells it of revocations
+// that do not reach Redis: it leaves nothing behind that a later one would believe.
+// A filter that cannot say goodbye is not forgotten.
+func TestGoodbyeForgetsTrust(t *testing.T) {
+	for name, linked := range map[string]bool{"with a goodbye": true, "without a link": false} {
+		t.Run(name, func(t *testing.T) {
+			d := newDirectory(t)
+			c := d.open()
+			l := d.control.accept()
+			l.json(contract.FrameWelcome, contract.Welcome{Log: testLog, Trust: testTrust})
+			l.invalidate(1)
+			l.expectAck(1)
+			d.control.down.Store(true)
+			if !linked {
+				_ = l.conn.Close()
+				unlinked(t, c)
+			}
+			c.Close()
+			if linked {
+				l.expect(contract.FrameBye)
+			}
+			if r := d.file(); (r == nil) != linked {
+				t.Errorf("on disk: %+v", r)
+			}
+		})
+	}
+	t.Run("not if it cannot forget", func(t *testing.T) {
+		d := newDirectory(t)
+		c := d.open()
+		l := d.control.accept()
+		l.json(contract.FrameWelcome, contract.Welcome{Log: testLog, Trust: testTrust})
+		l.invalidate(1)
+		l.expectAck(1)
+		if err := os.Remove(d.path()); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.MkdirAll(filepath.Join(d.path(), "x"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		c.Close()
+		l.expectEnd()
+	})
+	t.Run("but not what another control plane said", func(t *testing.T) {
+		d := newDirectory(t)
+		d.open()
+		l := d.control.accept()
+		l.json(contract.FrameWelcome, contract.Welcome{Log: testLog, Trust: testTrust})
+		l.invalidate(1)
+		l.expectAck(1)
+		other := d.leased()
+		other.Node = "cp/default/2"
+		d.write(other)
+		d.cp.Node = other.Node
+		d.settings()
+		l.expect(contract.FrameBye)
+		if r := d.file(); r == nil || r.Node != other.Node {
+			t.Errorf("on disk: %+v", r)
+		}
+	})
 }
 
 // Settings that turn to another control plane take the trust of the former with
