@@ -63,15 +63,21 @@ func (d *directory) open() *Cache {
 // unlinked waits until a cache has seen the end of its link.
 func unlinked(t *testing.T, c *Cache) {
 	t.Helper()
+	soon(t, "the filter sees the end of its link", func() bool { return !c.Stats().Linked })
+}
+
+// soon waits for a state that a goroutine of a cache brings about.
+func soon(t *testing.T, what string, ok func() bool) {
+	t.Helper()
 	deadline := time.NewTimer(10 * time.Second)
 	defer deadline.Stop()
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
-	for c.Stats().Linked {
+	for !ok() {
 		select {
 		case <-tick.C:
 		case <-deadline.C:
-			t.Fatal("the filter does not see the end of its link")
+			t.Fatalf("not in time: %s", what)
 		}
 	}
 }
@@ -268,6 +274,7 @@ func TestGoodbyeForgetsTrust(t *testing.T) {
 		l.json(contract.FrameWelcome, contract.Welcome{Log: testLog, Trust: testTrust})
 		l.invalidate(1)
 		l.expectAck(1)
+		soon(t, "the first lease is noted", func() bool { return d.file().Leased != 0 })
 		other := d.leased()
 		other.Node = "cp/default/2"
 		d.write(other)
