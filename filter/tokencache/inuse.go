@@ -23,6 +23,24 @@ type inUse struct {
 	ready chan struct{}
 }
 
+// refillAfter says what is in use after a trust that was adopted: after an epoch
+// that was not there before, whose Redis holds no record yet, all that L1 holds,
+// which hides that nobody misses them there; else what still waits.
+func (c *Cache) refillAfter(t contract.Trust) {
+	if t.Epoch == 0 {
+		return
+	}
+	c.configuring.Lock()
+	isNew := t.Epoch != c.lastEpoch
+	c.lastEpoch = t.Epoch
+	c.configuring.Unlock()
+	if isNew {
+		c.holdForRefill()
+		return
+	}
+	c.inUse.look()
+}
+
 // holdForRefill remembers what L1 holds, if there is a second level.
 func (c *Cache) holdForRefill() {
 	if c.config.Load().settings.Redis != nil {
@@ -99,8 +117,16 @@ func (u *inUse) refilled(number uint64) {
 }
 
 // sendInUse sends a batch once the control plane vouches for a Redis again: until
-// then it would write nothing.
+// then it would write nothing. An acknowledgement goes first, for somebody waits
+// for it.
 func (s *session) sendInUse() error {
+	select {
+	case <-s.ackReady:
+		if err := s.sendAck(); err != nil {
+			return err
+		}
+	default:
+	}
 	if s.cache.standing.Load().trust.Epoch == 0 || s.cache.config.Load().settings.Redis == nil {
 		return nil
 	}

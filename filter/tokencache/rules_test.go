@@ -72,9 +72,7 @@ func TestRulesOfReadingRedis(t *testing.T) {
 					return &contract.Result{Answer: contract.Unknown, Revision: 9}
 				}
 				l := w.live()
-				l.invalidate(1)
-				l.invalidate(2)
-				l.expectAck(1)
+				l.send(contract.FrameInvalidate, (&contract.Invalidate{To: 2}).Encode())
 				l.expectAck(2)
 				w.store.putRecord(t, 1, testRecord(1, 5))
 				w.store.putClock(2)

@@ -158,6 +158,7 @@ func (s *session) apply(t contract.FrameType, body []byte) error {
 			return err
 		default:
 			s.acknowledge(m.At)
+			s.cache.refillAfter(m.Trust)
 		}
 	case contract.FrameGranted:
 		n, err := contract.DecodeNumber(body)

@@ -3,7 +3,8 @@ package tokencache
 // share bounds the requests that wait, so that none of those who ask takes what
 // is left for the others. An address may hold a third of what is free, and so at
 // most a quarter of all; a connection may hold as much as it leaves to the others
-// of its address. However many strangers fill it, somebody new finds room.
+// of its address. So a few strangers leave room for somebody new: to fill it takes
+// thirty addresses.
 type share struct {
 	total     int
 	byAddress map[uint64]*held

@@ -155,13 +155,15 @@ func TestSecondLevelFromTheLink(t *testing.T) {
 	if got := <-urls; got != "redis://told" {
 		t.Errorf("uses %s", got)
 	}
-	c.Close()
+	w.control.down.Store(true)
+	_ = l.conn.Close()
+	unlinked(t, c)
+	c.Close() // without a goodbye
 	info, err := os.Stat(filepath.Join(dir, level2File))
 	if err != nil || info.Mode().Perm() != 0o600 {
 		t.Fatalf("%v %v", info, err)
 	}
 
-	w.control.down.Store(true)
 	w.cache = open()
 	if got := <-urls; got != "redis://told" {
 		t.Errorf("remembers %s", got)

@@ -50,10 +50,14 @@ func (c *Cache) welcomed(cp *contract.ControlPlaneSettings, w *contract.Welcome)
 		}
 	}
 	raise(&c.table.floors.global, w.Floor)
-	if err := c.adopt(cp, w.Trust); !errors.Is(err, errMoved) {
+	switch err := c.adopt(cp, w.Trust); {
+	case errors.Is(err, errMoved): // the writer will say goodbye
+	case err != nil:
 		return err
+	default:
+		c.refillAfter(w.Trust)
 	}
-	return nil // the writer will say goodbye
+	return nil
 }
 
 // startAnew gives up everything that belongs to what was applied so far. The

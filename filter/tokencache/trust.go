@@ -44,17 +44,6 @@ func (c *Cache) entrust(t contract.Trust) {
 		c.log.Error("redis cannot be used", "error", err)
 	}
 	c.amend(func(st *standing) { st.trust = t })
-	switch t.Epoch {
-	case 0:
-		return
-	case c.lastEpoch:
-		c.inUse.look()
-		return
-	}
-	c.lastEpoch = t.Epoch
-	// The records of the former epoch are worth nothing any more, and L1 hides
-	// that nobody misses them.
-	c.holdForRefill()
 }
 
 // trusted applies rules 1 and 2 of "Trust" in docs/adr/0003-freshness.md: the

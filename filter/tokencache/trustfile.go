@@ -55,14 +55,7 @@ func (c *Cache) recallTrust(s *contract.Settings) *rememberedTrust {
 	if c.opts.Path == "" || s.ControlPlane == nil {
 		return nil
 	}
-	data, err := readLimited(filepath.Join(filepath.Dir(c.opts.Path), trustFile), maxSettings)
-	if errors.Is(err, os.ErrNotExist) {
-		return nil
-	}
-	var r *rememberedTrust
-	if err == nil {
-		r, err = parseTrust(data)
-	}
+	r, err := readTrust(filepath.Dir(c.opts.Path))
 	if err != nil {
 		c.log.Warn("what the control plane vouched for in redis is forgotten", "error", err)
 		return nil
@@ -71,6 +64,36 @@ func (c *Cache) recallTrust(s *contract.Settings) *rememberedTrust {
 		return nil
 	}
 	return r
+}
+
+// readTrust reads the file; nil if there is none.
+func readTrust(dir string) (*rememberedTrust, error) {
+	data, err := readLimited(filepath.Join(dir, trustFile), maxSettings)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return parseTrust(data)
+}
+
+// forgetTrust takes back what one control plane said, in memory and on disk.
+func (c *Cache) forgetTrust(cp *contract.ControlPlaneSettings) error {
+	c.configuring.Lock()
+	defer c.configuring.Unlock()
+	if sameControlPlane(c.base.ControlPlane, cp) {
+		c.amend(func(st *standing) { st.trust = contract.Trust{} })
+		c.onDisk = nil
+	}
+	if c.opts.Path == "" {
+		return nil
+	}
+	dir := filepath.Dir(c.opts.Path)
+	if r, err := readTrust(dir); err == nil && !r.usedBy(cp) {
+		return nil // another control plane has said that since
+	}
+	return removeDurably(dir, trustFile)
 }
 
 // recalled makes what was read the trust in force; nil is none. configuring is

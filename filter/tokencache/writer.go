@@ -26,7 +26,7 @@ func (s *session) write() {
 		case <-s.broken:
 			return
 		case <-s.ackReady:
-			err = s.send(contract.FrameAck, contract.EncodeNumber(s.acked.Load()), writeTimeout)
+			err = s.sendAck()
 		case <-s.cache.inUse.ready:
 			err = s.sendInUse()
 		case <-ticker.C:
@@ -35,6 +35,10 @@ func (s *session) write() {
 			err = s.send(contract.FrameIntrospect, q.Encode(), writeTimeout)
 		}
 	}
+}
+
+func (s *session) sendAck() error {
+	return s.send(contract.FrameAck, contract.EncodeNumber(s.acked.Load()), writeTimeout)
 }
 
 func (s *session) send(t contract.FrameType, body []byte, timeout time.Duration) error {
@@ -55,10 +59,16 @@ func (s *session) renew() error {
 	return s.send(contract.FrameRenew, contract.EncodeNumber(n), writeTimeout)
 }
 
-// leave stops L1 before it tells the control plane that nobody need wait for
-// this filter any more.
+// leave stops L1 and forgets what may be believed in Redis, before it tells the
+// control plane that nobody need wait for this filter any more. A filter that
+// starts here later would else believe a Redis whose revocations nobody has told
+// it of; if it cannot forget, the control plane must not either.
 func (s *session) leave() {
 	s.giveUpLease()
+	if err := s.cache.forgetTrust(&s.cp); err != nil {
+		s.cache.log.Warn("what the control plane vouched for in redis stays on disk", "error", err)
+		return
+	}
 	// A lost goodbye costs the control plane one lease of waiting.
 	_ = s.send(contract.FrameBye, nil, goodbyeTimeout)
 }
