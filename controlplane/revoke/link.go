@@ -19,6 +19,8 @@ const (
 	// queueFrames bounds what waits to be written; a filter that lets it fill
 	// up is disconnected.
 	queueFrames = 512
+	// maxUnacked bounds the positions that a filter may leave unconfirmed.
+	maxUnacked = 1 << 14
 	// maxInbound bounds frames from a filter, none of which is large.
 	maxInbound = 16 << 10
 	// maxInstance bounds Hello.Instance.
@@ -301,8 +303,12 @@ func (l *link) push(f frame) {
 	}
 }
 
-// sent notes a position that was queued. mu is held.
+// sent notes a position that was queued. A filter that reads and never confirms
+// is not worth the memory. mu is held.
 func (l *link) sent(at contract.Position, d *round) {
+	if len(l.waiting) >= maxUnacked {
+		l.end()
+	}
 	l.waiting = append(l.waiting, unacked{at, time.Now(), d})
 }
 

@@ -266,3 +266,29 @@ func TestServeEnded(t *testing.T) {
 		t.Errorf("%d rows, %d known", n, known)
 	}
 }
+
+// A record of the old state that was read before a revocation, and is written slowly,
+// does not end up over the tombstone.
+func TestRefillCannotOverwriteTombstone(t *testing.T) {
+	virtually(t, nil, func(t *testing.T, w *world, redis *scripted) {
+		name := w.mint("a", false)
+		read, release := make(chan struct{}), make(chan struct{})
+		w.source.mu.Lock()
+		w.source.hook = func() { close(read); <-release }
+		w.source.mu.Unlock()
+		w.r.Refill(scope, contract.HashToken([]byte("a")))
+		<-read // the old state
+		done := async(func() error { return w.delete(name) })
+		synctest.Wait()
+		close(release)
+		if _, err := took(t, done); err != nil {
+			t.Fatal(err)
+		}
+		if e := redis.entry(t, "a"); e.Revoked != w.store.Revision() || e.Record != nil {
+			t.Errorf("%+v", e)
+		}
+		if c := redis.clockNow(t); c.Revision != w.store.Revision() || c.Position != w.r.history.at {
+			t.Errorf("%+v", c)
+		}
+	})
+}

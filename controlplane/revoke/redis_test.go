@@ -55,35 +55,6 @@ func entryOf(t *testing.T, c redis.UniversalClient, token string) contract.Entry
 	return e
 }
 
-func TestRefillCannotOverwriteTombstone(t *testing.T) {
-	t.Parallel()
-	m := miniredis.RunT(t)
-	c := client(t, m.Addr())
-	w := newWorld(t, c)
-	until(t, "redis up", func() bool { return w.r.Stats().RedisUp })
-	name := w.mint("a", false)
-	read, release := make(chan struct{}), make(chan struct{})
-	w.source.mu.Lock()
-	w.source.hook = func() { close(read); <-release }
-	w.source.mu.Unlock()
-	w.r.Refill(scope, contract.HashToken([]byte("a")))
-	<-read // the old state has been read, inside the lock
-	before := w.store.Revision()
-	done := async(func() error { return w.delete(name) })
-	until(t, "commit", func() bool { return w.store.Revision() > before })
-	close(release)
-	if err := <-done; err != nil {
-		t.Fatal(err)
-	}
-	if e := entryOf(t, c, "a"); e.Revoked != w.store.Revision() || e.Record != nil {
-		t.Fatalf("%+v", e)
-	}
-	clock, err := c.Get(context.Background(), contract.RedisClockKey).Bytes()
-	if got, _ := contract.ParseClock(clock); err != nil || got.Revision != w.store.Revision() || got.Epoch == 0 {
-		t.Fatalf("%s %v", clock, err)
-	}
-}
-
 // Redis dies while a filter is linked: the revocation is confirmed once the filter
 // does without Redis. Out of its reach it is not, until the filter is back.
 func TestDeadRedis(t *testing.T) {

@@ -369,3 +369,32 @@ func TestForgottenFiltersConfirm(t *testing.T) {
 		})
 	}
 }
+
+// What is published while Redis is being put in order is in it before it is said to
+// be in order.
+func TestReplayTakesWhatComesMeanwhile(t *testing.T) {
+	virtually(t, nil, func(t *testing.T, w *world, redis *scripted) {
+		first, second := w.mint("a", false), w.mint("b", false)
+		if err := w.delete(first); err != nil {
+			t.Fatal(err)
+		}
+		w.pipe("node", contract.Hello{Instance: "i"}) // reads Redis, and nothing more from its link
+		redis.be(waiting)
+		w.r.keeper.fail()
+		synctest.Wait() // the old tombstone is being replayed
+		done := async(func() error { return w.delete(second) })
+		stillWaits(t, "revoking", done)
+		redis.be(fine)
+		redis.open()
+		if _, err := took(t, done); err != nil {
+			t.Error(err)
+		}
+		w.settles(t)
+		if e := redis.entry(t, "b"); e.Revoked != w.store.Revision() {
+			t.Errorf("%+v", e)
+		}
+		if c := redis.clockNow(t); c.Position != w.r.history.at {
+			t.Errorf("%+v, the log is at %d", c, w.r.history.at)
+		}
+	})
+}
