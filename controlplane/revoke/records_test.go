@@ -284,6 +284,7 @@ func TestRefillCannotOverwriteTombstone(t *testing.T) {
 		if _, err := took(t, done); err != nil {
 			t.Fatal(err)
 		}
+		synctest.Wait()
 		if e := redis.entry(t, "a"); e.Revoked != w.store.Revision() || e.Record != nil {
 			t.Errorf("%+v", e)
 		}
