@@ -1,9 +1,12 @@
 package revoke
 
 import (
+	"encoding/hex"
 	"testing"
 	"time"
 
+	"github.com/meshgate/meshgate/controlplane/model"
+	"github.com/meshgate/meshgate/controlplane/store"
 	"github.com/meshgate/meshgate/filter/contract"
 )
 
@@ -131,4 +134,37 @@ func TestTombstonesLifetime(t *testing.T) {
 			t.Errorf("%d: %v, want %v", tt.expires, got, tt.want+expiryMargin)
 		}
 	}
+}
+
+// Rows that say never, and an epoch without servers, are those of an older release:
+// they are understood, and Redis is begun anew.
+func TestRowsOfAnOlderRelease(t *testing.T) {
+	virtually(t, nil, func(t *testing.T, w *world, redis *scripted) {
+		w.close(w.r)
+		hash := contract.HashToken([]byte("old"))
+		if _, err := w.store.Update(t.Context(), model.Config, func(tx store.Tx) error {
+			if err := write(tx, &Tombstone{Subject: contract.SubjectToken, Token: hex.EncodeToString(hash[:])}); err != nil {
+				return err
+			}
+			_, err := tx.Get(epochs, "", singleton)
+			if err := put(tx, &model.Resource{Kind: epochs, Name: singleton, Spec: &Epoch{Epoch: 7}}, err); err != nil {
+				return err
+			}
+			_, err = tx.Create(&model.Resource{Kind: filters, Name: "i@node", Spec: &Filter{Seen: time.Now().UnixMilli()}})
+			return err
+		}); err != nil {
+			t.Fatal(err)
+		}
+		w.open(nil)
+		w.settles(t)
+		if e := redis.entry(t, "old"); len(w.r.history.entries) != 1 || e.Record != nil || w.trust().Epoch == 7 || w.r.Stats().KnownFilters != 1 {
+			t.Errorf("%d entries, %+v, %+v", len(w.r.history.entries), e, w.trust())
+		}
+		w.close(w.r)
+		time.Sleep(contract.RecordLife + expiryMargin)
+		w.open(nil)
+		if n := len(w.r.history.entries); n != 0 {
+			t.Errorf("%d entries a day later", n)
+		}
+	})
 }
