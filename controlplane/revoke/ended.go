@@ -80,7 +80,7 @@ func decodeEnded(body io.Reader) (*contract.Ended, error) {
 	if err := d.Decode(&m); err != nil {
 		return nil, fmt.Errorf("the body is not understood: %w", err)
 	}
-	if _, err := d.Token(); err != io.EOF { //nolint:errorlint // the decoder returns it as it is
+	if _, err := d.Token(); err != io.EOF {
 		return nil, errors.New("the body goes on after its end")
 	}
 	if len(m.Processes) > contract.MaxEnded {

@@ -60,9 +60,6 @@ func (d *round) over(now time.Time) bool {
 	}
 }
 
-// end is when it is over by time alone.
-func (d *round) end() time.Time { return later(d.until, d.lost) }
-
 func later(a, b time.Time) time.Time {
 	if b.After(a) {
 		return b

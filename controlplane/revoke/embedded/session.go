@@ -124,7 +124,7 @@ func (c *session) answer(args [][]byte) error {
 		}
 		c.bulk(value)
 	case is(name, "GETRANGE") && len(args) == 3:
-		c.getRange(args)
+		c.getRange(args[0], args[1], args[2])
 	case is(name, "INFO"):
 		c.bulk([]byte("run_id:" + c.s.id + "\r\nrole:master\r\n"))
 	case is(name, "PING") && len(args) <= 1:
@@ -156,13 +156,13 @@ func (c *session) write(name []byte, args [][]byte) {
 
 // getRange answers a part of a value from its beginning, as readers ask for it who
 // want no more than they can use. What is absent is empty.
-func (c *session) getRange(args [][]byte) {
-	last, err := strconv.Atoi(string(args[2]))
-	if string(args[1]) != "0" || err != nil || last < 0 {
+func (c *session) getRange(key, first, end []byte) {
+	last, err := strconv.Atoi(string(end))
+	if string(first) != "0" || err != nil || last < 0 {
 		c.fail("ERR only ranges from the beginning are served")
 		return
 	}
-	value, _ := c.s.get(args[0])
+	value, _ := c.s.get(key)
 	if last < len(value)-1 {
 		value = value[:last+1]
 	}
