@@ -238,9 +238,9 @@ func run(t *testing.T, w *world, order []step) (faults []string, found int) {
 func TestNothingRevokedIsFound(t *testing.T) {
 	dir := t.TempDir()
 	cert, ca := testCertificate(t, dir)
-	orders := 3000
+	orders := 2000
 	if testing.Short() {
-		orders = 300
+		orders = 200
 	}
 	checks := flag.Lookup("rapid.checks")
 	if before := checks.Value.String(); before == checks.DefValue {
