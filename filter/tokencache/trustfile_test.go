@@ -258,6 +258,7 @@ func TestGoodbyeForgetsTrust(t *testing.T) {
 		l.json(contract.FrameWelcome, contract.Welcome{Log: testLog, Trust: testTrust})
 		l.invalidate(1)
 		l.expectAck(1)
+		soon(t, "the first lease is noted", func() bool { return d.file().Leased != 0 })
 		if err := os.Remove(d.path()); err != nil {
 			t.Fatal(err)
 		}
