@@ -69,11 +69,14 @@ type fakeControl struct {
 type fakeLink struct {
 	t      *testing.T
 	conn   net.Conn
+	raw    net.Conn // beneath TLS
 	r      *bufio.Reader
 	hello  contract.Hello
 	frames chan fakeFrame
 	mu     sync.Mutex
 	mute   atomic.Bool // half-open: reads on, says nothing
+	// renewed is when the last granted Renew came, in nanoseconds of Unix time.
+	renewed atomic.Int64
 }
 
 type fakeFrame struct {
@@ -104,7 +107,7 @@ func (c *fakeControl) serve(raw net.Conn) {
 		return
 	}
 	_, _ = conn.Write([]byte("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: " + contract.LinkProtocol + "\r\n\r\n"))
-	l := &fakeLink{t: c.t, conn: conn, r: r, frames: make(chan fakeFrame, 4096)}
+	l := &fakeLink{t: c.t, conn: conn, raw: raw, r: r, frames: make(chan fakeFrame, 4096)}
 	kind, body, err := contract.ReadFrame(r)
 	if err != nil || kind != contract.FrameHello || contract.DecodeJSON(body, &l.hello) != nil {
 		_ = raw.Close()
@@ -124,6 +127,7 @@ func (c *fakeControl) serve(raw net.Conn) {
 		switch {
 		case l.mute.Load():
 		case kind == contract.FrameRenew && c.auto:
+			l.renewed.Store(time.Now().UnixNano())
 			l.send(contract.FrameGranted, body)
 		case kind == contract.FrameIntrospect && c.introspect != nil:
 			q, err := contract.DecodeIntrospect(body)

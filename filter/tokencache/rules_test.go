@@ -113,7 +113,7 @@ func TestChangesDuringARead(t *testing.T) {
 		"trust taken back":  func(l *fakeLink) { l.trust(1, contract.Trust{}) },
 		"another epoch":     func(l *fakeLink) { l.trust(1, contract.Trust{Epoch: 77, Servers: testTrust.Servers}) },
 		"other servers":     func(l *fakeLink) { l.trust(1, contract.Trust{Epoch: testEpoch, Servers: []string{"run-2"}}) },
-		"a later place":     func(l *fakeLink) { l.invalidate(1) },
+		"a later place":     func(l *fakeLink) { l.send(contract.FrameInvalidate, (&contract.Invalidate{To: 2}).Encode()) },
 		"the token revoked": func(l *fakeLink) { l.invalidate(1, tokenGone(1, 6)) },
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -123,11 +123,11 @@ func TestChangesDuringARead(t *testing.T) {
 				}
 				l := w.live()
 				w.store.putRecord(t, 1, testRecord(1, 5))
-				w.store.putClock(0)
+				w.store.putClock(1) // behind what comes only if that is a later place
 				w.store.reading = func(key string) {
 					if key == contract.RedisCredentialKey("credential-1") {
 						change(l)
-						l.expectAck(1)
+						l.expect(contract.FrameAck)
 					}
 				}
 				w.want("look-up", w.resolve(1), contract.Unknown)

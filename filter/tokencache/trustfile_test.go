@@ -258,6 +258,7 @@ func TestGoodbyeForgetsTrust(t *testing.T) {
 		l.json(contract.FrameWelcome, contract.Welcome{Log: testLog, Trust: testTrust})
 		l.invalidate(1)
 		l.expectAck(1)
+		soon(t, "the first lease is noted", func() bool { return d.file().Leased != 0 })
 		if err := os.Remove(d.path()); err != nil {
 			t.Fatal(err)
 		}
@@ -266,6 +267,22 @@ func TestGoodbyeForgetsTrust(t *testing.T) {
 		}
 		c.Close()
 		l.expectEnd()
+	})
+	t.Run("also if it comes back with another token file", func(t *testing.T) {
+		d := newDirectory(t)
+		c := d.open()
+		l := d.control.accept()
+		l.json(contract.FrameWelcome, contract.Welcome{Log: testLog, Trust: testTrust})
+		l.invalidate(1)
+		l.expectAck(1)
+		d.control.down.Store(true)
+		d.cp.TokenFile = filepath.Join(d.dir, "none")
+		d.settings()
+		l.expect(contract.FrameBye)
+		unlinked(t, c)
+		if got := ask(t, c, 1); got != contract.Unavailable || d.file() != nil {
+			t.Errorf("answer %d, on disk: %+v", got, d.file())
+		}
 	})
 	t.Run("but not what another control plane said", func(t *testing.T) {
 		d := newDirectory(t)
