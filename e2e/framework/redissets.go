@@ -28,7 +28,7 @@ type RedisPair struct {
 // sentinels could replace it.
 func StartRedisPair() *RedisPair {
 	p := &RedisPair{}
-	p.Servers[0] = StartRedis()
+	p.Servers[0] = StartRedis("--repl-diskless-sync-delay", "0")
 	p.Servers[1] = StartRedis("--replicaof", fmt.Sprintf("127.0.0.1 %d", p.Servers[0].Port), "--repl-diskless-sync-delay", "0")
 	for i := range p.Sentinels {
 		s := &Redis{Port: FreePorts(1)[0], dir: ginkgo.GinkgoT().TempDir()}

@@ -20,6 +20,10 @@ const (
 	// maxRetryPause is the longest pause of a client of a cluster between two
 	// attempts of one call.
 	maxRetryPause = 50 * time.Millisecond
+	// slotsFresh is how long a client of a cluster believes what it knows about
+	// slots before a call makes it ask again. A primary that is gone, or stands
+	// still, redirects nobody to its successor.
+	slotsFresh = time.Second
 )
 
 // Options say which Redis a client is for and how patient it is.
@@ -110,7 +114,7 @@ func serverOptions(o *Options, t *target, d dial) *redis.Options {
 func clusterOptions(o *Options, t *target, d dial) *redis.ClusterOptions {
 	return &redis.ClusterOptions{
 		Addrs: t.addresses, Dialer: d, Username: t.username, Password: t.password,
-		MaxRedirects: maxRedirects, MaxRetryBackoff: maxRetryPause,
+		MaxRedirects: maxRedirects, MaxRetryBackoff: maxRetryPause, ClusterStateReloadInterval: slotsFresh,
 		DialTimeout: o.DialTimeout, DialerRetries: 1,
 		ReadTimeout: o.Timeout, WriteTimeout: o.Timeout, PoolTimeout: o.Timeout,
 		ContextTimeoutEnabled: true,
