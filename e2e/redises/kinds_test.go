@@ -98,44 +98,49 @@ var _ = Describe("Sentinels", func() {
 		w.story()
 	})
 
+	// second waits until the second server is used, after the epoch of the first.
+	second := func(before string) {
+		GinkgoHelper()
+		pair.AwaitPrimary(pair.Servers[1])
+		w.reads, w.get = pair.Servers[1].Reads, value(pair.Servers[1].CLI)
+		w.replaced(before)
+	}
+
 	It("replace the primary by request", func() {
 		w.alone()
 		load := framework.StartLoad(w.f, w.gateways[0].HTTP, w.good, 2)
 		load.Served(100)
+		before := w.epoch()
 		pair.Sentinels[0].CLI("SENTINEL", "FAILOVER", framework.MasterName)
 		w.story()
-		pair.AwaitPrimary(pair.Servers[1])
-		w.story()
+		second(before)
 		load.Served(100)
 		total, failures := load.Stop()
 		Expect(failures).To(BeEmpty(), "of %d requests", total)
-		w.reads, w.get = pair.Servers[1].Reads, value(pair.Servers[1].CLI)
 		w.alone()
 	})
 
 	It("replace a primary that was killed", func() {
 		load := framework.StartLoad(w.f, w.gateways[0].HTTP, w.good, 2)
 		load.Served(100)
+		before := w.epoch()
 		pair.Servers[0].Kill()
 		w.story()
-		pair.AwaitPrimary(pair.Servers[1])
-		w.story()
+		second(before)
 		load.Served(100)
 		total, failures := load.Stop()
 		Expect(failures).To(BeEmpty(), "of %d requests", total)
-		w.reads, w.get = pair.Servers[1].Reads, value(pair.Servers[1].CLI)
 		w.alone()
 	})
 
 	It("replace a primary that stands still and comes back", func() {
+		before := w.epoch()
 		pair.Servers[0].Pause()
 		DeferCleanup(pair.Servers[0].Resume)
 		w.story()
-		pair.AwaitPrimary(pair.Servers[1])
-		w.story()
+		second(before)
 		pair.Servers[0].Resume()
 		w.story()
-		w.reads, w.get = pair.Servers[1].Reads, value(pair.Servers[1].CLI)
 		w.alone()
 	})
 })
@@ -149,11 +154,16 @@ var _ = Describe("A cluster", func() {
 
 	BeforeEach(func() {
 		cluster = framework.StartRedisCluster()
-		w = newWorld(cluster.URL(), cluster.URL(), cluster.Reads, value(cluster.CLI))
-		w.story()
 	})
 
+	open := func(url, nodeURL string) {
+		GinkgoHelper()
+		w = newWorld(url, nodeURL, cluster.Reads, value(cluster.CLI))
+		w.story()
+	}
+
 	It("serves, and moves its slots meanwhile", func() {
+		open(cluster.URL(), cluster.URL())
 		w.alone()
 		load := framework.StartLoad(w.f, w.gateways[0].HTTP, w.good, 2)
 		load.Served(100)
@@ -172,9 +182,10 @@ var _ = Describe("A cluster", func() {
 	})
 
 	It("replaces a primary that was killed", func() {
+		open(cluster.URL(), cluster.URL())
 		load := framework.StartLoad(w.f, w.gateways[0].HTTP, w.good, 2)
 		load.Served(100)
-		killed := cluster.Owner(clock)
+		killed, before := cluster.Owner(clock), w.epoch()
 		killed.Kill()
 		w.story()
 		var left []*framework.Redis
@@ -184,7 +195,7 @@ var _ = Describe("A cluster", func() {
 			}
 		}
 		cluster.AwaitWhole(left...)
-		w.story()
+		w.replaced(before)
 		load.Served(100)
 		total, failures := load.Stop()
 		Expect(failures).To(BeEmpty(), "of %d requests", total)
@@ -197,8 +208,7 @@ var _ = Describe("A cluster", func() {
 			s.User("dataplane", rules("dataplane")...)
 		}
 		as := func(user string) string { return strings.Replace(cluster.URL(), "://", "://"+user+":"+user+"@", 1) }
-		w = newWorld(as("controlplane"), as("dataplane"), cluster.Reads, value(cluster.CLI))
-		w.story()
+		open(as("controlplane"), as("dataplane"))
 		w.alone()
 		for _, s := range cluster.Servers {
 			Expect(s.CLI("ACL", "LOG")).To(BeEmpty(), "nobody was refused anything")

@@ -140,10 +140,21 @@ func (w *world) readable(token string) {
 	hash := sha256.Sum256([]byte(token))
 	Eventually(func(g Gomega) {
 		g.Expect(w.everywhere(token)).To(accepted())
-		current := epoch.FindString(w.get("meshgate:clock"))
+		current := w.epoch()
 		g.Expect(current).NotTo(BeEmpty())
 		g.Expect(epoch.FindString(w.get("meshgate:token:" + hex.EncodeToString(hash[:])))).To(Equal(current))
 	}, patience, 50*time.Millisecond).Should(Succeed())
+}
+
+// epoch is what the control plane vouches for, as Redis has it.
+func (w *world) epoch() string { return epoch.FindString(w.get("meshgate:clock")) }
+
+// replaced waits until the control plane vouches for another Redis than the one
+// whose epoch was given, and all gateways have heard of it.
+func (w *world) replaced(before string) {
+	GinkgoHelper()
+	Eventually(w.epoch, patience, 50*time.Millisecond).ShouldNot(Or(BeEmpty(), Equal(before)))
+	w.story() // what is acknowledged later was heard later
 }
 
 // epoch is a part of the clock and of each record.
