@@ -102,8 +102,19 @@ func TestCluster(t *testing.T) {
 	}
 
 	t.Log("a primary is replaced")
+	if all, err := Pin(t.Context(), c); err != nil || len(all) != 3 {
+		t.Fatalf("%v %v", all, err)
+	}
+	if err := everywhere(); err != nil {
+		t.Error(err)
+	}
 	_ = servers[0].Process.Kill()
 	until(t, "the replica takes over", func() bool { return redisCLI(t, ports[3], "CLUSTER", "FAILOVER", "TAKEOVER") == "OK" })
+	until(t, "the new primary is met and not used", func() bool { return errors.Is(everywhere(), errStranger) })
+	until(t, "it is used once it was identified", func() bool {
+		all, err := Pin(t.Context(), c)
+		return err == nil && len(all) == 3
+	})
 	until(t, "the new primary is written to", func() bool { return everywhere() == nil })
 	until(t, "the new primary is identified", func() bool { ids := identify(); return len(ids) == 3*41 && ids != before })
 }

@@ -69,7 +69,14 @@ func Open(o Options) (redis.UniversalClient, error) {
 	}
 	o.complete()
 	c := &client{dials: newDials()}
-	dial := c.dials.counted(limited(secured(o.Dial, t, roots)))
+	hook := o.OnConnect
+	o.OnConnect = func(ctx context.Context, info func() (Server, error)) error {
+		if err := c.pins.check(info); err != nil || hook == nil {
+			return err
+		}
+		return hook(ctx, info)
+	}
+	dial := c.dials.counted(limited(c.dials.kept(secured(o.Dial, t, roots))))
 	switch {
 	case t.cluster:
 		c.UniversalClient = redis.NewClusterClient(clusterOptions(&o, t, dial))
@@ -130,9 +137,6 @@ func clusterOptions(o *Options, t *target, d dial) *redis.ClusterOptions {
 // connected is what happens on a new connection. Behind sentinels it must be a
 // primary's: a sentinel that is cut off from the others names the old one.
 func (o *Options) connected(primary bool) func(context.Context, *redis.Conn) error {
-	if o.OnConnect == nil && !primary {
-		return nil
-	}
 	return func(ctx context.Context, conn *redis.Conn) error {
 		info := sync.OnceValues(func() (Server, error) { return ask(ctx, conn.Pipeline()) })
 		if primary {
@@ -144,9 +148,6 @@ func (o *Options) connected(primary bool) func(context.Context, *redis.Conn) err
 				return errNotPrimary
 			}
 		}
-		if o.OnConnect == nil {
-			return nil
-		}
 		return o.OnConnect(ctx, info)
 	}
 }
@@ -155,6 +156,7 @@ func (o *Options) connected(primary bool) func(context.Context, *redis.Conn) err
 type client struct {
 	redis.UniversalClient
 	dials *dials
+	pins  pins
 }
 
 // Close closes all connections, ends the dials that are under way and waits for
