@@ -10,6 +10,7 @@ import (
 	"net"
 	"os"
 	"sync"
+	"time"
 
 	"github.com/meshgate/meshgate/filter/contract"
 )
@@ -65,6 +66,33 @@ func (d *dials) end() {
 }
 
 func (d *dials) wait() { d.open.Wait() }
+
+// late lets a dial that failed be found out at the first use of its connection.
+// The library counts failures of its dialer: after some it answers with the last
+// one for a second without trying, and tries on a goroutine that nobody ends.
+func late(next dial) dial {
+	return func(ctx context.Context, network, address string) (net.Conn, error) {
+		conn, err := next(ctx, network, address)
+		if err != nil {
+			return &noConn{err: err}, nil
+		}
+		return conn, nil
+	}
+}
+
+// noConn stands for a connection that does not exist.
+type noConn struct {
+	err error
+}
+
+func (n *noConn) Read([]byte) (int, error)         { return 0, n.err }
+func (n *noConn) Write([]byte) (int, error)        { return 0, n.err }
+func (n *noConn) Close() error                     { return nil }
+func (n *noConn) SetDeadline(time.Time) error      { return nil }
+func (n *noConn) SetReadDeadline(time.Time) error  { return nil }
+func (n *noConn) SetWriteDeadline(time.Time) error { return nil }
+func (n *noConn) LocalAddr() net.Addr              { return &net.TCPAddr{} }
+func (n *noConn) RemoteAddr() net.Addr             { return &net.TCPAddr{} }
 
 // kept remembers what was opened, for [dials.drop].
 func (d *dials) kept(next dial) dial {

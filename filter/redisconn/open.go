@@ -105,7 +105,7 @@ func (o *Options) complete() {
 // single commands: a pool of their own would multiply what is open.
 func serverOptions(o *Options, t *target, d dial) *redis.Options {
 	r := t.options // what the URL sets beyond address and credentials
-	r.Network, r.Addr, r.Dialer, r.TLSConfig = t.network, t.addresses[0], d, nil
+	r.Network, r.Addr, r.Dialer, r.TLSConfig = t.network, t.addresses[0], late(d), nil
 	r.Username, r.Password, r.DB = t.username, t.password, t.database
 	r.MaxRetries, r.DialerRetries = -1, 1
 	r.DialTimeout = o.DialTimeout
@@ -120,7 +120,7 @@ func serverOptions(o *Options, t *target, d dial) *redis.Options {
 
 func clusterOptions(o *Options, t *target, d dial) *redis.ClusterOptions {
 	return &redis.ClusterOptions{
-		Addrs: t.addresses, Dialer: d, Username: t.username, Password: t.password,
+		Addrs: t.addresses, Dialer: late(d), Username: t.username, Password: t.password,
 		MaxRedirects: maxRedirects, MaxRetryBackoff: maxRetryPause, ClusterStateReloadInterval: slotsFresh,
 		DialTimeout: o.DialTimeout, DialerRetries: 1,
 		ReadTimeout: o.Timeout, WriteTimeout: o.Timeout, PoolTimeout: o.Timeout,
