@@ -70,8 +70,9 @@ var _ = Describe("A Redis", func() {
 	})
 
 	It("may lose everything", func() {
+		before := w.epoch()
 		redis.CLI("FLUSHALL")
-		w.story()
+		w.replaced(before)
 		served()
 		w.alone()
 	})
@@ -79,13 +80,13 @@ var _ = Describe("A Redis", func() {
 	It("may come back with an old state", func() {
 		old := w.mint()
 		Expect(w.everywhere(old)).To(accepted())
-		image := redis.Save()
+		image, before := redis.Save(), w.epoch()
 		w.f.Must(204, "DELETE", "/oauth2_tokens/"+old, nil)
 		w.gone = append(w.gone, old)
 		redis.Kill()
 		redis.RestartFrom(image)
 		w.noneReturns()
-		w.story()
+		w.replaced(before)
 		served()
 		w.alone()
 	})
