@@ -1,9 +1,7 @@
 package framework
 
 import (
-	"errors"
 	"fmt"
-	"io"
 	"net"
 	"strconv"
 	"sync"
@@ -163,7 +161,7 @@ func (r *Road) lane(to, from net.Conn) {
 		if _, err := to.Write(p.data); err != nil {
 			ended = true
 		}
-		if errors.Is(p.err, io.EOF) || p.err != nil {
+		if p.err != nil {
 			ended = true
 		}
 		if ended { // the other side learns of it by the end of its connection

@@ -85,14 +85,29 @@ type noConn struct {
 	err error
 }
 
-func (n *noConn) Read([]byte) (int, error)         { return 0, n.err }
-func (n *noConn) Write([]byte) (int, error)        { return 0, n.err }
-func (n *noConn) Close() error                     { return nil }
-func (n *noConn) SetDeadline(time.Time) error      { return nil }
-func (n *noConn) SetReadDeadline(time.Time) error  { return nil }
+// Read implements [net.Conn].
+func (n *noConn) Read([]byte) (int, error) { return 0, n.err }
+
+// Write implements [net.Conn].
+func (n *noConn) Write([]byte) (int, error) { return 0, n.err }
+
+// Close implements [net.Conn].
+func (n *noConn) Close() error { return nil }
+
+// SetDeadline implements [net.Conn].
+func (n *noConn) SetDeadline(time.Time) error { return nil }
+
+// SetReadDeadline implements [net.Conn].
+func (n *noConn) SetReadDeadline(time.Time) error { return nil }
+
+// SetWriteDeadline implements [net.Conn].
 func (n *noConn) SetWriteDeadline(time.Time) error { return nil }
-func (n *noConn) LocalAddr() net.Addr              { return &net.TCPAddr{} }
-func (n *noConn) RemoteAddr() net.Addr             { return &net.TCPAddr{} }
+
+// LocalAddr implements [net.Conn].
+func (n *noConn) LocalAddr() net.Addr { return &net.TCPAddr{} }
+
+// RemoteAddr implements [net.Conn].
+func (n *noConn) RemoteAddr() net.Addr { return &net.TCPAddr{} }
 
 // kept remembers what was opened, for [dials.drop].
 func (d *dials) kept(next dial) dial {
