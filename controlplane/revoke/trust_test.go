@@ -1,6 +1,9 @@
 package revoke
 
 import (
+	"bytes"
+	"log/slog"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -397,4 +400,20 @@ func TestReplayTakesWhatComesMeanwhile(t *testing.T) {
 			t.Errorf("%+v, the log is at %d", c, w.r.history.at)
 		}
 	})
+}
+
+// A server that may forget what guards records is warned of.
+func TestEvictionIsWarnedOf(t *testing.T) {
+	for policy, warned := range map[string]bool{"allkeys-lru": true, "noeviction": false, "volatile-lru": false, "": false} {
+		var out bytes.Buffer
+		virtually(t, func(o *Options) { o.Log = slog.New(slog.NewTextHandler(&out, nil)) }, func(_ *testing.T, w *world, redis *scripted) {
+			redis.mu.Lock()
+			redis.eviction, redis.id = policy, "run-2"
+			redis.mu.Unlock()
+			w.settles(t)
+		})
+		if got := strings.Contains(out.String(), "maxmemory_policy="); got != warned {
+			t.Errorf("%q: %s", policy, out.String())
+		}
+	}
 }

@@ -10,6 +10,7 @@ import (
 	"net"
 	"os"
 	"sync"
+	"time"
 
 	"github.com/meshgate/meshgate/filter/contract"
 )
@@ -29,10 +30,11 @@ type dials struct {
 	mu     sync.Mutex
 	closed bool
 	open   sync.WaitGroup
+	conns  map[*keptConn]struct{} // those that were not closed yet
 }
 
 func newDials() *dials {
-	d := &dials{}
+	d := &dials{conns: map[*keptConn]struct{}{}}
 	d.ctx, d.cancel = context.WithCancel(context.Background())
 	return d
 }
@@ -64,6 +66,88 @@ func (d *dials) end() {
 }
 
 func (d *dials) wait() { d.open.Wait() }
+
+// late lets a dial that failed be found out at the first use of its connection.
+// The library counts failures of its dialer: after some it answers with the last
+// one for a second without trying, and tries on a goroutine that nobody ends.
+func late(next dial) dial {
+	return func(ctx context.Context, network, address string) (net.Conn, error) {
+		conn, err := next(ctx, network, address)
+		if err != nil {
+			return &noConn{err: err}, nil
+		}
+		return conn, nil
+	}
+}
+
+// noConn stands for a connection that does not exist.
+type noConn struct {
+	err error
+}
+
+// Read implements [net.Conn].
+func (n *noConn) Read([]byte) (int, error) { return 0, n.err }
+
+// Write implements [net.Conn].
+func (n *noConn) Write([]byte) (int, error) { return 0, n.err }
+
+// Close implements [net.Conn].
+func (n *noConn) Close() error { return nil }
+
+// SetDeadline implements [net.Conn].
+func (n *noConn) SetDeadline(time.Time) error { return nil }
+
+// SetReadDeadline implements [net.Conn].
+func (n *noConn) SetReadDeadline(time.Time) error { return nil }
+
+// SetWriteDeadline implements [net.Conn].
+func (n *noConn) SetWriteDeadline(time.Time) error { return nil }
+
+// LocalAddr implements [net.Conn].
+func (n *noConn) LocalAddr() net.Addr { return &net.TCPAddr{} }
+
+// RemoteAddr implements [net.Conn].
+func (n *noConn) RemoteAddr() net.Addr { return &net.TCPAddr{} }
+
+// kept remembers what was opened, for [dials.drop].
+func (d *dials) kept(next dial) dial {
+	return func(ctx context.Context, network, address string) (net.Conn, error) {
+		conn, err := next(ctx, network, address)
+		if err != nil {
+			return nil, err
+		}
+		k := &keptConn{Conn: conn, of: d}
+		d.mu.Lock()
+		d.conns[k] = struct{}{}
+		d.mu.Unlock()
+		return k, nil
+	}
+}
+
+// drop closes every connection. The library finds that out when it wants to use
+// one, and opens others.
+func (d *dials) drop() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for k := range d.conns {
+		_ = k.Conn.Close() // nobody waits for what it has to say
+	}
+	clear(d.conns)
+}
+
+// keptConn leaves the list when it is closed.
+type keptConn struct {
+	net.Conn
+	of *dials
+}
+
+// Close implements [net.Conn].
+func (k *keptConn) Close() error {
+	k.of.mu.Lock()
+	delete(k.of.conns, k)
+	k.of.mu.Unlock()
+	return k.Conn.Close()
+}
 
 // rootsOf finds the authorities of a server and reads them once, to refuse what
 // cannot be read; no pool means the system's.

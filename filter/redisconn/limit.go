@@ -29,11 +29,21 @@ func limited(next dial) dial {
 			return nil, err
 		}
 		l := &limitedConn{Conn: conn, answers: answers{left: maxAnswer}}
-		if s, ok := conn.(syscall.Conn); ok {
+		if s := socketOf(conn); s != nil {
 			return &limitedSocket{limitedConn: l, socket: s}, nil
 		}
 		return l, nil
 	}
+}
+
+// socketOf is the socket that a connection reads from itself; nil with TLS in
+// between, where what arrives need not be an answer.
+func socketOf(conn net.Conn) syscall.Conn {
+	if k, ok := conn.(*keptConn); ok {
+		conn = k.Conn
+	}
+	s, _ := conn.(syscall.Conn)
+	return s
 }
 
 // limitedConn reads along.

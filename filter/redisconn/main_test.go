@@ -8,7 +8,6 @@ import (
 	"net"
 	"os"
 	"os/exec"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -141,15 +140,6 @@ func until(t *testing.T, what string, ok func() bool) {
 			t.Fatalf("not in time: %s", what)
 		}
 	}
-}
-
-func number(t *testing.T, text string) int {
-	t.Helper()
-	n, err := strconv.Atoi(text)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return n
 }
 
 func writeFile(t *testing.T, path, format string, args ...any) {

@@ -20,6 +20,10 @@ const (
 	// maxRetryPause is the longest pause of a client of a cluster between two
 	// attempts of one call.
 	maxRetryPause = 50 * time.Millisecond
+	// slotsFresh is how long a client of a cluster believes what it knows about
+	// slots before a call makes it ask again. A primary that is gone, or stands
+	// still, redirects nobody to its successor.
+	slotsFresh = time.Second
 )
 
 // Options say which Redis a client is for and how patient it is.
@@ -65,7 +69,14 @@ func Open(o Options) (redis.UniversalClient, error) {
 	}
 	o.complete()
 	c := &client{dials: newDials()}
-	dial := c.dials.counted(limited(secured(o.Dial, t, roots)))
+	hook := o.OnConnect
+	o.OnConnect = func(ctx context.Context, info func() (Server, error)) error {
+		if err := c.pins.check(info); err != nil || hook == nil {
+			return err
+		}
+		return hook(ctx, info)
+	}
+	dial := c.dials.counted(limited(c.dials.kept(secured(o.Dial, t, roots))))
 	switch {
 	case t.cluster:
 		c.UniversalClient = redis.NewClusterClient(clusterOptions(&o, t, dial))
@@ -94,7 +105,7 @@ func (o *Options) complete() {
 // single commands: a pool of their own would multiply what is open.
 func serverOptions(o *Options, t *target, d dial) *redis.Options {
 	r := t.options // what the URL sets beyond address and credentials
-	r.Network, r.Addr, r.Dialer, r.TLSConfig = t.network, t.addresses[0], d, nil
+	r.Network, r.Addr, r.Dialer, r.TLSConfig = t.network, t.addresses[0], late(d), nil
 	r.Username, r.Password, r.DB = t.username, t.password, t.database
 	r.MaxRetries, r.DialerRetries = -1, 1
 	r.DialTimeout = o.DialTimeout
@@ -109,8 +120,8 @@ func serverOptions(o *Options, t *target, d dial) *redis.Options {
 
 func clusterOptions(o *Options, t *target, d dial) *redis.ClusterOptions {
 	return &redis.ClusterOptions{
-		Addrs: t.addresses, Dialer: d, Username: t.username, Password: t.password,
-		MaxRedirects: maxRedirects, MaxRetryBackoff: maxRetryPause,
+		Addrs: t.addresses, Dialer: late(d), Username: t.username, Password: t.password,
+		MaxRedirects: maxRedirects, MaxRetryBackoff: maxRetryPause, ClusterStateReloadInterval: slotsFresh,
 		DialTimeout: o.DialTimeout, DialerRetries: 1,
 		ReadTimeout: o.Timeout, WriteTimeout: o.Timeout, PoolTimeout: o.Timeout,
 		ContextTimeoutEnabled: true,
@@ -126,9 +137,6 @@ func clusterOptions(o *Options, t *target, d dial) *redis.ClusterOptions {
 // connected is what happens on a new connection. Behind sentinels it must be a
 // primary's: a sentinel that is cut off from the others names the old one.
 func (o *Options) connected(primary bool) func(context.Context, *redis.Conn) error {
-	if o.OnConnect == nil && !primary {
-		return nil
-	}
 	return func(ctx context.Context, conn *redis.Conn) error {
 		info := sync.OnceValues(func() (Server, error) { return ask(ctx, conn.Pipeline()) })
 		if primary {
@@ -140,9 +148,6 @@ func (o *Options) connected(primary bool) func(context.Context, *redis.Conn) err
 				return errNotPrimary
 			}
 		}
-		if o.OnConnect == nil {
-			return nil
-		}
 		return o.OnConnect(ctx, info)
 	}
 }
@@ -151,6 +156,7 @@ func (o *Options) connected(primary bool) func(context.Context, *redis.Conn) err
 type client struct {
 	redis.UniversalClient
 	dials *dials
+	pins  pins
 }
 
 // Close closes all connections, ends the dials that are under way and waits for

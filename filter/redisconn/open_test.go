@@ -104,3 +104,34 @@ func TestCloseEndsDials(t *testing.T) {
 		t.Fatal("the dial goes on")
 	}
 }
+
+// TestServerIsBack: however often nobody could be reached, the next call tries,
+// and nothing goes on trying behind its back.
+func TestServerIsBack(t *testing.T) {
+	t.Parallel()
+	port := freePort(t)
+	startRedis(t, port)
+	away := errors.New("away")
+	var back atomic.Bool
+	var dials atomic.Int32
+	c := opened(t, Options{Settings: settings("127.0.0.1:" + port), PoolSize: 2, Dial: func(ctx context.Context, network, address string) (net.Conn, error) {
+		dials.Add(1)
+		if !back.Load() {
+			return nil, away
+		}
+		return (&net.Dialer{}).DialContext(ctx, network, address)
+	}})
+	const calls = 10
+	for range calls {
+		if err := c.Get(t.Context(), "x").Err(); !errors.Is(err, away) {
+			t.Fatal(err)
+		}
+	}
+	if n := dials.Load(); n != calls {
+		t.Errorf("%d dials for %d calls", n, calls)
+	}
+	back.Store(true)
+	if err := c.Get(t.Context(), "x").Err(); !errors.Is(err, redis.Nil) {
+		t.Fatal(err)
+	}
+}

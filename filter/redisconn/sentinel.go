@@ -76,7 +76,7 @@ func (s *sentinels) primary(ctx context.Context) (string, error) {
 // ask puts the question to one sentinel, over a connection of its own.
 func (s *sentinels) ask(ctx context.Context, address string) (string, error) {
 	c := redis.NewClient(&redis.Options{
-		Addr: address, Dialer: s.dial, Username: s.target.sentinelUsername, Password: s.target.sentinelPassword,
+		Addr: address, Dialer: late(s.dial), Username: s.target.sentinelUsername, Password: s.target.sentinelPassword,
 		MaxRetries: -1, DialerRetries: 1, DialTimeout: s.timeout, ReadTimeout: s.timeout, WriteTimeout: s.timeout,
 		ContextTimeoutEnabled: true, PoolSize: 1, PipelinePoolSize: -1, DisableIdentity: true,
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},

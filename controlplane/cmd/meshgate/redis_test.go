@@ -46,3 +46,19 @@ func TestProxiesGetNoWritingCredential(t *testing.T) {
 		})
 	}
 }
+
+// TestNodeURLIsTriedOut: proxies could only log that they cannot use what they are
+// told, so it is refused at start; without its password.
+func TestNodeURLIsTriedOut(t *testing.T) {
+	for _, url := range []string{"http://reader:pa55word@r:1", "redis+sentinel://reader:pa55word@r:1", "redis+cluster://reader:pa55word@r:1/3"} {
+		c := &config.Config{}
+		c.Redis.URL, c.Redis.NodeURL = "redis://r:1", url
+		p, err := openRedis(c, slog.New(slog.DiscardHandler))
+		if err == nil {
+			p.close()
+			t.Errorf("%s: taken", url)
+		} else if !strings.HasPrefix(err.Error(), "redis.nodeURL: ") || strings.Contains(err.Error(), "pa55word") {
+			t.Errorf("%s: %v", url, err)
+		}
+	}
+}
