@@ -12,7 +12,7 @@ TEST_FLAGS ?=
 ENVOY_VERSIONS ?= 1.38.3
 
 # Suites that load the machine on purpose or measure it: nothing else is tried beside them.
-LOADS := module|faults|attacker|mesh
+LOADS := module|faults|redises|attacker|mesh
 
 .PHONY: help run build test check lint smoke bench bench-fleet bench-gateway bench-routes soak fuzz clean tools
 

@@ -171,6 +171,9 @@ func (t *failTx) Delete(k *model.Kind, scope, name string, version uint64) error
 // Announce implements [store.Tx].
 func (t *failTx) Announce(key model.Key, op store.Op) { t.tx.Announce(key, op) }
 
+// Announced implements [store.Tx].
+func (t *failTx) Announced(key model.Key) bool { return t.tx.Announced(key) }
+
 // Changes implements [store.Tx].
 func (t *failTx) Changes() []store.Change { return t.tx.Changes() }
 
