@@ -17,10 +17,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/meshgate/meshgate/controlplane/admit"
+	"github.com/meshgate/meshgate/controlplane/admit/admittest"
 	"github.com/meshgate/meshgate/controlplane/enrol"
 	"github.com/meshgate/meshgate/controlplane/gateway"
 	"github.com/meshgate/meshgate/controlplane/identity"
-	"github.com/meshgate/meshgate/controlplane/store"
 	"github.com/meshgate/meshgate/controlplane/store/memstore"
 )
 
@@ -32,12 +32,6 @@ type controlPlane struct {
 	refuse atomic.Pointer[http.HandlerFunc]
 }
 
-// nobody holds what could be revoked.
-type nobody struct{}
-
-func (nobody) Stage(store.Tx) error                        { return nil }
-func (nobody) Publish(context.Context, store.Commit) error { return nil }
-
 func newControlPlane(t *testing.T) *controlPlane {
 	t.Helper()
 	s := memstore.New()
@@ -47,7 +41,7 @@ func newControlPlane(t *testing.T) *controlPlane {
 		t.Fatal(err)
 	}
 	cp := &controlPlane{tokens: tokens}
-	server := &enrol.Server{Store: s, Writer: admit.New(s, nobody{}, gateway.Kinds(), time.Now), Tokens: tokens}
+	server := &enrol.Server{Store: s, Writer: admit.New(s, &admittest.Revoker{}, gateway.Kinds(), time.Now), Tokens: tokens}
 	cp.Server = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if f := cp.refuse.Load(); f != nil {
 			(*f)(w, r)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/meshgate/meshgate/controlplane/admit"
+	"github.com/meshgate/meshgate/controlplane/admit/admittest"
 	"github.com/meshgate/meshgate/controlplane/fault"
 	"github.com/meshgate/meshgate/controlplane/mesh"
 	"github.com/meshgate/meshgate/controlplane/model"
@@ -90,7 +91,7 @@ func removals(t *testing.T, f func(w *removing)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		s := memstore.New()
-		w := &removing{t: t, store: s, gate: admit.New(s, nobody{}, mesh.Kinds(), time.Now).As(model.System("test"))}
+		w := &removing{t: t, store: s, gate: admit.New(s, &admittest.Revoker{}, mesh.Kinds(), time.Now).As(model.System("test"))}
 		if _, _, err := w.gate.PutDocument(context.Background(), mesh.Meshes, "", "default", &mesh.Mesh{}); err != nil {
 			t.Fatal(err)
 		}

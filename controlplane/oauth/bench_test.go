@@ -31,7 +31,7 @@ func BenchmarkIssue(b *testing.B) {
 	defer db.Close()
 	from := newWorld(b, gateway.OAuth2Config{EnableClientCredentials: true, TokenExpiration: 7200})
 	copyAll(b, from.db, db)
-	from.server.Store, from.server.Writer, from.server.Now, from.server.Minted = db, direct{db}, time.Now, nil
+	from.server.Store, from.server.Writer, from.server.Now, from.server.Minted = db, direct{Store: db}, time.Now, nil
 	b.ReportAllocs()
 	b.SetParallelism(32)
 	b.RunParallel(func(pb *testing.PB) {

@@ -73,6 +73,7 @@ var layers = map[string]string{
 	"controlplane/lifecycle":       "controlplane/admit controlplane/fault controlplane/mesh controlplane/model controlplane/store",
 	"controlplane/insight":         "controlplane/mesh controlplane/model controlplane/store xds/resource xds/server",
 	"controlplane/admit":           "controlplane/fault controlplane/model controlplane/store",
+	"controlplane/admit/admittest": "controlplane/store",
 	"controlplane/identity":        "controlplane/fault controlplane/mesh controlplane/model controlplane/store",
 	"controlplane/revoke":          "controlplane/fault controlplane/model controlplane/store filter/contract",
 	"controlplane/revoke/embedded": "",
