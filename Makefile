@@ -14,7 +14,7 @@ ENVOY_VERSIONS ?= 1.38.3
 # Suites that load the machine on purpose or measure it: nothing else is tried beside them.
 LOADS := module|faults|redises|attacker|mesh
 
-.PHONY: help run build test check lint smoke bench bench-fleet bench-gateway bench-routes soak fuzz clean tools
+.PHONY: help run build test check lint models smoke bench bench-fleet bench-gateway bench-routes soak fuzz clean tools
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -52,7 +52,7 @@ test: build ## every test, with a real Envoy and a real Redis
 		MESHGATE_E2E_ENVOY=$(CURDIR)/.tools/envoy-$$v MESHGATE_E2E_BINARY=$(CURDIR)/bin/meshgate-race \
 		go test -count=1 $(TEST_FLAGS) ./e2e/mesh -ginkgo.label-filter=core || exit 1; done
 
-check: test lint ## make test, then make lint
+check: test lint models ## make test, make lint, make models
 
 # With -trimpath what cgo makes is shared between checkouts, but names the
 # files of the checkout that made it; the linter reads them.
@@ -60,6 +60,10 @@ lint: ## golangci-lint and govulncheck
 	@.ci/install-linters
 	@GOFLAGS=-buildvcs=auto .tools/bin/golangci-lint run ./...
 	@.ci/vulnerabilities
+
+models: ## check the model of revocation in every order, and that it sees known mistakes
+	@.ci/install-packages
+	@docs/models/check
 
 smoke: build ## every benchmark and bench program once, at its smallest, and some fuzz targets
 	@.ci/install-packages

@@ -24,7 +24,7 @@ func failing(t *testing.T, cert, key string) (*fixture, *storetest.Failpoints) {
 	f := setupWith(t, func(o *adminapi.Options) {
 		points = &storetest.Failpoints{Store: o.Store}
 		o.Store = points
-		o.Gate = admit.New(points, &revoker{}, gateway.Kinds(), o.Now)
+		o.Gate = admit.New(points, newRevoker(), gateway.Kinds(), o.Now)
 		o.Revocations = &oauth.Revocations{Store: points, Writer: o.Gate}
 	})
 	quoted := func(s string) string { return strings.ReplaceAll(s, "\n", `\n`) }

@@ -16,7 +16,7 @@ import (
 // runDir holds the files of one node. Only its owner may look inside: they
 // contain tokens and keys.
 type runDir struct {
-	path, sockets, bootstrap, settings, pid, relay, admin, adminPort, cache string
+	path, sockets, bootstrap, settings, pid, processes, relay, admin, adminPort, cache string
 }
 
 // runDirOf names the files of a node.
@@ -28,7 +28,7 @@ func runDirOf(stateDir, name string) (*runDir, error) {
 	in := func(file string) string { return filepath.Join(root, file) }
 	sockets := socketDir(root)
 	return &runDir{
-		path: root, sockets: sockets, bootstrap: in("bootstrap.yaml"), settings: in("settings.json"), pid: in("envoy.pid"),
+		path: root, sockets: sockets, bootstrap: in("bootstrap.yaml"), settings: in("settings.json"), pid: in("envoy.pid"), processes: in("processes.json"),
 		relay: filepath.Join(sockets, relaySocket), admin: filepath.Join(sockets, adminSocket),
 		adminPort: in("admin.port"), cache: in("xds.cache"),
 	}, nil

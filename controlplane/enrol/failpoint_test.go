@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/meshgate/meshgate/controlplane/admit"
+	"github.com/meshgate/meshgate/controlplane/admit/admittest"
 	"github.com/meshgate/meshgate/controlplane/fault"
 	"github.com/meshgate/meshgate/controlplane/gateway"
 	"github.com/meshgate/meshgate/controlplane/httpkit"
@@ -71,9 +72,9 @@ func onFailpoints(t *testing.T, key []byte, keys store.Store) *failing {
 	f.proxy, err = proxies.Issue(t.Context(), identity.DataplaneTokenRequest{Mesh: "default", Name: "web-1"})
 	f.must(err)
 	f.Server = &Server{
-		Store: f.points, Writer: admit.New(f.points, nobody{}, gateway.Kinds(), time.Now), Tokens: nodes,
+		Store: f.points, Writer: admit.New(f.points, &admittest.Revoker{}, gateway.Kinds(), time.Now), Tokens: nodes,
 		Mesh: &Mesh{
-			Tokens: proxies, Documents: admit.New(f.points, nobody{}, mesh.Kinds(), time.Now),
+			Tokens: proxies, Documents: admit.New(f.points, &admittest.Revoker{}, mesh.Kinds(), time.Now),
 			CA: func() []byte { return []byte("the CA") }, Names: func() []string { return []string{"localhost"} },
 		},
 	}
@@ -167,7 +168,7 @@ func TestEveryStoreCallOfARemovalFailsOnce(t *testing.T) {
 	storetest.EveryCallFailsOnce(t, func() storetest.Trial {
 		earlier := func() time.Time { return time.Now().Add(-time.Hour) } // what was written a moment ago stays
 		points, log := &storetest.Failpoints{Store: memstore.Open(memstore.Options{Now: earlier})}, &storetest.Complaints{}
-		gate := admit.New(points, nobody{}, mesh.Kinds(), time.Now).As(model.System("test"))
+		gate := admit.New(points, &admittest.Revoker{}, mesh.Kinds(), time.Now).As(model.System("test"))
 		put := func(k *model.Kind, scope, name string, spec any) {
 			if _, _, err := gate.PutDocument(context.Background(), k, scope, name, spec); err != nil {
 				t.Fatal(err)

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/meshgate/meshgate/controlplane/admit"
+	"github.com/meshgate/meshgate/controlplane/admit/admittest"
 	"github.com/meshgate/meshgate/controlplane/httpkit"
 	"github.com/meshgate/meshgate/controlplane/identity"
 	"github.com/meshgate/meshgate/controlplane/model"
@@ -22,7 +23,7 @@ func onFailpoints(t *testing.T, key []byte) (*api, *storetest.Failpoints, *store
 	a := seeded(t, func(o *Options) {
 		points.Store = o.Store
 		now := (&clock{now: start}).read
-		o.Store, o.Writer = points, admit.New(points, nobody{}, o.Kinds, now).As(model.System("test"))
+		o.Store, o.Writer = points, admit.New(points, &admittest.Revoker{}, o.Kinds, now).As(model.System("test"))
 		o.DataplaneTokens = identity.NewDataplaneTokens(points, now)
 	})
 	a.put(t, "/meshes/m/secrets/dataplane-token-signing-key-m-1", `{"type":"Secret","mesh":"m","name":"dataplane-token-signing-key-m-1","data":"`+base64.StdEncoding.EncodeToString(key)+`"}`)

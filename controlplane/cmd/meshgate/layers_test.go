@@ -75,6 +75,7 @@ var layers = map[string]string{
 	"controlplane/lifecycle":       "controlplane/admit controlplane/fault controlplane/mesh controlplane/model controlplane/store",
 	"controlplane/insight":         "controlplane/mesh controlplane/model controlplane/store xds/resource xds/server",
 	"controlplane/admit":           "controlplane/fault controlplane/model controlplane/store",
+	"controlplane/admit/admittest": "controlplane/store",
 	"controlplane/identity":        "controlplane/fault controlplane/mesh controlplane/model controlplane/store filter/contract xds/alarm",
 	"controlplane/revoke":          "controlplane/fault controlplane/model controlplane/store filter/contract filter/redisconn xds/alarm",
 	"controlplane/revoke/embedded": "",
