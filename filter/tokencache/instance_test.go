@@ -19,7 +19,7 @@ func TestInstanceBeginsWithTheProcess(t *testing.T) {
 			t.Errorf("instance %q of process %s", w.cache.instance, process)
 		}
 	})
-	if newInstance(process) == newInstance(process) {
+	if first := newInstance(process); first == newInstance(process) {
 		t.Error("two caches of a process have one name")
 	}
 	for _, bad := range []string{"", "short", process + "x", process[:25] + ".", process[:25] + "\n", process[:24] + "é"} {
