@@ -10,6 +10,8 @@ import (
 	"net"
 	"os"
 	"sync"
+	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/meshgate/meshgate/filter/contract"
@@ -130,6 +132,7 @@ func (d *dials) drop() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for k := range d.conns {
+		k.dropped.Store(true)
 		_ = k.Conn.Close() // nobody waits for what it has to say
 	}
 	clear(d.conns)
@@ -138,8 +141,30 @@ func (d *dials) drop() {
 // keptConn leaves the list when it is closed.
 type keptConn struct {
 	net.Conn
-	of *dials
+	of      *dials
+	dropped atomic.Bool
 }
+
+// SyscallConn implements [syscall.Conn] for connections with TLS, whose socket
+// tells the library nothing: it says only that one was dropped.
+func (k *keptConn) SyscallConn() (syscall.RawConn, error) {
+	if k.dropped.Load() {
+		return nil, net.ErrClosed
+	}
+	return noSocket{}, nil
+}
+
+// noSocket is not looked at.
+type noSocket struct{}
+
+// Control implements [syscall.RawConn].
+func (noSocket) Control(func(uintptr)) error { return nil }
+
+// Read implements [syscall.RawConn].
+func (noSocket) Read(func(uintptr) bool) error { return nil }
+
+// Write implements [syscall.RawConn].
+func (noSocket) Write(func(uintptr) bool) error { return nil }
 
 // Close implements [net.Conn].
 func (k *keptConn) Close() error {

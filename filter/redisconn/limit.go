@@ -36,11 +36,13 @@ func limited(next dial) dial {
 	}
 }
 
-// socketOf is the socket that a connection reads from itself; nil with TLS in
-// between, where what arrives need not be an answer.
+// socketOf is the socket that a connection reads from itself, or what stands for
+// it with TLS in between, where what arrives need not be an answer.
 func socketOf(conn net.Conn) syscall.Conn {
 	if k, ok := conn.(*keptConn); ok {
-		conn = k.Conn
+		if s, ok := k.Conn.(syscall.Conn); ok {
+			return s
+		}
 	}
 	s, _ := conn.(syscall.Conn)
 	return s

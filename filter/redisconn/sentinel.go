@@ -81,7 +81,7 @@ func (s *sentinels) ask(ctx context.Context, address string) (string, error) {
 		ContextTimeoutEnabled: true, PoolSize: 1, PipelinePoolSize: -1, DisableIdentity: true,
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 	})
-	defer c.Close()
+	defer func() { _ = c.Close() }() // one that ctx has closed already says so
 	// A read that waits knows the deadline of its context only: closing ends it.
 	defer context.AfterFunc(ctx, func() { _ = c.Close() })()
 	question := redis.NewStringSliceCmd(ctx, "sentinel", "get-master-addr-by-name", s.target.master)

@@ -69,6 +69,15 @@ func TestTLS(t *testing.T) {
 	if err := set(contract.RedisSettings{URL: url, CA: ca}); err != nil {
 		t.Error(err)
 	}
+	pinned := opened(t, Options{Settings: contract.RedisSettings{URL: url, CA: ca}})
+	for range 3 {
+		if _, err := Pin(t.Context(), pinned); err != nil {
+			t.Fatal(err)
+		}
+		if err := pinned.Set(t.Context(), "x", 1, 0).Err(); err != nil {
+			t.Fatalf("a connection that was dropped is used: %v", err)
+		}
+	}
 	for _, s := range []contract.RedisSettings{{URL: url}, {URL: url, CA: foreign}, {URL: strings.Replace(url, "127.0.0.1", "localhost", 1), CA: ca}} {
 		if err := set(s); err == nil || !strings.Contains(err.Error(), "tls: ") {
 			t.Errorf("%s: %v", s.URL, err)
