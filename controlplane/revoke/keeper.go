@@ -141,11 +141,11 @@ func (k *keeper) session() (inOrder bool, err error) {
 	case <-k.fell: // of the session before
 	default:
 	}
-	servers, err := k.identify(ctx, k.greet)
+	k.settleWrites() // before their connections are closed
+	servers, err := k.identify(ctx, k.remote.pin, k.greet)
 	if err != nil {
 		return false, err
 	}
-	k.settleWrites()
 	if err := k.decide(ctx, servers); err != nil {
 		return false, err
 	}
@@ -165,10 +165,10 @@ func (k *keeper) settleWrites() {
 
 // identify names the primaries that are written to; none if they do not tell. A
 // replica is refused.
-func (k *keeper) identify(ctx context.Context, greet func([]redisconn.Server)) ([]string, error) {
+func (k *keeper) identify(ctx context.Context, ask func(context.Context) ([]redisconn.Server, error), greet func([]redisconn.Server)) ([]string, error) {
 	ctx, cancel := context.WithTimeout(ctx, redisTimeout)
 	defer cancel()
-	all, err := k.remote.identify(ctx)
+	all, err := ask(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -335,7 +335,7 @@ func (k *keeper) watch(ctx context.Context, servers []string) error {
 			return errFell
 		case <-tick.C:
 		}
-		now, err := k.identify(ctx, func([]redisconn.Server) {})
+		now, err := k.identify(ctx, k.remote.identify, func([]redisconn.Server) {})
 		if err != nil {
 			return err
 		}

@@ -25,8 +25,11 @@ func Open(settings contract.RedisSettings) (redis.UniversalClient, error) {
 
 // remote is what this package needs of Redis.
 type remote interface {
-	// identify asks the primaries that are written to who they are.
+	// identify asks the primaries that are written to who they are. After pin, which
+	// asks the same, no others are written to: a successor that nobody has looked at
+	// fails instead.
 	identify(ctx context.Context) ([]redisconn.Server, error)
+	pin(ctx context.Context) ([]redisconn.Server, error)
 	// clock returns what stands under the key of the clock, nil if nothing does.
 	clock(ctx context.Context) ([]byte, error)
 	// write carries out writes. After an error some may not have been carried out;
@@ -45,6 +48,10 @@ type reached struct {
 
 func (s *reached) identify(ctx context.Context) ([]redisconn.Server, error) {
 	return redisconn.Identify(ctx, s.client)
+}
+
+func (s *reached) pin(ctx context.Context) ([]redisconn.Server, error) {
+	return redisconn.Pin(ctx, s.client)
 }
 
 func (s *reached) clock(ctx context.Context) ([]byte, error) {

@@ -73,6 +73,8 @@ func (s *scripted) reach(ctx context.Context) error {
 	return ctx.Err()
 }
 
+func (s *scripted) pin(ctx context.Context) ([]redisconn.Server, error) { return s.identify(ctx) }
+
 func (s *scripted) identify(ctx context.Context) ([]redisconn.Server, error) {
 	if err := s.reach(ctx); err != nil {
 		return nil, err
