@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -31,12 +32,12 @@ func (a *Agent) tellEnded(ctx context.Context) {
 		case <-a.processes.wake:
 		}
 		for warned := false; ; {
-			err := a.tellNow(ctx)
+			err := a.tellNow(ctx, false)
 			if err == nil {
 				pause = tellFirst
 				break
 			}
-			if !warned && ctx.Err() == nil {
+			if !warned && ctx.Err() == nil && !errors.Is(err, errTooEarly) {
 				a.Log.Warn("the control plane could not be told that an envoy has ended, and will be", "node", a.NodeID(), "error", err)
 				warned = true
 			}
@@ -48,24 +49,35 @@ func (a *Agent) tellEnded(ctx context.Context) {
 	}
 }
 
-// tellNow tells what is untold.
-func (a *Agent) tellNow(ctx context.Context) error {
+// errTooEarly says that the Envoy that follows the one which has ended is not linked
+// yet. It starts with what that one believed of Redis, so until then the control
+// plane must go on counting on it.
+var errTooEarly = errors.New("the next envoy is not known yet")
+
+// tellNow tells what is untold. gone says that no Envoy follows: what the last one
+// was told to believe is removed first.
+func (a *Agent) tellNow(ctx context.Context, gone bool) error {
 	names := a.processes.untold()
 	if len(names) == 0 {
 		return nil
 	}
-	if err := a.postEnded(ctx, names); err != nil {
+	if gone {
+		if err := a.dir.removeTrust(); err != nil {
+			return err
+		}
+	}
+	if err := a.postEnded(ctx, contract.Ended{Processes: names, Gone: gone}); err != nil {
 		return err
 	}
 	return a.processes.told(names)
 }
 
-func (a *Agent) postEnded(ctx context.Context, names []string) error {
+func (a *Agent) postEnded(ctx context.Context, ended contract.Ended) error {
 	token, err := a.token()
 	if err != nil {
 		return err
 	}
-	body, err := json.Marshal(contract.Ended{Processes: names})
+	body, err := json.Marshal(ended)
 	if err != nil {
 		return err
 	}
@@ -81,6 +93,9 @@ func (a *Agent) postEnded(ctx context.Context, names []string) error {
 		return err
 	}
 	defer func() { _ = resp.Body.Close() }() // its text is of no use
+	if resp.StatusCode == http.StatusTooEarly {
+		return errTooEarly
+	}
 	if resp.StatusCode/100 != 2 {
 		text, _ := io.ReadAll(io.LimitReader(resp.Body, 1<<10))
 		return fmt.Errorf("it answered %d: %s", resp.StatusCode, strings.TrimSpace(string(text)))

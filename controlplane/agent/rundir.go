@@ -102,6 +102,22 @@ func (d *runDir) write(a *Agent, answer *enrol.Answer) error {
 	return replace(d.bootstrap, text)
 }
 
+// removeTrust removes what a filter was told to believe, for good: after a crash of
+// the machine it is not there again.
+func (d *runDir) removeTrust() error {
+	if err := os.Remove(filepath.Join(d.path, contract.TrustFile)); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("run directory: %w", err)
+	}
+	dir, err := os.Open(d.path)
+	if err != nil {
+		return fmt.Errorf("run directory: %w", err)
+	}
+	if err := errors.Join(dir.Sync(), dir.Close()); err != nil {
+		return fmt.Errorf("run directory: %w", err)
+	}
+	return nil
+}
+
 // replace writes a file so that readers see the old or the new content, never
 // half of one, nor nothing after a crash of the machine: a node may have to start
 // from these files while the control plane is away.

@@ -178,10 +178,10 @@ func (k *keeper) identify(ctx context.Context, ask func(context.Context) ([]redi
 		if role := all[i].Role; role != "" && role != "master" {
 			return nil, errReplica
 		}
-		if all[i].RunID == "" {
+		if all[i].Identity() == "" {
 			return nil, nil
 		}
-		ids = append(ids, all[i].RunID)
+		ids = append(ids, all[i].Identity())
 	}
 	slices.Sort(ids)
 	return ids, nil

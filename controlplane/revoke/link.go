@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/meshgate/meshgate/filter/contract"
+	"github.com/meshgate/meshgate/xds/alarm"
 )
 
 // Limits of one link.
@@ -180,7 +181,7 @@ func (l *link) serve() error {
 	defer r.owned.Done()
 	r.judge(r.ctx, l) // its token may have been revoked before it was registered
 	if !l.node.Until.IsZero() {
-		expiry := time.AfterFunc(l.node.Until.Sub(r.o.Now()), l.end)
+		expiry := alarm.AfterFunc(r.o.Now, l.node.Until, l.end)
 		defer expiry.Stop()
 	}
 	l.work.Go(l.writeLoop)

@@ -307,7 +307,7 @@ func (p *play) restartFilter(m *modelFilter, told bool) {
 	}
 	m.mu.Unlock()
 	if told {
-		_ = p.r.Ended(Node{ID: m.node}, []string{ended})
+		_ = p.r.Ended(Node{ID: m.node}, []string{ended}, true)
 	}
 }
 

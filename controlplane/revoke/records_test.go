@@ -241,7 +241,7 @@ func TestServeEnded(t *testing.T) {
 		return rec.Code
 	}
 	many := `{"processes":["` + strings.Repeat(process+`","`, contract.MaxEnded) + process + `"]}`
-	good := `{"processes":["` + process + `"]}`
+	good, gone := `{"processes":["`+process+`"]}`, `{"processes":["`+process+`"],"gone":true}`
 	for _, tt := range []struct {
 		method, token, body string
 		want                int
@@ -254,11 +254,16 @@ func TestServeEnded(t *testing.T) {
 			t.Errorf("%s %s %.40s: %d, want %d", tt.method, tt.token, tt.body, got, tt.want)
 		}
 	}
-	if n := w.rows(); n != 2 {
-		t.Fatalf("%d rows", n)
+	// The one of B is not linked either: an Envoy that starts now may believe what A
+	// believed, and nobody knows of it.
+	if got := post("POST", "good", good); got != http.StatusTooEarly {
+		t.Errorf("without a successor: %d", got)
+	}
+	if n, known := w.rows(), w.r.Stats().KnownFilters; n != 2 || known != 2 {
+		t.Errorf("%d rows, %d known", n, known)
 	}
 	for range 2 { // said again, it is as true as before
-		if got := post("POST", "good", good); got != http.StatusNoContent {
+		if got := post("POST", "good", gone); got != http.StatusNoContent {
 			t.Errorf("status %d", got)
 		}
 	}

@@ -346,10 +346,10 @@ func TestForgottenFiltersConfirm(t *testing.T) {
 			g.send(contract.FrameBye, nil)
 		},
 		"ended": func(t *testing.T, w *world, _ *fake) {
-			if err := w.r.Ended(Node{ID: "another"}, []string{process}); err != nil || w.r.Stats().KnownFilters != 1 {
+			if err := w.r.Ended(Node{ID: "another"}, []string{process}, true); err != nil || w.r.Stats().KnownFilters != 1 {
 				t.Errorf("%v, %d known", err, w.r.Stats().KnownFilters)
 			}
-			if err := w.r.Ended(Node{ID: "node"}, []string{process}); err != nil || w.rows() != 0 {
+			if err := w.r.Ended(Node{ID: "node"}, []string{process}, true); err != nil || w.rows() != 0 {
 				t.Errorf("%v, %d rows", err, w.rows())
 			}
 		},

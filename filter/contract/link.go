@@ -76,7 +76,8 @@ type Trust struct {
 	// Epoch that records and the clock must have; 0 says that nothing in Redis may
 	// be believed.
 	Epoch Epoch `json:"epoch"`
-	// Servers are the run ids of the primaries that the control plane writes to.
+	// Servers are the identities of the primaries that the control plane writes to:
+	// their run ids with the ids of what they replicate.
 	// With an epoch and without servers these do not tell who they are: Redis is
 	// believed only while the link is up.
 	Servers []string `json:"servers,omitempty"`

@@ -78,7 +78,16 @@ const (
 type Ended struct {
 	// Processes are values of [ProcessEnv] whose Envoys run no more.
 	Processes []string `json:"processes"`
+	// Gone says that no other Envoy starts with what their filters were told to
+	// believe: [TrustFile] was removed. Otherwise their filters are forgotten when
+	// their successor is linked; until then the answer is 425, and the agent says it
+	// again.
+	Gone bool `json:"gone,omitempty"`
 }
+
+// TrustFile stands in the run directory, beside the settings, and holds what the
+// control plane vouches for in Redis; see [Trust].
+const TrustFile = "trust.json"
 
 // MaxEnded bounds [Ended].Processes.
 const MaxEnded = 64

@@ -31,6 +31,16 @@ type Server struct {
 	Eviction string
 }
 
+// Identity names the server together with the data that it holds: it changes when
+// the server is started anew, and when it has followed another one, whose data it
+// then has. It is empty if the server does not tell.
+func (s Server) Identity() string {
+	if s.RunID == "" || s.ReplID == "" {
+		return s.RunID
+	}
+	return s.RunID + "/" + s.ReplID
+}
+
 // Identify asks every server that the client writes to: one, or all primaries
 // of a cluster that hold slots, as the cluster sees itself now. They are in the
 // order of their run ids.

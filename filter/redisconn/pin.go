@@ -29,11 +29,11 @@ func Pin(ctx context.Context, c redis.UniversalClient) ([]Server, error) {
 	}
 	var ids []string
 	for i := range all {
-		if all[i].RunID == "" {
+		if all[i].Identity() == "" {
 			own.pins.set(nil, false)
 			return all, nil
 		}
-		ids = append(ids, all[i].RunID)
+		ids = append(ids, all[i].Identity())
 	}
 	own.pins.set(ids, true)
 	own.dials.drop() // some may have been opened to others meanwhile
@@ -71,7 +71,7 @@ func (p *pins) check(info func() (Server, error)) error {
 	switch {
 	case s.Role != "" && s.Role != rolePrimary:
 		return errNotPrimary
-	case p.active && p.ids != nil && !slices.Contains(p.ids, s.RunID):
+	case p.active && p.ids != nil && !slices.Contains(p.ids, s.Identity()):
 		return errStranger
 	}
 	return nil

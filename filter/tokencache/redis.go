@@ -60,7 +60,7 @@ func openRedis(s *contract.RedisSettings, servers []string, dial Dial, timeout t
 // vouchedFor refuses servers that the control plane does not write to, and one
 // that has become a replica since: what it holds may be old.
 func vouchedFor(servers []string, s redisconn.Server) error {
-	if s.RunID == "" || !slices.Contains(servers, s.RunID) || (s.Role != "" && s.Role != "master") {
+	if s.Identity() == "" || !slices.Contains(servers, s.Identity()) || (s.Role != "" && s.Role != "master") {
 		return errStranger
 	}
 	return nil

@@ -93,10 +93,10 @@ func TestConnectionsLeadToTheServersVouchedFor(t *testing.T) {
 	stop := startRedis(t, port)
 	ctx, db := context.Background(), admin(t, port)
 	all, err := redisconn.Identify(ctx, db)
-	if err != nil || len(all) != 1 || all[0].RunID == "" {
+	if err != nil || len(all) != 1 || all[0].Identity() == "" {
 		t.Fatalf("%+v %v", all, err)
 	}
-	first := []string{all[0].RunID}
+	first := []string{all[0].Identity()}
 	if err := db.Set(ctx, contract.RedisClockKey, contract.Clock{Epoch: 1}.Marshal(), 0).Err(); err != nil {
 		t.Fatal(err)
 	}
@@ -135,6 +135,7 @@ func TestServersThatSayLittle(t *testing.T) {
 	}{
 		{redisconn.Server{RunID: "a", Role: "master"}, nil},
 		{redisconn.Server{RunID: "b"}, nil},
+		{redisconn.Server{RunID: "a", ReplID: "r", Role: "master"}, errStranger}, // it has followed another one
 		{redisconn.Server{RunID: "a", Role: "slave"}, errStranger},
 		{redisconn.Server{RunID: "a", Role: "sentinel"}, errStranger},
 		{redisconn.Server{RunID: "c", Role: "master"}, errStranger},

@@ -12,10 +12,10 @@ import (
 	"github.com/meshgate/meshgate/filter/contract"
 )
 
-// trustFile stands beside the settings file and holds what the control plane
+// trustFile holds what the control plane
 // vouched for last, so that a filter that starts while the control plane is away
 // believes the same Redis as before, and no other.
-const trustFile = "trust.json"
+const trustFile = contract.TrustFile
 
 // rememberedTrust is the content of that file. What another control plane said,
 // or to another node, is not used.
