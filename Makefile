@@ -12,9 +12,9 @@ TEST_FLAGS ?=
 ENVOY_VERSIONS ?= 1.38.3
 
 # Suites that load the machine on purpose or measure it: nothing else is tried beside them.
-LOADS := module|faults|attacker|mesh
+LOADS := module|faults|chaos|attacker|mesh
 
-.PHONY: help run build test check lint smoke bench bench-fleet bench-gateway bench-routes fuzz clean tools
+.PHONY: help run build test check lint smoke bench bench-fleet bench-gateway bench-routes chaos fuzz clean tools
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -76,6 +76,12 @@ bench-routes: build ## route tables in a real Envoy: updates, look-up, sharing, 
 
 bench-gateway: build ## tokens and protected requests per second of CPU, memory of tokens (GATEWAY_FLAGS)
 	@go run ./e2e/bench/gateway $(GATEWAY_FLAGS)
+
+chaos: build ## faults against the promise of revocation, for TIME (2h), from SEED; a table goes to REPORT
+	@.ci/install-packages
+	@MESHGATE_E2E_CHAOS_TIME=$(or $(TIME),2h) MESHGATE_E2E_CHAOS_SEED=$(or $(SEED),$$RANDOM) \
+		MESHGATE_E2E_CHAOS_REPORT=$(abspath $(or $(REPORT),bin/chaos.md)) \
+		go test -count=1 -timeout 0 -v ./e2e/chaos -ginkgo.v -ginkgo.timeout=1000h
 
 fuzz: ## every fuzz target for FUZZTIME (default 20s)
 	@.ci/fuzz $(or $(FUZZTIME),20s)

@@ -3,7 +3,9 @@ package framework
 import (
 	"fmt"
 	"net"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
@@ -17,20 +19,29 @@ import (
 type Redis struct {
 	Port    int
 	dir     string
+	args    []string
 	process *Process
 }
 
-// StartRedis starts a redis-server without persistence on a free port.
-func StartRedis() *Redis {
-	r := &Redis{Port: FreePorts(1)[0], dir: ginkgo.GinkgoT().TempDir()}
+// StartRedis starts a redis-server without persistence on a free port. Further
+// arguments are for the server.
+func StartRedis(args ...string) *Redis {
+	r := &Redis{Port: FreePorts(1)[0], dir: ginkgo.GinkgoT().TempDir(), args: args}
 	r.Restart()
 	return r
 }
 
 // Restart starts it again, empty, after Kill.
 func (r *Redis) Restart() {
-	r.process = Start(nil, "redis-server", "--port", strconv.Itoa(r.Port), "--bind", "127.0.0.1",
-		"--save", "", "--appendonly", "no", "--dir", r.dir)
+	_ = os.Remove(r.dump())
+	r.start()
+}
+
+func (r *Redis) start() {
+	r.process = Start(nil, "redis-server", append([]string{
+		"--port", strconv.Itoa(r.Port), "--bind", "127.0.0.1",
+		"--save", "", "--appendonly", "no", "--dir", r.dir,
+	}, r.args...)...)
 	gomega.Eventually(func() error {
 		c, err := net.DialTimeout("tcp", fmt.Sprintf("127.0.0.1:%d", r.Port), time.Second)
 		if err == nil {
@@ -47,6 +58,31 @@ func (r *Redis) URL() string { return fmt.Sprintf("redis://127.0.0.1:%d", r.Port
 // of their own say so themselves.
 func (r *Redis) Flags() []string {
 	return []string{"--redis-url", r.URL(), "--redis-node-url", r.URL()}
+}
+
+// dump is where the server keeps a snapshot of itself, and looks for one when it
+// starts.
+func (r *Redis) dump() string { return filepath.Join(r.dir, "dump.rdb") }
+
+// Snapshot returns all that the server holds now, as the file that it would write.
+func (r *Redis) Snapshot() []byte {
+	r.Command("SAVE")
+	data, err := os.ReadFile(r.dump())
+	gomega.ExpectWithOffset(1, err).NotTo(gomega.HaveOccurred())
+	return data
+}
+
+// Restore starts it again after Kill, with what it held at a snapshot.
+func (r *Redis) Restore(snapshot []byte) {
+	gomega.ExpectWithOffset(1, os.WriteFile(r.dump(), snapshot, 0o600)).To(gomega.Succeed())
+	r.start()
+}
+
+// Command calls the server and returns its answer.
+func (r *Redis) Command(words ...string) string {
+	out, err := exec.Command("redis-cli", append([]string{"-p", strconv.Itoa(r.Port)}, words...)...).CombinedOutput()
+	gomega.ExpectWithOffset(1, err).NotTo(gomega.HaveOccurred(), string(out))
+	return strings.TrimSpace(string(out))
 }
 
 // Kill ends it at once.
