@@ -116,17 +116,6 @@ func (a *actor) oauth(p *proxy, endpoint string, form url.Values) (status int, a
 	return decode(framework.Do(a.long, http.MethodPost, p.tls+endpoint, http.Header{"Content-Type": {"application/x-www-form-urlencoded"}}, form.Encode()))
 }
 
-// grant asks for a token until there is one.
-func (a *actor) grant(ctx context.Context, form url.Values) (access, refresh string) {
-	for ctx.Err() == nil {
-		if status, answer := a.oauth(a.gateway(), "token", form); status == http.StatusOK {
-			return text(answer, "access_token"), text(answer, "refresh_token")
-		}
-		pause(ctx, 50*time.Millisecond)
-	}
-	return "", ""
-}
-
 // see asks a URL and reports whether the answer shows what was revoked: any answer
 // of the service, or one with a header.
 func (a *actor) see(u, authorization, key, header, old string) (status int, accepted bool) {

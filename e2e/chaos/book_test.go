@@ -48,8 +48,8 @@ type book struct {
 	// other those where it was not.
 	ended, other []*credential
 	judged, open int
-	violations   []string
-	problems     []string
+	// violations and problems hold the first texts of all there were.
+	violations, problems texts
 	// outages say since when a good token is not accepted, by proxy and token.
 	outages map[[2]string]outage
 	// well is, by proxy, how many good checks in a row were accepted since calm, and
@@ -59,6 +59,18 @@ type book struct {
 	wellSince []int64
 	// honoured is when the first revocation was confirmed that began after calm.
 	honoured int64
+}
+
+// texts counts what was said and keeps the beginning of it.
+type texts struct {
+	n     int
+	first []string
+}
+
+func (t *texts) add(format string, args ...any) {
+	if t.n++; len(t.first) < 20 {
+		t.first = append(t.first, fmt.Sprintf(format, args...))
+	}
 }
 
 type outage struct {
@@ -146,7 +158,7 @@ func (b *book) available(c *credential, t *tally, e event) {
 		t.outage++
 		if e.status == http.StatusUnauthorized || e.status == http.StatusForbidden {
 			t.denied++
-			b.problems = append(b.problems, fmt.Sprintf("%s denied a good token: %s", proxyNames[e.proxy], e))
+			b.problems.add("a good token was denied: %s", e)
 		}
 		if out.tally == nil {
 			b.outages[key] = outage{e.call, t}
@@ -252,7 +264,7 @@ func (b *book) judge(c *credential, t *tally) {
 	for i, p := range violated {
 		names[i] = proxyNames[p]
 	}
-	b.violations = append(b.violations, fmt.Sprintf("accepted after its end at %s, during %q: %s", strings.Join(names, ", "), t.name, c.history()))
+	b.violations.add("accepted after its end at %s, during %q: %s", strings.Join(names, ", "), t.name, c.history())
 }
 
 // kept is how many ended credentials go on being checked.
@@ -285,7 +297,7 @@ func (b *book) retire(all bool) {
 func (b *book) problem(format string, args ...any) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.problems = append(b.problems, fmt.Sprintf(format, args...))
+	b.problems.add(format, args...)
 }
 
 // sum adds up a figure over all faults.

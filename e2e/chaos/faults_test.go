@@ -27,6 +27,20 @@ func signalEnvoy(p *proxy, s syscall.Signal) {
 	}
 }
 
+// frozenEnvoy stops an Envoy. Its supervisor may have replaced it when the fault
+// ends, so it is remembered.
+func frozenEnvoy(w *world, rng *rand.Rand) (begin, heal func()) {
+	p, pid := w.victim(rng), 0
+	return func() {
+			pid = framework.RunningEnvoy(p.stateDir)
+			signalEnvoy(p, syscall.SIGSTOP)
+		}, func() {
+			if pid != 0 && framework.Alive(pid) {
+				_ = syscall.Kill(pid, goOn)
+			}
+		}
+}
+
 // victim is a random proxy.
 func (w *world) victim(rng *rand.Rand) *proxy { return w.proxies[rng.IntN(len(w.proxies))] }
 
@@ -92,7 +106,7 @@ func processFaults() []fault {
 		{"control plane stopped", "cp", cp(func(w *world) { w.cp.Stop() }, func(w *world) { w.cp.Launch() })},
 		{"control plane frozen", "cp", cp(func(w *world) { w.cp.Signal(syscall.SIGSTOP) }, func(w *world) { w.cp.Signal(goOn) })},
 		{"an Envoy killed", "envoy", one(func(p *proxy) { signalEnvoy(p, syscall.SIGKILL) }, func(*proxy) {})},
-		{"an Envoy frozen", "envoy", one(func(p *proxy) { signalEnvoy(p, syscall.SIGSTOP) }, func(p *proxy) { signalEnvoy(p, goOn) })},
+		{"an Envoy frozen", "envoy", frozenEnvoy},
 		{"an agent killed", "agent", one(func(p *proxy) { p.agent().Kill() }, func(p *proxy) { p.launch() })},
 		{"an agent stopped", "agent", one(func(p *proxy) { p.agent().Stop() }, func(p *proxy) { p.launch() })},
 		{"an agent frozen", "agent", one(func(p *proxy) { p.agent().Signal(syscall.SIGSTOP) }, func(p *proxy) { p.agent().Signal(goOn) })},

@@ -45,7 +45,7 @@ func (b *book) report(head string) string {
 	for i, name := range proxyNames {
 		fmt.Fprintf(&out, "| %s | %d | %d |\n", name, b.byProxy[0][i], b.byProxy[1][i])
 	}
-	fmt.Fprintf(&out, "\n%d histories judged, %d undecided, %d violations, %d other problems.\n", b.judged, b.open, len(b.violations), len(b.problems))
+	fmt.Fprintf(&out, "\n%d histories judged, %d undecided, %d violations, %d other problems.\n", b.judged, b.open, b.violations.n, b.problems.n)
 	return out.String()
 }
 

@@ -23,7 +23,7 @@ type proxy struct {
 	index int
 	name  string
 	// call is the address of the protected service, keys of the one behind API keys
-	// and tls of the token endpoint; a sidecar has the first one only.
+	// and tls where tokens are issued; a sidecar has the first one only.
 	call, keys, tls string
 	stateDir        string
 	// link is between the agent, with its Envoy, and the control plane.
@@ -61,7 +61,11 @@ const (
 	clientID     = "good-app"
 	clientSecret = "good-secret"
 	provision    = "provision-key"
+	redirect     = "https://app.example/cb"
 	mesh         = "shop"
+	// protected and strict are the endpoints of the plugin that every proxy follows,
+	// and of one with the strict profile on another route to the same service.
+	protected, strict = "/api/oauth2/", "/strict/oauth2/"
 )
 
 // goods is how many tokens stay good.
@@ -108,6 +112,10 @@ func (w *world) protect(port int) string {
 		"enable_client_credentials": true, "enable_password_grant": true, "provision_key": provision,
 		"scopes": []string{"email", "phone"}, "token_expiration": 86400, "endpoints": true,
 	}})
+	must("/services/api/routes", map[string]any{"name": "strict", "paths": []string{"/strict"}})
+	must("/routes/strict/plugins", map[string]any{"name": "oauth2", "config": map[string]any{
+		"profile": "oauth2.1", "enable_authorization_code": true, "provision_key": provision, "scopes": []string{"email"}, "refresh_token_grace": 0,
+	}})
 	must("/services", map[string]any{"name": "keys", "host": "127.0.0.1", "port": port})
 	must("/services/keys/routes", map[string]any{"name": "keys", "paths": []string{"/keys"}})
 	must("/services/keys/plugins", map[string]any{"name": "key-auth"})
@@ -118,7 +126,7 @@ func (w *world) protect(port int) string {
 
 // application is the document of one.
 func application(id, secret string) map[string]any {
-	return map[string]any{"name": id, "client_id": id, "client_secret": secret, "redirect_uris": []string{"https://app.example/cb"}}
+	return map[string]any{"name": id, "client_id": id, "client_secret": secret, "redirect_uris": []string{redirect}}
 }
 
 // agentFlags are the arguments of every agent here.
@@ -137,7 +145,7 @@ func (w *world) gateway(index int) *proxy {
 		index: index, name: name, stateDir: g.StateDir, link: link,
 		call:  fmt.Sprintf("http://127.0.0.1:%d/api/x", g.HTTP),
 		keys:  fmt.Sprintf("http://127.0.0.1:%d/keys/x", g.HTTP),
-		tls:   fmt.Sprintf("https://localhost:%d/api/oauth2/", g.HTTPS),
+		tls:   fmt.Sprintf("https://localhost:%d", g.HTTPS),
 		agent: func() *framework.Process { return g.Process }, launch: g.Launch,
 	}
 }
