@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -55,8 +56,27 @@ func (a *actor) value() string {
 	return fmt.Sprintf("%016x%016x", a.rng.Uint64(), a.rng.Uint64())
 }
 
-// admin calls the administration API; the status is 0 without an answer.
-func (a *actor) admin(method, path string, doc any) (status int, answer map[string]any) {
+// reply is an answer of the control plane; the status is 0 without one.
+type reply struct {
+	status int
+	answer map[string]any
+	// revision is that of a write.
+	revision string
+}
+
+// text is a member of the answer.
+func (r reply) text(member string) string {
+	s, _ := r.answer[member].(string)
+	return s
+}
+
+// remark is what the history of a credential says of an answer.
+func (r reply) remark() string {
+	return strings.TrimSpace(r.revision + " " + r.text("message") + r.text("error"))
+}
+
+// admin calls the administration API.
+func (a *actor) admin(method, path string, doc any) reply {
 	var body []byte
 	header := http.Header{}
 	if doc != nil {
@@ -66,34 +86,29 @@ func (a *actor) admin(method, path string, doc any) (status int, answer map[stri
 	return decode(framework.Do(a.long, method, a.w.api.AdminURL(path), header, string(body)))
 }
 
-func decode(r *framework.Response, err error) (status int, answer map[string]any) {
+func decode(r *framework.Response, err error) reply {
 	if err != nil {
-		return 0, nil
+		return reply{answer: map[string]any{"message": err.Error()}}
 	}
-	_ = json.Unmarshal([]byte(r.Body), &answer)
-	return r.Status, answer
+	out := reply{status: r.Status, revision: r.Header.Get("X-Mesh-Revision")}
+	_ = json.Unmarshal([]byte(r.Body), &out.answer) // not every answer is a document
+	return out
 }
 
-// create makes an entity, again and again until it is there. It returns nil when
-// the run is over.
-func (a *actor) create(ctx context.Context, path string, doc any) map[string]any {
+// create makes an entity, again and again until it is there. The answer is empty
+// when the run is over.
+func (a *actor) create(ctx context.Context, path string, doc any) reply {
 	for ctx.Err() == nil {
-		status, answer := a.admin(http.MethodPost, path, doc)
-		if status == http.StatusCreated {
-			return answer
+		r := a.admin(http.MethodPost, path, doc)
+		if r.status == http.StatusCreated {
+			return r
 		}
-		if status == http.StatusConflict { // made by an attempt whose answer was lost
-			return nil
+		if r.status == http.StatusConflict { // made by an attempt whose answer was lost
+			return reply{}
 		}
 		pause(ctx, 50*time.Millisecond)
 	}
-	return nil
-}
-
-// text is a member of an answer.
-func text(answer map[string]any, member string) string {
-	s, _ := answer[member].(string)
-	return s
+	return reply{}
 }
 
 // token issues an access token of an application over the administration API.
@@ -102,15 +117,15 @@ func (a *actor) token(ctx context.Context, app string, more map[string]any) (id,
 	for k, v := range more {
 		doc[k] = v
 	}
-	answer := a.create(ctx, "/oauth2_tokens", doc)
-	return text(answer, "id"), text(answer, "access_token")
+	r := a.create(ctx, "/oauth2_tokens", doc)
+	return r.text("id"), r.text("access_token")
 }
 
 // gateway is a random one.
 func (a *actor) gateway() *proxy { return a.w.proxies[a.rng.IntN(gateways)] }
 
 // oauth calls an endpoint of a gateway.
-func (a *actor) oauth(p *proxy, endpoint string, form url.Values) (status int, answer map[string]any) {
+func (a *actor) oauth(p *proxy, endpoint string, form url.Values) reply {
 	form.Set("client_id", clientID)
 	form.Set("client_secret", clientSecret)
 	return decode(framework.Do(a.long, http.MethodPost, p.tls+endpoint, http.Header{"Content-Type": {"application/x-www-form-urlencoded"}}, form.Encode()))
@@ -180,12 +195,12 @@ func (a *actor) warm(ctx context.Context, cs []*credential) {
 
 // end revokes credentials, sometimes by two calls at the same time, and again after
 // an answer that does not confirm it. It reports whether one did.
-func (a *actor) end(ctx context.Context, w *way, cs []*credential, call func() int) (confirmed bool) {
+func (a *actor) end(ctx context.Context, w *way, cs []*credential, call func() reply) (confirmed bool) {
 	b := a.w.book
 	once := func() bool {
 		e := event{verb: revoke, call: b.time(), faults: b.faults()}
-		e.status = call()
-		e.ret = b.time()
+		r := call()
+		e.status, e.remark, e.ret = r.status, r.remark(), b.time()
 		ok := e.status/100 == 2 || w.gone && e.status == http.StatusNotFound
 		b.revocation(w.name, cs, e, ok)
 		return ok

@@ -13,8 +13,8 @@ import (
 // grant asks for a token until there is one.
 func (a *actor) grant(ctx context.Context, form url.Values) (access, refresh string) {
 	for ctx.Err() == nil {
-		if status, answer := a.oauth(a.gateway(), protected+"token", form); status == http.StatusOK {
-			return text(answer, "access_token"), text(answer, "refresh_token")
+		if r := a.oauth(a.gateway(), protected+"token", form); r.status == http.StatusOK {
+			return r.text("access_token"), r.text("refresh_token")
 		}
 		pause(ctx, 50*time.Millisecond)
 	}
@@ -28,28 +28,26 @@ func (a *actor) password(ctx context.Context) (access, refresh string) {
 	})
 }
 
-func revocationEndpoint(ctx context.Context, a *actor, w *way) ([]*credential, func() int) {
+func revocationEndpoint(ctx context.Context, a *actor, w *way) ([]*credential, func() reply) {
 	access, _ := a.password(ctx)
 	if access == "" {
 		return nil, nil
 	}
 	p := a.gateway()
-	return []*credential{a.bearer(w.name, a.name("issued"), access)}, func() int {
-		status, _ := a.oauth(p, protected+"revoke", url.Values{"token": {access}})
-		return status
+	return []*credential{a.bearer(w.name, a.name("issued"), access)}, func() reply {
+		return a.oauth(p, protected+"revoke", url.Values{"token": {access}})
 	}
 }
 
 // refresh exchanges a refresh token, which ends the access token beside it.
-func refresh(ctx context.Context, a *actor, w *way) ([]*credential, func() int) {
+func refresh(ctx context.Context, a *actor, w *way) ([]*credential, func() reply) {
 	access, again := a.password(ctx)
 	if access == "" {
 		return nil, nil
 	}
 	p := a.gateway()
-	return []*credential{a.bearer(w.name, a.name("issued"), access)}, func() int {
-		status, _ := a.oauth(p, protected+"token", url.Values{"grant_type": {"refresh_token"}, "refresh_token": {again}})
-		return status
+	return []*credential{a.bearer(w.name, a.name("issued"), access)}, func() reply {
+		return a.oauth(p, protected+"token", url.Values{"grant_type": {"refresh_token"}, "refresh_token": {again}})
 	}
 }
 
@@ -60,16 +58,16 @@ const verifier = "a-verifier-of-at-least-forty-three-characters"
 func (a *actor) authorize(ctx context.Context, p *proxy) (access, refresh string) {
 	sum := sha256.Sum256([]byte(verifier))
 	for ctx.Err() == nil {
-		_, answer := a.oauth(p, strict+"authorize", url.Values{
+		code := a.oauth(p, strict+"authorize", url.Values{
 			"response_type": {"code"}, "scope": {"email"}, "redirect_uri": {redirect}, "provision_key": {provision},
 			"authenticated_userid": {"user"}, "code_challenge_method": {"S256"}, "code_challenge": {base64.RawURLEncoding.EncodeToString(sum[:])},
 		})
-		if to, err := url.Parse(text(answer, "redirect_uri")); err == nil && to.Query().Get("code") != "" {
-			status, answer := a.oauth(p, strict+"token", url.Values{
+		if to, err := url.Parse(code.text("redirect_uri")); err == nil && to.Query().Get("code") != "" {
+			r := a.oauth(p, strict+"token", url.Values{
 				"grant_type": {"authorization_code"}, "code": {to.Query().Get("code")}, "redirect_uri": {redirect}, "code_verifier": {verifier},
 			})
-			if status == http.StatusOK {
-				return text(answer, "access_token"), text(answer, "refresh_token")
+			if r.status == http.StatusOK {
+				return r.text("access_token"), r.text("refresh_token")
 			}
 		}
 		pause(ctx, 50*time.Millisecond)
@@ -79,20 +77,22 @@ func (a *actor) authorize(ctx context.Context, p *proxy) (access, refresh string
 
 // reuse presents a refresh token that was used up. All that came of it ends, and
 // the answer says that the grant is no good.
-func reuse(ctx context.Context, a *actor, w *way) ([]*credential, func() int) {
+func reuse(ctx context.Context, a *actor, w *way) ([]*credential, func() reply) {
 	p := a.gateway()
 	_, spent := a.authorize(ctx, p)
 	form := func() url.Values { return url.Values{"grant_type": {"refresh_token"}, "refresh_token": {spent}} }
-	status, answer := a.oauth(p, strict+"token", form())
-	access := text(answer, "access_token")
-	if spent == "" || status != http.StatusOK || access == "" {
+	if spent == "" {
 		return nil, nil
 	}
-	return []*credential{a.bearer(w.name, a.name("issued"), access)}, func() int {
-		status, answer := a.oauth(p, strict+"token", form())
-		if status == http.StatusBadRequest && text(answer, "error") == "invalid_grant" {
-			return http.StatusOK
+	access := a.oauth(p, strict+"token", form()).text("access_token")
+	if access == "" {
+		return nil, nil
+	}
+	return []*credential{a.bearer(w.name, a.name("issued"), access)}, func() reply {
+		r := a.oauth(p, strict+"token", form())
+		if r.status == http.StatusBadRequest && r.text("error") == "invalid_grant" {
+			r.status = http.StatusOK
 		}
-		return status
+		return r
 	}
 }

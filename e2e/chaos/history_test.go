@@ -35,6 +35,7 @@ type event struct {
 	accepted  bool
 	call, ret int64
 	faults    string // at the time of the call
+	remark    string // of a write: its revision and what was said
 }
 
 // String is a line for the history of a violation.
@@ -45,9 +46,9 @@ func (e event) String() string {
 	}
 	switch e.verb {
 	case create:
-		return fmt.Sprintf("%s created, %d [%s]", span, e.status, e.faults)
+		return fmt.Sprintf("%s created, %d %s [%s]", span, e.status, e.remark, e.faults)
 	case revoke:
-		return fmt.Sprintf("%s revoked, %d [%s]", span, e.status, e.faults)
+		return fmt.Sprintf("%s revoked, %d %s [%s]", span, e.status, e.remark, e.faults)
 	}
 	return fmt.Sprintf("%s %s at %s, %d [%s]", span, map[bool]string{true: "ACCEPTED", false: "not accepted"}[e.accepted], proxyNames[e.proxy], e.status, e.faults)
 }

@@ -10,7 +10,9 @@ import (
 
 func TestMain(m *testing.M) {
 	code := m.Run()
-	if err := goleak.Find(); err != nil && code == 0 {
+	// Ginkgo listens for interrupts to the end.
+	ginkgo := goleak.IgnoreTopFunction("github.com/onsi/ginkgo/v2/internal/interrupt_handler.(*InterruptHandler).registerForInterrupts.func2")
+	if err := goleak.Find(ginkgo); err != nil && code == 0 {
 		fmt.Fprintln(os.Stderr, "e2e/chaos:", err)
 		code = 1
 	}

@@ -17,7 +17,7 @@ type way struct {
 	// single is set where a second call would be another one.
 	single bool
 	// prepare makes credentials and returns the call that ends them.
-	prepare func(ctx context.Context, a *actor, w *way) ([]*credential, func() int)
+	prepare func(ctx context.Context, a *actor, w *way) ([]*credential, func() reply)
 	// play replaces all of it.
 	play func(ctx context.Context, a *actor, w *way)
 }
@@ -45,8 +45,8 @@ var ways = []*way{
 	{name: "DELETE and the same value again", weight: 4, gone: true, play: again},
 	{name: "PATCH of a token's scope", weight: 1, prepare: patchScope},
 	{name: "PATCH of a token's value", weight: 1, prepare: patchValue},
-	{name: "DELETE of an application", weight: 1, gone: true, prepare: applicationWay(http.MethodDelete, "", nil)},
-	{name: "DELETE of an application's tokens", weight: 1, prepare: applicationWay(http.MethodDelete, "/oauth2_tokens", nil)},
+	{name: "DELETE of an application", weight: 1, gone: true, prepare: applicationWay("")},
+	{name: "DELETE of an application's tokens", weight: 1, prepare: applicationWay("/oauth2_tokens")},
 	{name: "PATCH of an application", weight: 1, prepare: patchApplication},
 	{name: "DELETE of a consumer", weight: 1, gone: true, prepare: consumerWay("")},
 	{name: "DELETE of a consumer's tokens", weight: 1, prepare: consumerWay("/oauth2_tokens")},
@@ -60,8 +60,8 @@ var ways = []*way{
 }
 
 // byPath deletes a token by what names it.
-func byPath(key func(id, value string) string) func(context.Context, *actor, *way) ([]*credential, func() int) {
-	return func(ctx context.Context, a *actor, w *way) ([]*credential, func() int) {
+func byPath(key func(id, value string) string) func(context.Context, *actor, *way) ([]*credential, func() reply) {
+	return func(ctx context.Context, a *actor, w *way) ([]*credential, func() reply) {
 		id, value := a.token(ctx, a.w.app, nil)
 		if id == "" {
 			return nil, nil
@@ -71,22 +71,20 @@ func byPath(key func(id, value string) string) func(context.Context, *actor, *wa
 }
 
 // deletes is a DELETE.
-func (a *actor) deletes(path string) func() int {
-	return func() int {
-		status, _ := a.admin(http.MethodDelete, path, nil)
-		return status
+func (a *actor) deletes(path string) func() reply {
+	return func() reply {
+		return a.admin(http.MethodDelete, path, nil)
 	}
 }
 
 // patches is a PATCH.
-func (a *actor) patches(path string, doc map[string]any) func() int {
-	return func() int {
-		status, _ := a.admin(http.MethodPatch, path, doc)
-		return status
+func (a *actor) patches(path string, doc map[string]any) func() reply {
+	return func() reply {
+		return a.admin(http.MethodPatch, path, doc)
 	}
 }
 
-func issued(ctx context.Context, a *actor, w *way) ([]*credential, func() int) {
+func issued(ctx context.Context, a *actor, w *way) ([]*credential, func() reply) {
 	access, _ := a.grant(ctx, url.Values{"grant_type": {"client_credentials"}, "scope": {"email"}})
 	if access == "" {
 		return nil, nil
@@ -105,7 +103,8 @@ func again(ctx context.Context, a *actor, w *way) {
 	confirmed := false
 	for range 2 + a.rng.IntN(2) {
 		e := event{verb: create, call: b.time(), faults: b.faults()}
-		e.status, _ = a.admin(http.MethodPost, "/oauth2_tokens", doc)
+		r := a.admin(http.MethodPost, "/oauth2_tokens", doc)
+		e.status, e.remark = r.status, r.remark()
 		// An answer of any kind comes after what the call did. That it did it is the
 		// assumption which allows more.
 		if e.ret = b.time(); e.status == 0 {
@@ -120,7 +119,7 @@ func again(ctx context.Context, a *actor, w *way) {
 	b.keep([]*credential{c}, confirmed)
 }
 
-func patchScope(ctx context.Context, a *actor, w *way) ([]*credential, func() int) {
+func patchScope(ctx context.Context, a *actor, w *way) ([]*credential, func() reply) {
 	id, value := a.token(ctx, a.w.app, nil)
 	if id == "" {
 		return nil, nil
@@ -129,7 +128,7 @@ func patchScope(ctx context.Context, a *actor, w *way) ([]*credential, func() in
 		a.patches("/oauth2_tokens/"+id, map[string]any{"scope": "phone"})
 }
 
-func patchValue(ctx context.Context, a *actor, w *way) ([]*credential, func() int) {
+func patchValue(ctx context.Context, a *actor, w *way) ([]*credential, func() reply) {
 	id, value := a.token(ctx, a.w.app, nil)
 	if id == "" {
 		return nil, nil
@@ -153,23 +152,20 @@ func (a *actor) tokens(ctx context.Context, w *way, n int, app string, more map[
 // newApplication makes one of a consumer.
 func (a *actor) newApplication(ctx context.Context, of string) (id, name string) {
 	name = a.name("app")
-	return text(a.create(ctx, "/consumers/"+of+"/oauth2", application(name, name+"-secret")), "id"), name
+	return a.create(ctx, "/consumers/"+of+"/oauth2", application(name, name+"-secret")).text("id"), name
 }
 
-func applicationWay(method, below string, doc any) func(context.Context, *actor, *way) ([]*credential, func() int) {
-	return func(ctx context.Context, a *actor, w *way) ([]*credential, func() int) {
+func applicationWay(below string) func(context.Context, *actor, *way) ([]*credential, func() reply) {
+	return func(ctx context.Context, a *actor, w *way) ([]*credential, func() reply) {
 		id, _ := a.newApplication(ctx, consumer)
 		if id == "" {
 			return nil, nil
 		}
-		return a.tokens(ctx, w, 3, id, nil), func() int {
-			status, _ := a.admin(method, "/oauth2/"+id+below, doc)
-			return status
-		}
+		return a.tokens(ctx, w, 3, id, nil), a.deletes("/oauth2/" + id + below)
 	}
 }
 
-func patchApplication(ctx context.Context, a *actor, w *way) ([]*credential, func() int) {
+func patchApplication(ctx context.Context, a *actor, w *way) ([]*credential, func() reply) {
 	id, name := a.newApplication(ctx, consumer)
 	if id == "" {
 		return nil, nil
@@ -185,22 +181,22 @@ func patchApplication(ctx context.Context, a *actor, w *way) ([]*credential, fun
 // newConsumer makes one with an application.
 func (a *actor) newConsumer(ctx context.Context) (name, app string) {
 	name = a.name("consumer")
-	if a.create(ctx, "/consumers", map[string]any{"username": name, "custom_id": name}) == nil {
+	if a.create(ctx, "/consumers", map[string]any{"username": name, "custom_id": name}).status == 0 {
 		return "", ""
 	}
 	app, _ = a.newApplication(ctx, name)
 	return name, app
 }
 
-func consumerWay(below string) func(context.Context, *actor, *way) ([]*credential, func() int) {
-	return func(ctx context.Context, a *actor, w *way) ([]*credential, func() int) {
+func consumerWay(below string) func(context.Context, *actor, *way) ([]*credential, func() reply) {
+	return func(ctx context.Context, a *actor, w *way) ([]*credential, func() reply) {
 		name, app := a.newConsumer(ctx)
 		if app == "" {
 			return nil, nil
 		}
 		cs := a.tokens(ctx, w, 2, app, nil)
 		if below == "" && cs != nil {
-			if key := text(a.create(ctx, "/consumers/"+name+"/key-auth", map[string]any{}), "key"); key != "" {
+			if key := a.create(ctx, "/consumers/"+name+"/key-auth", map[string]any{}).text("key"); key != "" {
 				cs = append(cs, a.key(w.name, "key of "+name, key))
 			}
 		}
@@ -208,7 +204,7 @@ func consumerWay(below string) func(context.Context, *actor, *way) ([]*credentia
 	}
 }
 
-func patchConsumer(ctx context.Context, a *actor, w *way) ([]*credential, func() int) {
+func patchConsumer(ctx context.Context, a *actor, w *way) ([]*credential, func() reply) {
 	name, app := a.newConsumer(ctx)
 	if app == "" {
 		return nil, nil
@@ -221,19 +217,19 @@ func patchConsumer(ctx context.Context, a *actor, w *way) ([]*credential, func()
 		a.patches("/consumers/"+name, map[string]any{"custom_id": name + "-new"})
 }
 
-func user(ctx context.Context, a *actor, w *way) ([]*credential, func() int) {
+func user(ctx context.Context, a *actor, w *way) ([]*credential, func() reply) {
 	name := a.name("user")
 	return a.tokens(ctx, w, 3, a.w.app, map[string]any{"authenticated_userid": name}), a.deletes("/oauth2_tokens?authenticated_userid=" + name)
 }
 
-func keyWay(remove bool) func(context.Context, *actor, *way) ([]*credential, func() int) {
-	return func(ctx context.Context, a *actor, w *way) ([]*credential, func() int) {
+func keyWay(remove bool) func(context.Context, *actor, *way) ([]*credential, func() reply) {
+	return func(ctx context.Context, a *actor, w *way) ([]*credential, func() reply) {
 		made := a.create(ctx, "/consumers/"+consumer+"/key-auth", map[string]any{})
-		id := text(made, "id")
+		id := made.text("id")
 		if id == "" {
 			return nil, nil
 		}
-		cs := []*credential{a.key(w.name, "key "+id, text(made, "key"))}
+		cs := []*credential{a.key(w.name, "key "+id, made.text("key"))}
 		if remove {
 			return cs, a.deletes("/key-auths/" + id)
 		}
