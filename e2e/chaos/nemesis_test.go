@@ -52,96 +52,12 @@ func both(f, g fault) round {
 	}}
 }
 
-// stories are faults in an order that chance seldom finds. Each of them once let
-// a revoked token pass.
-func stories() []round {
-	return []round{
-		{"short cuts of a proxy's link", cuts},
-		{"a cut while Redis holds publications up", heldUp},
-		{"control plane killed between commit and publication", unpublished},
-		{"Redis goes back behind a cut link", behind(func(w *world) func() {
-			w.cpRedis.set(freeze)
-			return func() { w.cpRedis.set(pass) }
-		})},
-		{"Redis goes back behind a cut link, control plane killed", behind(func(w *world) func() {
-			w.cp.Kill()
-			return w.cp.Launch
-		})},
-		{"Redis evicts behind a cut link", evicted},
-	}
-}
-
-// cuts loses one of several invalidations that overlap: a reconnecting link must
-// get every one that it missed.
-func cuts(ctx context.Context, w *world, rng *rand.Rand) {
-	p := w.victim(rng)
-	for range 4 {
-		p.link.set(refuse)
-		pause(ctx, 400*time.Millisecond)
-		p.link.set(pass)
-		pause(ctx, 3200*time.Millisecond)
-	}
-}
-
-// heldUp publishes several revocations at once when Redis goes on, just when a
-// link is down.
-func heldUp(ctx context.Context, w *world, rng *rand.Rand) {
-	p := w.victim(rng)
-	w.redis.Pause()
-	pause(ctx, 600*time.Millisecond+time.Duration(rng.IntN(500))*time.Millisecond)
-	p.link.set(refuse)
-	pause(ctx, time.Duration(rng.IntN(200))*time.Millisecond)
-	w.redis.Resume()
-	pause(ctx, 3500*time.Millisecond)
-	p.link.set(pass)
-}
-
-// unpublished leaves commits that nobody has heard of.
-func unpublished(ctx context.Context, w *world, _ *rand.Rand) {
-	for range 2 {
-		w.redis.Pause()
-		pause(ctx, 900*time.Millisecond)
-		w.cp.Kill()
-		w.redis.Resume()
-		w.cp.Launch()
-		pause(ctx, 2*time.Second)
-	}
-}
-
-// behind brings an older Redis back when a proxy has nothing else to ask and the
-// control plane cannot mend it.
-func behind(away func(*world) func()) func(context.Context, *world, *rand.Rand) {
-	return func(ctx context.Context, w *world, rng *rand.Rand) {
-		p := w.victim(rng)
-		snapshot := w.redis.Snapshot()
-		p.link.set(refuse)
-		pause(ctx, 4*time.Second)
-		back := away(w)
-		w.redis.Kill()
-		w.redis.Restore(snapshot)
-		pause(ctx, 3*time.Second)
-		back()
-		p.link.set(pass)
-	}
-}
-
-// evicted lets Redis forget tombstones, or its clock, while a proxy has nothing
-// else to ask.
-func evicted(ctx context.Context, w *world, rng *rand.Rand) {
-	p := w.victim(rng)
-	p.link.set(refuse)
-	pause(ctx, 4*time.Second)
-	evict(w.redis)
-	pause(ctx, 3*time.Second)
-	w.redis.Command("CONFIG", "SET", "maxmemory", "0")
-	p.link.set(pass)
-}
-
-// plan is the endless order of rounds of a seed: stories first and among the
-// others, single faults and pairs by turns, each of them once before any comes
+// plan is the endless order of rounds of a seed: each story once, with other
+// rounds between them, and then other rounds with a story now and then. The others
+// are single faults and twice as many pairs, each of them once before any comes
 // again.
 func plan(rng *rand.Rand, only *regexp.Regexp) func() round {
-	var singles, pairs, tales []round
+	var singles, pairs []round
 	all := faults()
 	for i, f := range all {
 		singles = append(singles, f.single())
@@ -151,26 +67,48 @@ func plan(rng *rand.Rand, only *regexp.Regexp) func() round {
 			}
 		}
 	}
-	tales = stories()
-	lists := [][]round{matching(tales, only), matching(singles, only), matching(pairs, only)}
-	for i, list := range lists {
-		if i > 0 {
-			rng.Shuffle(len(list), func(i, j int) { list[i], list[j] = list[j], list[i] })
-		}
-	}
-	next := make([]int, len(lists))
-	turn := -1
+	tales := &deck{rounds: matching(stories(), only)}
+	alone, twos := shuffled(rng, matching(singles, only)), shuffled(rng, matching(pairs, only))
+	turn, other := -1, -1
 	return func() round {
-		for range lists {
-			turn++
-			if i := turn % len(lists); len(lists[i]) > 0 {
-				next[i]++
-				return lists[i][(next[i]-1)%len(lists[i])]
+		turn++
+		if n := 2 * len(tales.rounds); turn < n && turn%2 == 0 || turn >= n && turn%10 == 9 {
+			if r, ok := tales.draw(); ok {
+				return r
+			}
+		}
+		other++
+		decks := []*deck{twos, alone, tales}
+		if other%3 == 0 {
+			decks = []*deck{alone, twos, tales}
+		}
+		for _, d := range decks {
+			if r, ok := d.draw(); ok {
+				return r
 			}
 		}
 		Fail(onlyVariable + " matches no fault")
 		return round{}
 	}
+}
+
+// deck deals rounds in its order, again and again.
+type deck struct {
+	rounds []round
+	next   int
+}
+
+func shuffled(rng *rand.Rand, rounds []round) *deck {
+	rng.Shuffle(len(rounds), func(i, j int) { rounds[i], rounds[j] = rounds[j], rounds[i] })
+	return &deck{rounds: rounds}
+}
+
+func (d *deck) draw() (r round, ok bool) {
+	if len(d.rounds) == 0 {
+		return round{}, false
+	}
+	d.next++
+	return d.rounds[(d.next-1)%len(d.rounds)], true
 }
 
 // matching leaves the rounds with a name that matches.

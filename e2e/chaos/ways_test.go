@@ -37,6 +37,9 @@ func pick(rng *rand.Rand) *way {
 	panic("weights")
 }
 
+// deletedApplication is a way that stories take, too.
+var deletedApplication = &way{name: "DELETE of an application", weight: 1, gone: true, prepare: applicationWay("")}
+
 // ways are all.
 var ways = []*way{
 	{name: "DELETE of a token by id", weight: 12, gone: true, prepare: byPath(func(id, _ string) string { return id })},
@@ -45,7 +48,7 @@ var ways = []*way{
 	{name: "DELETE and the same value again", weight: 4, gone: true, play: again},
 	{name: "PATCH of a token's scope", weight: 1, prepare: patchScope},
 	{name: "PATCH of a token's value", weight: 1, prepare: patchValue},
-	{name: "DELETE of an application", weight: 1, gone: true, prepare: applicationWay("")},
+	deletedApplication,
 	{name: "DELETE of an application's tokens", weight: 1, prepare: applicationWay("/oauth2_tokens")},
 	{name: "PATCH of an application", weight: 1, prepare: patchApplication},
 	{name: "DELETE of a consumer", weight: 1, gone: true, prepare: consumerWay("")},
