@@ -15,6 +15,10 @@ import (
 	"github.com/meshgate/meshgate/e2e/framework"
 )
 
+// life of tokens, in seconds: so long that none ends by itself while it is checked,
+// and so short that a long run reaches a steady state.
+const life = 1800
+
 // goodWay is the way of tokens that are never revoked.
 const goodWay = "good"
 
@@ -113,7 +117,7 @@ func (a *actor) create(ctx context.Context, path string, doc any) reply {
 
 // token issues an access token of an application over the administration API.
 func (a *actor) token(ctx context.Context, app string, more map[string]any) (id, value string) {
-	doc := map[string]any{"credential": map[string]any{"id": app}, "service": map[string]any{"id": a.w.service}, "expires_in": 86400, "scope": "email"}
+	doc := map[string]any{"credential": map[string]any{"id": app}, "service": map[string]any{"id": a.w.service}, "expires_in": life, "scope": "email"}
 	for k, v := range more {
 		doc[k] = v
 	}
@@ -180,12 +184,17 @@ func (a *actor) key(way, name, value string) *credential {
 }
 
 // warm shows credentials to most proxies, so that each of them may remember them.
-func (a *actor) warm(ctx context.Context, cs []*credential) {
+// They must be honoured if it is certain that they were made.
+func (a *actor) warm(ctx context.Context, cs []*credential, certain bool) {
+	show := func(c *credential, p *proxy) { a.w.book.ask(c, p) }
+	if certain {
+		show = a.w.book.expect
+	}
 	some := a.rng.IntN(10) < 3
 	for _, p := range a.w.proxies {
 		for _, c := range cs {
 			if !some || a.rng.IntN(2) == 0 {
-				a.w.book.ask(c, p)
+				show(c, p)
 			}
 		}
 	}
@@ -244,7 +253,7 @@ func (a *actor) live(ctx context.Context) {
 		if len(cs) == 0 {
 			continue
 		}
-		a.warm(ctx, cs)
+		a.warm(ctx, cs, true)
 		a.w.book.keep(cs, a.end(ctx, w, cs, call))
 	}
 }

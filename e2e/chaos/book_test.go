@@ -17,8 +17,8 @@ type tally struct {
 	rounds int
 	// checks of all credentials, by what came of them.
 	checks, accepted, refused, undecided int
-	// outage is how many checks of good tokens were not answered with 200, denied
-	// how many of these said that the token is no good.
+	// outage is how many checks of good tokens were not answered with 200. denied is
+	// how many answers said that a credential is no good while it was.
 	outage, denied int
 	// longest is the longest time that one good token was not accepted by one proxy.
 	longest time.Duration
@@ -114,14 +114,14 @@ func (b *book) faults() string {
 
 // ask shows a credential to a proxy and notes the answer. Acceptances that look
 // wrong are judged at once.
-func (b *book) ask(c *credential, p *proxy) (accepted bool) {
+func (b *book) ask(c *credential, p *proxy) (e event) {
 	if c.gatewaysOnly && p.sidecar() {
-		return false
+		return event{}
 	}
 	b.mu.Lock()
 	t := b.now
 	b.mu.Unlock()
-	e := event{verb: check, proxy: p.index, call: b.time(), faults: t.name}
+	e = event{verb: check, proxy: p.index, call: b.time(), faults: t.name}
 	e.status, e.accepted = c.show(p)
 	e.ret = b.time()
 	b.mu.Lock()
@@ -139,13 +139,26 @@ func (b *book) ask(c *credential, p *proxy) (accepted bool) {
 	b.mu.Unlock()
 	if c.way == goodWay {
 		b.available(c, t, e)
-		return e.accepted
+		return e
 	}
 	c.note(e)
 	if e.accepted && c.suspicious(e) {
 		b.judge(c, t)
 	}
-	return e.accepted
+	return e
+}
+
+// expect is ask for a credential that is good without a doubt. That a proxy cannot
+// say so is an outage; that it says the opposite is wrong.
+func (b *book) expect(c *credential, p *proxy) {
+	e := b.ask(c, p)
+	if !decided(e.status) || e.accepted {
+		return
+	}
+	b.mu.Lock()
+	b.now.denied++
+	b.mu.Unlock()
+	b.problem("denied while it was good: %s", c.history())
 }
 
 // available notes a check of a good token.

@@ -93,7 +93,7 @@ func (w *world) sweep(d time.Duration) {
 // judge fails the spec for violations, and for a run that says too little.
 func judge(b *book, loaded time.Duration, whole bool) {
 	if n := b.violations.n; n > 0 {
-		Fail(fmt.Sprintf("%d credentials were accepted after their end; the first of them:\n%s", n, strings.Join(b.violations.first, "\n")))
+		Fail(fmt.Sprintf("%d credentials were accepted after their end, and there are %d other problems; the first of them:\n%s", n, b.problems.n, strings.Join(append(b.violations.first, b.problems.first...), "\n")))
 	}
 	Expect(b.problems.first).To(BeEmpty())
 	Expect(b.open).To(BeZero(), "histories that could not be decided")

@@ -52,11 +52,11 @@ var _ = Describe("the promise", func() {
 		c := &credential{way: "test", name: "a token", show: func(*proxy) (int, bool) { return status, status == 200 }}
 		p := &proxy{}
 		c.note(event{verb: create, status: 201, ret: b.time()})
-		Expect(b.ask(c, p)).To(BeTrue())
+		Expect(b.ask(c, p).accepted).To(BeTrue())
 		b.revocation("test", []*credential{c}, event{verb: revoke, status: 204, call: b.time(), ret: b.time()}, true)
 		Expect(b.violations.n).To(BeZero())
-		Expect(b.ask(c, p)).To(BeTrue())
-		Expect(b.ask(c, p)).To(BeTrue(), "reported once")
+		Expect(b.ask(c, p).accepted).To(BeTrue())
+		Expect(b.ask(c, p).accepted).To(BeTrue(), "reported once")
 		Expect(b.violations.n).To(Equal(1))
 		Expect(b.violations.first[0]).To(And(ContainSubstring("a token"), ContainSubstring("revoked, 204"), ContainSubstring("ACCEPTED at gateway-a")))
 	})

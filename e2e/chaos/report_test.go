@@ -29,6 +29,9 @@ func (b *book) progress(t *tally) string {
 func (b *book) report(head string) string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	for _, o := range b.outages { // that last
+		o.tally.longest = max(o.tally.longest, time.Duration(b.time()-o.since))
+	}
 	var out strings.Builder
 	fmt.Fprintf(&out, "# Faults against the promise of revocation\n\n%s\n\n", head)
 	out.WriteString("| fault | rounds | checks | accepted | refused | undecided | good tokens: not accepted | called no good | longest refusal | recovery | revocations confirmed | unconfirmed | violations |\n")

@@ -14,6 +14,7 @@ func stories() []round {
 		{"short cuts of a proxy's link", cuts},
 		{"a cut while Redis holds publications up", heldUp},
 		{"control plane killed between commit and publication", unpublished},
+		{"control plane killed again and again", flapping},
 		{"Redis goes back behind a cut link", behind(func(w *world) func() {
 			w.cpRedis.set(freeze)
 			return func() { w.cpRedis.set(pass) }
@@ -63,6 +64,15 @@ func unpublished(ctx context.Context, w *world, _ *rand.Rand) {
 	}
 }
 
+// flapping kills a control plane that has hardly begun.
+func flapping(ctx context.Context, w *world, rng *rand.Rand) {
+	for range 4 {
+		w.cp.Kill()
+		w.cp.Launch()
+		pause(ctx, time.Duration(rng.IntN(2500))*time.Millisecond)
+	}
+}
+
 // behind brings an older Redis back when a proxy has nothing else to ask and the
 // control plane cannot mend it.
 func behind(away func(*world) func()) func(context.Context, *world, *rand.Rand) {
@@ -103,7 +113,7 @@ func (w *world) applications(ctx context.Context, rng *rand.Rand) []doomed {
 				cs, call := deletedApplication.prepare(ctx, a, deletedApplication)
 				for _, c := range cs {
 					for _, p := range w.proxies {
-						w.book.ask(c, p)
+						w.book.expect(c, p)
 					}
 				}
 				lives[n*each+i] = doomed{a, cs, call}

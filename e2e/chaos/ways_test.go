@@ -101,7 +101,7 @@ func again(ctx context.Context, a *actor, w *way) {
 	c := &credential{way: w.name, name: a.name("again"), show: func(p *proxy) (int, bool) { return a.see(p.call, value, "", "", "") }}
 	b := a.w.book
 	doc := map[string]any{
-		"credential": map[string]any{"id": a.w.app}, "service": map[string]any{"id": a.w.service}, "expires_in": 86400, "access_token": value,
+		"credential": map[string]any{"id": a.w.app}, "service": map[string]any{"id": a.w.service}, "expires_in": life, "access_token": value,
 	}
 	confirmed := false
 	for range 2 + a.rng.IntN(2) {
@@ -114,7 +114,7 @@ func again(ctx context.Context, a *actor, w *way) {
 			e.ret = never
 		}
 		c.note(e)
-		a.warm(ctx, []*credential{c})
+		a.warm(ctx, []*credential{c}, e.status == http.StatusCreated)
 		if confirmed = a.end(ctx, w, []*credential{c}, a.deletes("/oauth2_tokens/"+value)); !confirmed {
 			break
 		}

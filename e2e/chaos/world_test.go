@@ -110,7 +110,7 @@ func (w *world) protect(port int) string {
 	must("/services/api/routes", map[string]any{"name": "api", "paths": []string{"/api"}})
 	plugin := must("/services/api/plugins", map[string]any{"name": "oauth2", "config": map[string]any{
 		"enable_client_credentials": true, "enable_password_grant": true, "provision_key": provision,
-		"scopes": []string{"email", "phone"}, "token_expiration": 86400, "endpoints": true,
+		"scopes": []string{"email", "phone"}, "token_expiration": life, "endpoints": true,
 	}})
 	must("/services/api/routes", map[string]any{"name": "strict", "paths": []string{"/strict"}})
 	must("/routes/strict/plugins", map[string]any{"name": "oauth2", "config": map[string]any{
@@ -184,7 +184,7 @@ func (w *world) sidecar(workload int, plugin string) *proxy {
 func (w *world) stock(ctx context.Context) {
 	a := newActor(w, 0)
 	for n := range goods {
-		id, value := a.token(ctx, w.app, nil)
+		id, value := a.token(ctx, w.app, map[string]any{"expires_in": 365 * 24 * 3600})
 		Expect(id).NotTo(BeEmpty())
 		c := a.bearer("good", "good-"+strconv.Itoa(n), value)
 		w.good = append(w.good, c)
