@@ -189,6 +189,17 @@ var _ = Describe("a wire", func() {
 		works(dial())
 	})
 
+	It("leads elsewhere when it is told to", func() {
+		l := dial()
+		works(l)
+		w.lead(framework.StartEcho("other"))
+		_, err := read(l, 5*time.Second)
+		Expect(err).To(HaveOccurred())
+		l = dial()
+		say(l, "hello")
+		Expect(read(l, 5*time.Second)).To(Equal("other hello\n"))
+	})
+
 	It("delivers late, and ends of connections as what they are", func() {
 		w.set(slow)
 		l := dial()

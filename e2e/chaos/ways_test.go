@@ -37,12 +37,15 @@ func pick(rng *rand.Rand) *way {
 	panic("weights")
 }
 
-// deletedApplication is a way that stories take, too.
-var deletedApplication = &way{name: "DELETE of an application", weight: 1, gone: true, prepare: applicationWay("")}
+// Ways that stories take, too.
+var (
+	deletedToken       = &way{name: "DELETE of a token by id", weight: 12, gone: true, prepare: byPath(func(id, _ string) string { return id })}
+	deletedApplication = &way{name: "DELETE of an application", weight: 1, gone: true, prepare: applicationWay("")}
+)
 
 // ways are all.
 var ways = []*way{
-	{name: "DELETE of a token by id", weight: 12, gone: true, prepare: byPath(func(id, _ string) string { return id })},
+	deletedToken,
 	{name: "DELETE of a token by value", weight: 8, gone: true, prepare: byPath(func(_, value string) string { return value })},
 	{name: "DELETE of a token that a client got", weight: 4, gone: true, prepare: issued},
 	{name: "DELETE and the same value again", weight: 4, gone: true, play: again},

@@ -37,11 +37,12 @@ const lateness = 300 * time.Millisecond
 
 // wire is a TCP proxy on 127.0.0.1 that can be hurt.
 type wire struct {
-	name, target string
-	ln           net.Listener
-	work         sync.WaitGroup
+	name string
+	ln   net.Listener
+	work sync.WaitGroup
 
 	mu      sync.Mutex
+	target  string
 	mode    mode
 	changed chan struct{} // closed when the mode changes
 	pairs   map[*pair]bool
@@ -60,11 +61,14 @@ type pair struct {
 func newWire(name string, port int) *wire {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	gomega.Expect(err).NotTo(gomega.HaveOccurred())
-	w := &wire{name: name, target: fmt.Sprintf("127.0.0.1:%d", port), ln: ln, changed: make(chan struct{}), pairs: map[*pair]bool{}}
+	w := &wire{name: name, target: local(port), ln: ln, changed: make(chan struct{}), pairs: map[*pair]bool{}}
 	w.work.Go(w.serve)
 	ginkgo.DeferCleanup(w.close)
 	return w
 }
+
+// local is the address of a port.
+func local(port int) string { return fmt.Sprintf("127.0.0.1:%d", port) }
 
 // port is where the wire begins.
 func (w *wire) port() int { return w.ln.Addr().(*net.TCPAddr).Port }
@@ -83,7 +87,7 @@ func (w *wire) serve() {
 func (w *wire) carry(client net.Conn) {
 	p := &pair{client: client, ended: make(chan struct{})}
 	w.mu.Lock()
-	mode, closed := w.mode, w.closed
+	mode, closed, target := w.mode, w.closed, w.target
 	if p.lost = mode == blackhole; !closed && mode != refuse {
 		w.pairs[p] = true
 	}
@@ -95,7 +99,7 @@ func (w *wire) carry(client net.Conn) {
 	}
 	var both sync.WaitGroup
 	if mode != blackhole {
-		server, err := net.DialTimeout("tcp", w.target, 5*time.Second)
+		server, err := net.DialTimeout("tcp", target, 5*time.Second)
 		if err != nil || !w.join(p, server) {
 			p.reset()
 			if server != nil {
@@ -223,6 +227,14 @@ func (w *wire) set(m mode) {
 			p.reset()
 		}
 	}
+}
+
+// lead resets what is open and leads what comes to another port.
+func (w *wire) lead(port int) {
+	w.mu.Lock()
+	w.target = local(port)
+	w.mu.Unlock()
+	w.cut()
 }
 
 // cut resets what is open, and takes what comes.
