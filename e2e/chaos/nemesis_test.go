@@ -52,8 +52,8 @@ func both(f, g fault) round {
 	}}
 }
 
-// plan is the endless order of rounds of a seed: each story once, with other
-// rounds between them, and then other rounds with a story now and then. The others
+// plan is the endless order of rounds of a seed: each story once, with another
+// round after every two, and then other rounds with a story now and then. The others
 // are single faults and twice as many pairs, each of them once before any comes
 // again.
 func plan(rng *rand.Rand, only *regexp.Regexp) func() round {
@@ -72,7 +72,7 @@ func plan(rng *rand.Rand, only *regexp.Regexp) func() round {
 	turn, other := -1, -1
 	return func() round {
 		turn++
-		if n := 2 * len(tales.rounds); turn < n && turn%2 == 0 || turn >= n && turn%10 == 9 {
+		if n := len(tales.rounds) * 3 / 2; turn < n && turn%3 != 2 || turn >= n && turn%10 == 9 {
 			if r, ok := tales.draw(); ok {
 				return r
 			}

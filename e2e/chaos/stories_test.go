@@ -42,7 +42,7 @@ func stories() []round {
 // get every one that it missed.
 func cuts(ctx context.Context, w *world, rng *rand.Rand) {
 	p := w.victim(rng)
-	for range 4 {
+	for range 3 {
 		p.link.set(refuse)
 		pause(ctx, 400*time.Millisecond)
 		p.link.set(pass)
