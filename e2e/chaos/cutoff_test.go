@@ -34,7 +34,7 @@ func crowded(ctx context.Context, d time.Duration, share func(ctx context.Contex
 }
 
 // cutOff makes credentials that every proxy has seen, cuts a proxy's link, ends
-// them, and shows them to that proxy while turn lasts. mark is called right after
+// them, and shows them to that proxy while turn lasts and shortly after. mark is called right after
 // the cut: what the proxy knows is not newer than what Redis holds then.
 func cutOff(ctx context.Context, w *world, rng *rand.Rand, by *way, mark func(), turn func() (back func())) {
 	first := 1000 + int(rng.Uint32()>>1)
@@ -57,15 +57,17 @@ func cutOff(ctx context.Context, w *world, rng *rand.Rand, by *way, mark func(),
 			w.book.keep(l.cs, l.actor.end(ctx, by, l.cs, l.call))
 		}
 	})
-	back := turn()
-	crowded(ctx, 3*time.Second, func(ctx context.Context, n int) {
+	show := func(ctx context.Context, n int) {
 		for pause(ctx, 50*time.Millisecond) {
 			for _, c := range lives[n].cs {
 				w.book.ask(c, p)
 			}
 		}
-	})
+	}
+	back := turn()
+	crowded(ctx, 3*time.Second, show)
 	back()
+	crowded(ctx, time.Second, show)
 	p.link.set(pass)
 }
 

@@ -3,7 +3,6 @@ package chaos_test
 import (
 	"context"
 	"math/rand/v2"
-	"strconv"
 	"time"
 
 	"github.com/meshgate/meshgate/e2e/framework"
@@ -31,8 +30,7 @@ func stories() []round {
 			return func() { w.proxyRedis.lead(w.redis.Port) }
 		})},
 		{"Redis follows a stale copy behind a cut link", copied(func(w *world, stale *framework.Redis) func() {
-			w.redis.Command("REPLICAOF", "127.0.0.1", strconv.Itoa(stale.Port))
-			w.redis.Command("CLIENT", "KILL", "TYPE", "normal")
+			w.redis.Follow(stale.Port)
 			return func() { w.redis.Command("REPLICAOF", "NO", "ONE") }
 		})},
 	}

@@ -85,6 +85,15 @@ func (r *Redis) Command(words ...string) string {
 	return strings.TrimSpace(string(out))
 }
 
+// Follow makes it a replica of another server, as Sentinel demotes a primary: its
+// clients are dropped in the same transaction.
+func (r *Redis) Follow(port int) {
+	cmd := exec.Command("redis-cli", "-p", strconv.Itoa(r.Port))
+	cmd.Stdin = strings.NewReader(fmt.Sprintf("MULTI\nREPLICAOF 127.0.0.1 %d\nCLIENT KILL TYPE normal\nEXEC\n", port))
+	out, err := cmd.CombinedOutput()
+	gomega.ExpectWithOffset(1, err).NotTo(gomega.HaveOccurred(), string(out))
+}
+
 // Kill ends it at once.
 func (r *Redis) Kill() { r.process.Kill() }
 
