@@ -75,10 +75,10 @@ func cutOff(ctx context.Context, w *world, rng *rand.Rand, by *way, mark func(),
 func behind(away func(*world) (back func())) func(context.Context, *world, *rand.Rand) {
 	return func(ctx context.Context, w *world, rng *rand.Rand) {
 		var snapshot []byte
-		cutOff(ctx, w, rng, deletedToken, func() { snapshot = w.redis.Snapshot() }, func() func() {
+		cutOff(ctx, w, rng, deletedToken, func() { snapshot = w.redis.Save() }, func() func() {
 			back := away(w)
 			w.redis.Kill()
-			w.redis.Restore(snapshot)
+			w.redis.RestartFrom(snapshot)
 			return back
 		})
 	}
@@ -90,7 +90,7 @@ func copied(turn func(w *world, stale *framework.Redis) (back func())) func(cont
 	return func(ctx context.Context, w *world, rng *rand.Rand) {
 		stale := framework.StartRedis("--repl-diskless-sync-delay", "0")
 		stale.Kill()
-		cutOff(ctx, w, rng, deletedToken, func() { stale.Restore(w.redis.Snapshot()) }, func() func() { return turn(w, stale) })
+		cutOff(ctx, w, rng, deletedToken, func() { stale.RestartFrom(w.redis.Save()) }, func() func() { return turn(w, stale) })
 		stale.Kill()
 	}
 }
@@ -102,8 +102,8 @@ func evicted(ctx context.Context, w *world, rng *rand.Rand) {
 	cutOff(ctx, w, rng, deletedApplication, func() {}, func() func() {
 		evict(w.redis)
 		return func() {
-			w.redis.Command("CONFIG", "SET", "maxmemory", "0")
-			w.redis.Command("CONFIG", "SET", "maxmemory-policy", "noeviction")
+			w.redis.CLI("CONFIG", "SET", "maxmemory", "0")
+			w.redis.CLI("CONFIG", "SET", "maxmemory-policy", "noeviction")
 		}
 	})
 }

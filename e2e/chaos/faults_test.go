@@ -124,19 +124,19 @@ func redisFaults() []fault {
 		return fault{name, "redis", func(w *world, _ *rand.Rand) (func(), func()) {
 			var snapshot []byte
 			return func() {
-					if snapshot = w.redis.Snapshot(); die {
+					if snapshot = w.redis.Save(); die {
 						w.redis.Kill()
 					}
 				}, func() {
 					w.redis.Kill()
-					w.redis.Restore(snapshot)
+					w.redis.RestartFrom(snapshot)
 				}
 		}}
 	}
 	commands := func(lines ...string) func(*framework.Redis) {
 		return func(r *framework.Redis) {
 			for _, line := range lines {
-				r.Command(strings.Fields(line)...)
+				r.CLI(strings.Fields(line)...)
 			}
 		}
 	}
@@ -159,7 +159,7 @@ func redisFaults() []fault {
 // evict makes Redis forget half of what it holds, and go on so.
 func evict(r *framework.Redis) {
 	figure := func(name string) int {
-		for line := range strings.Lines(r.Command("INFO", "memory")) {
+		for line := range strings.Lines(r.CLI("INFO", "memory")) {
 			if value, ok := strings.CutPrefix(line, name+":"); ok {
 				n, _ := strconv.Atoi(strings.TrimSpace(value))
 				return n
@@ -167,6 +167,6 @@ func evict(r *framework.Redis) {
 		}
 		return 0
 	}
-	r.Command("CONFIG", "SET", "maxmemory-policy", "allkeys-random")
-	r.Command("CONFIG", "SET", "maxmemory", strconv.Itoa(figure("used_memory")-figure("used_memory_dataset")/2))
+	r.CLI("CONFIG", "SET", "maxmemory-policy", "allkeys-random")
+	r.CLI("CONFIG", "SET", "maxmemory", strconv.Itoa(figure("used_memory")-figure("used_memory_dataset")/2))
 }

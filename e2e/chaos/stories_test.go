@@ -31,7 +31,7 @@ func stories() []round {
 		})},
 		{"Redis follows a stale copy behind a cut link", copied(func(w *world, stale *framework.Redis) func() {
 			w.redis.Follow(stale.Port)
-			return func() { w.redis.Command("REPLICAOF", "NO", "ONE") }
+			return func() { w.redis.CLI("REPLICAOF", "NO", "ONE") }
 		})},
 	}
 }
