@@ -12,9 +12,9 @@ TEST_FLAGS ?=
 ENVOY_VERSIONS ?= 1.38.3
 
 # Suites that load the machine on purpose or measure it: nothing else is tried beside them.
-LOADS := module|faults|chaos|attacker|mesh
+LOADS := module|faults|chaos|redises|attacker|mesh
 
-.PHONY: help run build test check lint smoke bench bench-fleet bench-gateway bench-routes chaos fuzz clean tools
+.PHONY: help run build test check lint smoke bench bench-fleet bench-gateway bench-routes soak chaos fuzz clean tools
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -54,9 +54,11 @@ test: build ## every test, with a real Envoy and a real Redis
 
 check: test lint ## make test, then make lint
 
+# With -trimpath what cgo makes is shared between checkouts, but names the
+# files of the checkout that made it; the linter reads them.
 lint: ## golangci-lint and govulncheck
 	@.ci/install-linters
-	@.tools/bin/golangci-lint run ./...
+	@GOFLAGS=-buildvcs=auto .tools/bin/golangci-lint run ./...
 	@.ci/vulnerabilities
 
 smoke: build ## every benchmark and bench program once, at its smallest, and some fuzz targets
@@ -82,6 +84,10 @@ chaos: build ## faults against the promise of revocation, for TIME (2h), from SE
 	@MESHGATE_E2E_CHAOS_TIME=$(or $(TIME),2h) MESHGATE_E2E_CHAOS_SEED=$(or $(SEED),$$RANDOM) \
 		MESHGATE_E2E_CHAOS_REPORT=$(abspath $(or $(REPORT),bin/chaos.md)) \
 		go test -count=1 -timeout 0 -v ./e2e/chaos -ginkgo.v -ginkgo.timeout=1000h
+
+soak: build ## the module under storms, resets, reloads and a busy collector for TIME (default 10m)
+	@.ci/install-packages
+	@MESHGATE_E2E_SOAK_TIME=$(or $(TIME),10m) go test -count=1 -timeout 0 -v -run '^TestSoak$$' ./e2e/module
 
 fuzz: ## every fuzz target for FUZZTIME (default 20s)
 	@.ci/fuzz $(or $(FUZZTIME),20s)

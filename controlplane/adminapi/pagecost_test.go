@@ -72,22 +72,23 @@ func populate(t testing.TB, s store.Store, apps, tokens int) {
 	}
 }
 
-// costs are lists with what they may read for a page, whatever there is.
+// costs are lists with what they read for a page. A list that reads one row more
+// than before fails here: whoever means it writes the new figure down.
 var costs = []struct {
 	name, path string
-	// rows and lists bound what is read of the store for one page; shown is what
-	// is on it.
+	// rows and lists are what is read of the store for one page, to the row; shown
+	// is what is on it.
 	rows, lists, shown int
 }{
 	{"a page", "/oauth2?size=100", 101, 1, 100},
 	{"below an owner", "/consumers/owner/oauth2?size=100", 101, 1, 100},
 	{"by a tag", "/oauth2?tags=common&size=100", 101, 1, 100},
 	{"by two tags", "/oauth2?tags=common,rare&size=100", 10, 1, 10},
-	{"by either tag", "/oauth2?tags=common/rare&size=100", 220, 6, 100},
-	{"below an owner by a tag, a full page", "/consumers/owner/oauth2?tags=rare&size=1", 600, 6, 1},
+	{"by either tag", "/oauth2?tags=common/rare&size=100", 114, 3, 100},
+	{"below an owner by a tag, a full page", "/consumers/owner/oauth2?tags=rare&size=1", 200, 2, 1},
 	{"tokens with their number", "/oauth2_tokens?size=100", 101, 1, 100},
-	{"tokens of a consumer", "/consumers/owner/oauth2_tokens?size=100", 1000 + 2*1000 + 300, 1300, 100},
-	{"tags", "/tags/common?size=100", 101, 12, 100},
+	{"tokens of a consumer", "/consumers/owner/oauth2_tokens?size=100", 1000 + 2*1000, 1 + 1000, 100}, // the owner's applications, two tokens of each
+	{"tags", "/tags/common?size=100", 101, 5, 100},
 }
 
 // TestPagesReadWhatTheyShow: a page costs what is on it and not what there is.
@@ -105,8 +106,8 @@ func TestPagesReadWhatTheyShow(t *testing.T) {
 		if w.Code != 200 || shown != tc.shown {
 			t.Errorf("%s: %d with %d items, want %d", tc.name, w.Code, shown, tc.shown)
 		}
-		if c.rows > tc.rows || c.lists > tc.lists {
-			t.Errorf("%s: read %d rows in %d lists, at most %d in %d", tc.name, c.rows, c.lists, tc.rows, tc.lists)
+		if c.rows != tc.rows || c.lists != tc.lists {
+			t.Errorf("%s: read %d rows in %d lists, want %d in %d", tc.name, c.rows, c.lists, tc.rows, tc.lists)
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package adminlink
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"crypto/tls"
@@ -8,15 +9,19 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"go.uber.org/goleak"
 
 	"github.com/meshgate/meshgate/controlplane/fault"
+	"github.com/meshgate/meshgate/xds/alarm"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -298,6 +303,35 @@ func TestExpiry(t *testing.T) {
 	case <-time.After(10 * time.Second):
 		t.Error("the link outlives its token")
 	}
+}
+
+// TestExpiryAfterSleep: a token that ended while the host slept, or while its clock
+// was behind, ends its link soon after. Timers count the time that the host was
+// awake.
+func TestExpiryAfterSleep(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var slept atomic.Int64
+		s := NewServer(Options{
+			Auth: auth{}, Log: slog.New(slog.DiscardHandler),
+			Now: func() time.Time { return time.Now().Add(time.Duration(slept.Load())) },
+		})
+		conn, agent := net.Pipe()
+		l := &link{token: "token of m.a", conn: conn, in: bufio.NewReader(conn), turn: make(chan struct{}, 1), quit: make(chan struct{})}
+		ended := make(chan error, 2)
+		go func() { ended <- s.serve(t.Context(), "m.a", l, time.Now().Add(24*time.Hour)) }()
+		go func() { ended <- (&Client{}).serve(t.Context(), agent, agent) }()
+		time.Sleep(time.Hour)
+		slept.Store(int64(23 * time.Hour))
+		time.Sleep(alarm.Slice)
+		synctest.Wait()
+		if len(ended) != 2 {
+			t.Error("the link outlives its token")
+		}
+		s.Close()
+		if err := errors.Join(<-ended, <-ended); !errors.Is(err, errExpired) {
+			t.Errorf("the link ended with %v", err)
+		}
+	})
 }
 
 // TestReplaced lets the newest link of a node answer.

@@ -29,17 +29,12 @@ func TestRecheck(t *testing.T) {
 			close(done)
 		})
 	}
-	open := func() int {
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		return len(w.links)
-	}
-	for deadline := time.Now().Add(10 * time.Second); open() < 2 && time.Now().Before(deadline); {
+	for deadline := time.Now().Add(10 * time.Second); w.open() < 2 && time.Now().Before(deadline); {
 		time.Sleep(time.Millisecond)
 	}
 	auth.refuse.Store(fault.New(fault.Unavailable, "the store is away"))
 	w.Recheck(t.Context())
-	if n := open(); n != 2 {
+	if n := w.open(); n != 2 {
 		t.Fatalf("%d links after a failure that says nothing of tokens", n)
 	}
 	auth.refuse.Store(fault.New(fault.Denied, "revoked"))
@@ -60,4 +55,44 @@ func TestRecheck(t *testing.T) {
 	case <-time.After(10 * time.Second):
 		t.Fatal("the other link outlives its token")
 	}
+}
+
+// TestRecheckThatFailedIsTriedUntilItIsJudged: nobody asks a second time about a
+// token that was revoked while the store was away.
+func TestRecheckThatFailedIsTriedUntilItIsJudged(t *testing.T) {
+	auth := &fickle{}
+	w := newWorld(t, Options{Auth: auth})
+	begun, ended := make(chan struct{}), make(chan struct{})
+	w.hostile(t, "m.a", func(rw io.ReadWriter) {
+		close(begun)
+		_, _ = read(rw)
+		close(ended)
+	})
+	late := time.After(10 * time.Second)
+	select {
+	case <-begun:
+	case <-late:
+		t.Fatal("the link does not open")
+	}
+	for w.open() < 1 {
+		select {
+		case <-late:
+			t.Fatal("the link is not registered")
+		case <-time.After(time.Millisecond):
+		}
+	}
+	auth.refuse.Store(fault.New(fault.Unavailable, "the store is away"))
+	w.Recheck(t.Context(), "m.a")
+	auth.refuse.Store(fault.New(fault.Denied, "revoked"))
+	select {
+	case <-ended:
+	case <-late:
+		t.Fatal("the link outlives its token")
+	}
+}
+
+func (w *world) open() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.links)
 }

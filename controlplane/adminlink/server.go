@@ -7,15 +7,14 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"net"
 	"net/http"
-	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/meshgate/meshgate/controlplane/fault"
+	"github.com/meshgate/meshgate/xds/alarm"
 )
 
 // Authenticator checks who opens a link.
@@ -60,9 +59,15 @@ type Server struct {
 	mu sync.Mutex
 	// links has the newest link of each node: two are normal while an old
 	// connection has not been noticed to be dead.
-	links   map[string]*link
-	closing bool
-	owned   sync.WaitGroup
+	links map[string]*link
+	// unjudged are the links whose recheck failed, by node, and retrying says that a
+	// goroutine makes up for it.
+	unjudged map[*link]string
+	retrying bool
+	closing  bool
+	// end is closed with closing.
+	end   chan struct{}
+	owned sync.WaitGroup
 }
 
 // NewServer returns a server without links.
@@ -70,7 +75,7 @@ func NewServer(o Options) *Server {
 	if o.MaxLinks == 0 {
 		o.MaxLinks = defaultMaxLinks
 	}
-	return &Server{o: o, links: map[string]*link{}}
+	return &Server{o: o, links: map[string]*link{}, unjudged: map[*link]string{}, end: make(chan struct{})}
 }
 
 // link is one connection.
@@ -149,9 +154,9 @@ func (s *Server) serve(ctx context.Context, node string, l *link, until time.Tim
 		return err
 	}
 	defer s.owned.Done()
-	s.judge(ctx, node, l) // its token may have been revoked before it was registered
+	s.recheck(ctx, node, l) // its token may have been revoked before it was registered
 	if !until.IsZero() {
-		expiry := time.AfterFunc(until.Sub(s.o.Now()), func() { l.close(errExpired) })
+		expiry := alarm.AfterFunc(s.o.Now, until, func() { l.close(errExpired) })
 		defer expiry.Stop()
 	}
 	var pinger sync.WaitGroup
@@ -182,38 +187,19 @@ func (s *Server) register(node string, l *link) error {
 func (s *Server) unregister(node string, l *link) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	delete(s.unjudged, l)
 	if s.links[node] == l {
 		delete(s.links, node)
-	}
-}
-
-// Recheck authenticates links again with the tokens they came with and ends those
-// whose token no longer counts: the links of the named nodes, or all if none is
-// named. A failure that says nothing of the token ends nobody.
-func (s *Server) Recheck(ctx context.Context, nodes ...string) {
-	s.mu.Lock()
-	links := maps.Clone(s.links)
-	s.mu.Unlock()
-	for node, l := range links {
-		if len(nodes) == 0 || slices.Contains(nodes, node) {
-			s.judge(ctx, node, l)
-		}
-	}
-}
-
-// judge ends a link whose token no longer counts.
-func (s *Server) judge(ctx context.Context, node string, l *link) {
-	_, err := s.o.Auth.Authenticate(ctx, node, l.token)
-	switch fault.CodeOf(err) {
-	case fault.Denied, fault.Forbidden, fault.NotFound:
-		l.close(errRevoked)
 	}
 }
 
 // Close ends every link and waits for them.
 func (s *Server) Close() {
 	s.mu.Lock()
-	s.closing = true
+	if !s.closing {
+		s.closing = true
+		close(s.end)
+	}
 	for _, l := range s.links {
 		l.close(errClosing)
 	}

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/google/uuid"
 	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
@@ -57,11 +58,13 @@ type Options struct {
 // Agent runs one Envoy.
 type Agent struct {
 	Options
-	dir   *runDir
-	tls   *tls.Config
-	host  string
-	ready chan struct{}
-	Envoy *Process
+	dir  *runDir
+	tls  *tls.Config
+	host string
+	// instance tells this agent from others of the same name.
+	instance string
+	ready    chan struct{}
+	Envoy    *Process
 }
 
 // New checks what can be checked before anything is started, and makes the run
@@ -87,7 +90,9 @@ func New(o Options) (*Agent, error) {
 			return nil, err
 		}
 	}
-	a := &Agent{Options: o, host: u.Host, ready: make(chan struct{}), tls: &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12, ServerName: u.Hostname()}}
+	a := &Agent{Options: o, host: u.Host, instance: uuid.NewString(), ready: make(chan struct{}), tls: &tls.Config{
+		RootCAs: pool, MinVersion: tls.VersionTLS12, ServerName: u.Hostname(), VerifyConnection: contract.IsDataPlane,
+	}}
 	dir, err := runDirOf(o.StateDir, a.proxy().dir())
 	if err != nil {
 		return nil, err
@@ -127,7 +132,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	// Envoy drains after ctx has ended and still needs the relay for that.
 	relayCtx, stopRelay := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopRelay()
-	stream, err := a.newRelay()
+	stream, err := a.newRelay(ctx)
 	if err != nil {
 		return err
 	}
@@ -180,8 +185,9 @@ func (a *Agent) runEnvoy(ctx, relayCtx context.Context, stream *relay.Relay) err
 	return errors.Join(err, g.Wait())
 }
 
-// newRelay makes the relay between Envoy and the control plane.
-func (a *Agent) newRelay() (*relay.Relay, error) {
+// newRelay makes the relay between Envoy and the control plane. Once leaving has
+// ended, the agent drains and must not register again: its place may be taken.
+func (a *Agent) newRelay(leaving context.Context) (*relay.Relay, error) {
 	about, err := structpb.NewStruct(a.proxy().metadata())
 	if err != nil {
 		return nil, fmt.Errorf("metadata of the node: %w", err)
@@ -192,7 +198,12 @@ func (a *Agent) newRelay() (*relay.Relay, error) {
 			o := append(relay.DialOptions(), grpc.WithTransportCredentials(credentials.NewTLS(a.tls.Clone())))
 			return grpc.NewClient("passthrough:///"+a.host, o...)
 		},
-		Token: a.token, Metadata: about, Unknown: a.registerAgain, Log: a.Log,
+		Token: a.token, Metadata: about, Log: a.Log,
+		Unknown: func(ctx context.Context) {
+			if leaving.Err() == nil {
+				a.registerAgain(ctx)
+			}
+		},
 	})
 }
 

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -22,6 +23,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/identity"
 	"github.com/meshgate/meshgate/controlplane/store"
 	"github.com/meshgate/meshgate/controlplane/store/memstore"
+	"github.com/meshgate/meshgate/filter/contract"
 )
 
 // controlPlane is the enrolment half of a control plane, over TLS. While refuse
@@ -40,6 +42,12 @@ func (nobody) Publish(context.Context, store.Commit) error { return nil }
 
 func newControlPlane(t *testing.T) *controlPlane {
 	t.Helper()
+	return controlPlaneAs(t, contract.DataPlaneURI())
+}
+
+// controlPlaneAs is one that shows a certificate with an identity.
+func controlPlaneAs(t *testing.T, shown *url.URL) *controlPlane {
+	t.Helper()
 	s := memstore.New()
 	t.Cleanup(func() { _ = s.Close() })
 	tokens, err := identity.OpenTokens(t.Context(), s, time.Now)
@@ -56,6 +64,7 @@ func newControlPlane(t *testing.T) *controlPlane {
 		server.ServeHTTP(w, r)
 	}))
 	cp.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)
+	cp.TLS = dataPlaneTLS(t, shown)
 	cp.StartTLS()
 	t.Cleanup(cp.Close)
 	return cp

@@ -71,7 +71,8 @@ func (a *Agent) enrolLater(ctx context.Context) {
 }
 
 // registerAgain brings a Dataplane back that the control plane has removed while
-// this agent was cut off. What is answered is known already.
+// this agent was cut off, or that another agent of this name took along. What is
+// answered is known already.
 func (a *Agent) registerAgain(ctx context.Context) {
 	if a.Sidecar == nil || a.Sidecar.Dataplane == "" || ctx.Err() != nil {
 		return

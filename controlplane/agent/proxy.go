@@ -103,7 +103,7 @@ func (s sidecar) drainTime() time.Duration { return sidecarDrain }
 func (s sidecar) enrol(ctx context.Context, client *http.Client, token string) (*enrol.Answer, error) {
 	d := s.Agent.dir
 	return enrol.Join(ctx, client, s.Address, token, &enrol.Proxy{
-		Mesh: s.Sidecar.Mesh, Name: s.Name, ProxyType: "dataplane", Resource: s.Sidecar.Dataplane, WorkDir: d.path,
+		Mesh: s.Sidecar.Mesh, Name: s.Name, ProxyType: "dataplane", Resource: s.Sidecar.Dataplane, WorkDir: d.path, Instance: s.instance,
 		Version: s.versions(),
 		Relay: &enrol.Relay{
 			Socket: d.relay, AdminSocket: d.admin, AdminPort: uint32(s.AdminPort), //nolint:gosec // the control plane checks it
@@ -124,7 +124,7 @@ func (s sidecar) leave(ctx context.Context, client *http.Client, token string) e
 	if s.Sidecar.Dataplane == "" {
 		return nil
 	}
-	return enrol.Leave(ctx, client, s.Address, token, s.Sidecar.Mesh, s.Name)
+	return enrol.Leave(ctx, client, s.Address, token, s.Sidecar.Mesh, s.Name, s.instance)
 }
 
 func (s sidecar) bootstrap(answer *enrol.Answer) ([]byte, error) {

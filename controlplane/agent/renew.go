@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/meshgate/meshgate/controlplane/enrol"
+	"github.com/meshgate/meshgate/xds/alarm"
 )
 
 // Pauses after a renewal that did not succeed.
@@ -28,10 +29,11 @@ type renewal struct {
 	*Agent
 	// renew returns the successor of a token.
 	renew func(ctx context.Context, token string) (string, error)
+	now   func() time.Time
 }
 
 func (a *Agent) renewal() *renewal {
-	return &renewal{a, func(ctx context.Context, token string) (string, error) {
+	return &renewal{Agent: a, now: time.Now, renew: func(ctx context.Context, token string) (string, error) {
 		return enrol.Renew(ctx, a.client(), a.Address, token)
 	}}
 }
@@ -46,8 +48,8 @@ func (n *renewal) run(ctx context.Context) {
 		if err == nil {
 			due, err = renewAt(token)
 		}
-		if err == nil && time.Until(due) > 0 {
-			if rest(ctx, time.Until(due)) != nil {
+		if err == nil && due.Sub(n.now()) > 0 {
+			if alarm.Wait(ctx, n.now, due) != nil {
 				return
 			}
 			pause = renewFirst
@@ -80,7 +82,7 @@ func (n *renewal) replaceToken(ctx context.Context, token string) error {
 	if err != nil {
 		return err
 	}
-	if due, err := renewAt(next); err != nil || time.Until(due) <= 0 {
+	if due, err := renewAt(next); err != nil || due.Sub(n.now()) <= 0 {
 		return errors.Join(errors.New("the control plane's token ends at once"), err)
 	}
 	return replace(n.TokenFile, []byte(next))

@@ -8,9 +8,12 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/meshgate/meshgate/xds/alarm"
 )
 
 // tokenAt is what a renewal reads of a token: when it was made and when it ends.
@@ -22,13 +25,19 @@ func tokenAt(from time.Time, life time.Duration) string {
 // renewing runs a renewal of a token of 30 days in a bubble.
 func renewing(t *testing.T, renew func(context.Context, string) (string, error), then func(file string, start time.Time)) {
 	t.Helper()
+	renewingBy(t, time.Now, renew, then)
+}
+
+// renewingBy does so by another clock.
+func renewingBy(t *testing.T, now func() time.Time, renew func(context.Context, string) (string, error), then func(file string, start time.Time)) {
+	t.Helper()
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
 		file, start := filepath.Join(dir, "token"), time.Now()
 		if err := os.WriteFile(file, []byte(tokenAt(start, 30*24*time.Hour)+"\n"), 0o644); err != nil {
 			t.Fatal(err)
 		}
-		n := &renewal{&Agent{Options: Options{Name: "gw", ControlPlane: "default", TokenFile: file, Log: slog.New(slog.DiscardHandler)}}, renew}
+		n := &renewal{&Agent{Options: Options{Name: "gw", ControlPlane: "default", TokenFile: file, Log: slog.New(slog.DiscardHandler)}}, renew, now}
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan struct{})
 		go func() { n.run(ctx); close(done) }()
@@ -95,6 +104,26 @@ func TestForeignTokenFile(t *testing.T) {
 		synctest.Wait()
 		if info, err := os.Lstat(file); err != nil || info.Mode().IsRegular() || asked != 0 {
 			t.Errorf("the link was replaced: %v, asked %d times", err, asked)
+		}
+	})
+}
+
+// TestTokenRenewedAfterSleep: a host that slept, or whose clock was wrong, renews
+// the token soon after it wakes. Timers count the time that it was awake.
+func TestTokenRenewedAfterSleep(t *testing.T) {
+	var slept atomic.Int64
+	now := func() time.Time { return time.Now().Add(time.Duration(slept.Load())) }
+	asked := make(chan time.Time, 10)
+	renewingBy(t, now, func(context.Context, string) (string, error) {
+		asked <- now()
+		return tokenAt(now(), 30*24*time.Hour), nil
+	}, func(string, time.Time) {
+		synctest.Wait()
+		slept.Store(int64(25 * 24 * time.Hour))
+		time.Sleep(alarm.Slice)
+		synctest.Wait()
+		if len(asked) != 1 {
+			t.Errorf("asked %d times after the sleep", len(asked))
 		}
 	})
 }

@@ -22,6 +22,7 @@ import (
 
 	"github.com/meshgate/meshgate/controlplane/adminlink"
 	"github.com/meshgate/meshgate/controlplane/enrol"
+	"github.com/meshgate/meshgate/filter/contract"
 	"github.com/meshgate/meshgate/xds/bootstrap"
 	"google.golang.org/grpc"
 
@@ -34,7 +35,9 @@ type joinPlane struct {
 	links  *adminlink.Server
 	server *httptest.Server
 	log    chan string // method and form of each enrolment
-	extra  func(boot []byte) []byte
+	// instances are those of each enrolment.
+	instances chan string
+	extra     func(boot []byte) []byte
 }
 
 // Authenticate implements adminlink.Authenticator.
@@ -67,7 +70,7 @@ func (emptyADS) DeltaAggregatedResources(stream discovery.AggregatedDiscoverySer
 
 func newJoinPlane(t *testing.T) *joinPlane {
 	t.Helper()
-	p := &joinPlane{log: make(chan string, 64)}
+	p := &joinPlane{log: make(chan string, 64), instances: make(chan string, 64)}
 	p.links = adminlink.NewServer(adminlink.Options{Auth: p, Log: slog.New(slog.DiscardHandler), Now: time.Now})
 	ads := grpc.NewServer()
 	discovery.RegisterAggregatedDiscoveryServiceServer(ads, emptyADS{})
@@ -83,6 +86,7 @@ func newJoinPlane(t *testing.T) *joinPlane {
 	}))
 	p.server.EnableHTTP2 = true
 	p.server.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)
+	p.server.TLS = dataPlaneTLS(t, contract.DataPlaneURI())
 	p.server.StartTLS()
 	t.Cleanup(func() { p.links.Close(); ads.Stop(); p.server.CloseClientConnections(); p.server.Close() })
 	return p
@@ -95,6 +99,7 @@ func (p *joinPlane) enrol(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	p.log <- r.Method + " " + in.Mesh + "." + in.Name + " " + in.Resource
+	p.instances <- in.Instance
 	if r.Method == http.MethodDelete {
 		w.WriteHeader(http.StatusNoContent)
 		return
@@ -200,6 +205,9 @@ func TestSidecar(t *testing.T) {
 	}
 	if got := <-p.log; got != "DELETE default.web-1 " {
 		t.Errorf("left with %q", got)
+	}
+	if joined, left := <-p.instances, <-p.instances; joined == "" || joined != left || joined == newAgent(t, o).instance {
+		t.Errorf("the agent joins as %q and leaves as %q", joined, left)
 	}
 }
 

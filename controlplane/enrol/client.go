@@ -23,9 +23,10 @@ func Join(ctx context.Context, client *http.Client, base, token string, in *Prox
 	return ask(ctx, client, http.MethodPost, base, token, in)
 }
 
-// Leave deregisters a Dataplane that its proxy owns; errors are those of [Enrol].
-func Leave(ctx context.Context, client *http.Client, base, token, mesh, name string) error {
-	_, err := ask(ctx, client, http.MethodDelete, base, token, &Proxy{Mesh: mesh, Name: name})
+// Leave deregisters a Dataplane that its proxy owns, if it was registered by this
+// instance; errors are those of [Enrol].
+func Leave(ctx context.Context, client *http.Client, base, token, mesh, name, instance string) error {
+	_, err := ask(ctx, client, http.MethodDelete, base, token, &Proxy{Mesh: mesh, Name: name, Instance: instance})
 	return err
 }
 

@@ -56,6 +56,8 @@ type Server struct {
 	// Writer writes what gateways say of themselves; [admit.Gate] is one.
 	Writer Writer
 	Tokens *identity.Tokens
+	// Enrolled, if set, hears of each gateway that has enrolled, by its node id.
+	Enrolled func(ctx context.Context, node string)
 	// Mesh is what proxies of meshes need; nil if there are none.
 	Mesh *Mesh
 }
@@ -112,7 +114,7 @@ var statuses = map[fault.Code]int{
 func (s *Server) enrol(r *http.Request, body []byte) (*Answer, error) {
 	claims, err := s.Tokens.Check(r.Context(), bearer(r))
 	if err != nil {
-		return nil, fault.New(fault.Denied, "the node token is not valid")
+		return nil, denied(err)
 	}
 	var in gateway.Instance
 	d := json.NewDecoder(bytes.NewReader(body))
@@ -127,7 +129,19 @@ func (s *Server) enrol(r *http.Request, body []byte) (*Answer, error) {
 	if err := s.remember(ctx, claims, &in); err != nil {
 		return nil, err
 	}
+	if s.Enrolled != nil {
+		s.Enrolled(context.WithoutCancel(ctx), claims.NodeID())
+	}
 	return &Answer{Node: claims.NodeID()}, nil
+}
+
+// denied hides from a node what is wrong with its token. What the control plane
+// itself cannot do stays what it is: a node takes a refusal as final.
+func denied(err error) error {
+	if fault.Is(err, fault.Denied) {
+		return fault.New(fault.Denied, "the node token is not valid")
+	}
+	return err
 }
 
 func bearer(r *http.Request) string {

@@ -166,9 +166,16 @@ func internal(t *testing.T, cause error) {
 }
 
 // TestEnrol enrols through the client: the first time, again without a change,
-// which writes nothing, and with one.
+// which writes nothing, and with one. Who is told of it finds it stored.
 func TestEnrol(t *testing.T) {
 	w := newWorld(t)
+	var told []int
+	w.Enrolled = func(_ context.Context, node string) {
+		if node != "cp/default/gw" {
+			t.Errorf("%s has enrolled", node)
+		}
+		told = append(told, w.stored(t).Spec.(*gateway.Instance).HTTPPort)
+	}
 	server := httptest.NewTLSServer(w)
 	defer server.Close()
 	in := gateway.Instance{Listen: "0.0.0.0", HTTPPort: 8000, HTTPSPort: 8443, ControlPlane: "127.0.0.1:5678"}
@@ -195,6 +202,9 @@ func TestEnrol(t *testing.T) {
 	in.HTTPPort = 8080
 	if changed := enrol(); changed.Version != first.Version+1 {
 		t.Errorf("version %d after a change, was %d", changed.Version, first.Version)
+	}
+	if diff := cmp.Diff([]int{8000, 8000, 8080}, told); diff != "" {
+		t.Errorf("told (-want +got):\n%s", diff)
 	}
 }
 

@@ -27,6 +27,9 @@ import (
 // LabelOwner marks a Dataplane that its proxy registered and takes away.
 const (
 	LabelOwner = "mesh.io/owned-by"
+	// LabelInstance tells the agent that has registered it from those of the same
+	// name before and after it.
+	LabelInstance = "mesh.io/instance"
 	// OwnerProxy is a bare Envoy, which registers once and never again.
 	OwnerProxy = "proxy"
 	// OwnerAgent is an agent, which registers anew whenever its Dataplane is gone;
@@ -267,6 +270,9 @@ func (s *Server) register(ctx context.Context, in *Proxy, old *model.Resource) (
 	if labels[LabelOwner] = OwnerProxy; in.Relay != nil {
 		labels[LabelOwner] = OwnerAgent
 	}
+	if delete(labels, LabelInstance); in.Instance != "" {
+		labels[LabelInstance] = in.Instance
+	}
 	d.SetLabels(labels)
 	if err := s.Mesh.Tokens.CheckProxy(ctx, in.Token, in.Mesh, in.Name, d); err != nil {
 		return nil, err
@@ -275,13 +281,20 @@ func (s *Server) register(ctx context.Context, in *Proxy, old *model.Resource) (
 	return d, err
 }
 
-// leave deletes the Dataplane of a proxy that owns it.
+// leave deletes the Dataplane of a proxy that owns it. An agent whose place another
+// one has taken has nothing left that it could take away.
 func (s *Server) leave(ctx context.Context, in *Proxy, old *model.Resource) (*mesh.Dataplane, error) {
 	if old == nil {
 		return nil, nil
 	}
 	if owner(old) == "" {
 		return nil, fault.New(fault.Conflict, "dataplane %q of mesh %q is not owned by its proxy", in.Name, in.Mesh)
+	}
+	if of := old.Spec.(*mesh.Dataplane).Labels[LabelInstance]; of != in.Instance {
+		if in.Instance == "" {
+			return nil, fault.New(fault.Conflict, "dataplane %q of mesh %q is owned by an agent: stop the agent", in.Name, in.Mesh)
+		}
+		return nil, nil
 	}
 	_, err := s.Mesh.Documents.DeleteDocumentIf(ctx, mesh.Dataplanes, in.Mesh, in.Name, as(old))
 	if fault.Is(err, fault.NotFound) {

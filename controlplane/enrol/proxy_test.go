@@ -292,6 +292,49 @@ func TestLeave(t *testing.T) {
 	}
 }
 
+// TestLeaveOfAPredecessor: an agent that leaves late takes its own registration away,
+// never that of the one that has taken its place.
+func TestLeaveOfAPredecessor(t *testing.T) {
+	s := newMeshServer(t)
+	ask := func(method, instance string) int {
+		t.Helper()
+		body := map[string]any{
+			"mesh": "default", "name": "web-1", "dataplaneToken": "default/web-1/web", "dataplaneResource": dataplaneYAML,
+			"relay": &Relay{Socket: "/run/ads.sock", AdminSocket: "/run/admin.sock"},
+		}
+		if instance != "" {
+			body["instance"] = instance
+		}
+		return send(s, method, "application/json", encode(t, body)).Code
+	}
+	for _, step := range []struct {
+		method, instance string
+		status           int
+		// owner is the instance of what is registered then; none is an empty one.
+		owner string
+		there bool
+	}{
+		{http.MethodPost, "one", 200, "one", true},
+		{http.MethodPost, "two", 200, "two", true},
+		{http.MethodDelete, "one", 204, "two", true},
+		{http.MethodDelete, "", 409, "two", true},
+		{http.MethodDelete, "two", 204, "", false},
+		{http.MethodDelete, "two", 204, "", false},
+		{http.MethodPost, "one", 200, "one", true},
+		{http.MethodPost, "", 200, "", true}, // an older agent
+		{http.MethodDelete, "one", 204, "", true},
+		{http.MethodDelete, "", 204, "", false},
+		{http.MethodPost, strings.Repeat("x", 65), 422, "", false},
+		{http.MethodPost, "a b", 422, "", false},
+	} {
+		status := ask(step.method, step.instance)
+		labels := s.labels(t, "web-1")
+		if status != step.status || (labels != nil) != step.there || labels[LabelInstance] != step.owner {
+			t.Errorf("%s by %q: %d, registered %v", step.method, step.instance, status, labels)
+		}
+	}
+}
+
 // TestGatewayForm still takes gateways where proxies of meshes are known.
 func TestGatewayForm(t *testing.T) {
 	w := newWorld(t)

@@ -35,8 +35,10 @@ type Removals struct {
 	// streams counts the open streams of each proxy.
 	streams map[proxyKey]int
 	// due is when absent proxies are removed.
-	due  map[proxyKey]time.Time
-	wake chan struct{}
+	due map[proxyKey]time.Time
+	// unseen are Dataplanes that were there before anything was said of them.
+	unseen lookout
+	wake   chan struct{}
 }
 
 type proxyKey struct{ mesh, name string }
@@ -49,6 +51,7 @@ func NewRemovals(s store.Store, d Documents, after time.Duration, log *slog.Logg
 	return &Removals{
 		Store: s, Documents: d, After: after, Log: log,
 		streams: map[proxyKey]int{}, due: map[proxyKey]time.Time{}, wake: make(chan struct{}, 1),
+		unseen: lookout{all: true, meshes: map[string]bool{}},
 	}
 }
 
@@ -74,12 +77,12 @@ func (r *Removals) Disconnected(meshName, name string) {
 }
 
 // Written says that a Dataplane was created or replaced, perhaps by an agent that
-// never opens a stream. It does not block.
+// never opens a stream. Whoever wrote it has all of the time from now on, however
+// long its predecessor was gone. It does not block.
 func (r *Removals) Written(meshName, name string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	k := proxyKey{meshName, name}
-	if _, waits := r.due[k]; !waits && r.streams[k] == 0 {
+	if k := (proxyKey{meshName, name}); r.streams[k] == 0 {
 		r.expect(k, r.After)
 	}
 }
@@ -94,34 +97,21 @@ func (r *Removals) Deleted(meshName, name string) {
 // expect has a proxy looked at later. The lock is held.
 func (r *Removals) expect(k proxyKey, in time.Duration) {
 	r.due[k] = time.Now().Add(in)
+	r.signal()
+}
+
+// signal has Run look at what has changed.
+func (r *Removals) signal() {
 	select {
 	case r.wake <- struct{}{}:
 	default:
 	}
 }
 
-// Run removes until ctx ends, which is no error.
+// Run removes until ctx ends, which is no error. Nothing that it cannot read ends it.
 func (r *Removals) Run(ctx context.Context) error {
-	err := r.Store.View(ctx, func(s store.Reader) error {
-		meshes, err := s.List(mesh.Meshes, store.Query{})
-		if err != nil {
-			return err
-		}
-		for _, m := range meshes {
-			dataplanes, err := s.List(mesh.Dataplanes, store.Query{Scope: m.Name})
-			if err != nil {
-				return err
-			}
-			for _, d := range dataplanes {
-				r.Written(d.Scope, d.Name)
-			}
-		}
-		return nil
-	})
-	if err != nil {
-		return err
-	}
 	for ctx.Err() == nil {
+		again := r.look(ctx)
 		gone, next := r.gone()
 		for _, k := range gone {
 			r.remove(ctx, k)
@@ -129,9 +119,17 @@ func (r *Removals) Run(ctx context.Context) error {
 		if len(gone) > 0 {
 			continue
 		}
-		r.wait(ctx, next)
+		r.wait(ctx, sooner(next, again))
 	}
 	return nil
+}
+
+// sooner is the earlier of two times, of which zero is never.
+func sooner(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
 }
 
 // wait returns at a time, unless it is zero, when something changes, or with ctx.
@@ -169,15 +167,15 @@ func (r *Removals) gone() (over []proxyKey, next time.Time) {
 // errStays rolls a removal back of what is not to be removed.
 var errStays = errors.New("the dataplane stays")
 
-// agents reports whether a Dataplane is an agent's; most are not, and need no
-// transaction.
+// agents reports whether a Dataplane may be an agent's; most are not, and need no
+// transaction. What cannot be read is judged by the transaction.
 func (r *Removals) agents(ctx context.Context, k proxyKey) (yes bool) {
-	_ = r.Store.View(ctx, func(s store.Reader) error { // what cannot be read is judged by the transaction
+	err := r.Store.View(ctx, func(s store.Reader) error {
 		stored, err := s.Get(mesh.Dataplanes, k.mesh, k.name)
-		yes = err == nil && owner(stored) == OwnerAgent || err != nil && !fault.Is(err, fault.NotFound)
-		return nil
+		yes = err == nil && owner(stored) == OwnerAgent
+		return err
 	})
-	return yes
+	return yes || err != nil && !fault.Is(err, fault.NotFound)
 }
 
 // remove deletes a Dataplane if it is an agent's that has no stream.
@@ -188,7 +186,10 @@ func (r *Removals) remove(ctx context.Context, k proxyKey) {
 	_, err := r.Documents.DeleteDocumentIf(ctx, mesh.Dataplanes, k.mesh, k.name, func(stored *model.Resource) error {
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		if _, again := r.due[k]; again || r.streams[k] > 0 || owner(stored) != OwnerAgent {
+		_, again := r.due[k]
+		// Of one that was written a moment ago the event is on its way.
+		written := time.Since(stored.Modified)
+		if again || r.streams[k] > 0 || owner(stored) != OwnerAgent || written >= 0 && written < r.After {
 			return errStays
 		}
 		return nil

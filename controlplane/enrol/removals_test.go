@@ -3,6 +3,7 @@ package enrol
 import (
 	"context"
 	"log/slog"
+	"strconv"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -23,6 +24,9 @@ type removing struct {
 	gate  *admit.Gate
 	*Removals
 	stop func()
+	log  *slog.Logger
+	// serial makes each registration another document.
+	serial int
 	// broken makes deletions fail.
 	broken atomic.Bool
 }
@@ -40,7 +44,7 @@ func (w *removing) DeleteDocumentIf(ctx context.Context, k *model.Kind, scope, n
 
 // start is a new process over the same store.
 func (w *removing) start() {
-	w.Removals = NewRemovals(w.store, w, 30*time.Second, slog.New(slog.DiscardHandler))
+	w.Removals = NewRemovals(w.store, w, 30*time.Second, w.log)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() {
@@ -55,14 +59,21 @@ func (w *removing) start() {
 
 func (w *removing) put(name, owner string) {
 	w.t.Helper()
+	w.register(name, owner)
+	w.Written("default", name)
+}
+
+// register is put of which no event has arrived yet.
+func (w *removing) register(name, owner string) {
+	w.t.Helper()
+	w.serial++
 	d := &mesh.Dataplane{Networking: &mesh.Networking{Address: "127.0.0.2", Inbound: []mesh.Inbound{{Port: 80, Tags: mesh.Tags{mesh.TagService: "web"}}}}}
 	if owner != "" {
-		d.SetLabels(map[string]string{LabelOwner: owner})
+		d.SetLabels(map[string]string{LabelOwner: owner, "serial": strconv.Itoa(w.serial)})
 	}
 	if _, _, err := w.gate.PutDocument(context.Background(), mesh.Dataplanes, "default", name, d); err != nil {
 		w.t.Fatal(err)
 	}
-	w.Written("default", name)
 }
 
 func (w *removing) expect(when string, names ...string) {
@@ -86,11 +97,18 @@ func (w *removing) expect(when string, names ...string) {
 	}
 }
 
+func removingOf(t *testing.T, s store.Store) *removing {
+	return &removing{
+		t: t, store: s, log: slog.New(slog.DiscardHandler),
+		gate: admit.New(s, nobody{}, mesh.Kinds(), time.Now).As(model.System("test")),
+	}
+}
+
 func removals(t *testing.T, f func(w *removing)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		s := memstore.New()
-		w := &removing{t: t, store: s, gate: admit.New(s, nobody{}, mesh.Kinds(), time.Now).As(model.System("test"))}
+		w := removingOf(t, s)
 		if _, _, err := w.gate.PutDocument(context.Background(), mesh.Meshes, "", "default", &mesh.Mesh{}); err != nil {
 			t.Fatal(err)
 		}

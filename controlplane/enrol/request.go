@@ -21,6 +21,9 @@ type Proxy struct {
 	ProxyType string `json:"proxyType,omitempty"`
 	// Token is the dataplane token, unless it is in the Authorization header.
 	Token string `json:"dataplaneToken,omitempty"`
+	// Instance tells an agent from others of the same name: it takes away what it has
+	// registered itself. Empty for a bare Envoy and for older agents.
+	Instance string `json:"instance,omitempty"`
 	// Resource is the Dataplane as JSON or YAML text; the proxy then owns it.
 	Resource string `json:"dataplaneResource,omitempty"`
 	// Version, Features, WorkDir and Dynamic become metadata of the node.
@@ -50,6 +53,16 @@ func isProxy(body []byte) bool {
 	return json.Unmarshal(body, &form) == nil && (form.Mesh != nil || form.ProxyType != nil || form.Name != nil)
 }
 
+// maxInstance bounds the name of an instance.
+const maxInstance = 64
+
+// isInstance reports whether a text can be a label.
+func isInstance(s string) bool {
+	return len(s) <= maxInstance && !strings.ContainsFunc(s, func(c rune) bool {
+		return c != '-' && (c < '0' || c > '9') && (c < 'a' || c > 'z')
+	})
+}
+
 // maxName keeps node ids within what certificates and paths can hold.
 const maxName = 253
 
@@ -75,6 +88,9 @@ func parseProxy(body []byte) (*Proxy, error) {
 	}
 	if t := in.ProxyType; t != "" && t != typeDataplane && t != typeSidecar {
 		add("proxyType", "must be dataplane")
+	}
+	if !isInstance(in.Instance) {
+		add("instance", "must be at most 64 of a-z, 0-9 and '-'")
 	}
 	if r := in.Relay; r != nil {
 		if r.Socket == "" {

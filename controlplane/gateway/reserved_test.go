@@ -17,6 +17,7 @@ func TestReservedHeaders(t *testing.T) {
 	for _, name := range []string{
 		"x-consumer-id", "X-Consumer-Username", "x_consumer_custom_id", "X-Authenticated-Scope", "x-authenticated-userid", "x-credential-identifier",
 		"X-Anonymous-Consumer", "x-anonymous_consumer", "x-meshgate-oauth", "x-consumer-groups",
+		"X-Envoy-External-Address", "x-envoy-external-address", "x-envoy-original-path", "x_forwarded-for", "X_Real_Ip",
 	} {
 		refused[name] = "must not be a header that the gateway sets: " + name
 	}

@@ -212,6 +212,9 @@ type Token struct {
 	// came of one code or of one password grant, and what they were refreshed
 	// to. Empty for tokens that cannot have relatives.
 	Family string `json:"family,omitempty"`
+	// Strict says that the token, or one that it came of, was issued in the strict
+	// profile: what is spent of its family is remembered wherever that happens.
+	Strict bool `json:"strict,omitempty"`
 	// DropAt is when the row's lifetime is over, in milliseconds of Unix time;
 	// 0 means never.
 	DropAt int64 `json:"drop_at,omitempty"`

@@ -7,6 +7,7 @@ import (
 
 	"github.com/meshgate/meshgate/controlplane/fault"
 	"github.com/meshgate/meshgate/controlplane/model"
+	"github.com/meshgate/meshgate/filter/contract"
 )
 
 // Bounds, in bytes, of values that a filter puts into headers. Together with
@@ -37,32 +38,28 @@ func headerText(v any) string {
 	return ""
 }
 
-// identityHeaders begin the names of headers by which gateways tell upstreams who
-// a request is of, and of those between the parts of the gateway. Proxies remove
-// them from requests in every spelling, so that no credential
-// would be found there, or one would be forged.
-var identityHeaders = []string{
-	"x-consumer-", "x-authenticated-", "x-credential-", "x-anonymous-consumer", "x-meshgate-",
-}
-
 // connectionHeaders belong to one connection or frame a message (RFC 9110
 // sections 7.2, 7.6.1 and 8.6): what is in them is not the client's to choose.
 var connectionHeaders = []string{
 	"connection", "content-length", "host", "keep-alive", "proxy-connection", "te", "trailer", "transfer-encoding", "upgrade",
 }
 
+// CredentialHeader says why no credential can be in a header of a name, empty if
+// one can. Filters refuse every request where they are told such a name.
+func CredentialHeader(name string) string { return credentialHeaderText(name) }
+
 // credentialHeaderText refuses names of headers in which no credential can be.
-// Pseudo-headers are refused for their colon.
+// Pseudo-headers are refused for their colon. Headers that proxies remove from
+// requests, because only gateways may say such things, hold none or a forged one.
 func credentialHeaderText(v any) string {
 	if text := headerNameText(v); text != "" {
 		return text
 	}
-	name := strings.ReplaceAll(strings.ToLower(v.(string)), "_", "-")
-	for _, prefix := range identityHeaders {
-		if strings.HasPrefix(name, prefix) {
-			return "must not be a header that the gateway sets: " + v.(string)
-		}
+	// In capitals no spelling is the one that proxies keep.
+	if contract.IsReserved([]byte(strings.ToUpper(v.(string))), false) {
+		return "must not be a header that the gateway sets: " + v.(string)
 	}
+	name := strings.ReplaceAll(strings.ToLower(v.(string)), "_", "-")
 	if slices.Contains(connectionHeaders, name) {
 		return "must not be a header of the connection: " + v.(string)
 	}

@@ -28,6 +28,7 @@ var tokenSchema = &model.Schema{
 		model.Field{Name: "authenticated_userid", Type: model.String, MaxLen: MaxIdentity, Check: headerText},
 		model.Field{Name: "ttl", Type: model.Integer, Meta: true, Between: &[2]int64{1, 100000000}},
 		model.Field{Name: "family", Type: model.String, Hidden: true, Keep: true},
+		model.Field{Name: "strict", Type: model.Boolean, Hidden: true, Keep: true},
 		model.Field{Name: "drop_at", Type: model.Integer, Hidden: true, Keep: true},
 	),
 }

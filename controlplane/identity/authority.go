@@ -24,6 +24,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/meshgate/meshgate/controlplane/store"
+	"github.com/meshgate/meshgate/filter/contract"
 )
 
 // Lifetimes of certificates. All but the authority are renewed when a third of
@@ -113,21 +114,25 @@ func (a *Authority) template(name string, life time.Duration) (*x509.Certificate
 	}, nil
 }
 
-// issue signs a leaf for DNS names, IP addresses and URIs.
-func (a *Authority) issue(life time.Duration, usage x509.ExtKeyUsage, names ...string) (*KeyPair, error) {
+// issue signs a leaf for an identity, if not nil, and for DNS names and IP
+// addresses. Names come from settings, so none is taken for an identity.
+func (a *Authority) issue(life time.Duration, usage x509.ExtKeyUsage, identity *url.URL, names ...string) (*KeyPair, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return nil, err
 	}
-	t, err := a.template(names[0], life)
+	t, err := a.template("", life)
 	if err != nil {
 		return nil, err
 	}
 	t.ExtKeyUsage = []x509.ExtKeyUsage{usage}
+	if identity != nil {
+		t.URIs = []*url.URL{identity}
+	} else {
+		t.Subject.CommonName = names[0]
+	}
 	for _, n := range names {
-		if u, err := url.Parse(n); err == nil && u.Scheme == "spiffe" {
-			t.URIs, t.Subject.CommonName = append(t.URIs, u), ""
-		} else if ip := net.ParseIP(n); ip != nil {
+		if ip := net.ParseIP(n); ip != nil {
 			t.IPAddresses = append(t.IPAddresses, ip)
 		} else {
 			t.DNSNames = append(t.DNSNames, n)
@@ -136,16 +141,29 @@ func (a *Authority) issue(life time.Duration, usage x509.ExtKeyUsage, names ...s
 	return encodePair(t, a.cert, key, a.key)
 }
 
-// ServerConfig is the TLS configuration of the control plane's own listeners:
-// the data-plane server, and the encrypted sides of its APIs. Client
-// certificates are verified if given; who needs one checks VerifiedChains.
-func (a *Authority) ServerConfig(names []string) *tls.Config {
+// DataPlaneConfig is the TLS configuration of the data-plane server. Its
+// certificate alone says so: nothing else that this authority signs, and no proxy,
+// can be taken for it.
+func (a *Authority) DataPlaneConfig(names []string) *tls.Config {
+	return a.serverConfig(contract.DataPlaneURI(), names)
+}
+
+// ServerConfig is the TLS configuration of the control plane's other listeners, the
+// encrypted sides of its APIs.
+func (a *Authority) ServerConfig(names []string) *tls.Config { return a.serverConfig(nil, names) }
+
+// serverConfig verifies client certificates if given; who needs one checks
+// VerifiedChains.
+func (a *Authority) serverConfig(identity *url.URL, names []string) *tls.Config {
 	id := "server of " + strings.Join(names, ",")
+	if identity != nil {
+		id = identity.String() + " " + id
+	}
 	return &tls.Config{
 		MinVersion: tls.VersionTLS12,
 		ClientAuth: tls.VerifyClientCertIfGiven, ClientCAs: a.Pool(),
 		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
-			pair, err := a.leafFor(id, func() (*KeyPair, error) { return a.issue(leafLife, x509.ExtKeyUsageServerAuth, names...) })
+			pair, err := a.leafFor(id, func() (*KeyPair, error) { return a.issue(leafLife, x509.ExtKeyUsageServerAuth, identity, names...) })
 			if err != nil {
 				return nil, err
 			}
@@ -159,16 +177,17 @@ func (a *Authority) ServerConfig(names []string) *tls.Config {
 // spiffe://meshgate/cp/<control plane>/<instance> for node id cp/<...>/<...>.
 func (a *Authority) Node(nodeID string) (*KeyPair, error) {
 	return a.leafFor(nodeID, func() (*KeyPair, error) {
-		return a.issue(leafLife, x509.ExtKeyUsageClientAuth, "spiffe://meshgate/"+nodeID)
+		return a.issue(leafLife, x509.ExtKeyUsageClientAuth, &url.URL{Scheme: "spiffe", Host: "meshgate", Path: "/" + nodeID})
 	})
 }
 
 // Listener returns the certificate of the gateways' public listener, made at
 // first start and kept, so that clients which pinned it are not surprised, until
-// a third of its life is left or it lacks a name.
+// a third of its life is left or it lacks a name. Gateways get its key, so it says
+// nothing that clients of the data-plane server would accept.
 func (a *Authority) Listener(ctx context.Context, names []string) (*KeyPair, error) {
 	return ensure(ctx, a.db, keyGateway, func(p *KeyPair) bool { return a.lasts(p, names) }, func() (*KeyPair, error) {
-		return a.issue(listenerLife, x509.ExtKeyUsageServerAuth, names...)
+		return a.issue(listenerLife, x509.ExtKeyUsageServerAuth, nil, names...)
 	})
 }
 

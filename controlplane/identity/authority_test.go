@@ -22,6 +22,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/store/memstore"
 	"github.com/meshgate/meshgate/controlplane/store/seal"
 	"github.com/meshgate/meshgate/controlplane/store/sqlstore"
+	"github.com/meshgate/meshgate/filter/contract"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -171,6 +172,8 @@ func TestLeaves(t *testing.T) {
 			facts{URIs: []string{"spiffe://meshgate/cp/default/gw"}, Usage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}, Life: leafLife}},
 		{"listener", func() ([]byte, error) { return pemOf(a.Listener(t.Context(), names)) },
 			facts{Names: []string{"localhost", "gw.example"}, IPs: []string{"127.0.0.1", "::1"}, Usage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}, Life: listenerLife, CommonName: "localhost"}},
+		{"data plane", func() ([]byte, error) { return served(a.DataPlaneConfig(names)) },
+			facts{URIs: []string{contract.DataPlaneID}, Names: []string{"localhost", "gw.example"}, IPs: []string{"127.0.0.1", "::1"}, Usage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}, Life: leafLife}},
 		{"server", func() ([]byte, error) { return served(a.ServerConfig(names)) },
 			facts{Names: []string{"localhost", "gw.example"}, IPs: []string{"127.0.0.1", "::1"}, Usage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}, Life: leafLife, CommonName: "localhost"}},
 	} {
@@ -277,6 +280,69 @@ func TestNames(t *testing.T) {
 		if err := certificate(t, must(t, data, err)).VerifyHostname(last); err != nil {
 			t.Errorf("listener of %v: %v", names, err)
 		}
+	}
+}
+
+// TestOnlyTheDataPlaneServerSaysSo: what a client of the data-plane server demands
+// is in no other certificate of its authority, whatever names the settings list and
+// whatever a gateway is called, and it is verified with the authority.
+func TestOnlyTheDataPlaneServerSaysSo(t *testing.T) {
+	c := newClock()
+	wall := time.Now() // crypto/tls verifies against the time of day
+	c.at.Store(&wall)
+	a, stranger := openAuthority(t, memory(t), c), openAuthority(t, memory(t), c)
+	names := []string{"localhost", contract.DataPlaneID, "spiffe:data-plane"}
+	pair := func(p *KeyPair, err error) *tls.Config {
+		if err != nil {
+			t.Fatal(err)
+		}
+		cert, err := tls.X509KeyPair(p.Certificate, p.Key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return &tls.Config{Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS12}
+	}
+	for _, test := range []struct {
+		name   string
+		server *tls.Config
+		known  bool
+	}{
+		{"data plane", a.DataPlaneConfig(names[:1]), true},
+		{"administration", a.ServerConfig(names[:1]), false},
+		{"administration by name", a.ServerConfig(names), false},
+		{"listener", pair(a.Listener(t.Context(), names[:1])), false},
+		{"listener by name", pair(a.Listener(t.Context(), names)), false},
+		{"gateway", pair(a.Node("data-plane")), false},
+		{"stranger", stranger.DataPlaneConfig(names[:1]), false},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			ln, err := net.Listen("tcp", "127.0.0.1:0")
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = ln.Close() }()
+			done := make(chan struct{})
+			go func() {
+				defer close(done)
+				conn, err := ln.Accept()
+				if err != nil {
+					return // the client says how it went
+				}
+				_ = tls.Server(conn, test.server).HandshakeContext(t.Context())
+				_ = conn.Close()
+			}()
+			conn, err := net.Dial("tcp", ln.Addr().String())
+			if err != nil {
+				t.Fatal(err)
+			}
+			client := tls.Client(conn, &tls.Config{RootCAs: a.Pool(), ServerName: "localhost", MinVersion: tls.VersionTLS12, VerifyConnection: contract.IsDataPlane})
+			err = client.HandshakeContext(t.Context())
+			_ = conn.Close()
+			<-done
+			if (err == nil) != test.known {
+				t.Errorf("the client says %v", err)
+			}
+		})
 	}
 }
 

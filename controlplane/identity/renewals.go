@@ -6,6 +6,8 @@ import (
 	"math/rand/v2"
 	"sync"
 	"time"
+
+	"github.com/meshgate/meshgate/xds/alarm"
 )
 
 // Renewals are due at a random moment of this part of a certificate's life, so
@@ -23,6 +25,7 @@ const (
 type Renewals struct {
 	due  func(mesh, dataplane string)
 	wake chan struct{}
+	now  func() time.Time
 
 	mu    sync.Mutex
 	queue renewalQueue
@@ -42,14 +45,16 @@ type renewal struct {
 // a time, must not block, and may call Note and Forget. Nothing is due twice: if
 // the replacement fails, due's owner tries again or calls Note.
 func NewRenewals(due func(mesh, dataplane string)) *Renewals {
-	return &Renewals{due: due, wake: make(chan struct{}, 1), by: map[proxyKey]*renewal{}}
+	return &Renewals{due: due, wake: make(chan struct{}, 1), now: time.Now, by: map[proxyKey]*renewal{}}
 }
 
 // Note says that a proxy got a certificate. It replaces what was noted before.
 func (r *Renewals) Note(meshName, dataplane string, issued, notAfter time.Time) {
 	part := renewalFrom + renewalSpan*rand.Float64() //nolint:gosec // spreads load, no secret
-	at := issued.Add(time.Duration(part * float64(notAfter.Sub(issued))))
-	if first := time.Now().Add(renewalPause); at.Before(first) {
+	// Without its reading of the monotonic clock, which stands still while the host
+	// sleeps, a moment is compared by the wall clock.
+	at := issued.Add(time.Duration(part * float64(notAfter.Sub(issued)))).Round(0)
+	if first := r.now().Add(renewalPause).Round(0); at.Before(first) {
 		at = first
 	}
 	key := proxyKey{meshName, dataplane}
@@ -71,6 +76,13 @@ func (r *Renewals) Note(meshName, dataplane string, issued, notAfter time.Time) 
 	}
 }
 
+// Noted reports whether the certificate of a proxy is to be renewed.
+func (r *Renewals) Noted(meshName, dataplane string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.by[proxyKey{meshName, dataplane}] != nil
+}
+
 // Forget says that a proxy is gone. A renewal of it that is under way may still
 // be called.
 func (r *Renewals) Forget(meshName, dataplane string) {
@@ -84,44 +96,40 @@ func (r *Renewals) Forget(meshName, dataplane string) {
 
 // Run calls what is due until ctx ends, whose error it returns.
 func (r *Renewals) Run(ctx context.Context) error {
-	timer := time.NewTimer(0)
-	defer timer.Stop()
+	first := alarm.New(r.now)
+	defer first.Set(time.Time{})
 	for {
+		for ctx.Err() == nil {
+			key, at, ok := r.next()
+			if !ok {
+				first.Set(at)
+				break
+			}
+			r.due(key.mesh, key.dataplane)
+		}
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-r.wake:
-		case <-timer.C:
-		}
-		for ctx.Err() == nil {
-			key, wait, ok := r.next()
-			if ok {
-				r.due(key.mesh, key.dataplane)
-				continue
-			}
-			timer.Stop()
-			if wait > 0 {
-				timer.Reset(wait)
-			}
-			break
+		case <-first.C():
 		}
 	}
 }
 
-// next takes what is due from the queue. Otherwise it returns how long nothing
-// will be, zero if there is nothing to wait for.
-func (r *Renewals) next() (key proxyKey, wait time.Duration, ok bool) {
+// next takes what is due from the queue. Otherwise it returns when the first will
+// be, zero if there is nothing to wait for.
+func (r *Renewals) next() (key proxyKey, at time.Time, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if len(r.queue) == 0 {
-		return key, 0, false
+		return key, at, false
 	}
-	if wait = time.Until(r.queue[0].at); wait > 0 {
-		return key, wait, false
+	if at = r.queue[0].at; at.After(r.now()) {
+		return key, at, false
 	}
 	e := heap.Pop(&r.queue).(*renewal)
 	delete(r.by, e.proxyKey)
-	return e.proxyKey, 0, true
+	return e.proxyKey, at, true
 }
 
 // renewalQueue implements [heap.Interface]: the earliest first.

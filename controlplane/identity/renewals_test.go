@@ -6,9 +6,12 @@ import (
 	"fmt"
 	"maps"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/meshgate/meshgate/xds/alarm"
 )
 
 // renewalBubble runs renewals; fired returns when proxies were due since start.
@@ -147,6 +150,39 @@ func TestRenewalsAgain(t *testing.T) {
 		synctest.Wait()
 		if len(at) != 3 {
 			t.Errorf("due at %v", at)
+		}
+		cancel()
+		<-ended
+	})
+}
+
+// TestRenewalsAfterSleep: what became due while the host slept, or while its clock
+// was behind, is renewed soon after. Timers count the time that it was awake.
+func TestRenewalsAfterSleep(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var slept atomic.Int64
+		fired := make(chan string, 10)
+		r := NewRenewals(func(_, d string) { fired <- d })
+		r.now = func() time.Time { return time.Now().Add(time.Duration(slept.Load())) }
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error)
+		go func() { ended <- r.Run(ctx) }()
+		// The moments that are noted carry readings of the monotonic clock, as
+		// those of certificates that were just made.
+		r.Note("m", "short", time.Now(), time.Now().Add(24*time.Hour))
+		r.Note("m", "long", time.Now(), time.Now().Add(240*time.Hour))
+		synctest.Wait()
+		slept.Store(int64(23 * time.Hour))
+		time.Sleep(alarm.Slice)
+		synctest.Wait()
+		if len(fired) != 1 || <-fired != "short" {
+			t.Errorf("%d are renewed after the sleep", len(fired))
+		}
+		slept.Store(int64(239 * time.Hour))
+		time.Sleep(alarm.Slice)
+		synctest.Wait()
+		if len(fired) != 1 {
+			t.Errorf("%d are renewed after the second sleep", len(fired))
 		}
 		cancel()
 		<-ended

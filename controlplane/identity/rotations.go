@@ -135,20 +135,11 @@ func (r *Rotations) ProxiesChanged(meshName string) {
 }
 
 // Run looks at all meshes and then follows changes until ctx ends, whose error it
-// returns after everything it started has ended.
+// returns after everything it started has ended. Nothing that it cannot read ends it.
 func (r *Rotations) Run(ctx context.Context) error {
-	err := r.Store.View(ctx, func(s store.Reader) error {
-		meshes, err := s.List(mesh.Meshes, store.Query{})
-		for _, m := range meshes {
-			r.Changed(m.Name)
-		}
-		return err
-	})
-	if err != nil {
-		return fmt.Errorf("list meshes: %w", err)
-	}
 	var all sync.WaitGroup
 	defer all.Wait()
+	all.Go(func() { r.lookAtAll(ctx) })
 	for {
 		select {
 		case <-ctx.Done():
@@ -163,6 +154,30 @@ func (r *Rotations) Run(ctx context.Context) error {
 		}
 		clear(r.marked)
 		r.mu.Unlock()
+	}
+}
+
+// lookAtAll has every mesh looked at that can be read; one that cannot is logged, and
+// looked at when it is written again. A store that cannot be read is asked again.
+func (r *Rotations) lookAtAll(ctx context.Context) {
+	for retry := firstRetry; ; retry = min(2*retry, lastRetry) {
+		var unreadable []error
+		err := r.Store.View(ctx, func(s store.Reader) error {
+			meshes, bad, err := store.ListReadable(s, mesh.Meshes, "")
+			unreadable = bad
+			for _, m := range meshes {
+				r.Changed(m.Name)
+			}
+			return err
+		})
+		for _, bad := range unreadable {
+			r.Log.Error("a mesh cannot be read; its authority stays as it is until the mesh is written again", "error", bad)
+		}
+		if err == nil || ctx.Err() != nil {
+			return
+		}
+		r.Log.Error("the meshes cannot be listed, and their authorities are not looked after", "retry_in", retry.String(), "error", err)
+		pause(ctx, retry)
 	}
 }
 

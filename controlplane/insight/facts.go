@@ -76,6 +76,18 @@ func (s *Insights) Forget(mesh, dataplane string) {
 	delete(s.proxies, at)
 }
 
+// Recall says that a dataplane which was forgotten exists again: its proxy, which was
+// connected all the time, is one to be kept in mind.
+func (s *Insights) Recall(mesh, dataplane string) {
+	at := id{mesh, dataplane}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if p := s.proxies[at]; p != nil && p.forgotten && !s.closed {
+		p.forgotten = false
+		s.changed(at, p, false)
+	}
+}
+
 // Prune forgets the dataplanes that do not exist. It is called once the meshes
 // are known, for those that were deleted while nobody watched.
 func (s *Insights) Prune(exists func(mesh, dataplane string) bool) {

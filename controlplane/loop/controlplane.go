@@ -69,6 +69,7 @@ func (l *Loop) controlPlane(
 	}
 	p.revision = p.state.Revision()
 	l.planes[p.id()] = p
+	delete(l.unread, name)
 	l.announce(map[plane]batch{p: nil})
 	l.followed.Store(name, scope)
 	return p, nil

@@ -81,6 +81,12 @@ type Loop struct {
 	scopings map[string]model.Scoping
 	// begun ends the opening of the default control plane.
 	begun func()
+	// opener has a signal while there may be control planes in unopened.
+	opener chan struct{}
+
+	// enrolling is held from the reading of a gateway's parameters to their planning.
+	// It is taken before mu.
+	enrolling sync.Mutex
 
 	mu     sync.Mutex
 	planes map[string]plane
@@ -88,6 +94,12 @@ type Loop struct {
 	opening map[string]int
 	// looksAt are the control planes that the policies of a mesh have asked for.
 	looksAt map[string]map[string]bool
+	// unread are the control planes that are not followed yet and will be, with what
+	// who looks at one is told, and unopened are those with which nobody has begun.
+	unread   map[string]error
+	unopened []string
+	// shifted says that a control plane turned out to be unreadable.
+	shifted bool
 	nodes   map[string]*node
 	away    away
 	// moved is closed and replaced when a plane shows more than before.
@@ -100,6 +112,7 @@ type Loop struct {
 type sidecarPlanner interface {
 	Update(state *view.Mesh, keys []model.Key, all bool)
 	Outside()
+	Awaits(dataplane string) string
 	Secured(dataplane string, yes bool)
 	Join(dataplane string) bool
 	Bare(dataplane string, yes bool)
@@ -125,7 +138,8 @@ type node struct {
 // New returns a loop; Run does its work.
 func New(o Options) *Loop {
 	l := &Loop{
-		Options: o, wake: make(chan struct{}, 1), moved: make(chan struct{}),
+		Options: o, wake: make(chan struct{}, 1), moved: make(chan struct{}), opener: make(chan struct{}, 1),
+		unread: map[string]error{model.DefaultControlPlane: policy.ErrReading},
 		planes: map[string]plane{}, opening: map[string]int{}, looksAt: map[string]map[string]bool{}, scopings: map[string]model.Scoping{}, nodes: map[string]*node{}, away: newAway(maxAway),
 	}
 	for _, k := range l.Kinds {
@@ -149,10 +163,9 @@ func (l *Loop) Run(ctx context.Context) error {
 	defer stop()
 	work.Go(func() {
 		defer l.begun()
-		if _, err := l.controlPlane(ctx, model.DefaultControlPlane, l.Views.AwaitControlPlane); err != nil && ctx.Err() == nil {
-			l.Log.Error("the default control plane cannot be followed", "error", err.Error())
-		}
+		l.open(ctx, model.DefaultControlPlane)
 	})
+	work.Go(func() { l.openAll(ctx, work.Go) })
 	defer l.unsubscribe()
 	window, retry := time.NewTimer(0), time.NewTimer(0)
 	defer window.Stop()
@@ -205,6 +218,9 @@ func (l *Loop) round(now time.Time) (next time.Time) {
 				moved, from = true, min(from, before)
 			}
 		}
+	}
+	if l.shifted {
+		moved, from, l.shifted = true, min(from, l.Latest()), false
 	}
 	secured := l.confirmed.take()
 	for _, p := range l.planes {

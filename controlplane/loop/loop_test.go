@@ -115,11 +115,16 @@ type rig struct {
 
 func start(t *testing.T, ids loop.Identities) *rig {
 	t.Helper()
+	return startWith(t, ids, parameters{})
+}
+
+func startWith(t *testing.T, ids loop.Identities, params loop.Parameters) *rig {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	log := slog.New(slog.DiscardHandler)
 	r := &rig{t: t, ctx: ctx, store: memstore.New(), out: &recorder{sets: map[string]*resource.Set{}, revisions: map[string]uint64{}}}
 	views := view.New(r.store, nil, log)
-	r.loop = loop.New(loop.Options{Views: views, Publisher: r.out, Parameters: parameters{}, Identities: ids, Latest: r.store.Revision, Log: log})
+	r.loop = loop.New(loop.Options{Views: views, Publisher: r.out, Parameters: params, Identities: ids, Latest: r.store.Revision, Log: log})
 	done := make(chan error, 1)
 	go func() { done <- r.loop.Run(ctx) }()
 	t.Cleanup(func() {

@@ -134,27 +134,6 @@ func (l *Loop) openMesh(name string, scope *view.Scope[*view.Mesh], secured map[
 // noRevision stands for no revision where the oldest one is looked for.
 const noRevision = ^uint64(0)
 
-// outside shows the policies of a mesh the control planes as meshes see them, and
-// remembers who looks at whom. The loop's lock is held whenever it is asked.
-type outside struct {
-	l    *Loop
-	mesh string
-}
-
-// Gateway implements policy.Outside.
-func (o outside) Gateway(name string) *view.Gateway {
-	seen := o.l.looksAt[o.mesh]
-	if seen == nil {
-		seen = map[string]bool{}
-		o.l.looksAt[o.mesh] = seen
-	}
-	seen[name] = true
-	if p, ok := o.l.planes[controlPlaneScope(name)].(*controlPlane); ok {
-		return p.state
-	}
-	return nil
-}
-
 // join registers a proxy and returns the sets that are new by it, also where it
 // fails: a proxy that the planner cannot take costs the mesh a new planner, and
 // nobody else notices. bare says that it has no filter.
@@ -191,12 +170,21 @@ func (p *meshPlane) join(dataplane string, bare bool, now time.Time) (_ batch, e
 		set = p.joined[dataplane]
 	}
 	if set == nil {
+		err := p.impossible(dataplane, p.awaits(dataplane))
 		p.leave(mesh.NodeID(p.name, dataplane), now)
-		return out, p.impossible(dataplane, nil)
+		return out, err
 	}
 	p.joined[dataplane] = set
 	out[mesh.NodeID(p.name, dataplane)] = set
 	return out, nil
+}
+
+// awaits is what a proxy waits for, nil for nothing.
+func (p *meshPlane) awaits(dataplane string) error {
+	if what := p.planner.Awaits(dataplane); what != "" {
+		return &awaited{what}
+	}
+	return nil
 }
 
 // enlist tells a planner of a connected proxy, and reports whether its dataplane

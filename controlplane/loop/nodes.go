@@ -53,7 +53,7 @@ func (l *Loop) Connect(ctx context.Context, id string, bare bool) (release func(
 		return nil, fmt.Errorf("open mesh %s: %w", meshName, err)
 	}
 	defer l.entered(p)
-	release, err = l.joinMesh(id, dataplane, p, bare)
+	release, err = l.enterMesh(ctx, id, dataplane, p, bare)
 	if !fault.Is(err, fault.NotFound) {
 		return release, err
 	}
@@ -61,7 +61,7 @@ func (l *Loop) Connect(ctx context.Context, id string, bare bool) (release func(
 	if stuck := l.await(ctx, p, l.Latest()); stuck != nil {
 		return nil, stuck
 	}
-	return l.joinMesh(id, dataplane, p, bare)
+	return l.enterMesh(ctx, id, dataplane, p, bare)
 }
 
 // await waits until a mesh shows a revision. It is Unavailable where the mesh is not
@@ -103,28 +103,6 @@ func (l *Loop) joinMesh(id, dataplane string, p *meshPlane, bare bool) (func(), 
 		l.problems.set(p.id(), p.failures())
 	}
 	return l.connected(id, p, sets), nil
-}
-
-func (l *Loop) connectGateway(ctx context.Context, id string) (release func(), err error) {
-	name, _, err := ParseNode(id)
-	if err != nil {
-		return nil, err
-	}
-	params, err := l.Parameters.Gateway(ctx, id)
-	if err != nil {
-		return nil, fmt.Errorf("parameters of node %s: %w", id, err)
-	}
-	p, err := l.controlPlane(ctx, name, l.Views.ControlPlane)
-	if err != nil {
-		return nil, fmt.Errorf("open control plane %s: %w", name, err)
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	set, err := p.join(id, params, time.Now())
-	if err != nil {
-		return nil, err
-	}
-	return l.connected(id, p, batch{id: set}), nil
 }
 
 // connected counts a stream and publishes what is new by it.

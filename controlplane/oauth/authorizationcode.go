@@ -23,14 +23,15 @@ func (AuthorizationCode) Enabled(*gateway.OAuth2Config) bool { return true }
 // NeedsRedirect implements Grant.
 func (AuthorizationCode) NeedsRedirect() bool { return true }
 
-// Authorize implements Grant. User and scope are those of the code.
+// Authorize implements Grant. User and scope are those of the code. Spending one needs
+// the strictest durability: after a power failure it could be spent once more.
 func (AuthorizationCode) Authorize(t *Request) (*Issue, error) {
 	value, ok := t.params.text("code")
 	if !ok || value == "" {
 		return nil, t.spoiled(errCode)
 	}
 	return &Issue{
-		Refresh: true, Durability: model.Credential,
+		Refresh: true, Durability: model.Config,
 		Redeem: func(tx store.Tx, issue *Issue) error { return t.redeemCode(tx, value, issue) },
 	}, nil
 }
@@ -50,8 +51,11 @@ func (t *Request) redeemCode(tx store.Tx, value string, issue *Issue) error {
 	if e := t.permitted(code.Scope); e != nil {
 		return e
 	}
+	if err := t.laxer(tx, code); err != nil {
+		return err
+	}
 	issue.Scope, issue.UserID, issue.Family = code.Scope, code.AuthenticatedUserID, uuid.NewString()
-	if err := t.spend(tx, value, issue.Family, ""); err != nil {
+	if err := t.spend(tx, value, issue, ""); err != nil {
 		return err
 	}
 	return tx.Delete(gateway.Codes, t.Scope, res.Name, res.Version)
@@ -75,6 +79,19 @@ func (t *Request) checkCode(code *gateway.Code) *Error {
 		return errRedirectDiffers
 	}
 	return nil
+}
+
+// laxer refuses a code of another plugin that is strict where this one is not: it
+// would be exchanged without what the strict profile demands, and not remembered.
+func (t *Request) laxer(tx store.Reader, code *gateway.Code) error {
+	if code.Plugin == t.Plugin || t.Config.Strict() {
+		return nil
+	}
+	_, issuer, err := pluginConfig(tx, t.Scope, code.Plugin)
+	if fault.Is(err, fault.NotFound) || (err == nil && issuer.Strict()) {
+		return t.spoiled(errCode)
+	}
+	return err
 }
 
 // unknownCode refuses a code that is not there; one that was used before is a

@@ -98,9 +98,11 @@ func (s *Server) code(w http.ResponseWriter, r *http.Request, t *Request, a auth
 	spec := &gateway.Code{
 		Credential: t.Application.Name, Plugin: t.Plugin, Service: t.service(), Code: gateway.RandomString(),
 		Scope: a.scope, AuthenticatedUserID: a.user, Challenge: a.challenge, Method: a.method,
-		RedirectURI: uri, DropAt: t.Now.Add(codeLife).UnixMilli(),
+		RedirectURI: uri,
 	}
 	_, err := s.Writer.Write(r.Context(), model.Credential, func(tx store.Tx) error {
+		t.judged()
+		spec.DropAt = t.Now.Add(codeLife).UnixMilli()
 		_, err := tx.Create(&model.Resource{Kind: gateway.Codes, Scope: t.Scope, Name: uuid.NewString(), Created: t.Now, Spec: spec})
 		return err
 	})

@@ -1,9 +1,11 @@
 package oauth
 
 import (
+	"encoding/json"
 	"io"
 	"log/slog"
 	"net/http"
+	"net/url"
 	"path/filepath"
 	"testing"
 	"time"
@@ -17,6 +19,55 @@ import (
 
 // BenchmarkIssue measures whole token requests, 64 at a time, with sqlite.
 func BenchmarkIssue(b *testing.B) {
+	w := durableWorld(b, gateway.OAuth2Config{EnableClientCredentials: true, TokenExpiration: 7200})
+	inParallel(b, func() bool {
+		rec := w.ask(http.MethodPost, "/oauth2/token", form, "grant_type=client_credentials&client_id=app&client_secret=secret", nil)
+		if rec.Code != http.StatusOK {
+			b.Errorf("%d %s", rec.Code, rec.Body)
+		}
+		return rec.Code == http.StatusOK
+	})
+}
+
+// BenchmarkExchange measures pairs of requests, 64 at a time, with sqlite: a code is
+// issued and exchanged. What is spent is synchronised to the disk.
+func BenchmarkExchange(b *testing.B) {
+	w := durableWorld(b, strict())
+	authorize := "provision_key=pk&authenticated_userid=u&client_id=app&response_type=code&code_challenge_method=S256&code_challenge=" + challenge
+	exchange := "grant_type=authorization_code&" + asApp + "&code_verifier=" + verifier + "&code="
+	inParallel(b, func() bool {
+		var doc map[string]string
+		rec := w.ask(http.MethodPost, "/oauth2/authorize", form, authorize, nil)
+		if err := json.Unmarshal(rec.Body.Bytes(), &doc); err != nil || rec.Code != http.StatusOK {
+			b.Errorf("%d %s", rec.Code, rec.Body)
+			return false
+		}
+		uri, err := url.Parse(doc["redirect_uri"])
+		if err != nil {
+			b.Error(err)
+			return false
+		}
+		if rec = w.ask(http.MethodPost, "/oauth2/token", form, exchange+uri.Query().Get("code"), nil); rec.Code != http.StatusOK {
+			b.Errorf("%d %s", rec.Code, rec.Body)
+		}
+		return rec.Code == http.StatusOK
+	})
+}
+
+// inParallel calls f from 64 goroutines until it fails.
+func inParallel(b *testing.B, f func() bool) {
+	b.ReportAllocs()
+	b.SetParallelism(32)
+	b.ResetTimer()
+	b.RunParallel(func(pb *testing.PB) {
+		for pb.Next() && f() {
+		}
+	})
+}
+
+// durableWorld is a world with sqlite in the place of memory.
+func durableWorld(b *testing.B, cfg gateway.OAuth2Config) *world {
+	b.Helper()
 	keys, err := seal.New(make([]byte, seal.RootSize))
 	if err != nil {
 		b.Fatal(err)
@@ -28,21 +79,11 @@ func BenchmarkIssue(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	defer db.Close()
-	from := newWorld(b, gateway.OAuth2Config{EnableClientCredentials: true, TokenExpiration: 7200})
+	b.Cleanup(func() { _ = db.Close() })
+	from := newWorld(b, cfg)
 	copyAll(b, from.db, db)
 	from.server.Store, from.server.Writer, from.server.Now, from.server.Minted = db, direct{db}, time.Now, nil
-	b.ReportAllocs()
-	b.SetParallelism(32)
-	b.RunParallel(func(pb *testing.PB) {
-		for pb.Next() {
-			rec := from.ask(http.MethodPost, "/oauth2/token", form, "grant_type=client_credentials&client_id=app&client_secret=secret", nil)
-			if rec.Code != http.StatusOK {
-				b.Errorf("%d %s", rec.Code, rec.Body)
-				return
-			}
-		}
-	})
+	return from
 }
 
 func copyAll(b *testing.B, from, to store.Store) {

@@ -35,8 +35,9 @@ type Request struct {
 	// Application is the authenticated client; nil if it is unknown and the
 	// grant has its own answer for that.
 	Application *model.Resource
-	// Now is when the request came.
+	// Now is when the request is judged, see [Request.judged].
 	Now    time.Time
+	clock  func() time.Time
 	params *params
 	// attached says where the plugin is attached.
 	attached *gateway.Plugin
@@ -48,6 +49,11 @@ type Request struct {
 
 // Spec returns the application's fields.
 func (t *Request) Spec() *gateway.Application { return t.Application.Spec.(*gateway.Application) }
+
+// judged takes the time by which the request is judged. Whatever reads or writes a
+// lifetime calls it in its transaction: a client can hold its body back and wait for
+// its turn, and an earlier time would let it have what has ended or was spent since.
+func (t *Request) judged() { t.Now = t.clock() }
 
 // state is the parameter that is echoed, nil if there is none.
 func (t *Request) state() any { return t.params.values["state"] }
@@ -62,10 +68,15 @@ func (t *Request) service() string {
 }
 
 // bound reports whether a token or code of a service may be used here. A global
-// plugin takes those of any.
+// plugin takes those of any; no other one takes what is bound to none.
 func (t *Request) bound(service string) bool {
-	return t.Config.GlobalCredentials || service == t.Service
+	return t.Config.GlobalCredentials || (service != "" && service == t.Service)
 }
+
+// adrift reports that there is nothing to bind to: the plugin is not global, and
+// the route has no service. A token without a service would be good at every
+// plugin that is global.
+func (t *Request) adrift() bool { return !t.Config.GlobalCredentials && t.Service == "" }
 
 // Issue is what a grant wants minted.
 type Issue struct {
@@ -77,6 +88,8 @@ type Issue struct {
 	Refresh bool
 	// Family of the token; empty for one that cannot have relatives.
 	Family string
+	// Strict says that the strict profile holds for the family, whatever holds here.
+	Strict bool
 	// Redeem, if set, runs in the transaction that stores the token: it uses up
 	// what the request presents and completes the issue, of which it gets a
 	// copy. Like the transaction it may run more than once, and if it fails,

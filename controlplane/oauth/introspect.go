@@ -45,6 +45,7 @@ func (s *Server) introspect(w http.ResponseWriter, r *http.Request, t *Request) 
 	}
 	var doc introspection
 	if err := s.Store.View(r.Context(), func(tx store.Reader) (err error) {
+		t.judged()
 		doc, err = t.about(tx, value)
 		return err
 	}); err != nil {

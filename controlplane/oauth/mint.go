@@ -19,6 +19,7 @@ import (
 func (s *Server) mint(ctx context.Context, t *Request, issue *Issue) (*reply, error) {
 	var stored, again *model.Resource
 	commit, err := s.Writer.Write(ctx, issue.Durability, func(tx store.Tx) error {
+		t.judged()
 		filled := *issue
 		filled.Name = uuid.NewString()
 		if issue.Redeem != nil {
@@ -74,6 +75,7 @@ func (t *Request) row(issue *Issue) *model.Resource {
 	spec := &gateway.Token{
 		Credential: t.Application.Name, Service: t.service(), TokenType: TokenType,
 		Scope: issue.Scope, AuthenticatedUserID: issue.UserID, Family: issue.Family,
+		Strict: issue.Strict || t.Config.Strict(),
 	}
 	name := issue.Name
 	if issue.Replace != nil {

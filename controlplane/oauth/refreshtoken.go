@@ -50,11 +50,11 @@ func (t *Request) redeemRefresh(tx store.Tx, value string, issue *Issue) error {
 	if err := t.inherit(res.Spec.(*gateway.Token), issue); err != nil {
 		return err
 	}
-	if t.reuses() {
+	if t.reuses(issue) {
 		issue.Replace = res
 		return nil
 	}
-	if err := t.spend(tx, value, issue.Family, issue.Name); err != nil {
+	if err := t.spend(tx, value, issue, issue.Name); err != nil {
 		return err
 	}
 	return tx.Delete(gateway.Tokens, t.Scope, res.Name, res.Version)
@@ -77,7 +77,7 @@ func (t *Request) inherit(token *gateway.Token, issue *Issue) error {
 	if e := t.permitted(token.Scope); e != nil {
 		return e
 	}
-	issue.Scope, issue.UserID, issue.Family = token.Scope, token.AuthenticatedUserID, token.Family
+	issue.Scope, issue.UserID, issue.Family, issue.Strict = token.Scope, token.AuthenticatedUserID, token.Family, token.Strict
 	if issue.Family == "" {
 		issue.Family = uuid.NewString()
 	}
@@ -85,10 +85,11 @@ func (t *Request) inherit(token *gateway.Token, issue *Issue) error {
 }
 
 // reuses reports whether the refresh token stays. That of a public client
-// rotates in the strict profile: nothing else could show that it was stolen.
+// rotates in the strict profile and in families that began there: nothing else could show that it was stolen.
 // Source: RFC 9700 section 2.2.2.
-func (t *Request) reuses() bool {
-	return t.Config.ReuseRefreshToken && (!t.Config.Strict() || t.Spec().ClientType != gateway.ClientPublic)
+func (t *Request) reuses(issue *Issue) bool {
+	strict := t.Config.Strict() || issue.Strict
+	return t.Config.ReuseRefreshToken && (!strict || t.Spec().ClientType != gateway.ClientPublic)
 }
 
 // unknownRefresh refuses a refresh token that is not there. One that was spent
@@ -104,7 +105,9 @@ func (t *Request) unknownRefresh(tx store.Reader, value string, issue *Issue) er
 		return t.spoiled(errRefresh)
 	}
 	theft := &replay{family: spent.Family, refusal: t.spoiled(errRefresh)}
-	if spent.Successor == "" || t.Now.UnixMilli() >= spent.At+t.grace().Milliseconds() {
+	// Without a grace no clock is asked: one that was set back must not give any.
+	grace := t.grace().Milliseconds()
+	if spent.Successor == "" || grace <= 0 || t.Now.UnixMilli() >= spent.At+grace {
 		return theft
 	}
 	// The row of the successor goes when it is redeemed, and then whoever sends

@@ -81,7 +81,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 func (s *Server) serve(w http.ResponseWriter, r *http.Request, scope, plugin string) error {
 	t := &Request{
-		Plugin: plugin, Service: r.Header.Get(contract.HeaderOAuthService), Scope: scope, Now: s.Now(),
+		Plugin: plugin, Service: r.Header.Get(contract.HeaderOAuthService), Scope: scope, clock: s.Now,
 		peer: r.Header.Get(contract.HeaderOAuthClient), failures: s.failures,
 	}
 	is, path := recognise(sentPath(r.URL))
@@ -101,6 +101,8 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, scope, plugin str
 		return writeReply(w, http.StatusNotFound, message("Not found"))
 	case is == endpointMetadata:
 		return s.metadata(w, r, t)
+	case t.adrift(): // as the route answers everything else
+		return writeReply(w, http.StatusServiceUnavailable, message("no Service found with those values"))
 	case r.Header.Get("Upgrade") != "": // the body of such a request has no end
 		w.Header().Set("Connection", "close")
 		return refuse(w, errUpgrade, nil)
@@ -111,6 +113,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, scope, plugin str
 	if t.params, err = readParams(w, r); err != nil {
 		return refuse(w, errUnreadable, nil)
 	}
+	t.judged()
 	if e := checkHTTPS(t.Config, r); e != nil {
 		return refuse(w, e, t.state())
 	}

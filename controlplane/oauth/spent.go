@@ -26,10 +26,11 @@ type replay struct {
 // Error implements error.
 func (r *replay) Error() string { return r.refusal.Error() }
 
-// spend remembers, in the strict profile, that a code or refresh token was used.
-// successor is the name of the token that a refresh token is exchanged for.
-func (t *Request) spend(tx store.Tx, value, family, successor string) error {
-	if !t.Config.Strict() {
+// spend remembers that a code or refresh token was used, in the strict profile and
+// of families that began there: one plugin of a service may be strict and another
+// not. successor is the name of the token that a refresh token is exchanged for.
+func (t *Request) spend(tx store.Tx, value string, issue *Issue, successor string) error {
+	if !t.Config.Strict() && !issue.Strict {
 		return nil
 	}
 	life := spentLife
@@ -39,7 +40,7 @@ func (t *Request) spend(tx store.Tx, value, family, successor string) error {
 	_, err := tx.Create(&model.Resource{
 		Kind: gateway.SpentValues, Scope: t.Scope, Name: uuid.NewString(), Created: t.Now,
 		Spec: &gateway.Spent{
-			Value: gateway.TokenKey(value), Credential: t.Application.Name, Family: family, Successor: successor,
+			Value: gateway.TokenKey(value), Credential: t.Application.Name, Family: issue.Family, Successor: successor,
 			At: t.Now.UnixMilli(), DropAt: t.Now.Add(life).UnixMilli(),
 		},
 	})
@@ -49,9 +50,6 @@ func (t *Request) spend(tx store.Tx, value, family, successor string) error {
 // spentValue finds what is remembered of a value of the client; nil if nothing
 // is. What another client spent is nobody else's business.
 func (t *Request) spentValue(tx store.Reader, value string) (*gateway.Spent, error) {
-	if !t.Config.Strict() {
-		return nil, nil
-	}
 	res, err := tx.Find(gateway.SpentValues, t.Scope, gateway.IndexSpent, gateway.TokenKey(value))
 	if fault.Is(err, fault.NotFound) {
 		return nil, nil

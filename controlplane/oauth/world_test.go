@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net/http"
 	"net/http/httptest"
 	"net/url"
 	"strings"
@@ -122,7 +123,18 @@ func (w *world) ask(method, target, contentType, body string, header map[string]
 }
 
 func askServer(server *Server, method, target, contentType, body string, header map[string]string) *httptest.ResponseRecorder {
-	r := httptest.NewRequest(method, target, strings.NewReader(body))
+	r := handedOver(method, target, contentType, strings.NewReader(body))
+	for k, v := range header {
+		r.Header.Set(k, v)
+	}
+	rec := httptest.NewRecorder()
+	server.ServeHTTP(rec, r)
+	return rec
+}
+
+// handedOver is a request as a gateway hands it over.
+func handedOver(method, target, contentType string, body io.Reader) *http.Request {
+	r := httptest.NewRequest(method, target, body)
 	if contentType != "" {
 		r.Header.Set("Content-Type", contentType)
 	}
@@ -130,15 +142,10 @@ func askServer(server *Server, method, target, contentType, body string, header 
 	r.Header.Set(contract.HeaderOAuthService, "s1")
 	r.Header.Set(contract.HeaderOAuthScheme, "https")
 	r.Header.Set(contract.HeaderOAuthClient, "192.0.2.1")
-	for k, v := range header {
-		r.Header.Set(k, v)
-	}
 	id, _ := url.Parse("spiffe://meshgate/cp/default/g1")
 	leaf := &x509.Certificate{URIs: []*url.URL{id}}
 	r.TLS = &tls.ConnectionState{PeerCertificates: []*x509.Certificate{leaf}, VerifiedChains: [][]*x509.Certificate{{leaf}}}
-	rec := httptest.NewRecorder()
-	server.ServeHTTP(rec, r)
-	return rec
+	return r
 }
 
 // post sends a form to an endpoint and decodes the answer's document.

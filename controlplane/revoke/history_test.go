@@ -22,12 +22,12 @@ func TestSlowLinkDelaysNobody(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
 	name := w.mint("a", false)
-	w.connect("slow", 0) // has no lease and never reads again
-	f, _ := w.connect("fast", 0)
+	w.connect("slow") // has no lease and never reads again
+	f, _ := w.connect("fast")
 	f.lease()
 	w.stretch()
 	done := async(func() error { return w.delete(name) })
-	f.ack(f.invalidated().Seq)
+	f.ack(f.invalidated().To)
 	if err := <-done; err != nil {
 		t.Fatal(err)
 	}

@@ -19,7 +19,7 @@ var spellings = []func(a *attack, path string) string{
 	func(a *attack, p string) string { return a.atSlash(p, pick(a, ";/", ";a=b/", "/;/", "%3b/", "/.;/")) },
 	// Through a route that nobody guards.
 	func(a *attack, p string) string {
-		return pick(a, "/open/..", "/open/%2e%2e", "/open/..;", "/open/x/../..", `/open/..\`, "/open%2f..", "/open/..%2f", "/open/%252e%252e", "/open/.;/..") + p
+		return pick(a, "/open/..", "/open/%2e%2e", "/open/..;", "/open/x/../..", `/open/..\`, "/open%2f..", "/open/..%2f", "/open/%252e%252e", "/open/%c0%ae%c0%ae", "/open/.%E0%80%AE", "/open/..%c0%af", "/open/.;/..") + p
 	},
 	// From a guarded one to where it looks unguarded, and back.
 	func(a *attack, p string) string {

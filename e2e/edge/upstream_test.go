@@ -23,6 +23,7 @@ type received struct {
 	URI      string
 	Host     string
 	Header   http.Header
+	Trailer  http.Header
 	Bytes    int64
 	SHA256   string
 }
@@ -40,14 +41,14 @@ const failing = "failing"
 
 func startUpstream(name string) *upstream {
 	u := &upstream{}
-	u.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	u.Server = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		sum := sha256.New()
 		n, err := io.Copy(sum, r.Body)
 		if err != nil {
 			http.Error(w, err.Error(), http.StatusBadRequest)
 			return
 		}
-		got := received{name, r.Method, r.RequestURI, r.Host, r.Header, n, hex.EncodeToString(sum.Sum(nil))}
+		got := received{name, r.Method, r.RequestURI, r.Host, r.Header, r.Trailer, n, hex.EncodeToString(sum.Sum(nil))}
 		u.mu.Lock()
 		u.seen = append(u.seen, got)
 		u.mu.Unlock()
@@ -57,6 +58,11 @@ func startUpstream(name string) *upstream {
 		}
 		_ = json.NewEncoder(w).Encode(got) // the test sees what is missing
 	}))
+	// Services that speak gRPC are asked over HTTP/2.
+	u.Config.Protocols = new(http.Protocols)
+	u.Config.Protocols.SetHTTP1(true)
+	u.Config.Protocols.SetUnencryptedHTTP2(true)
+	u.Start()
 	DeferCleanup(u.Close)
 	return u
 }

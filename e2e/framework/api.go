@@ -128,13 +128,12 @@ func StartUpstream() *Upstream {
 	u := &Upstream{Held: make(chan struct{}, 100), Release: make(chan struct{})}
 	u.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if strings.HasSuffix(r.URL.Path, "/hold") {
-			u.Held <- struct{}{}
-			<-u.Release
+			Hold(r, u.Held, u.Release)
 		}
 		w.Header().Set("Content-Type", "application/json")
 		_ = json.NewEncoder(w).Encode(map[string]any{"method": r.Method, "path": r.URL.RequestURI(), "host": r.Host, "headers": r.Header})
 	}))
-	ginkgo.DeferCleanup(u.Close)
+	ginkgo.DeferCleanup(func() { EndServer(u.Server) })
 	return u
 }
 

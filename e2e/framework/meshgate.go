@@ -86,9 +86,13 @@ func (c *ControlPlane) WaitReady() {
 	}, ReadyTimeout, 50*time.Millisecond).Should(gomega.Succeed(), c.Output)
 }
 
+// prompt asks what answers at once or not at all: whoever polls could not give up
+// while a question is open.
+var prompt = &http.Client{Timeout: 5 * time.Second}
+
 // Ready asks a diagnostics port.
 func Ready(port int) error {
-	resp, err := http.Get(fmt.Sprintf("http://127.0.0.1:%d/ready", port)) //nolint:noctx // a test
+	resp, err := prompt.Get(fmt.Sprintf("http://127.0.0.1:%d/ready", port)) //nolint:noctx // bounded by the client
 	if err != nil {
 		return err
 	}
@@ -155,7 +159,7 @@ func StartGateway(c *ControlPlane, name string, more ...string) *Gateway {
 func (g *Gateway) Restart() {
 	g.Launch()
 	gomega.Eventually(func() error {
-		resp, err := http.Get(fmt.Sprintf("http://127.0.0.1:%d/", g.HTTP)) //nolint:noctx // a test
+		resp, err := prompt.Get(fmt.Sprintf("http://127.0.0.1:%d/", g.HTTP)) //nolint:noctx // bounded by the client
 		if err == nil {
 			_ = resp.Body.Close()
 		}

@@ -37,21 +37,32 @@ func StartWorkload(name string) *Workload {
 	w := &Workload{Name: name, Held: make(chan struct{}, 100), Release: make(chan struct{})}
 	w.Server = httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		if strings.HasSuffix(r.URL.Path, "/hold") {
-			w.Held <- struct{}{}
-			select {
-			case <-w.Release:
-			case <-r.Context().Done():
-			}
+			Hold(r, w.Held, w.Release)
 		}
 		rw.Header().Set("Content-Type", "application/json")
 		_ = json.NewEncoder(rw).Encode(Received{name, r.URL.RequestURI(), r.Header})
 	}))
-	ginkgo.DeferCleanup(func() {
-		w.CloseClientConnections()
-		w.Close()
-	})
+	ginkgo.DeferCleanup(func() { EndServer(w.Server) })
 	w.Port = w.Listener.Addr().(*net.TCPAddr).Port
 	return w
+}
+
+// Hold keeps a request waiting: it tells held, and returns once release is closed or
+// the client has gone.
+func Hold(r *http.Request, held chan<- struct{}, release <-chan struct{}) {
+	held <- struct{}{}
+	select {
+	case <-release:
+	case <-r.Context().Done():
+	}
+}
+
+// EndServer closes a server of the test together with its connections. Close alone
+// waits for requests that are held, without end: a spec that failed before it
+// released them would keep its suite from ending.
+func EndServer(s *httptest.Server) {
+	s.CloseClientConnections()
+	s.Close()
 }
 
 // Received decodes the answer of a [Workload].

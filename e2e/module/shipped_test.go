@@ -168,7 +168,14 @@ func TestShippedConfigurationIssuesNothing(t *testing.T) {
 // administration of the proxy is for this machine alone.
 func TestShippedConfigurationIsGuarded(t *testing.T) {
 	w := newWorld(t, options{})
-	seen := w.get(t, "/", "Authorization", bearer, "X-Forwarded-For", "192.0.2.66", "x_forwarded_for", "192.0.2.66").seen(t)
+	claims := []string{"Authorization", bearer}
+	for _, name := range []string{
+		"X-Forwarded-For", "x_forwarded_for", "X-Real-IP", "x_real_ip", "X-Envoy-External-Address", "X-Forwarded-Host", "X-Forwarded-Port",
+		"X-Forwarded-Path", "X-Forwarded-Prefix", "X-Forwarded-Proto", "x_forwarded-host", "Forwarded",
+	} {
+		claims = append(claims, name, "192.0.2.66")
+	}
+	seen := w.get(t, "/", claims...).seen(t)
 	for name, values := range seen.Headers {
 		if strings.Contains(strings.Join(values, ","), "192.0.2.66") {
 			t.Errorf("upstream got %s: %q", name, values)

@@ -45,7 +45,7 @@ func newBackend(name string) *backend {
 	b.status.Store(http.StatusOK)
 	b.health.Store(http.StatusOK)
 	b.Server = httptest.NewUnstartedServer(http.HandlerFunc(b.serve))
-	DeferCleanup(func() { b.Close() })
+	DeferCleanup(func() { framework.EndServer(b.Server) })
 	return b
 }
 
@@ -72,8 +72,7 @@ func (b *backend) serve(w http.ResponseWriter, r *http.Request) {
 	}
 	b.served.Add(1)
 	if strings.HasSuffix(r.URL.Path, "/hold") {
-		b.held <- struct{}{}
-		<-b.release
+		framework.Hold(r, b.held, b.release)
 	}
 	got := seen{Host: r.Host, URI: r.RequestURI, Header: r.Header}
 	if r.TLS != nil {

@@ -36,12 +36,15 @@ var _ = Describe("an upstream", func() {
 		slow, fast := startBackend("slow"), startBackend("fast")
 		pool("least", document{"algorithm": "least-connections"}, slow.target(100), fast.target(100))
 		var held sync.WaitGroup
-		// Each of the two gets one of these, whichever is first.
-		for range 2 {
+		// Each of the two gets one of these. The second comes when the first has arrived:
+		// Envoy counts a request once it has a connection, so two at the same time may
+		// go to the same target.
+		for n := range 2 {
 			held.Go(func() {
 				defer GinkgoRecover()
 				Expect(ask("/least/hold", nil).Status).To(Equal(200))
 			})
+			Eventually(func() int { return len(slow.held) + len(fast.held) }, patience).Should(Equal(n + 1))
 		}
 		Eventually(slow.held, patience).Should(Receive())
 		Eventually(fast.held, patience).Should(Receive())

@@ -8,6 +8,7 @@ package main
 import "C"
 
 import (
+	"os"
 	"os/signal"
 	"runtime"
 	"runtime/debug"
@@ -19,9 +20,6 @@ import (
 )
 
 const (
-	// gcPercent trades memory for fewer collections: the heap beside the token
-	// table is small.
-	gcPercent = 400
 	// maxStack ends a runaway recursion before it has eaten the machine.
 	maxStack = 64 << 20
 	// minProcs keeps an entry from a worker from waiting for a P behind busy
@@ -50,7 +48,7 @@ func meshgateInit(concurrency C.uint32_t) {
 	// error has no reader any more.
 	signal.Ignore(syscall.SIGPIPE)
 	runtime.GOMAXPROCS(max(minProcs, int(concurrency)+2))
-	debug.SetGCPercent(gcPercent)
+	boundGarbage(library, os.Getenv)
 	debug.SetMaxStack(maxStack)
 	captureStandardLog(library.log)
 }

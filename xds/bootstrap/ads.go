@@ -15,6 +15,8 @@ import (
 	matcherv3 "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
 	"google.golang.org/protobuf/types/known/anypb"
 	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/meshgate/meshgate/filter/contract"
 )
 
 // Direct says how an Envoy reaches the data-plane server by itself.
@@ -90,13 +92,14 @@ func (c Config) adsCluster() (*clusterv3.Cluster, error) {
 	return cluster, nil
 }
 
-// reach gives the cluster TLS that accepts this one server, and returns where it
-// is.
+// reach gives the cluster TLS that accepts a data-plane server of this authority,
+// and returns where it is. Envoy takes any one of several names: it is told the one
+// that gateways do not have, and no host name beside it.
 func (d *Direct) reach(cluster *clusterv3.Cluster) (*corev3.Address, error) {
 	cluster.ConnectTimeout = durationpb.New(5 * time.Second)
-	name, kind := d.Host, tlsv3.SubjectAltNameMatcher_DNS
+	name := d.Host
 	if ip, err := netip.ParseAddr(d.Host); err == nil {
-		name, kind = ip.String(), tlsv3.SubjectAltNameMatcher_IP_ADDRESS
+		name = ip.String()
 	} else {
 		cluster.ClusterDiscoveryType = &clusterv3.Cluster_Type{Type: clusterv3.Cluster_STRICT_DNS}
 	}
@@ -106,8 +109,8 @@ func (d *Direct) reach(cluster *clusterv3.Cluster) (*corev3.Address, error) {
 		ValidationContextType: &tlsv3.CommonTlsContext_ValidationContext{ValidationContext: &tlsv3.CertificateValidationContext{
 			TrustedCa: &corev3.DataSource{Specifier: &corev3.DataSource_InlineBytes{InlineBytes: d.CA}},
 			MatchTypedSubjectAltNames: []*tlsv3.SubjectAltNameMatcher{{
-				SanType: kind,
-				Matcher: &matcherv3.StringMatcher{MatchPattern: &matcherv3.StringMatcher_Exact{Exact: name}},
+				SanType: tlsv3.SubjectAltNameMatcher_URI,
+				Matcher: &matcherv3.StringMatcher{MatchPattern: &matcherv3.StringMatcher_Exact{Exact: contract.DataPlaneID}},
 			}},
 		}},
 	}}

@@ -71,6 +71,13 @@ func (f *Failed) Error() string { return fmt.Sprintf("builder panicked: %v", f.V
 // function of the key. If building fails or panics, the last good value is kept
 // and the failure reported; ok is false if there never was one.
 func Cell[K comparable, V any](c *Cells, name string, key K, build func(K) (V, error)) (value V, ok bool) {
+	return CellWhile(c, name, key, build, func(V) bool { return true })
+}
+
+// CellWhile is Cell for values that protect something: if building fails, the last
+// good value is kept only while still holds for it. One that is less strict than
+// what was asked for goes.
+func CellWhile[K comparable, V any](c *Cells, name string, key K, build func(K) (V, error), still func(V) bool) (value V, ok bool) {
 	s := c.slots[name]
 	if s == nil {
 		s = &slot{}
@@ -78,22 +85,28 @@ func Cell[K comparable, V any](c *Cells, name string, key K, build func(K) (V, e
 	}
 	s.round = c.round
 	if s.key != any(key) {
-		v, err := protect(key, build)
+		v, err := Protect(key, build)
 		s.key, s.err = key, err
 		if err == nil {
 			s.value, s.good = v, true
 		}
 	}
-	if s.err != nil {
-		c.Report(Failure{Cell: name, Err: s.err, Kept: s.good})
-	}
 	if s.good {
 		value, ok = s.value.(V)
 	}
+	if s.err == nil {
+		return value, ok
+	}
+	if ok && !still(value) {
+		var none V
+		value, ok = none, false
+	}
+	c.Report(Failure{Cell: name, Err: s.err, Kept: ok})
 	return value, ok
 }
 
-func protect[K comparable, V any](key K, build func(K) (V, error)) (v V, err error) {
+// Protect builds a value; a panic is an error.
+func Protect[K comparable, V any](key K, build func(K) (V, error)) (v V, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = &Failed{Value: p, Stack: debug.Stack()}

@@ -1,6 +1,8 @@
 package policy
 
 import (
+	"errors"
+
 	"github.com/meshgate/meshgate/controlplane/mesh"
 	"github.com/meshgate/meshgate/controlplane/model"
 	"github.com/meshgate/meshgate/controlplane/view"
@@ -68,15 +70,28 @@ type Problematic interface {
 	Problem() string
 }
 
+// Awaiting facts are not known yet, because what they are about is not read.
+type Awaiting interface {
+	// Awaited says in a sentence for operators what is not read; empty if nothing is.
+	// reading tells that it is being read, and not that it cannot be.
+	Awaited() (what string, reading bool)
+}
+
+// ErrReading is the error of an [Outside] that has not read yet what is asked for.
+var ErrReading = errors.New("it is being read")
+
 // Outside is what a policy may ask of beyond its mesh.
 type Outside interface {
-	// Gateway is the newest state of a control plane, nil if there is none.
-	Gateway(controlPlane string) *view.Gateway
+	// Gateway is the newest state of a control plane, nil if there is none. The error
+	// is [ErrReading] for one that is not read yet, and another one if it cannot be
+	// read at present; policies are asked again when that changes.
+	Gateway(controlPlane string) (*view.Gateway, error)
 }
 
 // Edits are what a policy changes; nil where it changes nothing. They are pure
 // functions of draft and selection, and never get an empty selection. An error
-// fails the cell, which then keeps its last good version.
+// fails the cell: an outbound then keeps its last good version, an inbound lets
+// nobody pass.
 type Edits struct {
 	// Split decides where the requests to an outbound go. One policy has it.
 	Split func(*Selection, mesh.Tags) (*draft.Split, error)

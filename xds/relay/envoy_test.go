@@ -65,8 +65,13 @@ func startEnvoy(t *testing.T, dir string) func() {
 // startEnvoyOn runs an Envoy that takes everything from an address.
 func startEnvoyOn(t *testing.T, dir, address string) func() {
 	t.Helper()
+	return startEnvoyWith(t, dir, fmt.Sprintf(bootstrap, node, filepath.Join(dir, "admin.sock"), address))
+}
+
+// startEnvoyWith runs an Envoy with a bootstrap.
+func startEnvoyWith(t *testing.T, dir, text string) func() {
+	t.Helper()
 	file := filepath.Join(dir, "envoy.yaml")
-	text := fmt.Sprintf(bootstrap, node, filepath.Join(dir, "admin.sock"), address)
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -51,7 +51,7 @@ type Config struct {
 	// Metadata is what the node tells the control plane about itself; may be nil.
 	Metadata *structpb.Struct
 	// Unknown, if not nil, is called before the next attempt when the control plane
-	// does not know the node, unless it said so to a connected one.
+	// does not know the node, or no longer.
 	Unknown func(context.Context)
 	Log     *slog.Logger
 }

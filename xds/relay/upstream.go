@@ -48,7 +48,7 @@ var errRefusedEarly = errors.New("the proxy refused what was confirmed before it
 
 // follow keeps a stream to the control plane until the context ends.
 func (r *Relay) follow(ctx context.Context) {
-	pause, expelled := firstPause, false
+	pause := firstPause
 	for ctx.Err() == nil {
 		heard, err := r.attempt(ctx)
 		if ctx.Err() != nil {
@@ -59,11 +59,8 @@ func (r *Relay) follow(ctx context.Context) {
 		}
 		r.note(false, err.Error())
 		r.cfg.Log.Warn("control_plane_disconnected", "node", r.cfg.Node, "error", err)
-		if status.Code(errors.Unwrap(err)) == codes.NotFound {
-			// A node that is expelled while it is connected was deleted on purpose.
-			if expelled = expelled || heard; !expelled && r.cfg.Unknown != nil {
-				r.cfg.Unknown(ctx)
-			}
+		if status.Code(errors.Unwrap(err)) == codes.NotFound && r.cfg.Unknown != nil {
+			r.cfg.Unknown(ctx)
 		}
 		wait := time.NewTimer(pause/2 + rand.N(pause/2)) //nolint:gosec // jitter, not a secret
 		select {

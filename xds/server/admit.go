@@ -14,8 +14,27 @@ import (
 // maxNodeID bounds a node id in bytes.
 const maxNodeID = 512
 
+// known refuses a stream without a token that is good for some node, before
+// anything of it is read.
+func (st *stream) known() error {
+	auth := st.srv.cfg.Auth
+	if auth == nil {
+		return nil
+	}
+	token, err := bearer(st.ctx)
+	if err != nil {
+		return err
+	}
+	if err := auth.Known(st.ctx, token); err != nil {
+		st.log.Warn("stream_refused", "error", err)
+		return refused(err, codes.Unauthenticated, "authentication failed")
+	}
+	return nil
+}
+
 // admit proves who the proxy is and prepares its set. What the stream came with
-// is noted before it is checked, so that a Recheck meanwhile does not miss it.
+// is noted before it is checked, so that a Recheck meanwhile does not miss it; who
+// was refused by one while its set was prepared is not admitted.
 func (st *stream) admit(first request) (func(), error) {
 	if first.node == "" || len(first.node) > maxNodeID {
 		return nil, status.Error(codes.InvalidArgument, "the first request must name the node")
@@ -30,7 +49,7 @@ func (st *stream) admit(first request) (func(), error) {
 		st.claim, st.token = first.node, token
 		st.srv.mu.Unlock()
 		until, err := cfg.Auth.Authenticate(st.ctx, first.node, token)
-		if err == nil && !until.IsZero() && !until.After(time.Now()) {
+		if err == nil && !until.IsZero() && !until.After(cfg.Now()) {
 			return nil, errExpired
 		}
 		st.until = until
@@ -44,15 +63,32 @@ func (st *stream) admit(first request) (func(), error) {
 		st.log.Warn("node_not_prepared", "node", first.node, "error", err)
 		return nil, refused(err, codes.Unavailable, "the configuration of the node is not available")
 	}
-	// The id is read under the same lock by PushSecret.
-	st.srv.mu.Lock()
-	st.node = first.node
-	st.srv.enlist(st)
-	st.srv.mu.Unlock()
 	if release == nil {
 		release = func() {}
 	}
+	if err := st.join(first.node); err != nil {
+		release()
+		return nil, err
+	}
 	return release, nil
+}
+
+// join counts a stream among those of its node, unless it was refused meanwhile.
+func (st *stream) join(node string) error {
+	st.srv.mu.Lock()
+	defer st.srv.mu.Unlock()
+	select {
+	case v := <-st.verdicts:
+		if v.err != nil {
+			return v.err
+		}
+		st.until = v.until
+	default:
+	}
+	// The id is read under the same lock by PushSecret.
+	st.node = node
+	st.srv.enlist(st)
+	return nil
 }
 
 // bearer returns the token of the stream. More than one is an error rather than

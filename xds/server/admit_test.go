@@ -2,12 +2,14 @@ package server_test
 
 import (
 	"context"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"github.com/meshgate/meshgate/xds/alarm"
 	"github.com/meshgate/meshgate/xds/resource"
 	"github.com/meshgate/meshgate/xds/server"
 	"github.com/meshgate/meshgate/xds/xdstest"
@@ -106,6 +108,25 @@ func TestAdmission(t *testing.T) {
 	}
 }
 
+// TestStrangersAreNotRead: a stream without a good token ends before its first
+// request, which could be as large as the largest that a proxy needs.
+func TestStrangersAreNotRead(t *testing.T) {
+	for name, tokens := range map[string][]string{"no token": nil, "two tokens": {"good", "good"}, "an empty one": {"Bearer "}, "a bad one": {"bad"}} {
+		t.Run(name, func(t *testing.T) {
+			r := setup(t, func(c *server.Config) { c.Auth, c.Limits.FirstRequest = auth{}, time.Hour })
+			ctx, cancel := context.WithTimeout(bearing(t.Context(), tokens...), 10*time.Second)
+			defer cancel()
+			g, err := discovery.NewAggregatedDiscoveryServiceClient(r.conn).DeltaAggregatedResources(ctx)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := g.Recv(); status.Code(err) != codes.Unauthenticated {
+				t.Errorf("a silent stream ends with %v", err)
+			}
+		})
+	}
+}
+
 func TestStreamEndsExactlyWhenItsTokenExpires(t *testing.T) {
 	for name, open := range variants {
 		t.Run(name, func(t *testing.T) {
@@ -142,5 +163,23 @@ func TestRecheckMovesTheExpiry(t *testing.T) {
 		if !time.Now().Equal(sooner) {
 			t.Fatalf("ended %v off", time.Since(sooner))
 		}
+	})
+}
+
+// TestStreamEndsAfterSleep: a token that ended while the host slept, or while its
+// clock was behind, ends its stream soon after. Timers count the time that the host
+// was awake.
+func TestStreamEndsAfterSleep(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var slept atomic.Int64
+		until := time.Now().Add(24 * time.Hour)
+		r := setup(t, func(c *server.Config) {
+			c.Auth = &roll{until: until}
+			c.Now = func() time.Time { return time.Now().Add(time.Duration(slept.Load())) }
+		})
+		c := started(t, r, xdstest.Options{Token: "x"})
+		slept.Store(int64(25 * time.Hour))
+		<-time.After(alarm.Slice) // in the bubble's time
+		ends(t, c, codes.Unauthenticated)
 	})
 }

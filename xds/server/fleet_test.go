@@ -21,6 +21,8 @@ type roll struct {
 	err   error
 }
 
+func (a *roll) Known(context.Context, string) error { return nil }
+
 func (a *roll) Authenticate(context.Context, string, string) (time.Time, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -20,6 +20,10 @@ var (
 // Authenticator proves who a stream belongs to, at its first request and at
 // each [Server.Recheck].
 type Authenticator interface {
+	// Known checks a bearer token as far as that goes without a node. It is asked
+	// when a stream opens, so that no request of a stranger is read: one may be as
+	// large as the largest that a proxy needs.
+	Known(ctx context.Context, token string) error
 	// Authenticate checks the bearer token of a node. The stream ends at until,
 	// zero for never.
 	Authenticate(ctx context.Context, nodeID, token string) (until time.Time, err error)

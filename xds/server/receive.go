@@ -49,7 +49,7 @@ type answer struct {
 func (s *session) receive(r request) (*answer, error) {
 	t := s.types[r.url]
 	if t == nil {
-		return nil, s.strange(r.url)
+		return nil, s.strange(r)
 	}
 	first := !t.asked
 	var a *answer

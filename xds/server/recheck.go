@@ -22,29 +22,121 @@ type verdict struct {
 	err   error
 }
 
+// The pauses between attempts to recheck what could not be judged.
+const (
+	firstRecheck = 100 * time.Millisecond
+	lastRecheck  = 5 * time.Second
+)
+
 // Recheck authenticates open streams again with the tokens they came with and
 // ends those that fail: the streams of the named nodes, or of all if none is
 // named. Call it when what tokens are judged by has changed. A
-// failure that says nothing of the token ends nobody. It returns when every
-// stream was judged or the context has ended.
+// failure that says nothing of the token ends nobody; the server tries again until
+// it is judged, because nobody else will. Recheck returns when every stream was
+// judged or is to be, or the context has ended.
 func (s *Server) Recheck(ctx context.Context, nodes ...string) {
 	if s.cfg.Auth == nil {
 		return
 	}
 	for st, claim := range s.claims(nodes) {
-		until, err := s.cfg.Auth.Authenticate(ctx, claim.node, claim.token)
-		switch {
-		case ctx.Err() != nil:
+		err := s.recheck(ctx, st, claim)
+		if ctx.Err() != nil {
 			return
-		case errors.Is(err, ErrUnauthenticated), errors.Is(err, ErrForbidden), errors.Is(err, ErrUnknownNode):
-			s.cfg.Log.Warn("stream_revoked", "node", claim.node, "error", err)
-			s.judge(st, verdict{err: refused(err, codes.Unauthenticated, "")})
-		case err != nil:
+		}
+		if err != nil {
 			s.cfg.Log.Warn("stream_not_rechecked", "node", claim.node, "error", err)
-		default:
-			s.judge(st, verdict{until: until})
+			s.postpone(st)
 		}
 	}
+}
+
+// recheck judges one stream; the error says why it could not.
+func (s *Server) recheck(ctx context.Context, st *stream, c claim) error {
+	until, err := s.cfg.Auth.Authenticate(ctx, c.node, c.token)
+	switch {
+	case ctx.Err() != nil:
+		return err
+	case errors.Is(err, ErrUnauthenticated), errors.Is(err, ErrForbidden), errors.Is(err, ErrUnknownNode):
+		s.cfg.Log.Warn("stream_revoked", "node", c.node, "error", err)
+		s.judge(st, verdict{err: refused(err, codes.Unauthenticated, "")})
+	case err != nil:
+		return err
+	default:
+		s.judge(st, verdict{until: until})
+	}
+	return nil
+}
+
+// postpone has a stream judged later.
+func (s *Server) postpone(st *stream) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, open := s.streams[st]; !open || s.closed {
+		return
+	}
+	s.unjudged[st] = struct{}{}
+	if s.retrying {
+		return
+	}
+	s.retrying = true
+	s.work.Go(s.retry)
+}
+
+// retry rechecks what could not be judged until nothing of it is left.
+func (s *Server) retry() {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	s.work.Go(func() { // a check that hangs holds up no end
+		select {
+		case <-s.closing:
+			cancel()
+		case <-ctx.Done():
+		}
+	})
+	pause := time.NewTimer(firstRecheck)
+	defer pause.Stop()
+	for next := 2 * firstRecheck; ; next = min(2*next, lastRecheck) {
+		select {
+		case <-pause.C:
+		case <-ctx.Done():
+			return
+		}
+		open, failed := s.postponed(), error(nil)
+		for st, claim := range open {
+			if err := s.recheck(ctx, st, claim); err != nil {
+				failed = err
+			}
+			if ctx.Err() != nil {
+				return
+			}
+		}
+		if s.rested() {
+			return
+		}
+		if failed != nil {
+			s.cfg.Log.Warn("streams_not_rechecked", "streams", len(open), "again_in", next.String(), "error", failed)
+		}
+		pause.Reset(next)
+	}
+}
+
+// postponed are the streams that are still to be judged.
+func (s *Server) postponed() map[*stream]claim {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	out := make(map[*stream]claim, len(s.unjudged))
+	for st := range s.unjudged {
+		out[st] = claim{st.claim, st.token}
+	}
+	return out
+}
+
+// rested ends the retries if nothing is left to judge.
+func (s *Server) rested() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.retrying = len(s.unjudged) > 0
+	return !s.retrying
 }
 
 type claim struct{ node, token string }
@@ -52,7 +144,7 @@ type claim struct{ node, token string }
 func (s *Server) claims(nodes []string) map[*stream]claim {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	out := make(map[*stream]claim, len(s.streams))
+	out := make(map[*stream]claim)
 	for st := range s.streams {
 		if st.claim != "" && (len(nodes) == 0 || slices.Contains(nodes, st.claim)) {
 			out[st] = claim{st.claim, st.token}
@@ -64,6 +156,7 @@ func (s *Server) claims(nodes []string) map[*stream]claim {
 func (s *Server) judge(st *stream, v verdict) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	delete(s.unjudged, st)
 	st.judge(v)
 }
 
@@ -107,22 +200,4 @@ func (s *Server) heard(st *stream) {
 	if i := slices.Index(s.silent, st); i >= 0 {
 		s.silent = slices.Delete(s.silent, i, i+1)
 	}
-}
-
-// expire sets the end of the stream's right; zero clears it.
-func (st *stream) expire(until time.Time) {
-	if st.expiry != nil {
-		st.expiry.Stop()
-		st.expiry = nil
-	}
-	if !until.IsZero() {
-		st.expiry = time.NewTimer(time.Until(until))
-	}
-}
-
-func (st *stream) expired() <-chan time.Time {
-	if st.expiry == nil {
-		return nil
-	}
-	return st.expiry.C
 }

@@ -22,7 +22,7 @@ const maxMaking = 4
 type made struct {
 	name     string
 	resource *resource.Resource
-	// generation is that of the set when the secret was asked for or pushed.
+	// generation is what the set wanted before the secret was made.
 	generation string
 	err        error
 	// job is nil for a secret that was pushed.

@@ -210,9 +210,8 @@ func TestPushDuringAChangeOfGeneration(t *testing.T) {
 	c.Request(resource.Secret).Equals(t, first)
 	turn("b")
 	b := g.next(t)
-	// The push may be of either generation: it renews what is in force, and
-	// confirms nothing.
-	r.srv.PushSecret(nodeID, pushed)
+	// A push for the generation in force renews it, and confirms nothing.
+	r.srv.PushSecret(nodeID, "a", pushed)
 	c.Request(resource.Secret).Equals(t, pushed)
 	turn("b", routesA)
 	c.Request(resource.Route).Equals(t, routesA)
@@ -222,11 +221,58 @@ func TestPushDuringAChangeOfGeneration(t *testing.T) {
 	b.give <- second
 	c.Request(resource.Secret).Equals(t, second)
 	r.settle(t, r.rev)
-	r.srv.PushSecret(nodeID, third)
+	r.srv.PushSecret(nodeID, "b", third)
 	c.Request(resource.Secret).Equals(t, third)
 	select {
 	case a := <-g.asks:
 		t.Fatalf("%s was asked for again", a.name)
 	default:
 	}
+}
+
+// A certificate that was made for older tags and arrives late must not replace the
+// newer one: the renewal began before the tags changed.
+func TestPushOfAnOlderGenerationIsNotTaken(t *testing.T) {
+	g := newGated(t, false)
+	r, turn := secrets(t, g, nil)
+	first, old, second, renewed := identity(t, 1), identity(t, 2), identity(t, 3), identity(t, 4)
+	turn("a")
+	c := r.dial(t, xdstest.Options{Relay: true})
+	g.next(t).give <- first
+	c.Request(resource.Secret).Equals(t, first)
+	turn("b")
+	g.next(t).give <- second
+	c.Request(resource.Secret).Equals(t, second)
+	r.srv.PushSecret(nodeID, "a", old)
+	turn("b", routesA)
+	c.Request(resource.Route).Equals(t, routesA)
+	c.Request(resource.Secret).Equals(t, second)
+	r.srv.PushSecret(nodeID, "b", renewed)
+	c.Request(resource.Secret).Equals(t, renewed)
+	for _, m := range c.Messages() {
+		if m.Type == resource.Secret && len(m.Removed) > 0 {
+			t.Errorf("removed: %v", m.Removed)
+		}
+	}
+}
+
+// A push for the generation that the set wants ends the wait for one in the making:
+// it is the newer one.
+func TestPushOfTheWantedGenerationIsTaken(t *testing.T) {
+	g := newGated(t, false)
+	r, turn := secrets(t, g, nil)
+	first, pushed, late := identity(t, 1), identity(t, 2), identity(t, 3)
+	turn("a")
+	c := r.dial(t, xdstest.Options{Relay: true})
+	g.next(t).give <- first
+	c.Request(resource.Secret).Equals(t, first)
+	turn("b")
+	b := g.next(t)
+	r.srv.PushSecret(nodeID, "b", pushed)
+	c.Request(resource.Secret).Equals(t, pushed)
+	r.settle(t, r.rev)
+	b.give <- late
+	turn("b", routesA)
+	c.Request(resource.Route).Equals(t, routesA)
+	c.Request(resource.Secret).Equals(t, pushed)
 }

@@ -105,6 +105,8 @@ type Config struct {
 	Confirmed func(node string, st snapshot.State)
 	Limits    Limits
 	Log       *slog.Logger
+	// Now is the wall clock that tokens end by; nil is that of the host.
+	Now func() time.Time
 }
 
 // Server serves the aggregated discovery service.
@@ -119,6 +121,10 @@ type Server struct {
 	silent  []*stream            // those without a request yet, oldest first
 	last    uint64
 	closed  bool
+	// unjudged are the streams whose recheck failed, and retrying says that a
+	// goroutine makes up for it.
+	unjudged map[*stream]struct{}
+	retrying bool
 
 	closing chan struct{}
 	work    sync.WaitGroup // handlers and what they started
@@ -132,8 +138,11 @@ func New(cfg Config) (*Server, error) {
 	if cfg.Observer == nil {
 		cfg.Observer = Nobody{}
 	}
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
 	cfg.Limits = cfg.Limits.withDefaults()
-	return &Server{cfg: cfg, streams: map[*stream]struct{}{}, byNode: map[string][]*stream{}, closing: make(chan struct{})}, nil
+	return &Server{cfg: cfg, streams: map[*stream]struct{}{}, byNode: map[string][]*stream{}, unjudged: map[*stream]struct{}{}, closing: make(chan struct{})}, nil
 }
 
 // Register adds the service to a gRPC server, which should have Options.
@@ -174,11 +183,12 @@ func Options() []grpc.ServerOption {
 }
 
 // PushSecret replaces a secret on the open streams of a node that subscribe to
-// it, as after a rotation. Streams that open later ask Secrets.
-func (s *Server) PushSecret(node string, r *resource.Resource) {
+// it, as after a rotation. generation is what the node's set wanted before the
+// secret was made: a stream that has turned to another one meanwhile asks for its
+// own and does not take this. Streams that open later ask Secrets.
+func (s *Server) PushSecret(node, generation string, r *resource.Resource) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	generation, _ := s.cfg.Snapshots.Get(node).Generation(r.Name)
 	for _, st := range s.byNode[node] {
 		st.deliver(made{name: r.Name, resource: r, generation: generation})
 	}

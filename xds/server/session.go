@@ -25,9 +25,9 @@ type session struct {
 	quiet quiet
 	seq   uint64 // of the last response
 	// strangers are types that are not served here and were asked for, and
-	// unanswered are those of them that still get their empty answer.
+	// unanswered are the answers without resources that are still due.
 	strangers  map[resource.TypeURL]struct{}
-	unanswered []resource.TypeURL
+	unanswered []*response
 	// flushed are readings of which everything was sent, each with the sequence
 	// number of its last response, until they are confirmed.
 	flushed []flush
@@ -210,17 +210,18 @@ func (t *typed) forgive(name string) {
 }
 
 // accept takes over a secret that was made or pushed. What was made for another
-// generation than the set's is of no use: it is asked for again. A push renews
-// what is in force and keeps its generation, since a push does not tell for
-// which one it was made; one that was pushed while another was made is newer.
+// generation than the set's is of no use: it is asked for again. A push renews what
+// is in force, if it was made for the same generation or already for that of the
+// set: one that was made for older tags and arrives late must not come back. One
+// that was pushed while another was made is newer.
 func (s *session) accept(m made) {
 	generation, allowed := s.state.Set.Generation(m.name)
 	have, made := s.secrets[m.name]
+	current := m.generation == generation
 	switch {
 	case !allowed:
-	case m.job == nil && made:
-		s.secrets[m.name] = issued{m.resource, have.generation}
-	case m.generation == generation && (!made || have.generation != generation):
-		s.secrets[m.name] = issued{m.resource, generation}
+	case m.job == nil && made && (current || m.generation == have.generation),
+		m.job != nil && current && (!made || have.generation != generation):
+		s.secrets[m.name] = issued{m.resource, m.generation}
 	}
 }

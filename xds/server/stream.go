@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/meshgate/meshgate/xds/alarm"
 	"github.com/meshgate/meshgate/xds/snapshot"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -29,8 +30,8 @@ type stream struct {
 
 	// claim and token are what the stream came with; guarded by Server.mu.
 	claim, token string
-	until        time.Time   // when the token expires, zero for never
-	expiry       *time.Timer // nil without until
+	until        time.Time    // when the token expires, zero for never
+	expiry       *alarm.Alarm // set to until
 	verdicts     chan verdict
 
 	requests chan request
@@ -56,6 +57,11 @@ func (s *Server) serve(ctx context.Context, w wire, vectors bool) (err error) {
 		close(st.done)
 		s.leave(st)
 	}()
+	if err := st.known(); err != nil {
+		return err
+	}
+	s.work.Add(1) // the reader, which ends after this handler
+	go st.read()
 	return st.run(vectors)
 }
 
@@ -72,13 +78,12 @@ func (s *Server) open(ctx context.Context, w wire) (*stream, error) {
 	st := &stream{
 		srv: s, ctx: ctx, wire: w, id: s.last, log: s.cfg.Log,
 		requests: make(chan request), verdicts: make(chan verdict, 1), ended: make(chan error, 1), done: make(chan struct{}),
-		bucket: bucket{tokens: float64(s.cfg.Limits.Burst)},
+		expiry: alarm.New(s.cfg.Now), bucket: bucket{tokens: float64(s.cfg.Limits.Burst)},
 	}
 	st.secrets.init(ctx)
 	s.streams[st] = struct{}{}
 	s.hush(st)
-	s.work.Add(2) // the handler, and its reader, which ends after it
-	go st.read()
+	s.work.Add(1)
 	return st, nil
 }
 
@@ -87,6 +92,7 @@ func (s *Server) open(ctx context.Context, w wire) (*stream, error) {
 func (s *Server) leave(st *stream) {
 	s.mu.Lock()
 	delete(s.streams, st)
+	delete(s.unjudged, st)
 	s.heard(st)
 	if i := slices.Index(s.byNode[st.node], st); i >= 0 {
 		s.byNode[st.node] = slices.Delete(s.byNode[st.node], i, i+1)
@@ -125,8 +131,8 @@ func (st *stream) run(vectors bool) error {
 		return err
 	}
 	defer release()
-	st.expire(st.until)
-	defer st.expire(time.Time{})
+	st.expiry.Set(st.until)
+	defer st.expiry.Set(time.Time{})
 	// A maker of secrets that does not end holds up this stream only: the
 	// subscription is closed before, so that nobody waits for the proxy.
 	defer st.secrets.stop()
@@ -173,9 +179,12 @@ func (st *stream) wait() error {
 		st.secrets.due()
 		return nil
 	case v := <-st.verdicts:
-		st.expire(v.until)
+		st.expiry.Set(v.until)
 		return v.err
-	case <-st.expired():
+	case <-st.expiry.C():
+		if !st.expiry.Due() {
+			return nil
+		}
 		return errExpired
 	case <-st.srv.closing:
 		return status.Error(codes.Unavailable, "the control plane is shutting down")
@@ -293,11 +302,13 @@ func (st *stream) transmit(r *response) error {
 		case err := <-written:
 			return err
 		case v := <-st.verdicts:
-			if st.expire(v.until); v.err != nil {
+			if st.expiry.Set(v.until); v.err != nil {
 				return v.err
 			}
-		case <-st.expired():
-			return errExpired
+		case <-st.expiry.C():
+			if st.expiry.Due() {
+				return errExpired
+			}
 		case <-slow.C:
 			return status.Error(codes.DeadlineExceeded, "the proxy does not read")
 		case <-st.srv.closing:

@@ -98,12 +98,12 @@ func TestSecretsAreMadeOnceAskedForAndRenewed(t *testing.T) {
 	c := r.dial(t, xdstest.Options{Relay: true})
 	c.Request(resource.Secret).Equals(t, m.body)
 	second := identity(t, 2)
-	r.srv.PushSecret(nodeID, second)
+	r.srv.PushSecret(nodeID, "", second)
 	c.Request(resource.Secret).Equals(t, second)
 	// One that a proxy would refuse, and print, is not sent.
-	r.srv.PushSecret(nodeID, xdstest.Freeze(resource.Secret, "identity", &tlsv3.Secret{Name: "identity"}))
+	r.srv.PushSecret(nodeID, "", xdstest.Freeze(resource.Secret, "identity", &tlsv3.Secret{Name: "identity"}))
 	third := identity(t, 3)
-	r.srv.PushSecret(nodeID, third)
+	r.srv.PushSecret(nodeID, "", third)
 	c.Request(resource.Secret).Equals(t, third)
 	if m.asked != 3 {
 		t.Fatalf("asked %d times, want 3", m.asked)

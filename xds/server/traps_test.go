@@ -302,8 +302,8 @@ func TestTrapChangedClusterAfterReconnectIsFollowedByItsAssignment(t *testing.T)
 		xdstest.Message{Type: resource.Endpoint, Names: []string{"a"}})
 }
 
-// A type that is not served here is answered once, with nothing, in either variant;
-// the stream goes on.
+// A type that is not served here is answered with nothing, in either variant, and
+// layers of runtime values are absent; the stream goes on.
 func TestTrapUnknownTypeIsAnsweredEmpty(t *testing.T) {
 	const unknown = "type.googleapis.com/envoy.service.runtime.v3.Runtime"
 	ctx, cancel := context.WithTimeout(t.Context(), 8*time.Second)
@@ -329,6 +329,13 @@ func TestTrapUnknownTypeIsAnsweredEmpty(t *testing.T) {
 		got := ask(&discovery.DeltaDiscoveryRequest{Node: &corev3.Node{Id: nodeID}, TypeUrl: unknown, ResourceNamesSubscribe: []string{"x"}})
 		if got.GetTypeUrl() != unknown || len(got.GetResources()) != 0 || got.GetNonce() == "" {
 			t.Fatalf("the answer is %v", got)
+		}
+		if diff := cmp.Diff([]string{"x"}, got.GetRemovedResources()); diff != "" {
+			t.Fatalf("absent (-want +got):\n%s", diff)
+		}
+		again := ask(&discovery.DeltaDiscoveryRequest{TypeUrl: unknown, ResourceNamesSubscribe: []string{"*", "y"}, ResponseNonce: got.GetNonce()})
+		if diff := cmp.Diff([]string{"y"}, again.GetRemovedResources()); diff != "" || again.GetNonce() == got.GetNonce() {
+			t.Fatalf("a further name is answered by %v", again)
 		}
 		// Its own answer is not answered, and neither is a repetition.
 		for _, nonce := range []string{got.GetNonce(), ""} {

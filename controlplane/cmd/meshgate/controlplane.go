@@ -129,7 +129,7 @@ func (cp *controlPlane) names() []string {
 }
 
 func (cp *controlPlane) openRevocation(ctx context.Context) (err error) {
-	if cp.redis, err = openRedis(cp.cfg, cp.log, func() { cp.revoker.RaiseEpoch() }); err != nil {
+	if cp.redis, err = openRedis(cp.cfg, cp.log); err != nil {
 		return err
 	}
 	cp.closers.add(func(context.Context) { cp.redis.close() })
@@ -153,7 +153,7 @@ func (cp *controlPlane) openRevocation(ctx context.Context) (err error) {
 			}
 			return cp.snapshots.HasPlugin(n.ID, plugin)
 		},
-		Redis: cp.redis.client, Tracker: cp.redis.tracker(), NodeRedis: cp.redis.forNodes,
+		Redis: cp.redis.client, Tracker: cp.redis.tracker(), NodeRedis: cp.redis.forNodes, Failover: cp.redis.failover(),
 		ChecksTokens: cp.checksTokens, Log: cp.log, Now: time.Now,
 	})
 	if err != nil {
@@ -167,7 +167,7 @@ func (cp *controlPlane) openRevocation(ctx context.Context) (err error) {
 	cp.gate = admit.New(cp.store, cp.revoker, allKinds(), time.Now)
 	cp.oauth = oauth.New(oauth.Options{
 		Store: cp.store, Writer: cp.gate, Grants: oauth.Grants(),
-		Minted: cp.revoker.Refill, Log: cp.log, Now: time.Now,
+		Log: cp.log, Now: time.Now,
 		Limits: oauth.Limits{Client: cp.cfg.OAuth.FailuresPerClient, Address: cp.cfg.OAuth.FailuresPerAddress},
 	})
 	return nil
@@ -202,7 +202,7 @@ func (cp *controlPlane) run(ctx context.Context) error {
 	g.Go(func() error { return ended(ctx, "rotation of authorities", cp.mesh.rotations.Run(ctx)) })
 	g.Go(func() error { return ended(ctx, "renewal of certificates", cp.mesh.renewals.Run(ctx)) })
 	g.Go(func() error { return ended(ctx, "removal of dataplanes", cp.mesh.removals.Run(ctx)) })
-	grpcLn, httpLn := httpkit.Split(cp.ports.data, cp.authority.ServerConfig(cp.names()), cp.log)
+	grpcLn, httpLn := httpkit.Split(cp.ports.data, cp.authority.DataPlaneConfig(cp.names()), cp.log)
 	g.Go(func() error { return cp.serveADS(ctx, grpcLn) })
 	serveWith := func(l httpkit.Limits, name string, h http.Handler, ln net.Listener) {
 		server := httpkit.NewServer(name, h, cp.log, l)
@@ -226,7 +226,7 @@ func (cp *controlPlane) renewCertificates(ctx context.Context) error {
 	tick := time.NewTicker(renewEvery)
 	defer tick.Stop()
 	r := &renewer{
-		nodes: cp.gateways, secret: cp.loop.Secret, push: cp.xds.PushSecret, log: cp.log,
+		nodes: cp.gateways, generation: cp.generation, secret: cp.loop.Secret, push: cp.xds.PushSecret, log: cp.log,
 		secrets: func(node string) []string { return cp.snapshots.Get(node).Secrets() },
 	}
 	return r.run(ctx, tick.C)
@@ -254,8 +254,9 @@ func (cp *controlPlane) meshAPI(revisions http.HandlerFunc) http.Handler {
 func (cp *controlPlane) dataPlane() http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle(contract.LinkPath, cp.revoker)
+	mux.HandleFunc(contract.EndedPath, cp.revoker.ServeEnded)
 	mux.Handle(adminlink.Path, cp.mesh.admin)
-	joining := &enrol.Server{Store: cp.store, Writer: cp.gate, Tokens: cp.tokens, Mesh: cp.proxies()}
+	joining := &enrol.Server{Store: cp.store, Writer: cp.gate, Tokens: cp.tokens, Enrolled: cp.enrolled, Mesh: cp.proxies()}
 	mux.Handle(enrol.Path, joining)
 	mux.HandleFunc(enrol.RenewPath, joining.Renew)
 	mux.Handle("/", cp.oauth)

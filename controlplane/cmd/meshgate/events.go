@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
+	"github.com/meshgate/meshgate/controlplane/fault"
 	"github.com/meshgate/meshgate/controlplane/mesh"
 	"github.com/meshgate/meshgate/controlplane/model"
 	"github.com/meshgate/meshgate/controlplane/store"
@@ -45,45 +47,74 @@ func followStore(ctx context.Context, s store.Store, happened func(context.Conte
 	}
 }
 
-// reconcile does what the events of all that may have happened would have done.
+// reconcile does what the events of all that may have happened would have done. What
+// cannot be read stays as it is.
 func (cp *controlPlane) reconcile(ctx context.Context) error {
 	meshes, dataplanes := map[string]bool{}, map[model.Key]bool{}
+	var unreadable []error
 	err := cp.store.View(ctx, func(r store.Reader) error {
-		all, err := r.List(mesh.Meshes, store.Query{})
+		all, bad, err := store.ListReadable(r, mesh.Meshes, "")
 		if err != nil {
 			return fmt.Errorf("list meshes: %w", err)
 		}
+		unreadable = bad
 		for _, m := range all {
 			meshes[m.Name] = true
-			ds, err := r.List(mesh.Dataplanes, store.Query{Scope: m.Name})
+			ds, bad, err := store.ListReadable(r, mesh.Dataplanes, m.Name)
 			if err != nil {
 				return fmt.Errorf("list dataplanes of mesh %s: %w", m.Name, err)
 			}
+			unreadable = append(unreadable, bad...)
 			for _, d := range ds {
 				dataplanes[model.Key{Scope: m.Name, Name: d.Name}] = true
 			}
 		}
 		return nil
 	})
-	if err != nil {
-		return err
+	for _, bad := range unreadable {
+		cp.log.Error("a row cannot be read; what is known of it stays as it is", "error", bad)
 	}
-	cp.mesh.insights.Prune(func(meshName, name string) bool {
-		if dataplanes[model.Key{Scope: meshName, Name: name}] {
-			return true
+	if err == nil {
+		cp.mesh.insights.Prune(func(meshName, name string) bool {
+			if dataplanes[model.Key{Scope: meshName, Name: name}] || cp.stored(ctx, meshName, name) {
+				return true
+			}
+			meshes[meshName] = true // maybe it is gone, too
+			cp.forget(meshName, name)
+			return false
+		})
+		for name := range meshes {
+			cp.mesh.rotations.Changed(name)
 		}
-		meshes[meshName] = true // maybe it is gone, too
-		cp.forget(meshName, name)
-		return false
-	})
-	for name := range meshes {
-		cp.mesh.rotations.Changed(name)
-	}
-	for key := range dataplanes {
-		cp.mesh.removals.Written(key.Scope, key.Name)
+		for key := range dataplanes {
+			cp.mesh.removals.Written(key.Scope, key.Name)
+			cp.remember(key.Scope, key.Name)
+		}
 	}
 	cp.recheck(ctx)
-	return nil
+	return err
+}
+
+// stored reports whether there is a Dataplane. One that cannot be read is there: what
+// is forgotten of it could not be made up for.
+func (cp *controlPlane) stored(ctx context.Context, meshName, name string) bool {
+	err := cp.store.View(ctx, func(r store.Reader) error {
+		_, err := r.Get(mesh.Dataplanes, meshName, name)
+		return err
+	})
+	return !fault.Is(err, fault.NotFound)
+}
+
+// remember makes up for a forget that came too late: the Dataplane was created again,
+// and its proxy connected, before what was remembered of it had been dropped. Its
+// certificate is renewed at once, because nobody knows when it would be due.
+func (cp *controlPlane) remember(meshName, name string) {
+	cp.mesh.insights.Recall(meshName, name)
+	_, secured := cp.snapshots.Get(mesh.NodeID(meshName, name)).Generation(mesh.SecretIdentity(meshName))
+	if secured && !cp.mesh.renewals.Noted(meshName, name) {
+		now := time.Now()
+		cp.mesh.renewals.Note(meshName, name, now, now)
+	}
 }
 
 // forget drops what is remembered of a dataplane that was deleted.
@@ -94,4 +125,12 @@ func (cp *controlPlane) forget(meshName, name string) {
 	cp.mesh.renewals.Forget(meshName, name)
 	cp.mesh.workloads.Forget(meshName, name)
 	cp.mesh.rotations.ProxiesChanged(meshName)
+}
+
+// enrolled has a connected gateway planned by what it has just said of itself, as when
+// it could start without a control plane and enrols later.
+func (cp *controlPlane) enrolled(ctx context.Context, node string) {
+	if err := cp.loop.Enrolled(ctx, node); err != nil {
+		cp.log.Warn("a gateway has enrolled and keeps its configuration until it connects again", "node", node, "error", err)
+	}
 }

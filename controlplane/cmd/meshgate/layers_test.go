@@ -18,17 +18,19 @@ var layers = map[string]string{
 	// What runs inside Envoy knows nothing of the control plane.
 	"filter/contract":      "",
 	"filter/engine":        "filter/contract",
-	"filter/tokencache":    "filter/contract filter/engine",
+	"filter/redisconn":     "filter/contract",
+	"filter/tokencache":    "filter/contract filter/engine filter/redisconn",
 	"filter/filtertest":    "filter/contract filter/engine",
 	"filter/dynamicmodule": "filter/contract filter/engine filter/tokencache",
 
 	// Everything in xds but plan, chain, draft and policy could serve any resources.
 	"xds/resource":      "",
 	"xds/snapshot":      "xds/resource",
-	"xds/server":        "xds/bootstrap xds/resource xds/snapshot",
+	"xds/alarm":         "",
+	"xds/server":        "xds/alarm xds/bootstrap xds/resource xds/snapshot",
 	"xds/relay":         "xds/resource xds/snapshot xds/server",
 	"xds/xdstest":       "xds/resource",
-	"xds/bootstrap":     "",
+	"xds/bootstrap":     "filter/contract",
 	"xds/plan":          "xds/resource",
 	"xds/chain":         "controlplane/gateway controlplane/view filter/contract xds/plan",
 	"xds/plan/gateway":  "controlplane/gateway controlplane/view filter/contract xds/chain xds/plan xds/resource",
@@ -73,8 +75,8 @@ var layers = map[string]string{
 	"controlplane/lifecycle":       "controlplane/admit controlplane/fault controlplane/mesh controlplane/model controlplane/store",
 	"controlplane/insight":         "controlplane/mesh controlplane/model controlplane/store xds/resource xds/server",
 	"controlplane/admit":           "controlplane/fault controlplane/model controlplane/store",
-	"controlplane/identity":        "controlplane/fault controlplane/mesh controlplane/model controlplane/store",
-	"controlplane/revoke":          "controlplane/fault controlplane/model controlplane/store filter/contract",
+	"controlplane/identity":        "controlplane/fault controlplane/mesh controlplane/model controlplane/store filter/contract xds/alarm",
+	"controlplane/revoke":          "controlplane/fault controlplane/model controlplane/store filter/contract filter/redisconn xds/alarm",
 	"controlplane/revoke/embedded": "",
 	"controlplane/loop":            "controlplane/fault controlplane/mesh controlplane/model controlplane/view xds/plan xds/plan/gateway xds/plan/sidecar xds/policy xds/resource xds/snapshot",
 
@@ -83,14 +85,14 @@ var layers = map[string]string{
 	// The cases are data; what they are held against is for their users to say.
 	"controlplane/oauth/oauthtest": "",
 	"controlplane/enrol":           "controlplane/admit controlplane/fault controlplane/gateway controlplane/httpkit controlplane/identity controlplane/mesh controlplane/model controlplane/store xds/bootstrap",
-	"controlplane/adminlink":       "controlplane/fault",
+	"controlplane/adminlink":       "controlplane/fault xds/alarm",
 	"controlplane/adminapi":        "controlplane/admit controlplane/fault controlplane/gateway controlplane/httpkit controlplane/model controlplane/oauth controlplane/revoke controlplane/store",
 	"controlplane/meshapi":         "controlplane/admit controlplane/fault controlplane/httpkit controlplane/identity controlplane/mesh controlplane/model controlplane/store",
 	"controlplane/declarative":     "controlplane/admit controlplane/fault controlplane/gateway controlplane/model controlplane/store",
 
 	// The agent is a client of the control plane: of enrol and gateway it needs
 	// the messages of an enrolment only.
-	"controlplane/agent": "controlplane/adminlink controlplane/enrol controlplane/mesh controlplane/fault controlplane/gateway filter/contract xds/bootstrap xds/relay xds/resource",
+	"controlplane/agent": "controlplane/adminlink controlplane/enrol controlplane/mesh controlplane/fault controlplane/gateway filter/contract xds/alarm xds/bootstrap xds/relay xds/resource",
 
 	"controlplane/cmd/meshgate": "*",
 
@@ -107,12 +109,14 @@ var layers = map[string]string{
 	"e2e/admin":         "e2e/framework",
 	"e2e/faults":        "e2e/framework",
 	"e2e/chaos":         "e2e/framework",
+	"e2e/redises":       "e2e/framework",
 	"e2e/edge":          "e2e/framework",
 	"e2e/traffic":       "e2e/framework",
 	"e2e/mesh":          "e2e/framework",
 	"e2e/bench/fleet":   "e2e/framework",
 	"e2e/bench/authz":   "",
 	"e2e/attacker":      "e2e/framework",
+	"e2e/ci":            "",
 	"e2e/examples":      "e2e/framework",
 	"e2e/bench/gateway": "e2e/framework",
 	// The module's suite plays the control plane, in the filter's own messages.

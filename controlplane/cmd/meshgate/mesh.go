@@ -10,6 +10,7 @@ import (
 
 	"github.com/meshgate/meshgate/controlplane/adminlink"
 	"github.com/meshgate/meshgate/controlplane/enrol"
+	"github.com/meshgate/meshgate/controlplane/fault"
 	"github.com/meshgate/meshgate/controlplane/identity"
 	"github.com/meshgate/meshgate/controlplane/insight"
 	"github.com/meshgate/meshgate/controlplane/lifecycle"
@@ -126,7 +127,23 @@ func (cp *controlPlane) openLifecycle(ctx context.Context) error {
 	}
 	cp.gate.Hook(mesh.Meshes, lifecycle.New(o))
 	cp.gate.Hook(mesh.Secrets, lifecycle.Secrets())
-	return lifecycle.Ensure(ctx, cp.gate.As(model.System("lifecycle")), mesh.Default)
+	err := lifecycle.Ensure(ctx, cp.gate.As(model.System("lifecycle")), mesh.Default)
+	if fault.CodeOf(err) == fault.Internal && cp.holds(ctx, mesh.Meshes) {
+		// There is one that cannot be read. It keeps nobody else from starting.
+		cp.log.Error("the default mesh cannot be looked after", "error", err)
+		return nil
+	}
+	return err
+}
+
+// holds reports whether the store has resources of a global kind.
+func (cp *controlPlane) holds(ctx context.Context, k *model.Kind) bool {
+	n := 0
+	err := cp.store.View(ctx, func(r store.Reader) (err error) {
+		n, err = r.Count(k, store.Query{})
+		return err
+	})
+	return err == nil && n > 0
 }
 
 // proxies is what the data-plane server needs to enrol proxies of meshes.
@@ -146,13 +163,22 @@ func (cp *controlPlane) renewWorkload(meshName, dataplane string) {
 	if cp.snapshots.Get(node) == nil {
 		return // it asks when it returns
 	}
+	// What the set wants is read before the certificate is made: whoever turns to
+	// other tags meanwhile must not get the one of the old tags after its own.
+	generation := cp.generation(node, mesh.SecretIdentity(meshName))
 	res, err := cp.loop.Secret(ctx, node, mesh.SecretIdentity(meshName))
 	if err != nil {
 		cp.log.Warn("the certificate of a proxy could not be renewed and is tried again", "node", node, "in", renewRetry.String(), "error", err)
 		cp.mesh.renewals.Note(meshName, dataplane, time.Now(), time.Now().Add(renewRetry))
 		return
 	}
-	cp.xds.PushSecret(node, res)
+	cp.xds.PushSecret(node, generation, res)
+}
+
+// generation is what the set of a node wants of a secret at present.
+func (cp *controlPlane) generation(node, secret string) string {
+	generation, _ := cp.snapshots.Get(node).Generation(secret)
+	return generation
 }
 
 // happened acts on one event.
@@ -169,16 +195,27 @@ func (cp *controlPlane) happened(ctx context.Context, e store.Event) {
 		}
 	case mesh.Meshes.Name:
 		cp.mesh.rotations.Changed(e.Key.Name)
+		if e.Op != store.Deleted {
+			cp.mesh.removals.MeshWritten(e.Key.Name)
+		}
 	case mesh.Dataplanes.Name:
-		node := mesh.NodeID(e.Key.Scope, e.Key.Name)
-		if e.Op == store.Deleted {
-			cp.forget(e.Key.Scope, e.Key.Name)
-		} else {
-			cp.mesh.removals.Written(e.Key.Scope, e.Key.Name)
-		}
-		if e.Op != store.Created && cp.snapshots.Get(node) != nil {
-			cp.recheck(ctx, node) // its tags may not be those of its token
-		}
+		cp.dataplane(ctx, e.Op, e.Key.Scope, e.Key.Name)
+	}
+}
+
+// dataplane acts on one event of a Dataplane. What is stored decides and not the
+// event, which may be late: the Dataplane may be there again.
+func (cp *controlPlane) dataplane(ctx context.Context, op store.Op, meshName, name string) {
+	if op == store.Deleted && !cp.stored(ctx, meshName, name) {
+		cp.forget(meshName, name)
+	} else {
+		cp.mesh.removals.Written(meshName, name)
+		cp.remember(meshName, name)
+	}
+	// Its tags may not be those of its token. A node that is on its way has no set
+	// yet: whether it has one says nothing.
+	if op != store.Created {
+		cp.recheck(ctx, mesh.NodeID(meshName, name))
 	}
 }
 

@@ -19,8 +19,10 @@ type renewer struct {
 	nodes   func() []string
 	secrets func(node string) []string
 	secret  func(ctx context.Context, node, name string) (*resource.Resource, error)
-	push    func(node string, r *resource.Resource)
-	log     *slog.Logger
+	// generation is what the set of a node wants of a secret at present.
+	generation func(node, name string) string
+	push       func(node, generation string, r *resource.Resource)
+	log        *slog.Logger
 	// sent holds the version of each secret by node and name.
 	sent map[[2]string]string
 }
@@ -43,6 +45,7 @@ func (r *renewer) round(ctx context.Context) {
 	for _, node := range r.nodes() {
 		for _, name := range r.secrets(node) {
 			key := [2]string{node, name}
+			generation := r.generation(node, name)
 			res, err := r.secret(ctx, node, name)
 			if err != nil {
 				r.log.Warn("a certificate could not be renewed", "node", node, "secret", name, "error", err)
@@ -51,7 +54,7 @@ func (r *renewer) round(ctx context.Context) {
 			}
 			current[key] = res.Version
 			if r.sent[key] != res.Version {
-				r.push(node, res)
+				r.push(node, generation, res)
 			}
 		}
 	}

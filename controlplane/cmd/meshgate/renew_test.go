@@ -31,8 +31,11 @@ func TestRenewedCertificatesArePushedOnce(t *testing.T) {
 			}
 			return resource.New(resource.Secret, name, []byte(bodies[node+" "+name])), nil
 		},
-		push: func(node string, r *resource.Resource) { pushed = append(pushed, node+" "+r.Name+"="+string(r.Body)) },
-		log:  slog.New(slog.NewTextHandler(io.Discard, nil)),
+		generation: func(node, _ string) string { return node },
+		push: func(node, generation string, r *resource.Resource) {
+			pushed = append(pushed, generation+" "+r.Name+"="+string(r.Body))
+		},
+		log: slog.New(slog.NewTextHandler(io.Discard, nil)),
 	}
 	for _, step := range []struct {
 		name string

@@ -47,10 +47,8 @@ func revocationSubjects() map[*model.Kind]revoke.Subject {
 			Expires: oauth.Expires,
 			Under:   func(spec any) string { return spec.(*gateway.Token).Credential },
 		},
-		gateway.Applications: {Is: contract.SubjectCredential, Below: []revoke.Dependents{{Kind: gateway.Tokens, Ref: gateway.RefCredential}}},
-		gateway.Consumers: {Is: contract.SubjectConsumer, Below: []revoke.Dependents{
-			{Kind: gateway.Applications, Ref: gateway.RefConsumer}, {Kind: gateway.Keys, Ref: gateway.RefConsumer},
-		}},
+		gateway.Applications: {Is: contract.SubjectCredential},
+		gateway.Consumers:    {Is: contract.SubjectConsumer},
 		gateway.Keys: {
 			Is:      contract.SubjectToken,
 			Token:   func(spec any) contract.Hash { return contract.HashKey([]byte(spec.(*gateway.Key).Key)) },
@@ -164,18 +162,30 @@ type adsAuthenticator struct{ cp *controlPlane }
 
 // Authenticate implements the ADS server's Authenticator.
 func (a adsAuthenticator) Authenticate(ctx context.Context, nodeID, token string) (until time.Time, err error) {
-	if until, err = a.cp.authenticate(ctx, nodeID, token); err == nil {
-		return until, nil
+	until, err = a.cp.authenticate(ctx, nodeID, token)
+	return until, refusal(err)
+}
+
+// Known implements the ADS server's Authenticator: a token of a node of either kind.
+func (a adsAuthenticator) Known(ctx context.Context, token string) error {
+	_, err := a.cp.tokens.Check(ctx, strings.TrimPrefix(token, "Bearer "))
+	if fault.Is(err, fault.Denied) {
+		_, err = a.cp.mesh.tokens.Check(ctx, token)
 	}
+	return refusal(err)
+}
+
+// refusal tells the ADS server what it may say to a proxy.
+func refusal(err error) error {
 	switch fault.CodeOf(err) {
 	case fault.Forbidden:
-		return until, errors.Join(xds.ErrForbidden, err)
+		return errors.Join(xds.ErrForbidden, err)
 	case fault.NotFound:
-		return until, errors.Join(xds.ErrUnknownNode, err)
+		return errors.Join(xds.ErrUnknownNode, err)
 	case fault.Denied:
-		return until, errors.Join(xds.ErrUnauthenticated, err)
+		return errors.Join(xds.ErrUnauthenticated, err)
 	}
-	return until, err
+	return err
 }
 
 // authenticate checks the token of a node of either kind; until is its end.

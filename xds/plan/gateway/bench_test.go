@@ -29,6 +29,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/model"
 	"github.com/meshgate/meshgate/controlplane/store"
 	"github.com/meshgate/meshgate/controlplane/view"
+	"github.com/meshgate/meshgate/xds/plan/plantest"
 	"github.com/meshgate/meshgate/xds/resource"
 )
 
@@ -77,7 +78,7 @@ func observe(b *testing.B, set *resource.Set, table *routev3.RouteConfiguration)
 	o.address = fmt.Sprintf("127.0.0.1:%d", l.Address.GetSocketAddress().GetPortValue())
 	subscribe(b, l, o.file)
 	boot.StaticResources.Listeners = boot.StaticResources.Listeners[:1]
-	o.process = run(b, write(b, boot))
+	o.process = plantest.Run(b, write(b, boot))
 	conn, err := net.Dial("tcp", o.address)
 	if err != nil {
 		b.Fatal(err)

@@ -14,6 +14,7 @@ import (
 	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
 	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
 	httpv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/upstreams/http/v3"
+	matcherv3 "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
 	"github.com/zeebo/xxh3"
 	"google.golang.org/protobuf/types/known/anypb"
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -59,6 +60,18 @@ func clusterKeyOf(g *view.Gateway, s *view.Service, p Params) (k clusterKey, mem
 	}
 	k.tls = tlsKeyOf(g, s, k.upstream, p)
 	return k, members
+}
+
+// protected is the cluster of a service with the key of its TLS.
+type protected struct {
+	cluster *resource.Resource
+	tls     tlsKey
+}
+
+// protectedCluster is serviceCluster with what must not outlive a change of it.
+func protectedCluster(k clusterKey) (protected, error) {
+	c, err := serviceCluster(k)
+	return protected{c, k.tls}, err
 }
 
 // serviceCluster builds the cluster of a service. Its name contains a digest of
@@ -209,7 +222,8 @@ func isAddress(host string) bool {
 // and long, so that issuing does not depend on new connections.
 const oauthIdle = 55 * time.Minute
 
-// oauthCluster reaches the OAuth server with the proxy's client certificate.
+// oauthCluster reaches the OAuth server, which is part of the data-plane server,
+// with the proxy's client certificate.
 func oauthCluster(e Endpoint) (*resource.Resource, error) {
 	c := single(e.Host, e.Port, oauthConnectTimeout)
 	options := httpOptions(false)
@@ -235,7 +249,7 @@ func oauthCluster(e Endpoint) (*resource.Resource, error) {
 			ValidationContextType: &tlsv3.CommonTlsContext_CombinedValidationContext{
 				CombinedValidationContext: &tlsv3.CommonTlsContext_CombinedCertificateValidationContext{
 					DefaultValidationContext: &tlsv3.CertificateValidationContext{
-						MatchTypedSubjectAltNames: []*tlsv3.SubjectAltNameMatcher{subjectAltName(name)},
+						MatchTypedSubjectAltNames: []*tlsv3.SubjectAltNameMatcher{dataPlane()},
 					},
 					ValidationContextSdsSecretConfig: secret(SecretCA),
 				},
@@ -247,6 +261,15 @@ func oauthCluster(e Endpoint) (*resource.Resource, error) {
 	}
 	c.TransportSocket = transportSocket(socket)
 	return plan.Freeze(resource.Cluster, c.Name, c)
+}
+
+// dataPlane is the name that no gateway has a certificate for. Envoy takes any one
+// of several names, so it stands alone.
+func dataPlane() *tlsv3.SubjectAltNameMatcher {
+	return &tlsv3.SubjectAltNameMatcher{
+		SanType: tlsv3.SubjectAltNameMatcher_URI,
+		Matcher: &matcherv3.StringMatcher{MatchPattern: &matcherv3.StringMatcher_Exact{Exact: contract.DataPlaneID}},
+	}
 }
 
 // authority is the Host header for a service: without the protocol's own port. An

@@ -330,48 +330,8 @@ func serve(t *testing.T, w *world) string {
 	t.Helper()
 	params := Params{Address: "127.0.0.1", HTTPPort: freePort(t)}
 	address := fmt.Sprintf("127.0.0.1:%d", params.HTTPPort)
-	run(t, static(t, NewPlanner(params).Plan(w.state()).Set, nil))
+	plantest.Run(t, static(t, NewPlanner(params).Plan(w.state()).Set, nil))
 	return address
-}
-
-// run starts an Envoy with a configuration file, until the test ends, and returns
-// when it listens.
-func run(t testing.TB, file string) *os.Process {
-	t.Helper()
-	c := plantest.Command(t, "-c", file, "--disable-hot-restart", "--concurrency", "1", "-l", "info")
-	log, err := c.StderrPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := c.Start(); err != nil {
-		t.Fatal(err)
-	}
-	ready, ended := make(chan struct{}), make(chan struct{})
-	var last string
-	go func() {
-		defer close(ended)
-		lines := bufio.NewScanner(log)
-		for started := false; lines.Scan(); {
-			last = lines.Text()
-			if !started && strings.Contains(last, "starting main dispatch loop") {
-				started = true
-				close(ready)
-			}
-		}
-	}()
-	t.Cleanup(func() {
-		_ = c.Process.Kill() // it may have ended
-		<-ended
-		_ = c.Wait() // killed
-	})
-	select {
-	case <-ready:
-	case <-ended:
-		t.Fatalf("envoy ended: %s", last)
-	case <-time.After(3 * time.Minute):
-		t.Fatal("envoy did not start")
-	}
-	return c.Process
 }
 
 func freePort(t testing.TB) uint32 {

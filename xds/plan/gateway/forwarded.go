@@ -5,10 +5,15 @@ import (
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 
 	"github.com/meshgate/meshgate/filter/contract"
+	"github.com/meshgate/meshgate/xds/plan"
 )
 
-// headerForwardedFor lists the addresses that a request has come from.
-const headerForwardedFor = "x-forwarded-for"
+const (
+	// headerForwardedFor lists the addresses that a request has come from.
+	headerForwardedFor = "x-forwarded-for"
+	// headerForwarded says all of that in one (RFC 7239), to upstreams that read it.
+	headerForwarded = "forwarded"
+)
 
 // asked are the headers that tell upstreams what the client asked for.
 // X-Forwarded-For and -Proto are Envoy's own, X-Real-IP the route table's.
@@ -34,7 +39,7 @@ func mutations(trusted bool) []*mutationv3.HeaderMutation {
 		out = append(out, set(overwrite(contract.HeaderOAuthProto, "%REQ(X-FORWARDED-PROTO)%")))
 	} else {
 		// Envoy then writes the address of the peer as the only one.
-		out = append(out, remove(headerForwardedPrefix), remove(headerForwardedFor))
+		out = append(out, remove(headerForwardedPrefix), remove(headerForwardedFor), remove(headerForwarded))
 	}
 	for _, h := range asked {
 		option := overwrite(h.name, h.value)
@@ -55,7 +60,7 @@ func set(option *corev3.HeaderValueOption) *mutationv3.HeaderMutation {
 }
 
 // forwarded tells upstreams whose request it is. A trusted client names another
-// one; what others say is overwritten.
+// one; what others say is overwritten, and nobody can have it dropped.
 func forwarded() []*corev3.HeaderValueOption {
-	return []*corev3.HeaderValueOption{overwrite("x-real-ip", "%DOWNSTREAM_REMOTE_ADDRESS_WITHOUT_PORT%")}
+	return []*corev3.HeaderValueOption{plan.Upgrade(), overwrite("x-real-ip", "%DOWNSTREAM_REMOTE_ADDRESS_WITHOUT_PORT%")}
 }

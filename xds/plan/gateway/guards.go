@@ -9,12 +9,20 @@ import (
 // resolved, and what is escaped once and unreserved is not escaped any more. What
 // is left is what servers differ about.
 const (
-	escaped = `%(?:25)*` // any number of times
-	dot     = `(?:\.|` + escaped + `2[eE])`
-	dotted  = `(?:` + escaped + `2[eE]` + dot + `|` + dot + escaped + `2[eE])` // two, not both plain
-	slash   = escaped + `(?:2[fF]|5[cC])`
-	// ends are what ends a segment for some servers, and not for Envoy.
-	ending = `(?:[;\\]|` + escaped + `(?:2[fF]|5[cC]|3[bB]|3[fF]|23|00))`
+	percent = `%(?:25)*`           // escaped any number of times
+	escaped = percent + `(?:u00)?` // some servers read %u002e, too
+	// low and high begin characters below 0x40 and below 0x80 that are written in
+	// more bytes than they need; a lax decoder reads them (RFC 3629 section 10).
+	low  = percent + `(?:c0|(?:e0|f0` + more + `|f8` + more + more + `|fc` + more + more + more + `)` + more + `)` + percent
+	high = percent + `(?:c1|(?:e0|f0` + more + `|f8` + more + more + `|fc` + more + more + more + `)` + percent + `81)` + percent
+	more = percent + `80`
+
+	hidden = `(?:` + escaped + `2e|` + low + `ae)`
+	dot    = `(?:\.|` + hidden + `)`
+	dotted = `(?:` + hidden + dot + `|` + dot + hidden + `)` // two, not both plain
+	slash  = `(?:` + escaped + `(?:2f|5c)|` + low + `af|` + high + `9c)`
+	// ending is what ends a segment for some servers, and not for Envoy.
+	ending = `(?:[;\\]|` + slash + `|` + escaped + `(?:3b|3f|23|00)|` + low + `(?:bb|bf|a3|80))`
 	rest   = `(?:[/?]\C*)?`
 )
 
@@ -23,7 +31,7 @@ const (
 // segment ".." that Envoy does not. Such a path may lead out of the path of its
 // service, or to what another route guards. Dots at the end of a longer segment
 // count, too: what stands before them may be the prefix that is stripped.
-const dotSegment = `[^?]*(?:` + dot + dot + ending + `\C*|` + slash + dot + dot + rest + `|` + dotted + rest + `)`
+const dotSegment = `(?i)[^?]*(?:` + dot + dot + ending + `\C*|` + slash + dot + dot + rest + `|` + dotted + rest + `)`
 
 // guards come first in every virtual host with routes: what no route gets,
 // whatever it demands. TRACE shows a client what proxies have added to its
@@ -40,7 +48,7 @@ func guards(forwardDots bool) ([]branch, error) {
 		needs bool
 	}{
 		{equals(methodInput, "TRACE", true), trace, true},
-		{allOf([]predicate{anyOf([]predicate{has(".."), has("%25")}), fits(pathInput, dotSegment)}), refused, !forwardDots},
+		{allOf([]predicate{suspicious(), fits(pathInput, dotSegment)}), refused, !forwardDots},
 	} {
 		if !g.needs {
 			continue
@@ -55,9 +63,19 @@ func guards(forwardDots bool) ([]branch, error) {
 	return out, nil
 }
 
-// has looks for a text in the path: cheaper than an expression, and rarely there.
-func has(text string) predicate {
-	return compare(pathInput, &xdsmatcherv3.StringMatcher{MatchPattern: &xdsmatcherv3.StringMatcher_Contains{Contains: text}})
+// dotMarks are the texts of which every path that fits dotSegment has one, in any
+// case.
+var dotMarks = []string{"..", "%25", "%c0%ae", "%80%ae", "%u00"}
+
+// suspicious looks for the marks: cheaper than an expression, and rarely there.
+func suspicious() predicate {
+	marks := make([]predicate, len(dotMarks))
+	for i, text := range dotMarks {
+		marks[i] = compare(pathInput, &xdsmatcherv3.StringMatcher{
+			MatchPattern: &xdsmatcherv3.StringMatcher_Contains{Contains: text}, IgnoreCase: true,
+		})
+	}
+	return anyOf(marks)
 }
 
 // everyPath matches all requests.

@@ -30,8 +30,8 @@ type Endpoint struct {
 	// Host is an IP address or a DNS name.
 	Host string
 	Port uint32
-	// ServerName is the subject alternative name that the server must present:
-	// an IP address or a DNS name. Empty means Host.
+	// ServerName is the name that the server is asked for in TLS: an IP address or a
+	// DNS name. Empty means Host.
 	ServerName string
 }
 

@@ -92,16 +92,18 @@ func (p *Planner) clusters(g *view.Gateway, secrets map[string]string) (out []*r
 		if certificate, _, ok := ParseCertificate(k.tls.certificate); ok {
 			allow(secrets, g, certificate, false)
 		}
-		c, ok := plan.Cell(p.cells, "service "+id, k, serviceCluster)
+		// A cluster that trusts other servers, or none in particular, is not kept: its
+		// routes answer 503.
+		c, ok := plan.CellWhile(p.cells, "service "+id, k, protectedCluster, func(old protected) bool { return old.tls == k.tls })
 		if !ok {
 			continue
 		}
-		names[id] = c.Name
-		out = append(out, c)
+		names[id] = c.cluster.Name
+		out = append(out, c.cluster)
 		if k.upstream == nil || k.named != nil {
 			continue
 		}
-		if a, ok := plan.Cell(p.cells, "targets of service "+id, assignmentKey{c.Name, targets}, assignment); ok {
+		if a, ok := plan.Cell(p.cells, "targets of service "+id, assignmentKey{c.cluster.Name, targets}, assignment); ok {
 			out = append(out, a)
 		}
 	}

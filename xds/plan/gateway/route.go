@@ -62,12 +62,21 @@ type way struct {
 	then       onMatch
 }
 
-// buildRoute makes the ways of a route.
+// buildRoute makes the ways of a route. One that cannot be made as it should be
+// refuses every request: the ways of before may lack a plugin that it has now.
 func buildRoute(k routeKey) (*routeCell, error) {
 	if err := gateway.Matchable(k.route.Spec); err != nil {
 		return &routeCell{broken: err, digest: k.route.ID}, nil
 	}
-	end := fateOf(k)
+	cell, err := plan.Protect(k, func(k routeKey) (*routeCell, error) { return cellOf(k, fateOf(k)) })
+	if err == nil {
+		return cell, nil
+	}
+	return cellOf(k, fate{refuse: reply(503, misconfigured), broken: err})
+}
+
+// cellOf makes the ways of a route with a fate.
+func cellOf(k routeKey, end fate) (*routeCell, error) {
 	cell := &routeCell{broken: end.broken, chained: len(end.filters) > 0}
 	var hosts []gateway.HostPattern
 	for _, text := range k.route.Spec.Hosts {

@@ -18,6 +18,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/meshgate/meshgate/controlplane/gateway"
+	"github.com/meshgate/meshgate/xds/plan/plantest"
 )
 
 const (
@@ -55,7 +56,7 @@ func TestEnvoyDecidesByTheRules(t *testing.T) {
 		p.copies = []int{1, mostCopies}[i%2] // virtual hosts merged, and not
 		add(t, b, p.Plan(w.state()).Set)
 	}
-	run(t, write(t, b))
+	plantest.Run(t, write(t, b))
 	seen := map[string]int{}
 	for i, d := range tables {
 		c := clients{t: t, open: map[string]*bufio.ReadWriter{}}

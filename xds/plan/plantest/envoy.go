@@ -3,12 +3,14 @@
 package plantest
 
 import (
+	"bufio"
 	"context"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/meshgate/meshgate/filter/contract"
 )
@@ -54,4 +56,44 @@ func Validate(t testing.TB, config []byte) {
 	if strings.Contains(string(out), "eprecated") {
 		t.Errorf("envoy warns:\n%s", out)
 	}
+}
+
+// Run starts an Envoy with a configuration file, to run until the test ends, and
+// returns when it listens.
+func Run(t testing.TB, file string) *os.Process {
+	t.Helper()
+	c := Command(t, "-c", file, "--disable-hot-restart", "--concurrency", "1", "-l", "info")
+	log, err := c.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ready, ended := make(chan struct{}), make(chan struct{})
+	var last string
+	go func() {
+		defer close(ended)
+		lines := bufio.NewScanner(log)
+		for started := false; lines.Scan(); {
+			last = lines.Text()
+			if !started && strings.Contains(last, "starting main dispatch loop") {
+				started = true
+				close(ready)
+			}
+		}
+	}()
+	t.Cleanup(func() {
+		_ = c.Process.Kill() // it may have ended
+		<-ended
+		_ = c.Wait() // killed
+	})
+	select {
+	case <-ready:
+	case <-ended:
+		t.Fatalf("envoy ended: %s", last)
+	case <-time.After(3 * time.Minute):
+		t.Fatal("envoy did not start")
+	}
+	return c.Process
 }

@@ -28,6 +28,9 @@ func (p *Planner) Check() error {
 		if want == nil && fresh.proxies[name] == nil {
 			continue // its dataplane is gone; it keeps what it has
 		}
+		if fresh.Awaits(name) != "" {
+			continue // it keeps or refuses what it could not begin with
+		}
 		if err := plan.Differ(have, want); err != nil {
 			return fmt.Errorf("proxy %s: %w", name, err)
 		}

@@ -301,7 +301,8 @@ func (p *Planner) buildOwn(x *proxy) {
 		taken[at] = true
 		k := listenerKey{chains: in.chains, address: x.listening[i], port: in.shape.Port, transparent: c.shape.Transparent}
 		l, err := of(p.cells.listeners, p.round, k, inboundListener)
-		x.own.keep(&x.own.listeners, old.listeners, inboundName(k.address, k.port), l, err)
+		// The one of before may have had other chains.
+		x.own.keep(&x.own.listeners, nil, inboundName(k.address, k.port), l, err)
 		if in.shape.WorkloadAddress != "" {
 			continue
 		}

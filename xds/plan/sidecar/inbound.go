@@ -12,25 +12,29 @@ import (
 // inbound is one port of a class that its workloads serve.
 type inbound struct {
 	shape *inboundShape
-	// chains is nil if they could never be made.
+	// chains is nil if it has no listener.
 	chains *chains
 	part   part
+	// awaits is what it waits for; see Planner.await.
+	awaits string
 }
 
-// buildInbound makes what the replicas of an inbound share. What cannot be made
-// stays as it last was; an inbound that never could has no listener, so that
-// nothing passes it unchecked.
+// buildInbound makes what the replicas of an inbound share. One of which the rules
+// cannot be made is closed.
 func (p *Planner) buildInbound(c *class, in *inbound) {
-	old := c.formerly(in)
+	in.awaits = ""
 	if err := guard(func() { p.makeInbound(c, in) }); err != nil {
-		in.chains, in.part = old.chains, old.part
-		in.part.failures = []plan.Failure{{Cell: "inbound " + in.shape.Cluster, Err: err, Kept: old.chains != nil}}
+		in.part = part{}
+		in.close(err)
 	}
 }
 
 func (p *Planner) makeInbound(c *class, in *inbound) {
 	old, s := c.formerly(in), in.shape
 	chosen := p.forInbound(s.Tags)
+	if p.await(c, in, chosen) {
+		return
+	}
 	k := inboundKey{
 		mesh: p.facts.mesh, tags: s.Tags.String(), cluster: s.Cluster, security: p.facts.security, bare: c.shape.Bare,
 		life: p.facts.life, withdrawn: p.facts.withdrawn,
@@ -52,17 +56,18 @@ func (p *Planner) makeInbound(c *class, in *inbound) {
 			selections: p.only(chosen, func(pol *policy.Policy) bool { return pol.InboundRoutes != nil }),
 		}
 		r, err := of(p.cells.inboundRoutes, p.round, rk, p.inboundRoutes)
-		in.part.keep(&in.part.routes, old.part.routes, rk.name, r, err)
-		if len(in.part.routes) == 0 {
-			return // a listener would wait for its routes, and all others with it
+		if err != nil {
+			in.part.failures = append(in.part.failures, plan.Failure{Cell: rk.name, Err: fmt.Errorf("every request is refused: build %s: %w", rk.name, err)})
+			if r, err = closedRoutes(rk); err != nil {
+				in.close(err) // a listener would wait for its routes, and all others with it
+				return
+			}
 		}
+		in.part.routes = append(in.part.routes, r)
 	}
 	var err error
 	if in.chains, err = of(p.cells.chains, p.round, k, p.chains); err != nil {
-		in.chains = old.chains
-		in.part.failures = append(in.part.failures, plan.Failure{
-			Cell: "inbound " + s.Cluster, Err: fmt.Errorf("build the chains: %w", err), Kept: old.chains != nil,
-		})
+		in.close(fmt.Errorf("build the chains: %w", err))
 	}
 }
 

@@ -1,8 +1,6 @@
 package sidecar
 
 import (
-	"runtime/debug"
-
 	"github.com/meshgate/meshgate/xds/plan"
 )
 
@@ -31,7 +29,7 @@ func of[K comparable, V any](m *memo[K, V], round uint64, key K, build func(K) (
 	c := m.cells[key]
 	if c == nil {
 		c = &cell[V]{}
-		c.value, c.err = protect(key, build)
+		c.value, c.err = plan.Protect(key, build)
 		m.cells[key] = c
 		m.made++
 	}
@@ -39,18 +37,9 @@ func of[K comparable, V any](m *memo[K, V], round uint64, key K, build func(K) (
 	return c.value, c.err
 }
 
-func protect[K comparable, V any](key K, build func(K) (V, error)) (v V, err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			err = &plan.Failed{Value: p, Stack: debug.Stack()}
-		}
-	}()
-	return build(key)
-}
-
 // guard turns a panic of some work into an error.
 func guard(work func()) error {
-	_, err := protect(struct{}{}, func(struct{}) (struct{}, error) {
+	_, err := plan.Protect(struct{}{}, func(struct{}) (struct{}, error) {
 		work()
 		return struct{}{}, nil
 	})

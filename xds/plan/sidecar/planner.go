@@ -157,6 +157,9 @@ func (p *Planner) Plan() map[string]*resource.Set {
 	clear(p.dirty)
 	changed := map[string]*resource.Set{}
 	for x := range p.loose {
+		if x.class.held() != "" {
+			continue // all of the class are loose again when it is built
+		}
 		if set := p.assemble(x); !set.Equal(x.set) {
 			x.set = set
 			changed[x.name] = set

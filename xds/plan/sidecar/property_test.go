@@ -31,7 +31,7 @@ const pluginID = "2c6ac1be-5e0e-4a5c-9f0b-0d7b0f6d7c11"
 type plugged struct{ g *view.Gateway }
 
 // Gateway implements policy.Outside.
-func (p *plugged) Gateway(string) *view.Gateway { return p.g }
+func (p *plugged) Gateway(string) (*view.Gateway, error) { return p.g, nil }
 
 // gateways are states of a control plane: none, without the plugin, and with it in
 // several forms.

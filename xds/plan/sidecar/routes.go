@@ -26,10 +26,10 @@ type outboundRoutesKey struct {
 // outboundRoutes builds the route table of an HTTP outbound.
 func (p *Planner) outboundRoutes(k outboundRoutesKey) (*resource.Resource, error) {
 	d := routes(k.mesh, k.name, k.service, k.protocol)
-	d.Proto.RequestHeadersToAdd = []*corev3.HeaderValueOption{{
+	d.Proto.RequestHeadersToAdd = append(d.Proto.RequestHeadersToAdd, &corev3.HeaderValueOption{
 		Header:       &corev3.HeaderValue{Key: mesh.HeaderTags, Value: plan.Literal(k.source)},
 		AppendAction: corev3.HeaderValueOption_OVERWRITE_IF_EXISTS_OR_ADD,
-	}}
+	})
 	if k.split != nil {
 		for _, r := range k.split.Rules {
 			if route := conditional(r, k.renamed); route != nil {
@@ -55,6 +55,7 @@ func routes(meshName, name, service, protocol string) *draft.Routes {
 	}
 	d.Proto = &routev3.RouteConfiguration{
 		Name: name, VirtualHosts: []*routev3.VirtualHost{d.Host}, ValidateClusters: wrapperspb.Bool(false),
+		RequestHeadersToAdd: []*corev3.HeaderValueOption{plan.Upgrade()},
 	}
 	return d
 }

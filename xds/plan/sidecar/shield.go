@@ -11,14 +11,21 @@ import (
 	"github.com/meshgate/meshgate/xds/plan"
 )
 
+// claimed begin the names of headers that no caller may send to a workload: what
+// gateways tell the OAuth server, and the address of a client, which only an Envoy
+// at the edge may name. Some servers read "_" as "-".
+var claimed = []string{
+	"x-meshgate-", "x_meshgate_", "x-meshgate_", "x_meshgate-",
+	"x-envoy-external", "x_envoy_external", "x-envoy_external", "x_envoy-external",
+}
+
 // shield makes a connection manager decide by the path that the workload will
-// read, as gateways do, and removes what gateways tell the OAuth server, which no
-// client may say and no workload may see.
+// read, as gateways do, and removes what is claimed.
 func shield(m *hcmv3.HttpConnectionManager) error {
 	m.NormalizePath, m.MergeSlashes = wrapperspb.Bool(true), true
 	m.PathWithEscapedSlashesAction = hcmv3.HttpConnectionManager_KEEP_UNCHANGED
 	early := &earlyv3.HeaderMutation{}
-	for _, prefix := range []string{"x-meshgate-", "x_meshgate_", "x-meshgate_", "x_meshgate-"} {
+	for _, prefix := range claimed {
 		early.Mutations = append(early.Mutations, &mutationv3.HeaderMutation{Action: &mutationv3.HeaderMutation_RemoveOnMatch_{
 			RemoveOnMatch: &mutationv3.HeaderMutation_RemoveOnMatch{KeyMatcher: &matcherv3.StringMatcher{
 				MatchPattern: &matcherv3.StringMatcher_Prefix{Prefix: prefix},

@@ -2,6 +2,7 @@ package meshtokenauth
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -32,23 +33,44 @@ type found struct {
 	// service is the id of the service that tokens must be for.
 	service string
 	problem string
+	// awaited is the control plane if it is not read, and reading that it is being.
+	awaited string
+	reading bool
 }
 
 // Problem implements policy.Problematic.
 func (f found) Problem() string { return f.problem }
 
+// Awaited implements policy.Awaiting.
+func (f found) Awaited() (what string, reading bool) {
+	switch {
+	case f.awaited == "":
+		return "", false
+	case f.reading:
+		return fmt.Sprintf("control plane %s, whose tokens are demanded, is being read", f.awaited), true
+	}
+	return fmt.Sprintf("control plane %s, whose tokens are demanded, cannot be read", f.awaited), false
+}
+
 // facts looks the plugin instance up. One that is missing is a fact too: it
 // refuses every request.
 func facts(o policy.Outside, chosen []*view.Policy) any {
 	r, _ := chosen[0].Spec.(*Resource)
-	p := r.demanded().Plugin
+	demanded := r.demanded()
+	p := demanded.Plugin
 	if p == nil {
-		return nil
+		return unreadable(chosen[0].Name, demanded.Config)
 	}
 	name := cmp.Or(p.ControlPlane, model.DefaultControlPlane)
 	var g *view.Gateway
 	if o != nil {
-		g = o.Gateway(name)
+		var err error
+		if g, err = o.Gateway(name); err != nil {
+			return found{
+				awaited: name, reading: errors.Is(err, policy.ErrReading),
+				problem: fmt.Sprintf("control plane %s cannot be read: every request is refused", name),
+			}
+		}
 	}
 	if g == nil {
 		return found{problem: fmt.Sprintf("control plane %s does not exist: every request is refused", name)}
@@ -68,6 +90,20 @@ func facts(o policy.Outside, chosen []*view.Policy) any {
 	}
 	f.problem = f.unusable(p.ID)
 	return f
+}
+
+// unreadable is the problem of a policy that names no plugin instance and says what
+// the filter does not take, nil if there is none. Such a policy may have been
+// stored before it was refused.
+func unreadable(name string, c *Config) any {
+	encoded, err := inline(name, c)
+	if err == nil {
+		_, err = contract.ParseChain(encoded)
+	}
+	if err != nil {
+		return found{problem: fmt.Sprintf("config cannot be told to the filter: every request is refused: %v", err)}
+	}
+	return nil
 }
 
 // unusable says why a plugin instance cannot be enforced, empty if it can. It is
@@ -136,7 +172,7 @@ func inboundRoutes(r *draft.Routes, s *policy.Selection) error {
 	return r.Configure(contract.FilterName, config)
 }
 
-// encode is the chain of a selection, nil if its plugin instance is missing.
+// encode is the chain of a selection, nil if it cannot be enforced.
 func encode(s *policy.Selection) ([]byte, error) {
 	name := s.Policies[0].Name
 	if f, ok := s.Facts.(found); ok {
@@ -145,7 +181,11 @@ func encode(s *policy.Selection) ([]byte, error) {
 		}
 		return f.encode(name)
 	}
-	c := policy.First[Resource](s).demanded().Config
+	return inline(name, policy.First[Resource](s).demanded().Config)
+}
+
+// inline is the chain of a policy that names no plugin instance.
+func inline(name string, c *Config) ([]byte, error) {
 	single := contract.Chain{Route: name, Plugins: []contract.Plugin{{ID: InlineID(name), OAuth2: &contract.OAuth2{
 		Header: strings.ToLower(cmp.Or(c.AuthHeaderName, "authorization")), Realm: c.Realm, Global: true, HideCredentials: c.HideCredentials, InBody: true,
 	}}}}

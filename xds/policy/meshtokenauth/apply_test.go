@@ -28,11 +28,11 @@ const (
 // plugged is a control plane with one plugin instance.
 type plugged struct{ g *view.Gateway }
 
-func (p plugged) Gateway(name string) *view.Gateway {
+func (p plugged) Gateway(name string) (*view.Gateway, error) {
 	if name == model.DefaultControlPlane {
-		return p.g
+		return p.g, nil
 	}
-	return nil
+	return nil, nil
 }
 
 func with(t *testing.T, plugin *gateway.Plugin) plugged {
@@ -144,6 +144,21 @@ func TestPluginThatCannotBeEnforcedRefuses(t *testing.T) {
 				t.Errorf("the routes answer %d and carry %+v", status, got)
 			}
 		})
+	}
+}
+
+// TestConfigThatCannotBeEnforcedRefuses: a policy that was stored before such names
+// were refused answers 503 and does not leave the routes without a check.
+func TestConfigThatCannotBeEnforcedRefuses(t *testing.T) {
+	text := `{"type":"MeshTokenAuth","mesh":"demo","name":"x","spec":{"targetRef":{"kind":"Mesh"},"from":[{"targetRef":{"kind":"Mesh"},"default":{"config":{"global_credentials":true,"auth_header_name":"X-Credential-Token"}}}]}}`
+	name, spec := policytest.Decode(t, Kind, []byte(text))
+	chosen := []*view.Policy{policytest.Of(Kind, name, spec)}
+	s := &policy.Selection{Policies: chosen, Facts: Policy.Facts(nil, chosen)}
+	if f, ok := s.Facts.(policy.Problematic); !ok || !strings.Contains(f.Problem(), "x-credential-token") {
+		t.Errorf("facts are %+v", s.Facts)
+	}
+	if got, status := applied(t, s); got != nil || status != 503 {
+		t.Errorf("the routes answer %d and carry %+v", status, got)
 	}
 }
 

@@ -53,6 +53,10 @@ func TestValidate(t *testing.T) {
 		{"bound tokens", demanding(`{"config":{}}`), []string{"spec.from[0].default.config.global_credentials: must be true: there is no service that a token could be bound to"}},
 		{"header", demanding(`{"config":{"global_credentials":true,"auth_header_name":"a b"}}`), []string{"spec.from[0].default.config.auth_header_name: must be a header name of at most 128 characters"}},
 		{"long header", demanding(`{"config":{"global_credentials":true,"auth_header_name":"` + strings.Repeat("a", 129) + `"}}`), []string{"spec.from[0].default.config.auth_header_name: must be a header name of at most 128 characters"}},
+		{"header of the gateway", demanding(`{"config":{"global_credentials":true,"auth_header_name":"X-Credential-Token"}}`), []string{"spec.from[0].default.config.auth_header_name: must not be a header that the gateway sets: X-Credential-Token"}},
+		{"header in another spelling", demanding(`{"config":{"global_credentials":true,"auth_header_name":"x_consumer_token"}}`), []string{"spec.from[0].default.config.auth_header_name: must not be a header that the gateway sets: x_consumer_token"}},
+		{"header of Envoy", demanding(`{"config":{"global_credentials":true,"auth_header_name":"X-Envoy-External-Address"}}`), []string{"spec.from[0].default.config.auth_header_name: must not be a header that the gateway sets: X-Envoy-External-Address"}},
+		{"header of the connection", demanding(`{"config":{"global_credentials":true,"auth_header_name":"TE"}}`), []string{"spec.from[0].default.config.auth_header_name: must not be a header of the connection: TE"}},
 		{"realm", demanding(`{"config":{"global_credentials":true,"realm":"a\"b"}}`), []string{"spec.from[0].default.config.realm: must be at most 256 printable ASCII characters without quotes and backslashes"}},
 		{"long realm", demanding(`{"config":{"global_credentials":true,"realm":"` + strings.Repeat("a", 257) + `"}}`), []string{"spec.from[0].default.config.realm: must be at most 256 printable ASCII characters without quotes and backslashes"}},
 	} {

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/meshgate/meshgate/controlplane/fault"
+	"github.com/meshgate/meshgate/controlplane/gateway"
 	"github.com/meshgate/meshgate/controlplane/mesh"
 	"github.com/meshgate/meshgate/controlplane/model"
 	"github.com/meshgate/meshgate/xds/policy"
@@ -180,6 +181,8 @@ func demand(v *policy.Violations, path string, d *Default) {
 	}
 	if len(c.AuthHeaderName) > maxHeader || strings.ContainsFunc(c.AuthHeaderName, notInHeaderName) {
 		v.Add(path+".config.auth_header_name", "must be a header name of at most 128 characters")
+	} else if text := gateway.CredentialHeader(c.AuthHeaderName); text != "" {
+		v.Add(path+".config.auth_header_name", "%s", text)
 	}
 	if len(c.Realm) > maxRealm || strings.ContainsFunc(c.Realm, func(r rune) bool { return r < ' ' || r > '~' || r == '"' || r == '\\' }) {
 		v.Add(path+".config.realm", "must be at most 256 printable ASCII characters without quotes and backslashes")

@@ -117,7 +117,7 @@ func Select(t *testing.T, p *policy.Policy, text []byte) *policy.Selection {
 type nowhere struct{}
 
 // Gateway implements policy.Outside.
-func (nowhere) Gateway(string) *view.Gateway { return nil }
+func (nowhere) Gateway(string) (*view.Gateway, error) { return nil, nil }
 
 // Of is a policy of a spec.
 func Of(k *model.Kind, name string, spec any) *view.Policy {

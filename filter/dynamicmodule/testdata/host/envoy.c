@@ -21,13 +21,15 @@ host_stream *stream_new(host_worker *w, host_mode mode, front_config *c, front_r
   atomic_init(&s->link->refs, 1);
   s->link->stream = s;
   s->headers[0] = (host_field){":path", "", true};
-  snprintf(s->headers[0].value, sizeof(s->headers[0].value), "/%s", script);
+  snprintf(s->headers[0].value, sizeof(s->headers[0].value), "/%s" HOST_QUERY, script);
   s->headers[1] = (host_field){"x-consumer-id", "forged", true};
   // Half of the requests, without a pattern, are gRPC.
   static atomic_uint streams;
   bool grpc = atomic_fetch_add(&streams, 1) * 2654435761u >> 31;
   s->headers[2] = (host_field){"content-type", "", true};
   strcpy(s->headers[2].value, grpc ? "application/grpc" : "text/plain");
+  s->headers[3] = (host_field){"content-length", "", true};
+  snprintf(s->headers[3].value, sizeof(s->headers[3].value), "%zu", strlen(HOST_TOKEN HOST_REST));
   s->module = DM_ON(new)(c, s);
   CHECK(s->module != NULL, "no memory");
   return s;
@@ -106,6 +108,32 @@ void DM_CALL(http_send_response)(dm_filter_envoy f, uint32_t status, dm_module_h
   }
 }
 
+// A request goes on: without what was to be hidden, and with all the rest.
+static void went_on(host_stream *s) {
+  const char *path = s->headers[0].value;
+  char how = path[strcspn(path, "pnfirz")];
+  CHECK(how == 'p' || how == 'n' || how == 'i', "%s goes on", path);
+  CHECK((strstr(path, HOST_QUERY) == NULL) == (how != 'n'), "the query of %s", path);
+  CHECK(strcmp(s->headers[1].value, "forged") != 0, "a forged header passed");
+  const char *who = "";
+  for (size_t i = 0; i < HEADERS; i++)
+    if (s->headers[i].used && strcmp(s->headers[i].name, HOST_IDENTITY) == 0) who = s->headers[i].value;
+  if (how == 'i') return;
+  CHECK(*who != 0, "%s goes on without an identity", path);
+  char body[sizeof(s->buffered) + sizeof(s->received) + 1];
+  size_t n = s->nbuffered + s->nreceived, length = (size_t)atoi(s->headers[3].value);
+  memcpy(body, s->buffered, s->nbuffered);
+  memcpy(body + s->nbuffered, s->received, s->nreceived);
+  body[n] = 0;
+  if (strncmp(who, HOST_HIDDEN, 8) != 0) {
+    CHECK(length == strlen(HOST_TOKEN HOST_REST), "%s: a length of %zu", path, length);
+    CHECK(n == 0 || strncmp(body, HOST_TOKEN, strlen(HOST_TOKEN)) == 0, "%s: the body %s", path, body);
+    return;
+  }
+  CHECK(length == n, "%s: %zu bytes with a length of %zu", path, n, length);
+  CHECK(strcmp(body, s->sent_trailers ? "" : HOST_REST) == 0, "%s: the body %s", path, body);
+}
+
 void stream_headers(host_stream *s, bool last) {
   s->sent_headers = true;
   s->sent_end = last;
@@ -114,6 +142,7 @@ void stream_headers(host_stream *s, bool last) {
   leave(s);
   if (s->gone || s->replied) return;
   s->passed = st == DM_REQUEST_HEADERS_CONTINUE;
+  if (s->passed) went_on(s);
   s->held_all = st == DM_REQUEST_HEADERS_WATERMARK;
   s->seen_end = last;
 }
@@ -125,6 +154,7 @@ static void deliver_body(host_stream *s, bool last) {
   if (s->gone || s->replied) return;
   s->seen_end = s->seen_end || last;
   if (st == DM_REQUEST_BODY_CONTINUE) {
+    if (!s->passed) went_on(s);
     s->passed = true;
     s->nreceived = s->nbuffered = 0;
     return;
@@ -157,13 +187,17 @@ static void deliver_trailers(host_stream *s) {
   leave(s);
   if (s->gone || s->replied) return;
   s->seen_end = true;
-  if (st == DM_REQUEST_TRAILERS_CONTINUE) s->passed = true;
+  if (st == DM_REQUEST_TRAILERS_CONTINUE) {
+    if (!s->passed) went_on(s);
+    s->passed = true;
+  }
   CHECK(!s->trailers[0].used, "a forged trailer passed");
 }
 
 void stream_trailers(host_stream *s) {
   if (s->gone || s->sent_end) return;
   s->sent_end = true;
+  s->sent_trailers = true;
   s->trailers[0] = (host_field){"x_consumer_id", "forged", true};
   if (!s->held_all || s->replied) deliver_trailers(s);
 }
@@ -173,7 +207,7 @@ void DM_CALL(http_filter_continue_decoding)(dm_filter_envoy f) {
   CHECK(!s->gone && !s->replied, "continues a stream that is over");
   if (s->passed) return;
   s->passed = true;
-  CHECK(strcmp(s->headers[1].value, "forged") != 0, "a forged header passed");
+  went_on(s);
   if (s->held_all) {
     s->held_all = false;
     if (s->nbuffered > 0) {

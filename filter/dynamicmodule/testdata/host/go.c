@@ -1,6 +1,9 @@
 // The Go side: decides by a script, and answers look-ups as it is told.
 #include "host.h"
 
+// The bits by which a decision says that its hiding will fail, as after a fault.
+#define HIDING_FAILS 2
+
 go_answers go_mode;
 atomic_int go_programs, go_sources, go_given_up;
 
@@ -72,6 +75,19 @@ static void read_answers(const front_request *q) {
   }
 }
 
+// Lets a request go on: n as it is, the others without what they say of tokens.
+static void pass(const front_request *q, front_result *r, char how) {
+  r->action = how == 'i' ? FRONT_ISSUE : FRONT_CONTINUE;
+  r->remove = 1;
+  if (how != 'n') {
+    r->hide_query = how == 'f' ? HIDING_FAILS : 1;
+    r->hide_body = q->body_state == FRONT_BODY_READ && q->body.len > 0;
+  }
+  memcpy(r->buffer, r->hide_body ? HOST_HIDDEN : "identity", 8);
+  if (how != 'i') r->identity[1] = (front_span){0, 8};
+  r->plugin = (front_span){0, 8};
+}
+
 void meshgateDecide(front_request *q, front_result *r) {
   size_t lookups = 0;
   CHECK(q->program == 7 && q->path.len > 1, "program %u", q->program);
@@ -91,13 +107,10 @@ void meshgateDecide(front_request *q, front_result *r) {
         r->action = FRONT_NEED_BODY;
         return;
       case 'p':
+      case 'n':
+      case 'f':
       case 'i':
-        r->action = *p == 'p' ? FRONT_CONTINUE : FRONT_ISSUE;
-        r->remove = 1;
-        r->hide_query = 1;
-        memcpy(r->buffer, "identity", 8);
-        if (*p == 'p') r->identity[1] = (front_span){0, 8};
-        r->plugin = (front_span){0, 8};
+        pass(q, r, *p);
         return;
       case 'r':
         refuse(r);
@@ -108,10 +121,20 @@ void meshgateDecide(front_request *q, front_result *r) {
   }
 }
 
+// Shortens path and body in place, as Go does.
 bool meshgateRewrite(uint32_t program, uint16_t hide_query, uint16_t hide_body, front_text *type, front_text *path,
                      front_text *body) {
-  CHECK(path->len > 0 && path->ptr[0] == '/', "path");
-  return true;
+  CHECK(program == 7 && type->len > 0 && path->len > 0 && path->ptr[0] == '/', "path");
+  char *query = memchr(path->ptr, '?', path->len);
+  CHECK(query != NULL && hide_query > 0, "nothing to hide");
+  path->len = (size_t)(query - path->ptr);
+  if (hide_body > 0) {
+    size_t n = strlen(HOST_TOKEN);
+    CHECK(body->len >= n && memcmp(body->ptr, HOST_TOKEN, n) == 0, "a body of %zu bytes", body->len);
+    body->len -= n;
+    memmove((char *)body->ptr, body->ptr + n, body->len);
+  }
+  return hide_query != HIDING_FAILS;
 }
 
 void meshgateHandOver(uint32_t program, char *plugin, size_t len, bool secure, char *client, size_t client_len,

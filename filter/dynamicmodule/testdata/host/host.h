@@ -25,6 +25,14 @@
 #define HEADERS 16
 #define SCRIPT 16
 
+// What a request says of its token, in the query and at the beginning of its body.
+#define HOST_QUERY "?token=a"
+#define HOST_TOKEN "token=a"
+#define HOST_REST "&b=c"
+// The header of an identity, and what it says of a request whose body was shortened.
+#define HOST_IDENTITY "x-consumer-custom-id"
+#define HOST_HIDDEN "shortened"
+
 // How the worker's Envoy behaves.
 typedef struct host_mode {
   // The hook that destroys runs after the hook that ended the stream has returned
@@ -58,7 +66,7 @@ typedef struct host_stream {
   int calls;      // filter calls under way
   bool gone;      // the stream has ended; only the rest of a hook may run
   bool replied, pending_reply, stopped, held_all, passed, oauth_selected;
-  bool sent_headers, sent_end, seen_end;
+  bool sent_headers, sent_trailers, sent_end, seen_end;
   unsigned status;
 } host_stream;
 
@@ -100,7 +108,8 @@ void stream_reset(host_stream *s);
 
 // ---- the Go side: what a request's path says is what is decided ----
 //
-// l a look-up, h further headers, b the body; then p passes, r is refused, i is
+// l a look-up, h further headers, b the body; then p passes without its token, n
+// passes as it is, f would pass, but its token cannot be hidden, r is refused, i is
 // handed to the OAuth server, z is what a fault in Go leaves behind.
 
 // How look-ups are answered: inside meshgateResolve, or when asked to.

@@ -3,7 +3,7 @@
 
 static const char *const scripts[] = {"p",   "r",   "i",   "z",   "hp",  "hr",   "lp",   "lr",   "li",    "lz",
                                       "llp", "llr", "lhp", "bp",  "br",  "lbr",  "lbp",  "blr",  "blp",   "bli",
-                                      "lbi", "hlr", "lllr", "llllp", "lllllp", "lblblr"};
+                                      "lbi", "hlr", "lllr", "llllp", "lllllp", "lblblr", "n",    "ln",   "bn",    "f",    "lf",   "bf",   "blf"};
 
 // The steps of a request. What comes after a cut still comes: late.
 enum { HEADERS_COME, BODY_COMES, REST_COMES, ANSWER_COMES, EVENT_RUNS, SECOND_ANSWER, REST_RUNS, STEPS };
@@ -30,10 +30,10 @@ static void step(host_stream *s, const scene *c, int n) {
       stream_headers(s, c->ending == BARE);
       break;
     case BODY_COMES:
-      if (c->ending != BARE) stream_body(s, "token=a", false);
+      if (c->ending != BARE) stream_body(s, HOST_TOKEN, false);
       break;
     case REST_COMES:
-      if (c->ending == WITH_BODY) stream_body(s, "&b=c", true);
+      if (c->ending == WITH_BODY) stream_body(s, HOST_REST, true);
       if (c->ending == WITH_TRAILERS) stream_trailers(s);
       break;
     default:

@@ -17,7 +17,7 @@ typedef struct slot {
   int step;
 } slot;
 
-static const char *const mix[] = {"lr", "lr", "lp", "llr", "lbr", "blp", "p", "r", "li", "lz"};
+static const char *const mix[] = {"lr", "lr", "lp", "llr", "lbr", "blp", "p", "r", "li", "lz", "bp", "lbn", "lbf"};
 
 static void begin(slot *s, host_worker *w, front_config *config, front_route *route, unsigned *seed) {
   unsigned r = roll(seed);
@@ -38,11 +38,11 @@ static void advance(slot *s, host_worker *w, unsigned *seed) {
   }
   switch (s->step++ % 6) {
     case 0:
-      stream_body(n, "token=a", false);
+      stream_body(n, HOST_TOKEN, false);
       break;
     case 1:
       if (roll(seed) & 1) stream_trailers(n);
-      else stream_body(n, "&b=c", true);
+      else stream_body(n, HOST_REST, true);
       break;
     case 2:
       if (roll(seed) % 4 == 0) stream_timeout(n);

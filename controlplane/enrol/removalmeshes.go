@@ -1,0 +1,116 @@
+package enrol
+
+import (
+	"context"
+	"time"
+
+	"github.com/meshgate/meshgate/controlplane/mesh"
+	"github.com/meshgate/meshgate/controlplane/store"
+)
+
+// lookout is what Removals has not seen yet. The lock of Removals guards it.
+type lookout struct {
+	// all says that the meshes are not known, and meshes are those whose Dataplanes
+	// are not.
+	all    bool
+	meshes map[string]bool
+	// again is before when nothing is read after a failure, and failed says that it
+	// was logged.
+	again  time.Time
+	failed bool
+}
+
+// MeshWritten says that a mesh was created or replaced. Its Dataplanes are looked at:
+// they are unknown if the mesh could not be read before. It does not block.
+func (r *Removals) MeshWritten(meshName string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.unseen.meshes[meshName] = true
+	r.signal()
+}
+
+// take returns what is to be looked at now, or when to come back.
+func (l *lookout) take(now time.Time) (all bool, meshes []string, again time.Time) {
+	switch {
+	case !l.all && len(l.meshes) == 0:
+		return false, nil, again
+	case now.Before(l.again):
+		return false, nil, l.again
+	}
+	for name := range l.meshes {
+		meshes = append(meshes, name)
+	}
+	all, l.all = l.all, false
+	clear(l.meshes)
+	return all, meshes, again
+}
+
+// look has the Dataplanes watched that are not known yet. A row that cannot be read
+// holds up nothing but itself: it is logged, and looked at again when it is written.
+// A store that cannot be read is asked again at the time that look returns.
+func (r *Removals) look(ctx context.Context) (again time.Time) {
+	r.mu.Lock()
+	all, meshes, again := r.unseen.take(time.Now())
+	r.mu.Unlock()
+	if !all && len(meshes) == 0 {
+		return again
+	}
+	var unreadable []error
+	err := r.Store.View(ctx, func(s store.Reader) error {
+		if all {
+			known, bad, err := store.ListReadable(s, mesh.Meshes, "")
+			if err != nil {
+				return err
+			}
+			unreadable = bad
+			for _, m := range known {
+				meshes = append(meshes, m.Name)
+			}
+		}
+		for _, name := range meshes {
+			dataplanes, bad, err := store.ListReadable(s, mesh.Dataplanes, name)
+			if err != nil {
+				return err
+			}
+			unreadable = append(unreadable, bad...)
+			for _, d := range dataplanes {
+				r.known(d.Scope, d.Name)
+			}
+		}
+		return nil
+	})
+	for _, bad := range unreadable {
+		r.Log.Error("a row cannot be read: a dataplane of an agent that is gone may stay until the row is written again", "error", bad)
+	}
+	return r.looked(ctx, err, all, meshes)
+}
+
+// looked notes how looking ended; what failed is to be looked at again.
+func (r *Removals) looked(ctx context.Context, err error, all bool, meshes []string) (again time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	l := &r.unseen
+	if err == nil || ctx.Err() != nil {
+		l.again, l.failed = time.Time{}, false
+		return again
+	}
+	l.all, l.again = l.all || all, time.Now().Add(retryRemoval)
+	for _, name := range meshes {
+		l.meshes[name] = true
+	}
+	if !l.failed {
+		l.failed = true
+		r.Log.Error("the dataplanes of meshes cannot be read; who is gone stays until they can", "retry_in", retryRemoval.String(), "error", err)
+	}
+	return l.again
+}
+
+// known has a Dataplane watched of which nothing was written now.
+func (r *Removals) known(meshName, name string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	k := proxyKey{meshName, name}
+	if _, waits := r.due[k]; !waits && r.streams[k] == 0 {
+		r.expect(k, r.After)
+	}
+}

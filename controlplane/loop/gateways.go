@@ -1,0 +1,75 @@
+package loop
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/meshgate/meshgate/xds/plan/gateway"
+)
+
+// connectGateway registers a stream of a gateway, as Connect says.
+func (l *Loop) connectGateway(ctx context.Context, id string) (release func(), err error) {
+	name, _, err := ParseNode(id)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := l.parameters(ctx, id); err != nil {
+		return nil, err // no control plane is opened for it
+	}
+	p, err := l.controlPlane(ctx, name, l.Views.ControlPlane)
+	if err != nil {
+		return nil, fmt.Errorf("open control plane %s: %w", name, err)
+	}
+	// Nobody says anything new between the reading and the place among the connected
+	// ones, after which Enrolled finds the gateway.
+	l.enrolling.Lock()
+	defer l.enrolling.Unlock()
+	params, err := l.parameters(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	set, err := p.join(id, params, time.Now())
+	if err != nil {
+		return nil, err
+	}
+	return l.connected(id, p, batch{id: set}), nil
+}
+
+// Enrolled says that a gateway has enrolled, maybe with other parameters than before.
+// A connected one is planned by them at once; if that is not possible, it keeps what
+// it has. What the others connect with is read when they do.
+func (l *Loop) Enrolled(ctx context.Context, id string) error {
+	l.enrolling.Lock()
+	defer l.enrolling.Unlock()
+	params, err := l.parameters(ctx, id)
+	if err != nil {
+		return err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	n := l.nodes[id]
+	if n == nil {
+		return nil
+	}
+	p, ok := n.plane.(*controlPlane)
+	if !ok || p.nodes[id] == params {
+		return nil
+	}
+	set, err := p.join(id, params, time.Now())
+	if err != nil {
+		return err
+	}
+	l.announce(map[plane]batch{p: {id: set}})
+	return nil
+}
+
+func (l *Loop) parameters(ctx context.Context, id string) (gateway.Params, error) {
+	params, err := l.Parameters.Gateway(ctx, id)
+	if err != nil {
+		return params, fmt.Errorf("parameters of node %s: %w", id, err)
+	}
+	return params, nil
+}

@@ -1,0 +1,82 @@
+package sqlstore
+
+import (
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/meshgate/meshgate/controlplane/model"
+	"github.com/meshgate/meshgate/controlplane/store"
+)
+
+// newer is the kind of notes as a later version of the program writes them.
+var newer = &model.Kind{Name: "note", Class: model.Config, New: func() any { return new(struct{ Text any }) }}
+
+// TestListReadable: rows that another version wrote do not take those that can be
+// read with them.
+func TestListReadable(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "meshgate.db")
+	in := func(kind *model.Kind, do func(store.Store)) {
+		t.Helper()
+		s, err := Open(t.Context(), Options{Path: path, Kinds: []*model.Kind{kind}, Log: slog.New(slog.DiscardHandler)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		do(s)
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, tc := range []struct {
+		bad  []int
+		want []string
+	}{
+		{nil, []string{"n0", "n1", "n2", "n3", "n4", "n5", "n6"}},
+		{[]int{0}, []string{"n1", "n2", "n3", "n4", "n5", "n6"}},
+		{[]int{3, 4}, []string{"n0", "n1", "n2", "n5", "n6"}},
+		{[]int{1, 6}, []string{"n0", "n2", "n3", "n4", "n5"}},
+		{[]int{0, 1, 2, 3, 4, 5, 6}, nil},
+	} {
+		t.Run(fmt.Sprint(tc.bad), func(t *testing.T) {
+			path = filepath.Join(t.TempDir(), "meshgate.db")
+			in(notes, func(s store.Store) {
+				for i := range 7 {
+					if err := write(t, s, fmt.Sprintf("n%d", i), 1); err != nil {
+						t.Fatal(err)
+					}
+				}
+			})
+			in(newer, func(s store.Store) {
+				for _, i := range tc.bad {
+					if _, err := s.Update(t.Context(), model.Config, func(tx store.Tx) error {
+						_, err := tx.Update(&model.Resource{Kind: newer, Name: fmt.Sprintf("n%d", i), Spec: &struct{ Text any }{[]int{1}}}, 0)
+						return err
+					}); err != nil {
+						t.Fatal(err)
+					}
+				}
+			})
+			in(notes, func(s store.Store) {
+				var got []string
+				if err := s.View(t.Context(), func(r store.Reader) error {
+					readable, unreadable, err := store.ListReadable(r, notes, "")
+					for _, res := range readable {
+						got = append(got, res.Name)
+					}
+					if len(unreadable) != len(tc.bad) {
+						t.Errorf("%d cannot be read: %v", len(unreadable), unreadable)
+					}
+					return err
+				}); err != nil {
+					t.Fatal(err)
+				}
+				if diff := cmp.Diff(tc.want, got); diff != "" {
+					t.Errorf("readable (-want +got):\n%s", diff)
+				}
+			})
+		})
+	}
+}

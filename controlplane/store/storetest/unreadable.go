@@ -1,0 +1,82 @@
+package storetest
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+
+	"github.com/meshgate/meshgate/controlplane/fault"
+	"github.com/meshgate/meshgate/controlplane/model"
+	"github.com/meshgate/meshgate/controlplane/store"
+)
+
+// Unreadable is a store of which some rows cannot be decoded by those who view it,
+// as rows that a later version of the program wrote. They count, and whatever meets
+// one fails. Transactions read everything.
+type Unreadable struct {
+	store.Store
+
+	mu   sync.Mutex
+	rows map[model.Key]bool
+	away bool
+}
+
+// Spoil makes a row unreadable, or readable again.
+func (u *Unreadable) Spoil(k *model.Kind, scope, name string, yes bool) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.rows == nil {
+		u.rows = map[model.Key]bool{}
+	}
+	u.rows[model.Key{Kind: k.Name, Scope: scope, Name: name}] = yes
+}
+
+// Away lets every view fail, as on a disk that is gone.
+func (u *Unreadable) Away(yes bool) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.away = yes
+}
+
+func (u *Unreadable) spoilt(res *model.Resource) bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.rows[res.Key()]
+}
+
+var errUnreadable = fault.Wrap(fault.Internal, errors.New("decoding a row"), "the store failed")
+
+// View implements [store.Store].
+func (u *Unreadable) View(ctx context.Context, fn func(store.Reader) error) error {
+	u.mu.Lock()
+	away := u.away
+	u.mu.Unlock()
+	if away {
+		return fault.New(fault.Internal, "the store cannot be read")
+	}
+	return u.Store.View(ctx, func(r store.Reader) error { return fn(unreadable{r, u}) })
+}
+
+type unreadable struct {
+	store.Reader
+	of *Unreadable
+}
+
+// Get implements [store.Reader].
+func (r unreadable) Get(k *model.Kind, scope, name string) (*model.Resource, error) {
+	res, err := r.Reader.Get(k, scope, name)
+	if err == nil && r.of.spoilt(res) {
+		return nil, errUnreadable
+	}
+	return res, err
+}
+
+// List implements [store.Reader].
+func (r unreadable) List(k *model.Kind, q store.Query) ([]*model.Resource, error) {
+	list, err := r.Reader.List(k, q)
+	if slices.ContainsFunc(list, r.of.spoilt) {
+		return nil, errUnreadable
+	}
+	return list, err
+}

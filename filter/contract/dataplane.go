@@ -1,0 +1,34 @@
+package contract
+
+import (
+	"crypto/tls"
+	"errors"
+	"net/url"
+)
+
+// DataPlaneID names the data-plane server in its certificate, as a URI. Its clients
+// demand it: the same authority signs for the listeners of gateways, by the same
+// host names, and every gateway has the key of those. It signs this name for the
+// data-plane server alone, whose key no proxy gets.
+const DataPlaneID = "spiffe://meshgate/data-plane"
+
+// DataPlaneURI is DataPlaneID as certificates hold it.
+func DataPlaneURI() *url.URL {
+	return &url.URL{Scheme: "spiffe", Host: "meshgate", Path: "/data-plane"}
+}
+
+var errNotDataPlane = errors.New("the certificate is not that of a data-plane server, " + DataPlaneID + ": another server answers, or a control plane of a version before this one")
+
+// IsDataPlane is for [tls.Config.VerifyConnection] of clients of the data-plane
+// server. It adds to the verification by authority and host name.
+func IsDataPlane(s tls.ConnectionState) error {
+	if len(s.VerifiedChains) == 0 {
+		return errNotDataPlane
+	}
+	for _, u := range s.PeerCertificates[0].URIs {
+		if u.String() == DataPlaneID {
+			return nil
+		}
+	}
+	return errNotDataPlane
+}

@@ -1,0 +1,70 @@
+package main
+
+import (
+	"runtime"
+	"runtime/debug"
+	"runtime/metrics"
+	"testing"
+	"time"
+)
+
+// heapGoal is how large the heap may get before it is collected.
+func heapGoal() uint64 {
+	s := []metrics.Sample{{Name: "/gc/heap/goal:bytes"}}
+	metrics.Read(s)
+	return s[0].Value.Uint64()
+}
+
+// restoreGC gives the tests that follow the garbage collector that they know.
+func restoreGC(t *testing.T) {
+	before := debug.SetGCPercent(100)
+	t.Cleanup(func() { debug.SetGCPercent(before) })
+}
+
+// collectUntil collects until the heap's goal is as wanted.
+func collectUntil(t *testing.T, what string, wanted func(goal uint64) bool) {
+	t.Helper()
+	for late := time.Now().Add(20 * time.Second); !wanted(heapGoal()); runtime.GC() {
+		if time.Now().After(late) {
+			t.Fatalf("%s: the heap may grow to %d MiB, %d MiB of it are in use", what, heapGoal()>>20, liveHeap()>>20)
+		}
+	}
+}
+
+// TestGarbageIsBounded: what a full first level holds does not multiply, and a
+// small heap is collected seldom, also after a large one.
+func TestGarbageIsBounded(t *testing.T) {
+	restoreGC(t)
+	g := boundGarbage(newModule(newLogger(&memory{}), nil), func(string) string { return "" })
+	t.Cleanup(g.end)
+	small := liveHeap()
+	for range 2 {
+		level := make([]byte, 512<<20)
+		collectUntil(t, "full", func(goal uint64) bool {
+			return liveHeap() >= 512<<20 && goal <= 512<<20+small+gcSpare*5/4
+		})
+		runtime.KeepAlive(level)
+		collectUntil(t, "empty", func(goal uint64) bool { return liveHeap() < 64<<20 && goal >= 4*liveHeap() })
+	}
+}
+
+// TestGarbageIsTheOperators: GOGC is obeyed as in every Go program.
+func TestGarbageIsTheOperators(t *testing.T) {
+	restoreGC(t)
+	env := map[string]string{"GOGC": "50"}
+	debug.SetGCPercent(50) // by the runtime, which has read it
+	if boundGarbage(newModule(newLogger(&memory{}), nil), func(name string) string { return env[name] }) != nil {
+		t.Error("the module takes a heap over that the operator has set")
+	}
+	if now := debug.SetGCPercent(50); now != 50 {
+		t.Errorf("GOGC is %d", now)
+	}
+}
+
+func TestPercentFor(t *testing.T) {
+	for live, want := range map[uint64]int{0: 400, 10 << 20: 400, 48 << 20: 400, 96 << 20: 200, 256 << 20: 75, 512 << 20: 37, 64 << 30: leastPercent} {
+		if got := percentFor(live); got != want {
+			t.Errorf("%d MiB in use: %d per cent, want %d", live>>20, got, want)
+		}
+	}
+}

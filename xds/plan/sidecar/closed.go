@@ -1,0 +1,56 @@
+package sidecar
+
+import (
+	"fmt"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
+	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+	tcpv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/tcp_proxy/v3"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"github.com/meshgate/meshgate/controlplane/mesh"
+	"github.com/meshgate/meshgate/xds/plan"
+	"github.com/meshgate/meshgate/xds/resource"
+)
+
+// An inbound that cannot be made is closed. It never stays as it was: what failed
+// may be the rule that was to keep somebody out.
+
+// closedRoutes answers every request with 503, also on connections that are open.
+func closedRoutes(k inboundRoutesKey) (*resource.Resource, error) {
+	tags := tagsOf(k.tags)
+	d := routes(k.mesh, k.name, tags.Service(), tags.Protocol())
+	body := `{"message":"the rules of this service cannot be enforced"}`
+	d.Host.Routes = []*routev3.Route{{
+		Match: everything(),
+		Action: &routev3.Route_DirectResponse{DirectResponse: &routev3.DirectResponseAction{
+			Status: 503, Body: &corev3.DataSource{Specifier: &corev3.DataSource_InlineString{InlineString: body}},
+		}},
+	}}
+	return plan.Freeze(resource.Route, k.name, d.Proto)
+}
+
+// closedChains ends every connection. An inbound without a listener would be no
+// answer to it: at a transparent proxy, what has no listener passes.
+func closedChains(tags mesh.Tags, cluster string) (*chains, error) {
+	end, err := packFilter(tcpFilter, &tcpv3.TcpProxy{
+		StatPrefix: statName(cluster), ClusterSpecifier: &tcpv3.TcpProxy_Cluster{Cluster: nowhere},
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &chains{&listenerv3.Listener{
+		TrafficDirection: corev3.TrafficDirection_INBOUND, Metadata: tagMetadata(tags), EnableReusePort: wrapperspb.Bool(false),
+		FilterChains: []*listenerv3.FilterChain{{Name: "closed", Filters: []*listenerv3.Filter{end}}},
+	}}, nil
+}
+
+// close makes an inbound end every connection, because of err.
+func (in *inbound) close(err error) {
+	in.part.failures = append(in.part.failures, plan.Failure{
+		Cell: "inbound " + in.shape.Cluster, Err: fmt.Errorf("every connection is refused: %w", err),
+	})
+	// Nil chains, for which there is no cause, leave the inbound out.
+	in.chains, _ = closedChains(in.shape.Tags, in.shape.Cluster)
+}
