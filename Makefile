@@ -12,9 +12,9 @@ TEST_FLAGS ?=
 ENVOY_VERSIONS ?= 1.38.3
 
 # Suites that load the machine on purpose or measure it: nothing else is tried beside them.
-LOADS := module|faults|redises|attacker|mesh
+LOADS := module|faults|chaos|redises|attacker|mesh
 
-.PHONY: help run build test check lint models smoke bench bench-fleet bench-gateway bench-routes soak fuzz clean tools
+.PHONY: help run build test check lint models smoke bench bench-fleet bench-gateway bench-routes soak chaos fuzz clean tools
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -82,6 +82,12 @@ bench-routes: build ## route tables in a real Envoy: updates, look-up, sharing, 
 
 bench-gateway: build ## tokens and protected requests per second of CPU, memory of tokens (GATEWAY_FLAGS)
 	@go run ./e2e/bench/gateway $(GATEWAY_FLAGS)
+
+chaos: build ## faults against the promise of revocation, for TIME (2h), from SEED; a table goes to REPORT
+	@.ci/install-packages
+	@MESHGATE_E2E_CHAOS_TIME=$(or $(TIME),2h) MESHGATE_E2E_CHAOS_SEED=$(or $(SEED),$$RANDOM) \
+		MESHGATE_E2E_CHAOS_REPORT=$(abspath $(or $(REPORT),bin/chaos.md)) \
+		go test -count=1 -timeout 0 -v ./e2e/chaos -ginkgo.v -ginkgo.timeout=1000h
 
 soak: build ## the module under storms, resets, reloads and a busy collector for TIME (default 10m)
 	@.ci/install-packages

@@ -109,6 +109,7 @@ var layers = map[string]string{
 	"e2e/oauth":         "e2e/framework controlplane/oauth/oauthtest",
 	"e2e/admin":         "e2e/framework",
 	"e2e/faults":        "e2e/framework",
+	"e2e/chaos":         "e2e/framework",
 	"e2e/redises":       "e2e/framework",
 	"e2e/edge":          "e2e/framework",
 	"e2e/traffic":       "e2e/framework",
