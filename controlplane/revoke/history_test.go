@@ -1,11 +1,18 @@
 package revoke
 
 import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
 	"crypto/tls"
+	"crypto/x509"
 	"encoding/pem"
 	"log/slog"
+	"math/big"
+	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"os"
 	"path/filepath"
 	"sync"
@@ -33,11 +40,32 @@ func TestSlowLinkDelaysNobody(t *testing.T) {
 	}
 }
 
+// dataPlaneTLS is that of a server which filters take for the control plane.
+func dataPlaneTLS(t testing.TB) *tls.Config {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cert := &x509.Certificate{
+		SerialNumber: big.NewInt(1), NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, URIs: []*url.URL{contract.DataPlaneURI()}, IsCA: true, BasicConstraintsValid: true,
+	}
+	der, err := x509.CreateCertificate(rand.Reader, cert, cert, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &tls.Config{
+		Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}},
+		MinVersion:   tls.VersionTLS13, NextProtos: []string{"http/1.1"},
+	}
+}
+
 // realFilter connects the real cache with the world's server over TLS.
 func (w *world) realFilter() *tokencache.Cache {
 	w.t.Helper()
 	server := httptest.NewUnstartedServer(http.Handler(w.r))
-	server.TLS = &tls.Config{MinVersion: tls.VersionTLS13, NextProtos: []string{"http/1.1"}}
+	server.TLS = dataPlaneTLS(w.t)
 	server.StartTLS()
 	w.t.Cleanup(server.Close)
 	dir := w.t.TempDir()

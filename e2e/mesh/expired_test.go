@@ -13,6 +13,7 @@ import (
 	"math/big"
 	"net"
 	"net/http"
+	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
@@ -80,6 +81,7 @@ func (f *front) certify(template, parent *x509.Certificate) *x509.Certificate {
 func (f *front) endsAt(t time.Time) {
 	c := f.certify(&x509.Certificate{
 		DNSNames: []string{"localhost"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, NotBefore: time.Now().Add(-24 * time.Hour), NotAfter: t,
+		URIs:     []*url.URL{{Scheme: "spiffe", Host: "meshgate", Path: "/data-plane"}},
 		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 	}, f.ca)
 	f.leaf.Store(&tls.Certificate{Certificate: [][]byte{c.Raw}, PrivateKey: f.key})
