@@ -40,7 +40,7 @@ type process struct {
 // unless one still runs: then it is left for the next start.
 func openProcesses(path string) (*processes, error) {
 	p := &processes{path: path, wake: make(chan struct{}, 1)}
-	data, err := os.ReadFile(path)
+	data, err := os.ReadFile(path) //nolint:gosec // below the state directory
 	switch {
 	case errors.Is(err, os.ErrNotExist):
 		return p, nil
@@ -68,7 +68,7 @@ func runs(name string) bool {
 		return true
 	}
 	for _, f := range files {
-		environment, err := os.ReadFile(f)
+		environment, err := os.ReadFile(f) //nolint:gosec // of the process file system
 		if err == nil && slices.ContainsFunc(bytes.Split(environment, []byte{0}), func(v []byte) bool { return bytes.Equal(v, want) }) {
 			return true
 		}
