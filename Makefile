@@ -12,9 +12,9 @@ TEST_FLAGS ?=
 ENVOY_VERSIONS ?= 1.38.3
 
 # Suites that load the machine on purpose or measure it: nothing else is tried beside them.
-LOADS := module|faults|attacker|mesh
+LOADS := module|faults|chaos|redises|attacker|mesh
 
-.PHONY: help run build test check lint smoke bench bench-fleet bench-gateway bench-routes fuzz clean tools
+.PHONY: help run build test check lint models smoke bench bench-fleet bench-gateway bench-routes soak chaos fuzz clean tools
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -52,7 +52,7 @@ test: build ## every test, with a real Envoy and a real Redis
 		MESHGATE_E2E_ENVOY=$(CURDIR)/.tools/envoy-$$v MESHGATE_E2E_BINARY=$(CURDIR)/bin/meshgate-race \
 		go test -count=1 $(TEST_FLAGS) ./e2e/mesh -ginkgo.label-filter=core || exit 1; done
 
-check: test lint ## make test, then make lint
+check: test lint models ## make test, make lint, make models
 
 # With -trimpath what cgo makes is shared between checkouts, but names the
 # files of the checkout that made it; the linter reads them.
@@ -60,6 +60,10 @@ lint: ## golangci-lint and govulncheck
 	@.ci/install-linters
 	@GOFLAGS=-buildvcs=auto .tools/bin/golangci-lint run ./...
 	@.ci/vulnerabilities
+
+models: ## check the model of revocation in every order, and that it sees known mistakes
+	@.ci/install-packages
+	@docs/models/check
 
 smoke: build ## every benchmark and bench program once, at its smallest, and some fuzz targets
 	@.ci/install-packages
@@ -78,6 +82,16 @@ bench-routes: build ## route tables in a real Envoy: updates, look-up, sharing, 
 
 bench-gateway: build ## tokens and protected requests per second of CPU, memory of tokens (GATEWAY_FLAGS)
 	@go run ./e2e/bench/gateway $(GATEWAY_FLAGS)
+
+chaos: build ## faults against the promise of revocation, for TIME (2h), from SEED; a table goes to REPORT
+	@.ci/install-packages
+	@MESHGATE_E2E_CHAOS_TIME=$(or $(TIME),2h) MESHGATE_E2E_CHAOS_SEED=$(or $(SEED),$$RANDOM) \
+		MESHGATE_E2E_CHAOS_REPORT=$(abspath $(or $(REPORT),bin/chaos.md)) \
+		go test -count=1 -timeout 0 -v ./e2e/chaos -ginkgo.v -ginkgo.timeout=1000h
+
+soak: build ## the module under storms, resets, reloads and a busy collector for TIME (default 10m)
+	@.ci/install-packages
+	@MESHGATE_E2E_SOAK_TIME=$(or $(TIME),10m) go test -count=1 -timeout 0 -v -run '^TestSoak$$' ./e2e/module
 
 fuzz: ## every fuzz target for FUZZTIME (default 20s)
 	@.ci/fuzz $(or $(FUZZTIME),20s)

@@ -21,6 +21,7 @@ import (
 
 	"github.com/meshgate/meshgate/controlplane/adminapi"
 	"github.com/meshgate/meshgate/controlplane/admit"
+	"github.com/meshgate/meshgate/controlplane/admit/admittest"
 	"github.com/meshgate/meshgate/controlplane/fault"
 	"github.com/meshgate/meshgate/controlplane/gateway"
 	"github.com/meshgate/meshgate/controlplane/httpkit"
@@ -32,26 +33,22 @@ var update = flag.Bool("update", false, "rewrite the golden transcripts")
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// revoker records what is published and fails on demand.
+// revoker fails on demand.
 type revoker struct {
-	mu     sync.Mutex
-	staged int
-	fail   error
+	admittest.Revoker
+	mu   sync.Mutex
+	fail error
 }
 
-// Stage implements admit.Revoker.
-func (r *revoker) Stage(store.Tx) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.staged++
-	return nil
-}
-
-// Publish implements admit.Revoker.
-func (r *revoker) Publish(context.Context, store.Commit) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.fail
+func newRevoker() *revoker {
+	r := &revoker{}
+	r.OnPublish = func(context.Context, store.Commit) error {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		return r.fail
+	}
+	r.OnSettle = func(ctx context.Context) error { return r.OnPublish(ctx, store.Commit{}) }
+	return r
 }
 
 func (r *revoker) set(err error) {
@@ -92,7 +89,7 @@ func setupWith(t testing.TB, adjust func(*adminapi.Options)) *fixture {
 		}
 	})
 	now := func() time.Time { return epoch }
-	r := &revoker{}
+	r := newRevoker()
 	o := adminapi.Options{
 		Store: s, Gate: admit.New(s, r, gateway.Kinds(), now), Collections: adminapi.Collections(),
 		Progress: progress{}, Log: slog.New(slog.DiscardHandler), Now: now, Version: "test",
@@ -249,6 +246,13 @@ func TestRevocationThatCannotBeClaimedAnswers503(t *testing.T) {
 	}
 	if w := f.do("GET", "/consumers/bob", ""); w.Code != 404 {
 		t.Errorf("after the commit the consumer answers %d", w.Code)
+	}
+	if w := f.do("DELETE", "/consumers/bob", ""); w.Code != 503 {
+		t.Errorf("while the revocation is unconfirmed a second deletion answers %d", w.Code)
+	}
+	f.revoker.set(nil)
+	if w := f.do("DELETE", "/consumers/bob", ""); w.Code != 204 {
+		t.Errorf("after it was confirmed a further deletion answers %d", w.Code)
 	}
 }
 

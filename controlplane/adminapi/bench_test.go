@@ -31,7 +31,7 @@ func BenchmarkPage(b *testing.B) {
 	b.Cleanup(func() { _ = s.Close() })
 	populate(b, s, 10_000, 1)
 	h := adminapi.New(adminapi.Options{
-		Store: s, Gate: admit.New(s, &revoker{}, gateway.Kinds(), time.Now), Collections: adminapi.Collections(),
+		Store: s, Gate: admit.New(s, newRevoker(), gateway.Kinds(), time.Now), Collections: adminapi.Collections(),
 		Progress: progress{}, Log: slog.New(slog.DiscardHandler), Now: time.Now,
 	}).Handler()
 	for _, c := range costs {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/meshgate/meshgate/controlplane/admit"
+	"github.com/meshgate/meshgate/controlplane/admit/admittest"
 	"github.com/meshgate/meshgate/controlplane/fault"
 	"github.com/meshgate/meshgate/controlplane/mesh"
 	"github.com/meshgate/meshgate/controlplane/model"
@@ -13,21 +14,16 @@ import (
 	"github.com/meshgate/meshgate/controlplane/store/memstore"
 )
 
-// named notes whose commits are published.
-type named struct{ actors []string }
-
-func (*named) Stage(store.Tx) error { return nil }
-
-func (n *named) Publish(ctx context.Context, _ store.Commit) error {
-	a, _ := model.ActorOf(ctx)
-	n.actors = append(n.actors, a.Name)
-	return nil
-}
-
 // TestWriteNeedsActor: nobody writes without saying who it is; the context's
 // actor comes before the gate's.
 func TestWriteNeedsActor(t *testing.T) {
-	s, seen := memstore.New(), &named{}
+	s := memstore.New()
+	var actors []string
+	seen := &admittest.Revoker{OnPublish: func(ctx context.Context, _ store.Commit) error {
+		a, _ := model.ActorOf(ctx)
+		actors = append(actors, a.Name)
+		return nil
+	}}
 	t.Cleanup(func() { _ = s.Close() })
 	g := admit.New(s, seen, mesh.Kinds(), time.Now)
 	put := func(ctx context.Context, g *admit.Gate) error {
@@ -51,7 +47,7 @@ func TestWriteNeedsActor(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if len(seen.actors) != 3 || seen.actors[0] != "amy" || seen.actors[1] != "part" || seen.actors[2] != "m.web" {
-		t.Errorf("published for %q", seen.actors)
+	if len(actors) != 3 || actors[0] != "amy" || actors[1] != "part" || actors[2] != "m.web" {
+		t.Errorf("published for %q", actors)
 	}
 }

@@ -22,12 +22,21 @@ type Revoker interface {
 	// Stage adds to a transaction what its changes call for, such as
 	// tombstones. Like the transaction it may run more than once.
 	Stage(tx store.Tx) error
-	// Publish returns once no filter answers from the state before the commit.
-	// A fault of code Unavailable says that this cannot be claimed; the commit
-	// stands nevertheless. Publish bounds its own duration: its context is not
-	// cancelled when the caller goes away, because a revocation must not depend
-	// on the patience of its client.
-	Publish(ctx context.Context, c store.Commit) error
+	// Begin announces a write, before its transaction: whoever finds its work done
+	// by that transaction can then wait for its publication. One of the two
+	// functions must be called, once.
+	//
+	// publish returns once no filter answers from the state before the commit. A
+	// fault of code Unavailable says that this cannot be claimed; the commit stands
+	// nevertheless. It bounds its own duration: its context is not cancelled when
+	// the caller goes away, because a revocation must not depend on the patience of
+	// its client. abandon says that nothing was committed.
+	Begin() (publish func(ctx context.Context, c store.Commit) error, abandon func())
+	// Settle returns once every write that had begun is published and no
+	// revocation is unconfirmed. It is what "there is nothing to revoke" waits for:
+	// somebody else may have removed it a moment ago, and a filter may not know.
+	// Unavailable says that this cannot be claimed.
+	Settle(ctx context.Context) error
 }
 
 // Gate admits writes. It is safe for concurrent use.
@@ -91,6 +100,13 @@ func (g *Gate) Write(ctx context.Context, class model.Class, fn func(store.Tx) e
 	if err != nil {
 		return store.Commit{}, err
 	}
+	publish, abandon := g.revoker.Begin()
+	committed := false
+	defer func() {
+		if !committed { // or the transaction panicked
+			abandon()
+		}
+	}()
 	commit, err := g.update(ctx, class, fn)
 	if errors.Is(err, errStricter) {
 		commit, err = g.update(ctx, model.Config, fn)
@@ -98,7 +114,15 @@ func (g *Gate) Write(ctx context.Context, class model.Class, fn func(store.Tx) e
 	if err != nil {
 		return store.Commit{}, err
 	}
-	return commit, g.revoker.Publish(context.WithoutCancel(ctx), commit)
+	committed = true
+	return commit, publish(context.WithoutCancel(ctx), commit)
+}
+
+// Settle returns once nothing that was revoked before can still be accepted, or
+// says that this cannot be claimed (Unavailable). Whoever finds that there is
+// nothing to revoke calls it before saying so.
+func (g *Gate) Settle(ctx context.Context) error {
+	return g.revoker.Settle(context.WithoutCancel(ctx))
 }
 
 func (g *Gate) update(ctx context.Context, class model.Class, fn func(store.Tx) error) (store.Commit, error) {
@@ -116,9 +140,14 @@ func (g *Gate) update(ctx context.Context, class model.Class, fn func(store.Tx) 
 // revokes reports whether changes take something away from a credential.
 func revokes(changes []store.Change) bool {
 	for _, c := range changes {
-		if c.Old != nil && c.Old.Kind.Class == model.Credential && c.Old.Kind.Announce != model.AnnounceNone {
+		if c.Old != nil && revocable(c.Old.Kind) {
 			return true
 		}
 	}
 	return false
+}
+
+// revocable reports whether something that gateways accept hangs on a kind.
+func revocable(k *model.Kind) bool {
+	return k.Class == model.Credential && k.Announce != model.AnnounceNone
 }

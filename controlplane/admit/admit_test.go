@@ -12,6 +12,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/meshgate/meshgate/controlplane/admit"
+	"github.com/meshgate/meshgate/controlplane/admit/admittest"
 	"github.com/meshgate/meshgate/controlplane/fault"
 	"github.com/meshgate/meshgate/controlplane/gateway"
 	"github.com/meshgate/meshgate/controlplane/model"
@@ -45,32 +46,15 @@ func (c *classes) last() model.Class {
 	return c.seen[len(c.seen)-1]
 }
 
-type revoker struct {
-	mu        sync.Mutex
+// watched is a revoker that notes what is published.
+type watched struct {
+	admittest.Revoker
 	published []store.Commit
-	stage     error
-	publish   error
-	ctxErr    error
-	before    func()
-}
-
-// Stage implements admit.Revoker.
-func (r *revoker) Stage(store.Tx) error { return r.stage }
-
-// Publish implements admit.Revoker.
-func (r *revoker) Publish(ctx context.Context, c store.Commit) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.before != nil {
-		r.before()
-	}
-	r.published, r.ctxErr = append(r.published, c), ctx.Err()
-	return r.publish
 }
 
 const scope = model.DefaultControlPlane
 
-func setup(t *testing.T) (*admit.Gate, *classes, *revoker) {
+func setup(t *testing.T) (*admit.Gate, *classes, *watched) {
 	t.Helper()
 	s := &classes{Store: memstore.New()}
 	t.Cleanup(func() {
@@ -78,7 +62,19 @@ func setup(t *testing.T) (*admit.Gate, *classes, *revoker) {
 			t.Error(err)
 		}
 	})
-	r := &revoker{}
+	r := &watched{}
+	var mu sync.Mutex
+	r.OnPublish = func(_ context.Context, c store.Commit) error {
+		mu.Lock()
+		defer mu.Unlock()
+		r.published = append(r.published, c)
+		return nil
+	}
+	t.Cleanup(func() {
+		if open := r.Open.Load(); open != 0 {
+			t.Errorf("%d writes were begun and are neither published nor abandoned", open)
+		}
+	})
 	return admit.New(s, r, gateway.Kinds(), time.Now).As(model.System("test")), s, r
 }
 
@@ -173,8 +169,9 @@ func TestGivenTokensAreAnnounced(t *testing.T) {
 
 func TestStageFailureCommitsNothing(t *testing.T) {
 	g, s, r := setup(t)
-	r.stage = errors.New("no")
-	if _, err := g.Create(t.Context(), at(gateway.Consumers, ""), admit.Input{Values: map[string]any{"username": "bob"}}); !errors.Is(err, r.stage) {
+	refused := errors.New("no")
+	r.OnStage = func(store.Tx) error { return refused }
+	if _, err := g.Create(t.Context(), at(gateway.Consumers, ""), admit.Input{Values: map[string]any{"username": "bob"}}); !errors.Is(err, refused) {
 		t.Errorf("error %v", err)
 	}
 	if len(s.seen) != 0 || len(r.published) != 0 {
@@ -185,21 +182,49 @@ func TestStageFailureCommitsNothing(t *testing.T) {
 func TestPublishOutlivesTheCaller(t *testing.T) {
 	g, _, r := setup(t)
 	ctx, cancel := context.WithCancel(t.Context())
-	r.before = cancel // the client goes away while the revocation is published
+	published, seen := 0, error(nil)
+	r.OnPublish = func(ctx context.Context, _ store.Commit) error {
+		cancel() // the client goes away while the revocation is published
+		published, seen = published+1, ctx.Err()
+		return nil
+	}
 	if _, err := g.Create(ctx, at(gateway.Consumers, ""), admit.Input{Values: map[string]any{"username": "bob"}}); err != nil {
 		t.Fatal(err)
 	}
-	if len(r.published) != 1 || ctx.Err() == nil || r.ctxErr != nil {
-		t.Errorf("published %d times with a context that says %v", len(r.published), r.ctxErr)
+	if published != 1 || ctx.Err() == nil || seen != nil {
+		t.Errorf("published %d times with a context that says %v", published, seen)
 	}
 }
 
 func TestPublishFailureKeepsTheOutcome(t *testing.T) {
 	g, _, r := setup(t)
-	r.publish = fault.New(fault.Unavailable, "unknown")
+	r.OnPublish = func(context.Context, store.Commit) error { return fault.New(fault.Unavailable, "unknown") }
 	out, err := g.Create(t.Context(), at(gateway.Consumers, ""), admit.Input{Values: map[string]any{"username": "bob"}})
 	if !fault.Is(err, fault.Unavailable) || out.Resource == nil || out.Commit.Revision == 0 {
 		t.Errorf("outcome %+v, %v", out, err)
+	}
+}
+
+// TestAlreadyGoneIsSaidWhenItIsTrue: a deletion that finds nothing says so after
+// what somebody else revoked is confirmed, and not at all if it is not.
+func TestAlreadyGoneIsSaidWhenItIsTrue(t *testing.T) {
+	g, _, r := setup(t)
+	settled := 0
+	var unsettled error
+	r.OnSettle = func(context.Context) error { settled++; return unsettled }
+	for _, k := range []*model.Kind{gateway.Tokens, gateway.Applications, gateway.Consumers, gateway.Keys} {
+		settled, unsettled = 0, nil
+		if _, err := g.Delete(t.Context(), at(k, "gone")); !fault.Is(err, fault.NotFound) || settled != 1 {
+			t.Errorf("%s: %v after waiting %d times", k.Name, err, settled)
+		}
+		unsettled = fault.New(fault.Unavailable, "not yet")
+		if _, err := g.Delete(t.Context(), at(k, "gone")); !fault.Is(err, fault.Unavailable) {
+			t.Errorf("%s: %v although a revocation is unconfirmed", k.Name, err)
+		}
+	}
+	settled = 0
+	if _, err := g.Delete(t.Context(), at(gateway.Routes, "gone")); !fault.Is(err, fault.NotFound) || settled != 0 {
+		t.Errorf("a route that is gone waits for revocations: %v", err)
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/meshgate/meshgate/controlplane/admit"
+	"github.com/meshgate/meshgate/controlplane/admit/admittest"
 	"github.com/meshgate/meshgate/controlplane/fault"
 	"github.com/meshgate/meshgate/controlplane/mesh"
 	"github.com/meshgate/meshgate/controlplane/model"
@@ -24,7 +25,7 @@ func documents(t *testing.T) (*admit.Gate, store.Store) {
 			t.Error(err)
 		}
 	})
-	return admit.New(s, &revoker{}, mesh.Kinds(), time.Now).As(model.System("test")), s
+	return admit.New(s, &admittest.Revoker{}, mesh.Kinds(), time.Now).As(model.System("test")), s
 }
 
 func put(t *testing.T, g *admit.Gate, k *model.Kind, scope, name string, spec any) bool {

@@ -218,8 +218,20 @@ func (g *Gate) patch(ctx context.Context, a Address, in Input) (Outcome, error) 
 	return out.settled(err)
 }
 
-// Delete removes the resource at an address, and its dependents by cascade.
+// Delete removes the resource at an address, and its dependents by cascade. That
+// something which gateways accept is not there is said only after it is true for
+// them, too: Unavailable comes before NotFound.
 func (g *Gate) Delete(ctx context.Context, a Address) (store.Commit, error) {
+	commit, err := g.delete(ctx, a)
+	if fault.Is(err, fault.NotFound) && revocable(a.Kind) {
+		if unsettled := g.Settle(ctx); unsettled != nil {
+			return commit, unsettled
+		}
+	}
+	return commit, err
+}
+
+func (g *Gate) delete(ctx context.Context, a Address) (store.Commit, error) {
 	return g.Write(ctx, model.Config, func(tx store.Tx) error {
 		res, err := Lookup(tx, a)
 		if err != nil {

@@ -65,6 +65,8 @@ type Agent struct {
 	instance string
 	ready    chan struct{}
 	Envoy    *Process
+	// processes are the Envoys of this run directory.
+	processes *processes
 }
 
 // New checks what can be checked before anything is started, and makes the run
@@ -103,9 +105,12 @@ func New(o Options) (*Agent, error) {
 	if err := dir.noteAdmin(o.AdminPort); err != nil {
 		return nil, err
 	}
+	if a.processes, err = openProcesses(dir.processes); err != nil {
+		return nil, err
+	}
 	a.dir = dir
 	a.Envoy = &Process{
-		Path: o.EnvoyPath, Bootstrap: dir.bootstrap, ModuleDir: o.ModuleDir, Settings: dir.settings, PIDFile: dir.pid,
+		Path: o.EnvoyPath, Bootstrap: dir.bootstrap, ModuleDir: o.ModuleDir, Settings: dir.settings, PIDFile: dir.pid, Processes: a.processes,
 		Concurrency: o.Concurrency, LogLevel: o.LogLevel, DrainTimeout: o.DrainTimeout, DrainTime: a.proxy().drainTime(), Abort: o.Abort, Admin: dir.adminClient(), Log: o.Log,
 	}
 	return a, nil
@@ -143,6 +148,7 @@ func (a *Agent) Run(ctx context.Context) error {
 		}
 		return nil
 	})
+	g.Go(func() error { a.tellEnded(relayCtx); return nil })
 	g.Go(func() error {
 		defer stopRelay()
 		return a.runEnvoy(ctx, relayCtx, stream)

@@ -18,10 +18,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/meshgate/meshgate/controlplane/admit"
+	"github.com/meshgate/meshgate/controlplane/admit/admittest"
 	"github.com/meshgate/meshgate/controlplane/enrol"
 	"github.com/meshgate/meshgate/controlplane/gateway"
 	"github.com/meshgate/meshgate/controlplane/identity"
-	"github.com/meshgate/meshgate/controlplane/store"
 	"github.com/meshgate/meshgate/controlplane/store/memstore"
 	"github.com/meshgate/meshgate/filter/contract"
 )
@@ -33,12 +33,6 @@ type controlPlane struct {
 	tokens *identity.Tokens
 	refuse atomic.Pointer[http.HandlerFunc]
 }
-
-// nobody holds what could be revoked.
-type nobody struct{}
-
-func (nobody) Stage(store.Tx) error                        { return nil }
-func (nobody) Publish(context.Context, store.Commit) error { return nil }
 
 func newControlPlane(t *testing.T) *controlPlane {
 	t.Helper()
@@ -55,7 +49,7 @@ func controlPlaneAs(t *testing.T, shown *url.URL) *controlPlane {
 		t.Fatal(err)
 	}
 	cp := &controlPlane{tokens: tokens}
-	server := &enrol.Server{Store: s, Writer: admit.New(s, nobody{}, gateway.Kinds(), time.Now), Tokens: tokens}
+	server := &enrol.Server{Store: s, Writer: admit.New(s, &admittest.Revoker{}, gateway.Kinds(), time.Now), Tokens: tokens}
 	cp.Server = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if f := cp.refuse.Load(); f != nil {
 			(*f)(w, r)

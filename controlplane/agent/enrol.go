@@ -127,6 +127,9 @@ func (a *Agent) leave() {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), leaveTimeout)
 	defer cancel()
+	if err := a.tellNow(ctx, true); err != nil {
+		a.Log.Info("the control plane hears at the next start that envoy has ended", "error", err)
+	}
 	token, err := a.token()
 	if err == nil {
 		err = a.proxy().leave(ctx, a.client(), token)

@@ -11,6 +11,8 @@ import (
 	"sync/atomic"
 	"syscall"
 	"time"
+
+	"github.com/meshgate/meshgate/filter/contract"
 )
 
 // Back-off between restarts of a dying Envoy; a life longer than steadyLife
@@ -48,6 +50,8 @@ type Process struct {
 	// Admin talks to Envoy's admin interface.
 	Admin *Admin
 	Log   *slog.Logger
+	// Processes remembers what is started; nil remembers nothing.
+	Processes *processes
 	// Env overrides the environment variables that Envoy inherits; for tests.
 	Env []string
 
@@ -111,7 +115,12 @@ func (p *Process) args() []string {
 func (p *Process) once(ctx context.Context) error {
 	cmd := exec.Command(p.Path, p.args()...) //nolint:gosec // the operator names the binary
 	cmd.Env = append(append(os.Environ(), p.Env...),
-		"ENVOY_DYNAMIC_MODULES_SEARCH_PATH="+p.ModuleDir, "MESHGATE_FILTER_SETTINGS="+p.Settings)
+		"ENVOY_DYNAMIC_MODULES_SEARCH_PATH="+p.ModuleDir, contract.SettingsEnv+"="+p.Settings)
+	ended, err := p.register(cmd)
+	if err != nil {
+		return err
+	}
+	defer ended()
 	// Its own process group: an interrupt typed at the terminal reaches the
 	// supervisor alone, which then drains.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
@@ -142,6 +151,24 @@ func (p *Process) once(ctx context.Context) error {
 		err = errors.New("exit status 0")
 	}
 	return err
+}
+
+// register gives an Envoy that is about to be started its name. ended must be
+// called when it runs no more.
+func (p *Process) register(cmd *exec.Cmd) (ended func(), err error) {
+	if p.Processes == nil {
+		return func() {}, nil
+	}
+	name, err := p.Processes.begin()
+	if err != nil {
+		return nil, err
+	}
+	cmd.Env = append(cmd.Env, contract.ProcessEnv+"="+name)
+	return func() {
+		if err := p.Processes.end(name); err != nil {
+			p.Log.Warn("the end of envoy cannot be noted", "error", err)
+		}
+	}, nil
 }
 
 // stop drains Envoy, then ends it.

@@ -16,7 +16,7 @@ import (
 // runDir holds the files of one node. Only its owner may look inside: they
 // contain tokens and keys.
 type runDir struct {
-	path, sockets, bootstrap, settings, pid, relay, admin, adminPort, cache string
+	path, sockets, bootstrap, settings, pid, processes, relay, admin, adminPort, cache string
 }
 
 // runDirOf names the files of a node.
@@ -28,7 +28,7 @@ func runDirOf(stateDir, name string) (*runDir, error) {
 	in := func(file string) string { return filepath.Join(root, file) }
 	sockets := socketDir(root)
 	return &runDir{
-		path: root, sockets: sockets, bootstrap: in("bootstrap.yaml"), settings: in("settings.json"), pid: in("envoy.pid"),
+		path: root, sockets: sockets, bootstrap: in("bootstrap.yaml"), settings: in("settings.json"), pid: in("envoy.pid"), processes: in("processes.json"),
 		relay: filepath.Join(sockets, relaySocket), admin: filepath.Join(sockets, adminSocket),
 		adminPort: in("admin.port"), cache: in("xds.cache"),
 	}, nil
@@ -100,6 +100,22 @@ func (d *runDir) write(a *Agent, answer *enrol.Answer) error {
 		return err
 	}
 	return replace(d.bootstrap, text)
+}
+
+// removeTrust removes what a filter was told to believe, for good: after a crash of
+// the machine it is not there again.
+func (d *runDir) removeTrust() error {
+	if err := os.Remove(filepath.Join(d.path, contract.TrustFile)); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("run directory: %w", err)
+	}
+	dir, err := os.Open(d.path)
+	if err != nil {
+		return fmt.Errorf("run directory: %w", err)
+	}
+	if err := errors.Join(dir.Sync(), dir.Close()); err != nil {
+		return fmt.Errorf("run directory: %w", err)
+	}
+	return nil
 }
 
 // replace writes a file so that readers see the old or the new content, never

@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/meshgate/meshgate/controlplane/admit"
+	"github.com/meshgate/meshgate/controlplane/admit/admittest"
 	"github.com/meshgate/meshgate/controlplane/declarative"
 	"github.com/meshgate/meshgate/controlplane/fault"
 	"github.com/meshgate/meshgate/controlplane/gateway"
@@ -25,15 +26,6 @@ var update = flag.Bool("update", false, "rewrite the golden files")
 
 // kinds are those of the files in testdata.
 var kinds = []*model.Kind{gateway.Plugins, gateway.Routes, gateway.Services, gateway.Consumers, gateway.Applications, gateway.Keys}
-
-// silent is a revoker without filters.
-type silent struct{}
-
-// Stage implements admit.Revoker.
-func (silent) Stage(store.Tx) error { return nil }
-
-// Publish implements admit.Revoker.
-func (silent) Publish(context.Context, store.Commit) error { return nil }
 
 type world struct {
 	t     *testing.T
@@ -49,7 +41,7 @@ func open(t *testing.T) *world {
 			t.Error(err)
 		}
 	})
-	return &world{t: t, store: s, gate: admit.New(s, silent{}, gateway.Kinds(), now).As(model.System("test"))}
+	return &world{t: t, store: s, gate: admit.New(s, &admittest.Revoker{}, gateway.Kinds(), now).As(model.System("test"))}
 }
 
 // load does what a start does.

@@ -114,7 +114,7 @@ var statuses = map[fault.Code]int{
 func (s *Server) enrol(r *http.Request, body []byte) (*Answer, error) {
 	claims, err := s.Tokens.Check(r.Context(), bearer(r))
 	if err != nil {
-		return nil, fault.New(fault.Denied, "the node token is not valid")
+		return nil, denied(err)
 	}
 	var in gateway.Instance
 	d := json.NewDecoder(bytes.NewReader(body))
@@ -133,6 +133,15 @@ func (s *Server) enrol(r *http.Request, body []byte) (*Answer, error) {
 		s.Enrolled(context.WithoutCancel(ctx), claims.NodeID())
 	}
 	return &Answer{Node: claims.NodeID()}, nil
+}
+
+// denied hides from a node what is wrong with its token. What the control plane
+// itself cannot do stays what it is: a node takes a refusal as final.
+func denied(err error) error {
+	if fault.Is(err, fault.Denied) {
+		return fault.New(fault.Denied, "the node token is not valid")
+	}
+	return err
 }
 
 func bearer(r *http.Request) string {

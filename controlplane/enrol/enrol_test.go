@@ -16,6 +16,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/meshgate/meshgate/controlplane/admit"
+	"github.com/meshgate/meshgate/controlplane/admit/admittest"
 	"github.com/meshgate/meshgate/controlplane/fault"
 	"github.com/meshgate/meshgate/controlplane/gateway"
 	"github.com/meshgate/meshgate/controlplane/httpkit"
@@ -42,7 +43,7 @@ func newWorld(t *testing.T) *world {
 		t.Fatal(err)
 	}
 	w := &world{}
-	w.Server = &Server{Store: s, Writer: admit.New(s, nobody{}, gateway.Kinds(), time.Now), Tokens: tokens}
+	w.Server = &Server{Store: s, Writer: admit.New(s, &admittest.Revoker{}, gateway.Kinds(), time.Now), Tokens: tokens}
 	if w.token, err = tokens.Gateway("default", "gw", time.Hour); err != nil {
 		t.Fatal(err)
 	}
@@ -148,7 +149,7 @@ func TestInternal(t *testing.T) {
 
 func internal(t *testing.T, cause error) {
 	w := newWorld(t)
-	w.Writer = admit.New(broken{w.Store, cause}, nobody{}, gateway.Kinds(), time.Now)
+	w.Writer = admit.New(broken{w.Store, cause}, &admittest.Revoker{}, gateway.Kinds(), time.Now)
 	var log strings.Builder
 	r := httptest.NewRequest(http.MethodPost, Path, strings.NewReader(good))
 	r.Header.Set("Authorization", "Bearer "+w.token)

@@ -16,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/meshgate/meshgate/controlplane/admit"
+	"github.com/meshgate/meshgate/controlplane/admit/admittest"
 	"github.com/meshgate/meshgate/controlplane/fault"
 	"github.com/meshgate/meshgate/controlplane/mesh"
 	"github.com/meshgate/meshgate/controlplane/model"
@@ -51,12 +52,6 @@ func (proxyTokens) CheckProxy(_ context.Context, token, m, name string, d *mesh.
 	return nil
 }
 
-// nobody holds what could be revoked.
-type nobody struct{}
-
-func (nobody) Stage(store.Tx) error                        { return nil }
-func (nobody) Publish(context.Context, store.Commit) error { return nil }
-
 func newMeshServer(t *testing.T) *Server {
 	t.Helper()
 	s := memstore.New()
@@ -71,7 +66,7 @@ func newMeshServer(t *testing.T) *Server {
 	w := newWorld(t)
 	w.Store = s
 	w.Mesh = &Mesh{
-		Tokens: proxyTokens{}, Documents: admit.New(s, nobody{}, mesh.Kinds(), time.Now),
+		Tokens: proxyTokens{}, Documents: admit.New(s, &admittest.Revoker{}, mesh.Kinds(), time.Now),
 		CA: func() []byte { return []byte("the CA") }, Names: func() []string { return []string{"localhost", "127.0.0.1", "::1"} },
 	}
 	return w.Server
@@ -100,7 +95,7 @@ func (s *Server) put(t *testing.T, name, service string, labels map[string]strin
 	t.Helper()
 	d := &mesh.Dataplane{Networking: &mesh.Networking{Address: "127.0.0.2", Inbound: []mesh.Inbound{{Port: 80, Tags: mesh.Tags{mesh.TagService: service}}}}}
 	d.SetLabels(labels)
-	gate := admit.New(s.Store, nobody{}, mesh.Kinds(), time.Now)
+	gate := admit.New(s.Store, &admittest.Revoker{}, mesh.Kinds(), time.Now)
 	if _, _, err := gate.PutDocument(model.WithActor(t.Context(), model.User("operator")), mesh.Dataplanes, "default", name, d); err != nil {
 		t.Fatal(err)
 	}

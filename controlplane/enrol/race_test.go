@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/meshgate/meshgate/controlplane/admit"
+	"github.com/meshgate/meshgate/controlplane/admit/admittest"
 	"github.com/meshgate/meshgate/controlplane/mesh"
 	"github.com/meshgate/meshgate/controlplane/model"
 	"github.com/meshgate/meshgate/controlplane/store"
@@ -81,7 +82,7 @@ func TestOperatorComesBetween(t *testing.T) {
 	for name, s := range stores(t) {
 		t.Run(name, func(t *testing.T) {
 			server := newMeshServer(t)
-			gate := admit.New(s, nobody{}, mesh.Kinds(), time.Now)
+			gate := admit.New(s, &admittest.Revoker{}, mesh.Kinds(), time.Now)
 			server.Store, server.Mesh.Documents = s, gate
 			for test, prepare := range map[string]func(){
 				"created": func() {}, "replaced": func() { send(server, http.MethodPost, "", encode(t, registration)) },
@@ -110,7 +111,7 @@ func TestEnrolmentsAndOperator(t *testing.T) {
 	for name, s := range stores(t) {
 		t.Run(name, func(t *testing.T) {
 			server := newMeshServer(t)
-			gate := admit.New(s, nobody{}, mesh.Kinds(), time.Now)
+			gate := admit.New(s, &admittest.Revoker{}, mesh.Kinds(), time.Now)
 			server.Store, server.Mesh.Documents = s, gate
 			body := encode(t, registration)
 			for range 25 {

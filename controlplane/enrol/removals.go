@@ -167,15 +167,15 @@ func (r *Removals) gone() (over []proxyKey, next time.Time) {
 // errStays rolls a removal back of what is not to be removed.
 var errStays = errors.New("the dataplane stays")
 
-// agents reports whether a Dataplane is an agent's; most are not, and need no
-// transaction.
+// agents reports whether a Dataplane may be an agent's; most are not, and need no
+// transaction. What cannot be read is judged by the transaction.
 func (r *Removals) agents(ctx context.Context, k proxyKey) (yes bool) {
-	_ = r.Store.View(ctx, func(s store.Reader) error { // what cannot be read is judged by the transaction
+	err := r.Store.View(ctx, func(s store.Reader) error {
 		stored, err := s.Get(mesh.Dataplanes, k.mesh, k.name)
-		yes = err == nil && owner(stored) == OwnerAgent || err != nil && !fault.Is(err, fault.NotFound)
-		return nil
+		yes = err == nil && owner(stored) == OwnerAgent
+		return err
 	})
-	return yes
+	return yes || err != nil && !fault.Is(err, fault.NotFound)
 }
 
 // remove deletes a Dataplane if it is an agent's that has no stream.

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/meshgate/meshgate/controlplane/admit"
+	"github.com/meshgate/meshgate/controlplane/admit/admittest"
 	"github.com/meshgate/meshgate/controlplane/fault"
 	"github.com/meshgate/meshgate/controlplane/mesh"
 	"github.com/meshgate/meshgate/controlplane/model"
@@ -100,7 +101,7 @@ func (w *removing) expect(when string, names ...string) {
 func removingOf(t *testing.T, s store.Store) *removing {
 	return &removing{
 		t: t, store: s, log: slog.New(slog.DiscardHandler),
-		gate: admit.New(s, nobody{}, mesh.Kinds(), time.Now).As(model.System("test")),
+		gate: admit.New(s, &admittest.Revoker{}, mesh.Kinds(), time.Now).As(model.System("test")),
 	}
 }
 

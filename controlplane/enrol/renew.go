@@ -23,11 +23,8 @@ func (s *Server) Renew(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	token, err := s.Tokens.Renew(r.Context(), bearer(r))
-	if fault.Is(err, fault.Denied) {
-		err = fault.New(fault.Denied, "the node token is not valid")
-	}
 	if err != nil {
-		s.fail(w, r, err)
+		s.fail(w, r, denied(err))
 		return
 	}
 	h := w.Header()

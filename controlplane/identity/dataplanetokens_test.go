@@ -51,8 +51,10 @@ type tokenTest struct {
 	clock *clock
 }
 
-func newTokenTest(t testing.TB) *tokenTest {
-	s, c := memory(t), newClock()
+func newTokenTest(t testing.TB) *tokenTest { return tokenTestOn(t, memory(t)) }
+
+func tokenTestOn(t testing.TB, s store.Store) *tokenTest {
+	c := newClock()
 	tt := &tokenTest{NewDataplaneTokens(s, c.now), t, s, c}
 	for _, m := range []string{"m", "other"} {
 		place(t, s, mesh.Meshes, "", m, &mesh.Mesh{})

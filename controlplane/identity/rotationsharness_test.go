@@ -157,8 +157,10 @@ type rotationTest struct {
 	store    store.Store
 	progress *fakeProgress
 	log      *warnings
-	r        *Rotations
-	stop     func()
+	// handler is where processes log that are started from now on.
+	handler slog.Handler
+	r       *Rotations
+	stop    func()
 	// leaves are by issuer, one for each authority made.
 	leaves map[string]*x509.Certificate
 	// history is shared with the store.
@@ -170,9 +172,17 @@ type rotationTest struct {
 }
 
 func newRotationTest(t testing.TB, s store.Store) *rotationTest {
-	rt := &rotationTest{t: t, history: &trustHistory{}, progress: newFakeProgress(), log: &warnings{}, leaves: map[string]*x509.Certificate{}, now: time.Now}
+	log := &warnings{}
+	rt := unopenedRotationTest(t, log)
+	rt.log = log
 	rt.open(s)
 	return rt
+}
+
+func unopenedRotationTest(t testing.TB, handler slog.Handler) *rotationTest {
+	return &rotationTest{
+		t: t, history: &trustHistory{}, progress: newFakeProgress(), handler: handler, leaves: map[string]*x509.Certificate{}, now: time.Now,
+	}
 }
 
 // open starts a process over a store.
@@ -191,7 +201,7 @@ func (d direct) Write(ctx context.Context, class model.Class, fn func(store.Tx) 
 // start is a new process over the same store.
 func (rt *rotationTest) start() {
 	rt.r = NewRotations(Options{
-		Store: rt.store, Writer: direct{rt.store}, Progress: rt.progress, Now: func() time.Time { return rt.now() }, Log: slog.New(rt.log),
+		Store: rt.store, Writer: direct{rt.store}, Progress: rt.progress, Now: func() time.Time { return rt.now() }, Log: slog.New(rt.handler),
 		LeafLife: func(*mesh.Authority) time.Duration { return WorkloadLife }, Grace: rt.grace,
 	})
 	ctx, cancel := context.WithCancel(context.Background())

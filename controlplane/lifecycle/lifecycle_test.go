@@ -21,6 +21,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/meshgate/meshgate/controlplane/admit"
+	"github.com/meshgate/meshgate/controlplane/admit/admittest"
 	"github.com/meshgate/meshgate/controlplane/fault"
 	"github.com/meshgate/meshgate/controlplane/lifecycle"
 	"github.com/meshgate/meshgate/controlplane/mesh"
@@ -48,11 +49,6 @@ var (
 	timeouts    = policyKind("timeout", "Timeout")
 )
 
-type quiet struct{}
-
-func (quiet) Stage(store.Tx) error                        { return nil }
-func (quiet) Publish(context.Context, store.Commit) error { return nil }
-
 // world is a store with a gate whose meshes have a lifecycle.
 type world struct {
 	*testing.T
@@ -72,7 +68,7 @@ func setup(t *testing.T) *world {
 		}
 	})
 	scoped := []*model.Kind{mesh.Dataplanes, mesh.Secrets, mesh.Trusts, permissions, timeouts}
-	w.gate = admit.New(w.store, quiet{}, append([]*model.Kind{mesh.Meshes}, scoped...), time.Now).As(model.System("test"))
+	w.gate = admit.New(w.store, &admittest.Revoker{}, append([]*model.Kind{mesh.Meshes}, scoped...), time.Now).As(model.System("test"))
 	w.gate.Hook(mesh.Meshes, lifecycle.New(lifecycle.Options{
 		Kinds: scoped,
 		Policies: []lifecycle.DefaultPolicy{
@@ -271,7 +267,7 @@ func TestComingBetween(t *testing.T) {
 	spec := builtin("", "b")
 	spec.MTLS.Backends[0] = provided(&mesh.DataSource{Secret: "cert"}, &mesh.DataSource{Secret: "key"})
 	// A second gate without a lifecycle interferes after the checks.
-	other := admit.New(w.store, quiet{}, []*model.Kind{mesh.Meshes, mesh.Secrets}, time.Now).As(model.System("test"))
+	other := admit.New(w.store, &admittest.Revoker{}, []*model.Kind{mesh.Meshes, mesh.Secrets}, time.Now).As(model.System("test"))
 	w.gate.Hook(mesh.Meshes, during{func() {
 		if _, err := other.DeleteDocument(t.Context(), mesh.Secrets, "m", "key"); err != nil {
 			t.Error(err)
@@ -283,7 +279,7 @@ func TestComingBetween(t *testing.T) {
 func TestDeletedMeanwhile(t *testing.T) {
 	w := setup(t)
 	w.must(w.put(mesh.Meshes, "", "m", &mesh.Mesh{}))
-	other := admit.New(w.store, quiet{}, []*model.Kind{mesh.Meshes}, time.Now).As(model.System("test"))
+	other := admit.New(w.store, &admittest.Revoker{}, []*model.Kind{mesh.Meshes}, time.Now).As(model.System("test"))
 	w.between = func() {
 		w.between = func() {}
 		if _, err := other.DeleteDocument(t.Context(), mesh.Meshes, "", "m"); err != nil {

@@ -111,11 +111,14 @@ func betweenScopes(t *testing.T, prepare, fn func(t *testing.T, b *between)) {
 		}
 		prepare(t, b)
 		views := view.New(b.db, all.Kinds(), log)
-		b.loop = New(Options{Views: views, Publisher: b.snaps, Parameters: ports{}, Policies: all.Policies(), Latest: b.db.Revision, Log: log})
+		b.loop = New(Options{Views: views, Publisher: b.snaps, Parameters: ports{}, Policies: all.Policies(), Latest: b.db.Revision, Check: true, Log: log})
 		ctx, cancel := context.WithCancel(context.Background())
 		done := make(chan error, 1)
 		go func() { done <- b.loop.Run(ctx) }()
 		fn(t, b)
+		if n := b.loop.Differences(); n != 0 {
+			t.Errorf("%d batches are not what a plan from nothing makes", n)
+		}
 		cancel()
 		<-done
 		views.Close()

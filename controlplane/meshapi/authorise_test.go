@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/meshgate/meshgate/controlplane/admit"
+	"github.com/meshgate/meshgate/controlplane/admit/admittest"
 	"github.com/meshgate/meshgate/controlplane/httpkit"
 	"github.com/meshgate/meshgate/controlplane/mesh"
 	"github.com/meshgate/meshgate/controlplane/model"
@@ -40,25 +41,18 @@ func TestRouterEnforces(t *testing.T) {
 	}
 }
 
-// witness notes whose writes are published.
-type witness struct {
-	mu   sync.Mutex
-	seen []model.Actor
-}
-
-func (w *witness) Stage(store.Tx) error { return nil }
-
-func (w *witness) Publish(ctx context.Context, _ store.Commit) error {
-	who, _ := model.ActorOf(ctx)
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.seen = append(w.seen, who)
-	return nil
-}
-
 // TestWritesHaveActors: the caller of a write is known where it is published.
 func TestWritesHaveActors(t *testing.T) {
-	s, w := memstore.New(), &witness{}
+	s := memstore.New()
+	var mu sync.Mutex
+	var seen []model.Actor
+	w := &admittest.Revoker{OnPublish: func(ctx context.Context, _ store.Commit) error {
+		who, _ := model.ActorOf(ctx)
+		mu.Lock()
+		defer mu.Unlock()
+		seen = append(seen, who)
+		return nil
+	}}
 	t.Cleanup(func() { _ = s.Close() })
 	h := Handler(Options{
 		Kinds: mesh.Kinds(), Store: s, Identify: identify,
@@ -66,7 +60,7 @@ func TestWritesHaveActors(t *testing.T) {
 	})
 	request(h, "PUT", "/meshes/m", `{"type":"Mesh","name":"m"}`, "Content-Type", mediaJSON, "X-User", "bob")
 	request(h, "DELETE", "/meshes/m", "", "X-User", "anonymous")
-	if len(w.seen) != 2 || w.seen[0].Name != "bob" || w.seen[1].Name != model.UserAnonymous {
-		t.Errorf("writes of %v", w.seen)
+	if len(seen) != 2 || seen[0].Name != "bob" || seen[1].Name != model.UserAnonymous {
+		t.Errorf("writes of %v", seen)
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/meshgate/meshgate/controlplane/admit"
+	"github.com/meshgate/meshgate/controlplane/admit/admittest"
 	"github.com/meshgate/meshgate/controlplane/fault"
 	"github.com/meshgate/meshgate/controlplane/httpkit"
 	"github.com/meshgate/meshgate/controlplane/identity"
@@ -115,12 +116,6 @@ func (w *writer) DeleteDocument(ctx context.Context, k *model.Kind, scope, name 
 	}
 	return w.Writer.DeleteDocument(ctx, k, scope, name)
 }
-
-// nobody has nothing to revoke.
-type nobody struct{}
-
-func (nobody) Stage(store.Tx) error                        { return nil }
-func (nobody) Publish(context.Context, store.Commit) error { return nil }
 
 // insights knows dataplanes of mesh m by name.
 type insights map[string]any
@@ -224,7 +219,7 @@ func newAPI(t testing.TB, change ...func(*Options)) *api {
 	s := memstore.Open(memstore.Options{Now: c.tick})
 	t.Cleanup(func() { _ = s.Close() })
 	kinds := append(mesh.Kinds(), tickets, passes, census)
-	a := &api{store: s, tokens: keys(t), writer: &writer{Writer: admit.New(s, nobody{}, kinds, c.read).As(model.System("test"))}, mint: &mint{}}
+	a := &api{store: s, tokens: keys(t), writer: &writer{Writer: admit.New(s, &admittest.Revoker{}, kinds, c.read).As(model.System("test"))}, mint: &mint{}}
 	a.options = Options{
 		Kinds: kinds, Store: s, Writer: a.writer, Tokens: a.tokens, Version: "1.2.3",
 		Insights: insights{

@@ -18,6 +18,7 @@ import (
 
 	"github.com/meshgate/meshgate/controlplane/adminapi"
 	"github.com/meshgate/meshgate/controlplane/admit"
+	"github.com/meshgate/meshgate/controlplane/admit/admittest"
 	"github.com/meshgate/meshgate/controlplane/gateway"
 	"github.com/meshgate/meshgate/controlplane/model"
 	"github.com/meshgate/meshgate/controlplane/oauth"
@@ -28,15 +29,6 @@ import (
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
-
-// silent is a revoker for which there are no filters.
-type silent struct{}
-
-// Stage implements admit.Revoker.
-func (silent) Stage(store.Tx) error { return nil }
-
-// Publish implements admit.Revoker.
-func (silent) Publish(context.Context, store.Commit) error { return nil }
 
 // arrived is an adminapi.Progress for which every proxy has everything.
 type arrived struct{}
@@ -56,7 +48,7 @@ func newTarget(t *testing.T) *inProcess {
 	p := &inProcess{db: memstore.New()}
 	t.Cleanup(func() { _ = p.db.Close() })
 	log := slog.New(slog.DiscardHandler)
-	gate := admit.New(p.db, silent{}, gateway.Kinds(), time.Now)
+	gate := admit.New(p.db, &admittest.Revoker{}, gateway.Kinds(), time.Now)
 	p.admin = adminapi.New(adminapi.Options{
 		Store: p.db, Gate: gate, Collections: adminapi.Collections(), Progress: arrived{}, Log: log, Now: time.Now, Version: "test",
 	}).Handler()

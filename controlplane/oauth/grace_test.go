@@ -177,7 +177,10 @@ func TestSpentCodesHaveNoGrace(t *testing.T) {
 }
 
 // dying is a write path that dies after the commit, before any answer.
-type dying struct{ store.Store }
+type dying struct {
+	store.Store
+	settled
+}
 
 // Write implements Writer.
 func (d dying) Write(ctx context.Context, class model.Class, fn func(store.Tx) error) (store.Commit, error) {
@@ -186,7 +189,10 @@ func (d dying) Write(ctx context.Context, class model.Class, fn func(store.Tx) e
 }
 
 // unheard is a write path whose commits stand, but of which no filter can be told.
-type unheard struct{ store.Store }
+type unheard struct {
+	store.Store
+	settled
+}
 
 // Write implements Writer.
 func (u unheard) Write(ctx context.Context, class model.Class, fn func(store.Tx) error) (store.Commit, error) {
@@ -205,7 +211,7 @@ func TestRefreshThatNobodyHears(t *testing.T) {
 			worlds(t, config, func(t *testing.T, w *world) {
 				_, first := w.newPair()
 				s := w.open()
-				s.Writer = unheard{w.db}
+				s.Writer = unheard{Store: w.db}
 				a := askServer(s, "POST", "/x/oauth2/token", form, refreshAsApp+first, nil)
 				var doc reply
 				if err := json.Unmarshal(a.Body.Bytes(), &doc); err != nil || a.Code != 200 || !w.lives(doc.AccessToken) {
@@ -225,7 +231,7 @@ func TestLostAnswer(t *testing.T) {
 	worlds(t, strict(), func(t *testing.T, w *world) {
 		_, first := w.newPair()
 		lost := w.open()
-		lost.Writer = dying{w.db}
+		lost.Writer = dying{Store: w.db}
 		if a := askServer(lost, "POST", "/x/oauth2/token", form, refreshAsApp+first, nil); a.Code != 500 {
 			t.Fatalf("%d %s", a.Code, a.Body)
 		}

@@ -117,6 +117,7 @@ func TestABodyThatIsHeldBackKeepsNoTokenActive(t *testing.T) {
 // durabilities is a write path that notes with what durability each kind is written.
 type durabilities struct {
 	store.Store
+	settled
 	of map[*model.Kind][]model.Class
 }
 
@@ -145,7 +146,7 @@ func TestSpendingIsAsDurableAsARevocation(t *testing.T) {
 	for name, cfg := range map[string]gateway.OAuth2Config{"strict": strict(), "default": lax} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, cfg)
-			spent := durabilities{w.db, map[*model.Kind][]model.Class{}}
+			spent := durabilities{Store: w.db, of: map[*model.Kind][]model.Class{}}
 			w.server.Writer = spent
 			_, refresh := w.newPair()
 			if status, _, _ := w.refresh(refresh); status != 200 {

@@ -119,7 +119,10 @@ func (w *world) count(k *model.Kind) (n int) {
 }
 
 // failing is a write path that dies before the commit.
-type failing struct{ store.Store }
+type failing struct {
+	store.Store
+	settled
+}
 
 var errDied = errors.New("the process died")
 
@@ -140,7 +143,7 @@ func TestDeathUsesNothingUp(t *testing.T) {
 		code := w.newCode()
 		_, refresh := w.newPair()
 		dying := w.open()
-		dying.Writer = failing{w.db}
+		dying.Writer = failing{Store: w.db}
 		for _, body := range []string{
 			"grant_type=authorization_code&" + asApp + "&code_verifier=" + verifier + "&code=" + code,
 			"grant_type=refresh_token&" + asApp + "&refresh_token=" + refresh,

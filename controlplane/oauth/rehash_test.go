@@ -113,6 +113,7 @@ func TestRehashLosesRaces(t *testing.T) {
 // racing lets somebody else change the application before the first write.
 type racing struct {
 	*world
+	settled
 	done bool
 }
 

@@ -32,9 +32,11 @@ type Revocations struct {
 // tokens it were and the last commit. Tokens that are issued during the call may
 // or may not be among them.
 //
-// It works in batches: after an error, which says that revoking did not get any
-// further or (Unavailable) that a gateway could not be told, n tokens are
-// revoked all the same. Errors of its own are Invalid, unless exactly one member
+// It works in batches, and goes on when a gateway could not be told: after an
+// error, which says that revoking did not get any further or (Unavailable) that
+// something may still be accepted, n tokens are revoked all the same. That there
+// was nothing to revoke is said only after it is true for the gateways, too.
+// Errors of its own are Invalid, unless exactly one member
 // of by is set, and NotFound for an unknown application or consumer.
 func (v *Revocations) Revoke(ctx context.Context, scope string, by RevokeBy) (n int, c store.Commit, err error) {
 	lists, revision, err := v.lists(ctx, scope, by)
@@ -42,6 +44,7 @@ func (v *Revocations) Revoke(ctx context.Context, scope string, by RevokeBy) (n 
 		return 0, store.Commit{}, err
 	}
 	c.Revision = revision
+	told := true
 	for _, q := range lists {
 		// Codes first: a code that is exchanged meanwhile becomes a token that
 		// is found afterwards.
@@ -53,12 +56,16 @@ func (v *Revocations) Revoke(ctx context.Context, scope string, by RevokeBy) (n 
 			if last.Revision > c.Revision {
 				c = last
 			}
-			if err != nil {
+			if err != nil && !fault.Is(err, fault.Unavailable) {
 				return n, c, err
 			}
+			told = told && err == nil
 		}
 	}
-	return n, c, nil
+	if n == 0 || !told {
+		err = v.Writer.Settle(ctx)
+	}
+	return n, c, err
 }
 
 // lists returns the queries that find what is to be revoked.
@@ -92,9 +99,11 @@ func (v *Revocations) lists(ctx context.Context, scope string, by RevokeBy) (out
 }
 
 // revokeListed deletes what a query finds, batch by batch, until it finds no
-// more. A commit whose publication failed counts, because it stands.
+// more. A commit whose publication failed counts, because it stands; the error
+// (Unavailable) is returned after the last batch.
 func revokeListed(ctx context.Context, w Writer, k *model.Kind, q store.Query) (n int, last store.Commit, err error) {
 	q.Limit = revokeBatch
+	var untold error
 	for {
 		found := 0
 		c, err := w.Write(ctx, model.Config, func(tx store.Tx) error {
@@ -113,8 +122,14 @@ func revokeListed(ctx context.Context, w Writer, k *model.Kind, q store.Query) (
 		if err == nil || len(c.Changes) > 0 {
 			n, last = n+found, c
 		}
-		if err != nil || found < revokeBatch {
+		switch {
+		case fault.Is(err, fault.Unavailable) && len(c.Changes) > 0:
+			untold = err
+		case err != nil:
 			return n, last, err
+		}
+		if found < revokeBatch {
+			return n, last, untold
 		}
 	}
 }

@@ -2,6 +2,7 @@ package oauth
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"testing"
 
@@ -53,7 +54,7 @@ func TestRevocations(t *testing.T) {
 			w.addTokens(many, "app", "u")
 			w.addTokens(3, "app", "v")
 			w.addTokens(5, "rival", "u")
-			v := &Revocations{Store: w.db, Writer: direct{w.db}}
+			v := &Revocations{Store: w.db, Writer: direct{Store: w.db}}
 			n, c, err := v.Revoke(context.Background(), scopeName, tc.by)
 			if n != tc.n || fault.CodeOf(err) != tc.code {
 				t.Fatalf("%d, %v", n, err)
@@ -71,13 +72,20 @@ func TestRevocations(t *testing.T) {
 	}
 }
 
-// unpublished commits and then cannot tell the gateways.
-type unpublished struct{ store.Store }
+// unpublished commits and then cannot tell the gateways. later is what becomes of
+// it when somebody waits.
+type unpublished struct {
+	store.Store
+	later error
+}
+
+// Settle implements Writer.
+func (u unpublished) Settle(context.Context) error { return u.later }
 
 // Write implements Writer.
 func (u unpublished) Write(ctx context.Context, class model.Class, fn func(store.Tx) error) (store.Commit, error) {
 	c, err := u.Update(ctx, class, fn)
-	if err != nil {
+	if err != nil || len(c.Changes) == 0 {
 		return c, err
 	}
 	return c, fault.New(fault.Unavailable, "a gateway is out of reach")
@@ -85,14 +93,22 @@ func (u unpublished) Write(ctx context.Context, class model.Class, fn func(store
 
 func TestRevocationsThatCannotBeTold(t *testing.T) {
 	w := newWorld(t, strict())
-	w.addTokens(3, "app", "u")
-	v := &Revocations{Store: w.db, Writer: unpublished{w.db}}
-	// The first write is about codes: there are none, so nothing was revoked.
-	if n, _, err := v.Revoke(context.Background(), scopeName, RevokeBy{UserID: "u"}); n != 0 || !fault.Is(err, fault.Unavailable) {
-		t.Errorf("%d, %v", n, err)
+	away := fault.New(fault.Unavailable, "a gateway is out of reach")
+	for name, later := range map[string]error{"and later can": nil, "and later neither": away} {
+		w.addTokens(2*revokeBatch+3, "app", "u")
+		v := &Revocations{Store: w.db, Writer: unpublished{w.db, later}}
+		// What could not be told of one batch does not keep the others from being revoked.
+		n, _, err := v.Revoke(context.Background(), scopeName, RevokeBy{UserID: "u"})
+		if n != 2*revokeBatch+3 || w.count(gateway.Tokens) != 0 || !errors.Is(err, later) {
+			t.Errorf("%s: %d tokens, %d left: %v", name, n, w.count(gateway.Tokens), err)
+		}
+		// "There is nothing" is no answer while it is unconfirmed.
+		if n, _, err := v.Revoke(context.Background(), scopeName, RevokeBy{UserID: "u"}); n != 0 || !errors.Is(err, later) {
+			t.Errorf("%s, again: %d tokens: %v", name, n, err)
+		}
 	}
-	n, c, err := revokeListed(context.Background(), v.Writer, gateway.Tokens, store.Query{Scope: scopeName, Index: gateway.IndexUser, Value: "u"})
-	if n != 3 || len(c.Changes) != 3 || !fault.Is(err, fault.Unavailable) {
+	n, c, err := revokeListed(context.Background(), unpublished{w.db, nil}, gateway.Tokens, store.Query{Scope: scopeName, Index: gateway.IndexUser, Value: "u"})
+	if n != 0 || len(c.Changes) != 0 || err != nil {
 		t.Errorf("%d tokens with %d changes: %v", n, len(c.Changes), err)
 	}
 }
@@ -100,12 +116,27 @@ func TestRevocationsThatCannotBeTold(t *testing.T) {
 func TestRevokeEndpointNeverClaimsTooMuch(t *testing.T) {
 	w := newWorld(t, strict())
 	access, _ := w.newPair()
-	for name, writer := range map[string]Writer{"store": failing{w.db}, "publication": unpublished{w.db}} {
+	for name, writer := range map[string]Writer{"store": failing{Store: w.db}, "publication": unpublished{w.db, nil}, "publication by another": unpublished{w.db, fault.New(fault.Unavailable, "not yet")}} {
 		w.server.Writer = writer
 		rec := w.ask("POST", "/oauth2/revoke", form, asApp+"&token="+access, nil)
 		if rec.Code != 503 {
 			t.Errorf("%s fails: %d %s", name, rec.Code, rec.Body)
 		}
+	}
+}
+
+// TestFamilyIsRevokedInOneTransaction: a process that dies while it revokes a
+// refresh token has revoked everything of its authorisation or nothing.
+func TestFamilyIsRevokedInOneTransaction(t *testing.T) {
+	w := newWorld(t, strict())
+	_, refresh := w.newPair()
+	c := &counting{direct: direct{Store: w.db}, t: t}
+	w.server.Writer = c
+	if rec := w.ask("POST", "/oauth2/revoke", form, asApp+"&token="+refresh, nil); rec.Code != 200 {
+		t.Fatalf("%d %s", rec.Code, rec.Body)
+	}
+	if len(c.sizes) != 1 || c.sizes[0] == 0 || w.count(gateway.Tokens) != 0 {
+		t.Errorf("transactions of %v rows, %d tokens are left", c.sizes, w.count(gateway.Tokens))
 	}
 }
 
@@ -135,7 +166,7 @@ func (c *counting) Write(ctx context.Context, class model.Class, fn func(store.T
 func TestRevocationsAreBounded(t *testing.T) {
 	worlds(t, strict(), func(t *testing.T, w *world) {
 		w.addTokens(4*revokeBatch+1, "app", "u")
-		c := &counting{direct: direct{w.db}, t: t}
+		c := &counting{direct: direct{Store: w.db}, t: t}
 		n, _, err := (&Revocations{Store: w.db, Writer: c}).Revoke(context.Background(), scopeName, RevokeBy{Credential: "app"})
 		if err != nil || n != 4*revokeBatch+1 {
 			t.Fatalf("%d, %v", n, err)

@@ -32,33 +32,62 @@ func (s *Server) revoke(w http.ResponseWriter, r *http.Request, t *Request) erro
 
 // revokeToken revokes an access token together with the refresh token of its
 // row, and a refresh token together with everything from the same authorisation;
-// also one that was spent, because the client may not have got its successor.
+// also one that was spent, because the client may not have got its successor. All
+// of it goes in one transaction: a process that dies has revoked all or nothing.
 func (s *Server) revokeToken(r *http.Request, t *Request, value string) error {
-	var family string
-	_, err := s.Writer.Write(r.Context(), model.Config, func(tx store.Tx) error {
-		family = ""
-		res, isRefresh, err := findToken(tx, t.Scope, value)
+	var rest string
+	commit, err := s.Writer.Write(r.Context(), model.Config, func(tx store.Tx) error {
+		rest = ""
+		family, err := t.deleteToken(tx, value)
+		if err != nil || family == "" {
+			return err
+		}
+		q := store.Query{Scope: t.Scope, Index: gateway.IndexFamily, Value: family, Limit: revokeBatch}
+		rows, err := tx.List(gateway.Tokens, q)
 		if err != nil {
 			return err
 		}
-		if res == nil {
-			spent, err := t.spentValue(tx, value)
-			if spent != nil {
-				family = spent.Family
+		if len(rows) == revokeBatch { // no family of ours is as large
+			rest = family
+		}
+		for _, row := range rows {
+			if err := tx.Delete(gateway.Tokens, row.Scope, row.Name, 0); err != nil {
+				return err
 			}
-			return err
 		}
-		token := res.Spec.(*gateway.Token)
-		if token.Credential != t.Application.Name {
-			return nil
-		}
-		if isRefresh {
-			family = token.Family
-		}
-		return tx.Delete(gateway.Tokens, t.Scope, res.Name, 0)
+		return nil
 	})
-	if err != nil || family == "" {
+	switch {
+	case err != nil:
 		return err
+	case rest != "":
+		return s.revokeFamily(r.Context(), t.Scope, rest)
+	case len(commit.Changes) == 0:
+		return s.Writer.Settle(r.Context()) // somebody may have revoked it a moment ago
 	}
-	return s.revokeFamily(r.Context(), t.Scope, family)
+	return nil
+}
+
+// deleteToken deletes the row of a token of the client, and returns the family
+// that must go with it.
+func (t *Request) deleteToken(tx store.Tx, value string) (family string, err error) {
+	res, isRefresh, err := findToken(tx, t.Scope, value)
+	if err != nil {
+		return "", err
+	}
+	if res == nil {
+		spent, err := t.spentValue(tx, value)
+		if spent == nil {
+			return "", err
+		}
+		return spent.Family, err
+	}
+	token := res.Spec.(*gateway.Token)
+	if token.Credential != t.Application.Name {
+		return "", nil
+	}
+	if isRefresh {
+		family = token.Family
+	}
+	return family, tx.Delete(gateway.Tokens, t.Scope, res.Name, 0)
 }

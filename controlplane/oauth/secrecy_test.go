@@ -59,7 +59,7 @@ func TestNothingSecretIsLogged(t *testing.T) {
 			w.ask("POST", "/oauth2/token?client_secret=canary-secret", form, "grant_type=client_credentials&client_id=app", nil)
 			w.ask("POST", "/oauth2/token", form, "grant_type=client_credentials", map[string]string{"Authorization": basicAuth("app", "canary-secret")})
 			w.ask("POST", "/oauth2/introspect", form, app+"&token="+access, nil)
-			w.server.Writer = failing{w.db}
+			w.server.Writer = failing{Store: w.db}
 			w.ask("POST", "/oauth2/token", form, "grant_type=client_credentials&"+app, nil)
 			w.ask("POST", "/oauth2/token", form, exchange, nil)
 			w.ask("POST", "/oauth2/revoke", form, app+"&token="+access, nil)

@@ -17,6 +17,8 @@ import (
 // Writer is the one write path.
 type Writer interface {
 	Write(ctx context.Context, class model.Class, fn func(store.Tx) error) (store.Commit, error)
+	// Settle returns once nothing that was revoked before can still be accepted.
+	Settle(ctx context.Context) error
 }
 
 // Options of a Server.

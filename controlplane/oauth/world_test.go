@@ -38,7 +38,16 @@ type world struct {
 }
 
 // direct is the write path without revocation, which minting does not need.
-type direct struct{ store.Store }
+type direct struct {
+	store.Store
+	settled
+}
+
+// settled is the part of a write path for which nothing is ever unconfirmed.
+type settled struct{}
+
+// Settle implements Writer.
+func (settled) Settle(context.Context) error { return nil }
 
 func (d direct) Write(ctx context.Context, class model.Class, fn func(store.Tx) error) (store.Commit, error) {
 	return d.Update(ctx, class, fn)
@@ -107,7 +116,7 @@ func (w *world) fill(cfg gateway.OAuth2Config) {
 // open returns a further server on the same store.
 func (w *world) open() *Server {
 	return New(Options{
-		Store: w.db, Writer: direct{w.db}, Grants: Grants(), Now: w.clock,
+		Store: w.db, Writer: direct{Store: w.db}, Grants: Grants(), Now: w.clock,
 		Minted: func(_ string, h contract.Hash) {
 			w.mu.Lock()
 			defer w.mu.Unlock()

@@ -11,7 +11,7 @@ import (
 )
 
 func FuzzLink(f *testing.F) {
-	hello, _ := contract.EncodeJSON(contract.Hello{Version: 1, Instance: "i"})
+	hello, _ := contract.EncodeJSON(contract.Hello{Version: contract.LinkVersion, Instance: "i"})
 	var ok bytes.Buffer
 	contract.WriteFrame(&ok, contract.FrameHello, hello)
 	f.Add(append([]byte(nil), ok.Bytes()...))

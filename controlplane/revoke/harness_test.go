@@ -40,14 +40,16 @@ func subjects() map[*model.Kind]Subject {
 			},
 			Under: func(s any) string { return s.(*gateway.Token).Credential },
 		},
-		gateway.Applications: {Is: contract.SubjectCredential, Below: []Dependents{{gateway.Tokens, gateway.RefCredential}}},
-		gateway.Consumers:    {Is: contract.SubjectConsumer, Below: []Dependents{{gateway.Applications, gateway.RefConsumer}}},
+		gateway.Applications: {Is: contract.SubjectCredential},
+		gateway.Consumers:    {Is: contract.SubjectConsumer},
 	}
 }
 
 // source reads tokens from the store; hook runs after a read.
 type source struct {
 	store store.Store
+	// owner, if set, is the consumer of every token.
+	owner string
 	mu    sync.Mutex
 	hook  func()
 }
@@ -59,6 +61,9 @@ func (s *source) Record(ctx context.Context, scope string, hash contract.Hash) (
 		for _, t := range list {
 			if spec := t.Spec.(*gateway.Token); contract.HashToken([]byte(spec.AccessToken)) == hash {
 				rec = &contract.Record{Version: 1, Credential: contract.Credential{ID: spec.Credential}}
+				if s.owner != "" {
+					rec.Consumer = &contract.Consumer{ID: s.owner}
+				}
 			}
 		}
 		return err
@@ -94,6 +99,11 @@ type world struct {
 
 	now    func() time.Time // nil is the system's clock
 	checks func(Node) bool
+
+	// remote takes the place of Redis. A virtual world has no sockets.
+	remote  remote
+	virtual bool
+	tweak   func(*Options)
 
 	tracker   Tracker
 	nodeRedis string
@@ -131,8 +141,8 @@ func (w *world) init(client redis.UniversalClient) {
 // open starts a control plane on the store.
 func (w *world) open(client redis.UniversalClient) {
 	w.t.Helper()
-	r, err := New(context.Background(), Options{
-		Store: w.store, Subjects: subjects(), Source: w.source, Auth: auth{}, Redis: client,
+	o := Options{
+		Store: w.store, Subjects: subjects(), Source: w.source, Auth: auth{}, Redis: client, remote: w.remote,
 		NodeRedis: func(local bool) *contract.RedisSettings {
 			if !local {
 				return nil
@@ -141,18 +151,30 @@ func (w *world) open(client redis.UniversalClient) {
 		},
 		Now: w.now, Tracker: w.tracker, ChecksTokens: w.checks,
 		Allowed: func(_ Node, plugin string) bool { return plugin == "plugin" }, Log: slog.New(slog.DiscardHandler),
-	})
+	}
+	if w.tweak != nil {
+		w.tweak(&o)
+	}
+	r, err := New(context.Background(), o)
 	if err != nil {
 		w.t.Fatal(err)
 	}
+	w.r = r
+	if w.virtual {
+		w.t.Cleanup(func() { w.close(r) })
+		return
+	}
 	server := httptest.NewServer(r)
-	w.r, w.url = r, server.Listener.Addr().String()
+	w.url = server.Listener.Addr().String()
 	var once sync.Once
 	w.t.Cleanup(func() { once.Do(func() { w.close(r); server.Close() }) })
 }
 
 func (w *world) close(r *Revoker) {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	if r.ctx.Err() != nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 2*patience)
 	defer cancel()
 	if err := r.Close(ctx); err != nil {
 		w.t.Errorf("close: %v", err)
@@ -161,17 +183,24 @@ func (w *world) close(r *Revoker) {
 
 // write is the one write path.
 func (w *world) write(fn func(store.Tx) error) error {
-	c, err := w.store.Update(context.Background(), model.Config, func(tx store.Tx) error {
+	publish, abandon := w.r.Begin()
+	c, err := w.commit(fn)
+	if err != nil {
+		abandon()
+		w.t.Error(err)
+		return err
+	}
+	return publish(context.Background(), c)
+}
+
+// commit is the part of a write before its publication.
+func (w *world) commit(fn func(store.Tx) error) (store.Commit, error) {
+	return w.store.Update(context.Background(), model.Config, func(tx store.Tx) error {
 		if err := fn(tx); err != nil {
 			return err
 		}
 		return w.r.Stage(tx)
 	})
-	if err != nil {
-		w.t.Error(err)
-		return err
-	}
-	return w.r.Publish(context.Background(), c)
 }
 
 func (w *world) must(fn func(store.Tx) error) {
@@ -205,15 +234,18 @@ type fake struct {
 	t    *testing.T
 	conn net.Conn
 	in   *bufio.Reader
+	// first is what it was told when it started anew.
+	first *contract.Invalidate
 }
 
-func (w *world) connect(instance string, revision uint64) (*fake, contract.Welcome) {
+func (w *world) connect(instance string) (*fake, contract.Welcome) {
 	w.t.Helper()
-	return w.connectAccepting(instance, revision, "")
+	return w.connectAccepting(contract.Hello{Instance: instance}, "")
 }
 
-// connectAccepting sends further headers with the upgrade.
-func (w *world) connectAccepting(instance string, revision uint64, headers string) (*fake, contract.Welcome) {
+// connectAccepting sends further headers with the upgrade. What a filter that
+// starts anew has to apply is applied and acknowledged.
+func (w *world) connectAccepting(hello contract.Hello, headers string) (*fake, contract.Welcome) {
 	w.t.Helper()
 	conn, err := net.Dial("tcp", w.url)
 	if err != nil {
@@ -227,13 +259,24 @@ func (w *world) connectAccepting(instance string, revision uint64, headers strin
 	if err != nil || res.StatusCode != http.StatusSwitchingProtocols {
 		w.t.Fatalf("upgrade: %v %v", res, err)
 	}
-	body, _ := contract.EncodeJSON(contract.Hello{Version: 1, Instance: instance, Revision: revision})
+	return f, f.hello(hello)
+}
+
+// hello says hello and reads the welcome.
+func (f *fake) hello(hello contract.Hello) contract.Welcome {
+	f.t.Helper()
+	hello.Version = contract.LinkVersion
+	body, _ := contract.EncodeJSON(hello)
 	f.send(contract.FrameHello, body)
 	var wel contract.Welcome
 	if err := contract.DecodeJSON(f.expect(contract.FrameWelcome), &wel); err != nil {
-		w.t.Fatal(err)
+		f.t.Fatal(err)
 	}
-	return f, wel
+	if wel.From == 0 {
+		f.first = f.invalidated()
+		f.ack(f.first.To)
+	}
+	return wel
 }
 
 func (f *fake) send(t contract.FrameType, body []byte) {
@@ -267,7 +310,18 @@ func (f *fake) invalidated() *contract.Invalidate {
 	return m
 }
 
-func (f *fake) ack(seq uint64) { f.send(contract.FrameAck, contract.EncodeNumber(seq)) }
+func (f *fake) ack(at contract.Position) {
+	f.send(contract.FrameAck, contract.EncodeNumber(uint64(at)))
+}
+
+func (f *fake) trusted() contract.TrustChange {
+	f.t.Helper()
+	var m contract.TrustChange
+	if err := contract.DecodeJSON(f.expect(contract.FrameTrust), &m); err != nil {
+		f.t.Fatal(err)
+	}
+	return m
+}
 
 // stretch makes every lease that is held end in an hour: what returns then without
 // an error did not wait for one, however slow the machine is.

@@ -1,11 +1,18 @@
 package revoke
 
 import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
 	"crypto/tls"
+	"crypto/x509"
 	"encoding/pem"
 	"log/slog"
+	"math/big"
+	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"os"
 	"path/filepath"
 	"sync"
@@ -22,14 +29,35 @@ func TestSlowLinkDelaysNobody(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
 	name := w.mint("a", false)
-	w.connect("slow", 0) // has no lease and never reads again
-	f, _ := w.connect("fast", 0)
+	w.connect("slow") // has no lease and never reads again
+	f, _ := w.connect("fast")
 	f.lease()
 	w.stretch()
 	done := async(func() error { return w.delete(name) })
-	f.ack(f.invalidated().Seq)
+	f.ack(f.invalidated().To)
 	if err := <-done; err != nil {
 		t.Fatal(err)
+	}
+}
+
+// dataPlaneTLS is that of a server which filters take for the control plane.
+func dataPlaneTLS(t testing.TB) *tls.Config {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cert := &x509.Certificate{
+		SerialNumber: big.NewInt(1), NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, URIs: []*url.URL{contract.DataPlaneURI()}, IsCA: true, BasicConstraintsValid: true,
+	}
+	der, err := x509.CreateCertificate(rand.Reader, cert, cert, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &tls.Config{
+		Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}},
+		MinVersion:   tls.VersionTLS13, NextProtos: []string{"http/1.1"},
 	}
 }
 
@@ -37,7 +65,7 @@ func TestSlowLinkDelaysNobody(t *testing.T) {
 func (w *world) realFilter() *tokencache.Cache {
 	w.t.Helper()
 	server := httptest.NewUnstartedServer(http.Handler(w.r))
-	server.TLS = &tls.Config{MinVersion: tls.VersionTLS13, NextProtos: []string{"http/1.1"}}
+	server.TLS = dataPlaneTLS(w.t)
 	server.StartTLS()
 	w.t.Cleanup(server.Close)
 	dir := w.t.TempDir()

@@ -2,6 +2,7 @@ package revoke
 
 import (
 	"context"
+	"errors"
 
 	"github.com/meshgate/meshgate/filter/contract"
 )
@@ -23,6 +24,7 @@ func (l *link) introspect(q *contract.Introspect) {
 		res, allowed := l.answer(ctx, q)
 		l.reply(res)
 		if allowed {
+			l.mayAsk.Store(true)
 			l.tell()
 		}
 	})
@@ -43,7 +45,7 @@ func (l *link) answer(ctx context.Context, q *contract.Introspect) (res *contrac
 		res.Answer, res.Revision = contract.Unknown, revision
 	default:
 		own := *rec
-		own.Revision, own.Epoch = revision, 0
+		own.Revision, own.Epoch, own.Until = revision, 0, l.r.until()
 		res.Answer, res.Revision, res.Record = contract.Found, revision, &own
 		l.r.Refill(l.node.ControlPlane, q.Token)
 	}
@@ -59,4 +61,28 @@ func (l *link) reply(res *contract.Result) {
 	l.r.mu.Lock()
 	defer l.r.mu.Unlock()
 	l.push(frame{contract.FrameResult, body})
+}
+
+// refillInUse has Redis filled with what the filter of a link holds. One batch is
+// under way at a time; a node that may not ask about tokens gets nothing written.
+func (l *link) refillInUse(m *contract.InUse) error {
+	if !l.refilling.CompareAndSwap(false, true) {
+		return errors.New("a second batch of tokens in use while one is under way")
+	}
+	l.work.Go(func() {
+		if l.checksTokens() {
+			l.r.keeper.fill(l.node.ControlPlane, m.Tokens, l.quit)
+		}
+		l.refilling.Store(false)
+		l.r.mu.Lock()
+		defer l.r.mu.Unlock()
+		l.push(frame{contract.FrameRefilled, contract.EncodeNumber(m.Number)})
+	})
+	return nil
+}
+
+// checksTokens reports whether the node of a link has tokens to look up: by its
+// configuration, or because it has asked a question that it may ask.
+func (l *link) checksTokens() bool {
+	return l.mayAsk.Load() || (l.r.o.ChecksTokens != nil && l.r.o.ChecksTokens(l.node))
 }

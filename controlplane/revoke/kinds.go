@@ -16,20 +16,26 @@ type Tombstone struct {
 	// Token is the hash in hex, for tokens; ID names any other subject.
 	Token string `json:"token,omitempty"`
 	ID    string `json:"id,omitempty"`
-	// Expires is when nothing is left that could be accepted wrongly, in
-	// milliseconds of Unix time; 0 means never.
+	// Expires is when no record from before the revocation can be used any more, in
+	// milliseconds of Unix time. 0 is a row of an older release, which said never.
 	Expires int64 `json:"expires,omitempty"`
+	// Again says that the commit left, or made, a token of that value: what stands
+	// in Redis is replaced by its record and not by a tombstone. Scope is where the
+	// token is.
+	Again bool   `json:"again,omitempty"`
+	Scope string `json:"scope,omitempty"`
 }
 
-// Epoch is the persisted epoch of Redis; see [contract.Clock].
+// Epoch is what was persisted about Redis before it was used; see
+// [contract.Trust]. A row of an older release has neither servers nor a log, and so
+// fits no Redis.
 type Epoch struct {
-	Epoch uint64 `json:"epoch"`
-}
-
-// Newest marks the newest revocation: its resource's revision is the revision
-// that the clock in Redis must have.
-type Newest struct {
-	Count uint64 `json:"count"`
+	Epoch   contract.Epoch `json:"epoch"`
+	Servers []string       `json:"servers,omitempty"`
+	// Log is that of the process which wrote the clock last.
+	Log contract.LogID `json:"log,omitempty"`
+	// Clean says that this process has ended and left no write under way.
+	Clean bool `json:"clean,omitempty"`
 }
 
 // Filter remembers a filter process that may read Redis, or several of them,
@@ -38,9 +44,6 @@ type Filter struct {
 	// Seen is when it was last linked, in milliseconds of Unix time.
 	Seen int64 `json:"seen"`
 }
-
-// Remember is how long a filter that was not seen counts as possibly alive.
-const Remember = 24 * time.Hour
 
 // singleton is the name of the only resource of a kind.
 const singleton = "redis"
@@ -61,52 +64,43 @@ var (
 		Name: "revocation_epoch", Path: "revocation-epochs", Class: model.Credential, Announce: model.AnnounceNone, ReadOnly: true,
 		New: func() any { return new(Epoch) },
 	}
-	newest = &model.Kind{
-		Name: "revocation_newest", Path: "revocation-newest", Class: model.Credential, Announce: model.AnnounceNone, ReadOnly: true,
-		New: func() any { return new(Newest) },
-	}
 	filters = &model.Kind{
 		Name: "filter", Path: "filters", Class: model.Credential, Announce: model.AnnounceNone, ReadOnly: true,
 		New: func() any { return new(Filter) },
 		Expires: func(spec any) time.Time {
-			return time.UnixMilli(spec.(*Filter).Seen).Add(Remember)
+			return time.UnixMilli(spec.(*Filter).Seen).Add(contract.RememberFilter)
 		},
 	}
 )
 
 // Kinds lists the kinds of this package.
-func Kinds() []*model.Kind { return []*model.Kind{tombstones, epochs, newest, filters, recordKeys} }
+func Kinds() []*model.Kind { return []*model.Kind{tombstones, epochs, filters, recordKeys} }
 
 // name is the name of the tombstone's resource.
 func (t *Tombstone) name() string {
 	switch t.Subject {
 	case contract.SubjectCredential:
-		return "credential:" + t.ID
+		return credentialRow(t.ID)
 	case contract.SubjectConsumer:
-		return "consumer:" + t.ID
+		return consumerRow(t.ID)
 	case contract.SubjectToken:
 	}
 	return "token:" + t.Token
 }
 
-// invalidation is the message form; ok is false for a damaged row.
-func (t *Tombstone) invalidation(revision uint64) (inv contract.Invalidation, ok bool) {
-	inv = contract.Invalidation{Subject: t.Subject, Revision: revision, ID: t.ID}
+func credentialRow(id string) string { return "credential:" + id }
+
+func consumerRow(id string) string { return "consumer:" + id }
+
+// entry is the form of a row in the log; ok is false for a damaged row.
+func (t *Tombstone) entry(revision uint64) (e entry, ok bool) {
+	e = entry{
+		inv:     contract.Invalidation{Subject: t.Subject, Revision: revision, ID: t.ID},
+		expires: t.Expires, again: t.Again, scope: t.Scope,
+	}
 	if t.Subject != contract.SubjectToken {
-		return inv, t.ID != ""
+		return e, t.ID != ""
 	}
 	raw, err := hex.DecodeString(t.Token)
-	return inv, err == nil && copy(inv.Token[:], raw) == len(inv.Token) && len(raw) == len(inv.Token)
-}
-
-// redisKey is where the tombstone stands in Redis.
-func redisKey(inv *contract.Invalidation) string {
-	switch inv.Subject {
-	case contract.SubjectCredential:
-		return contract.RedisCredentialKey(inv.ID)
-	case contract.SubjectConsumer:
-		return contract.RedisConsumerKey(inv.ID)
-	case contract.SubjectToken:
-	}
-	return contract.RedisRecordKey(inv.Token)
+	return e, err == nil && copy(e.inv.Token[:], raw) == len(e.inv.Token) && len(raw) == len(e.inv.Token)
 }

@@ -1,7 +1,6 @@
 package revoke
 
 import (
-	"cmp"
 	"fmt"
 	"strings"
 	"time"
@@ -9,6 +8,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/fault"
 	"github.com/meshgate/meshgate/controlplane/model"
 	"github.com/meshgate/meshgate/controlplane/store"
+	"github.com/meshgate/meshgate/filter/contract"
 )
 
 // known is a filter process that may read Redis, or several of which only that
@@ -27,6 +27,11 @@ type known struct {
 	links int
 	// welcomed says that it was ever: what was not can hold nothing.
 	welcomed bool
+	// covered is the position up to which it takes no old state from Redis, because
+	// of the trust that it has confirmed; see trust.go. gone says that it was
+	// forgotten and counts no more.
+	covered contract.Position
+	gone    bool
 }
 
 // others separates the instance from the node, and begins the name of several.
@@ -49,11 +54,6 @@ func (r *Revoker) meet(l *link) *known {
 	if k := r.known[name]; k != nil {
 		return k
 	}
-	if k := r.known[l.hello.Instance]; k != nil { // what an older release called it
-		delete(r.known, l.hello.Instance)
-		r.known[name] = k
-		return k
-	}
 	several, count := others+l.node.ID, 0
 	ofNode := func(name string) bool {
 		instance, node, _ := strings.Cut(name, others)
@@ -71,8 +71,23 @@ func (r *Revoker) meet(l *link) *known {
 		r.merge(func(name string) bool { return name != others }, others)
 	}
 	k := &known{seen: r.o.Now()}
-	r.known[name] = k
+	r.enter(name, k)
 	return k
+}
+
+// enter and leave keep the tally. Whoever leaves may have been the last that a
+// publication waited for. mu is held.
+func (r *Revoker) enter(name string, k *known) {
+	r.known[name] = k
+	r.tally.add(k.covered)
+}
+
+func (r *Revoker) leave(name string) {
+	k := r.known[name]
+	delete(r.known, name)
+	k.gone = true
+	r.tally.remove(k.covered)
+	r.advance()
 }
 
 // merge remembers the one that was away the longest only as one of several, and
@@ -87,19 +102,35 @@ func (r *Revoker) merge(eligible func(name string) bool, several string) {
 	if oldest == "" {
 		return // the quotas of links bound them
 	}
-	all := cmp.Or(r.known[several], &known{welcomed: true})
-	if seen := r.known[oldest].seen; seen.After(all.seen) {
-		all.seen = seen
+	one := r.known[oldest]
+	all := r.known[several]
+	if all == nil {
+		all = &known{welcomed: true, covered: one.covered}
+		r.enter(several, all)
 	}
-	delete(r.known, oldest)
-	r.known[several] = all
+	all.seen = later(all.seen, one.seen)
+	r.cover(all, min(all.covered, one.covered))
+	r.leave(oldest)
 }
 
 // drop forgets the filter of a link. mu is held.
 func (r *Revoker) drop(l *link) {
 	if name := l.called(); r.known[name] == l.known {
-		delete(r.known, name)
+		r.leave(name)
 	}
+}
+
+// forgetOld forgets filters that were not seen for so long that they believe no
+// Redis any more, and reports whether there were any. mu is held.
+func (r *Revoker) forgetOld() (some bool) {
+	now := r.o.Now()
+	for name, k := range r.known {
+		if k.links == 0 && now.Sub(k.seen) > contract.RememberFilter {
+			r.leave(name)
+			some = true
+		}
+	}
+	return some
 }
 
 // remember persists which filters are known. It is woken by changes; a write
@@ -127,7 +158,7 @@ func (r *Revoker) introduce(l *link) error {
 	r.persist.Lock()
 	at, ok := r.written[l.called()]
 	r.persist.Unlock()
-	if ok && r.o.Now().Sub(time.UnixMilli(at)) < Remember/2 {
+	if ok && r.o.Now().Sub(time.UnixMilli(at)) < contract.RememberFilter/2 {
 		return nil
 	}
 	if err := r.persistKnown(false); err != nil {
@@ -142,14 +173,11 @@ func (r *Revoker) snapshotKnown(all bool) map[string]int64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	now := r.o.Now()
+	r.forgetOld()
 	out := make(map[string]int64, len(r.known))
 	for name, k := range r.known {
 		if k.links > 0 && (all || now.Sub(k.seen) > rememberEvery) {
 			k.seen = now
-		}
-		if now.Sub(k.seen) > Remember {
-			delete(r.known, name)
-			continue
 		}
 		out[name] = k.seen.UnixMilli()
 	}

@@ -42,7 +42,7 @@ func (w *world) quotas(all, node int) {
 func (w *world) pass(node, instance string) {
 	w.t.Helper()
 	before := w.r.Stats().Links
-	f, _ := w.connectAccepting(instance, 0, contract.NodeHeader+": "+node+"\r\n")
+	f, _ := w.connectAccepting(contract.Hello{Instance: instance}, contract.NodeHeader+": "+node+"\r\n")
 	_ = f.conn.Close()
 	until(w.t, "unlinked", func() bool { return w.r.Stats().Links == before })
 }
@@ -64,7 +64,7 @@ func (w *world) refused(instance string) {
 	if err != nil || res.StatusCode != http.StatusSwitchingProtocols {
 		w.t.Fatalf("upgrade: %v %v", res, err)
 	}
-	body, _ := contract.EncodeJSON(contract.Hello{Version: 1, Instance: instance})
+	body, _ := contract.EncodeJSON(contract.Hello{Version: contract.LinkVersion, Instance: instance})
 	if err := contract.WriteFrame(conn, contract.FrameHello, body); err != nil {
 		w.t.Fatal(err)
 	}
@@ -78,8 +78,8 @@ func TestQuotasComeBeforeMemory(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
 	w.quotas(64, 2)
-	w.connect("a", 0)
-	w.connect("b", 0)
+	w.connect("a")
+	w.connect("b")
 	for i := range 5 {
 		w.refused(fmt.Sprint("stranger-", i))
 	}
@@ -121,7 +121,7 @@ func TestKnownFiltersAreBounded(t *testing.T) {
 			m.Close()
 			unavailable(t, w.delete(first))
 			<-offset
-			offset <- Remember + time.Hour
+			offset <- contract.RememberFilter + time.Hour
 			if err := w.delete(second); err != nil {
 				t.Errorf("when nobody can be alive any more: %v", err)
 			}
@@ -139,13 +139,13 @@ func TestOnlyOwnRowsAreForgotten(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	f, _ := w.connect("i", 0)
+	f, _ := w.connect("i")
 	if n := w.rows(); n != 2 {
 		t.Fatalf("%d rows, want 2", n)
 	}
 	f.send(contract.FrameBye, nil)
 	until(t, "goodbye", func() bool { return w.r.Stats().KnownFilters == 0 })
-	g, _ := w.connect("j", 0) // was written after the goodbye
+	g, _ := w.connect("j") // was written after the goodbye
 	g.lease()
 	until(t, "rows of those that are here", func() bool { return w.rows() == 2 })
 	if err := w.store.View(context.Background(), func(r store.Reader) error {
@@ -160,8 +160,8 @@ func TestOnlyOwnRowsAreForgotten(t *testing.T) {
 func TestGoodbyeIsOnesOwn(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
-	w.connectAccepting("i", 0, contract.NodeHeader+": a\r\n")
-	f, _ := w.connectAccepting("i", 0, contract.NodeHeader+": b\r\n")
+	w.connectAccepting(contract.Hello{Instance: "i"}, contract.NodeHeader+": a\r\n")
+	f, _ := w.connectAccepting(contract.Hello{Instance: "i"}, contract.NodeHeader+": b\r\n")
 	f.send(contract.FrameBye, nil)
 	until(t, "unlinked", func() bool { return w.r.Stats().Links == 1 })
 	if n := w.r.Stats().KnownFilters; n != 1 {

@@ -2,16 +2,17 @@ package revoke
 
 import (
 	"bufio"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"net"
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/meshgate/meshgate/filter/contract"
+	"github.com/meshgate/meshgate/xds/alarm"
 )
 
 // Limits of one link.
@@ -19,8 +20,10 @@ const (
 	// queueFrames bounds what waits to be written; a filter that lets it fill
 	// up is disconnected.
 	queueFrames = 512
+	// maxUnacked bounds the positions that a filter may leave unconfirmed.
+	maxUnacked = 1 << 14
 	// maxInbound bounds frames from a filter, none of which is large.
-	maxInbound = 8 << 10
+	maxInbound = 16 << 10
 	// maxInstance bounds Hello.Instance.
 	maxInstance = 128
 	// maxQuestions bounds the introspections that one link runs at a time.
@@ -36,12 +39,11 @@ type frame struct {
 	body []byte
 }
 
-// unacked is one frame that must be acknowledged.
+// unacked is a position that must be acknowledged.
 type unacked struct {
-	seq   uint64
-	epoch uint64
+	at    contract.Position
 	sent  time.Time
-	w     *waiter
+	round *round // nil if nobody waits for it
 }
 
 // link is one connection of a filter. Its fields below the line are guarded by
@@ -60,13 +62,15 @@ type link struct {
 	once           sync.Once
 	asked          chan struct{} // semaphore of introspections
 	work           sync.WaitGroup
+	// mayAsk says that it has asked a question that it may ask, refilling that what
+	// it holds is being written to Redis, judging that its token is.
+	mayAsk, refilling, judging atomic.Bool
 
-	lease      time.Time
-	seq        uint64
-	waiting    []unacked
-	epochAcked uint64
-	told       bool // where the second level is
-	known      *known
+	lease   time.Time
+	waiting []unacked
+	told    []told // trusts that are not acknowledged
+	level2  bool   // it was told where the second level is
+	known   *known
 }
 
 // end makes both goroutines of the link return.
@@ -77,11 +81,26 @@ func (l *link) end() {
 	})
 }
 
-// ServeHTTP accepts one link at [contract.LinkPath] and serves it until it ends.
-func (r *Revoker) ServeHTTP(w http.ResponseWriter, req *http.Request) {
+// authenticate finds out which node asks, or answers that it cannot.
+func (r *Revoker) authenticate(w http.ResponseWriter, req *http.Request) (Node, bool) {
 	token, ok := strings.CutPrefix(req.Header.Get("Authorization"), "Bearer ")
 	if !ok || token == "" {
 		http.Error(w, "a node token is required", http.StatusUnauthorized)
+		return Node{}, false
+	}
+	node, err := r.o.Auth.Authenticate(req.Context(), req.Header.Get(contract.NodeHeader), token)
+	if err != nil {
+		http.Error(w, "the node token is not valid", http.StatusUnauthorized)
+		return Node{}, false
+	}
+	node.token = token
+	return node, true
+}
+
+// ServeHTTP accepts one link at [contract.LinkPath] and serves it until it ends.
+func (r *Revoker) ServeHTTP(w http.ResponseWriter, req *http.Request) {
+	node, ok := r.authenticate(w, req)
+	if !ok {
 		return
 	}
 	if req.Method != http.MethodGet || !strings.EqualFold(req.Header.Get("Upgrade"), contract.LinkProtocol) {
@@ -89,12 +108,6 @@ func (r *Revoker) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		http.Error(w, "this is not an upgrade to the link protocol", http.StatusUpgradeRequired)
 		return
 	}
-	node, err := r.o.Auth.Authenticate(req.Context(), req.Header.Get(contract.NodeHeader), token)
-	if err != nil {
-		http.Error(w, "the node token is not valid", http.StatusUnauthorized)
-		return
-	}
-	node.token = token
 	conn, rw, err := http.NewResponseController(w).Hijack()
 	if err != nil {
 		http.Error(w, "the connection cannot be upgraded", http.StatusHTTPVersionNotSupported)
@@ -120,6 +133,7 @@ var (
 	errClosing = errors.New("the control plane is stopping")
 	errBye     = errors.New("the filter left")
 	errSlow    = errors.New("the filter does not read")
+	errEnded   = errors.New("the link was ended")
 )
 
 func (r *Revoker) newLink(node Node, conn net.Conn, in *bufio.Reader) *link {
@@ -150,8 +164,13 @@ func (l *link) serve() error {
 	if err := r.reserve(l); err != nil {
 		return err
 	}
-	// Before a filter can hold a lease it is known to whoever comes after us.
+	// Before a filter can hold a lease it is known to whoever comes after us. Before
+	// it reads Redis again, that holds what a predecessor has left unpublished, or is
+	// vouched for no more.
 	err = r.introduce(l)
+	if err == nil {
+		err = r.keeper.attempted(l.quit)
+	}
 	if err == nil {
 		err = r.register(l)
 	}
@@ -162,7 +181,7 @@ func (l *link) serve() error {
 	defer r.owned.Done()
 	r.judge(r.ctx, l) // its token may have been revoked before it was registered
 	if !l.node.Until.IsZero() {
-		expiry := time.AfterFunc(l.node.Until.Sub(r.o.Now()), l.end)
+		expiry := alarm.AfterFunc(r.o.Now, l.node.Until, l.end)
 		defer expiry.Stop()
 	}
 	l.work.Go(l.writeLoop)
@@ -223,8 +242,11 @@ func (r *Revoker) register(l *link) error {
 	if r.closing {
 		return errClosing
 	}
-	items, floor := r.journal.since(r.o.Now(), l.hello.Revision)
-	body, err := contract.EncodeJSON(contract.Welcome{Epoch: r.epoch, Revision: r.journal.newest, Floor: floor})
+	w := contract.Welcome{Log: r.history.id, From: r.history.resume(&l.hello), Trust: r.trust}
+	if w.From == 0 {
+		w.Floor = r.history.floor
+	}
+	body, err := contract.EncodeJSON(w)
 	if err != nil {
 		return err
 	}
@@ -233,7 +255,17 @@ func (r *Revoker) register(l *link) error {
 	r.links[l] = struct{}{}
 	l.known.welcomed = true
 	l.push(frame{contract.FrameWelcome, body})
-	l.sendInvalidations(items, nil)
+	at := r.history.at
+	l.entrust(told{at, w.Trust.Epoch == 0})
+	for _, f := range r.history.missed(w.From, r.o.Now()) {
+		l.push(f)
+	}
+	if w.From == at {
+		// It has applied everything, the trust in force among it.
+		l.confirmTrust(at)
+		return nil
+	}
+	l.sent(at, nil)
 	return nil
 }
 
@@ -255,7 +287,7 @@ func (r *Revoker) unregister(l *link, bye bool) {
 	l.known.links--
 	if bye {
 		r.drop(l)
-		l.acknowledge(l.seq)
+		l.acknowledge(r.history.at)
 	} else if l.lease.After(now) {
 		r.lost = append(r.lost, l.lease)
 	}
@@ -272,137 +304,24 @@ func (l *link) push(f frame) {
 	}
 }
 
-// sendInvalidations queues invalidations; the waiter, if any, hears of the
-// acknowledgement of the last frame. mu is held.
-func (l *link) sendInvalidations(items []contract.Invalidation, w *waiter) {
-	for len(items) > 0 {
-		part := items[:min(batch, len(items))]
-		items = items[len(part):]
-		l.seq++
-		u := unacked{seq: l.seq, sent: time.Now()}
-		if len(items) == 0 {
-			u.w = w
-		}
-		l.waiting = append(l.waiting, u)
-		l.push(frame{contract.FrameInvalidate, (&contract.Invalidate{Seq: l.seq, Items: part}).Encode()})
-	}
-}
-
-// sendEpoch is sendInvalidations for a new epoch.
-func (l *link) sendEpoch(epoch uint64, w *waiter) {
-	l.seq++
-	body, err := contract.EncodeJSON(contract.Epoch{Seq: l.seq, Epoch: epoch})
-	if err != nil {
+// sent notes a position that was queued. A filter that reads and never confirms
+// is not worth the memory. mu is held.
+func (l *link) sent(at contract.Position, d *round) {
+	if len(l.waiting) >= maxUnacked {
 		l.end()
-		return
 	}
-	l.waiting = append(l.waiting, unacked{seq: l.seq, epoch: epoch, sent: time.Now(), w: w})
-	l.push(frame{contract.FrameEpoch, body})
+	l.waiting = append(l.waiting, unacked{at, time.Now(), d})
 }
 
-// acknowledge settles everything up to seq. mu is held.
-func (l *link) acknowledge(seq uint64) {
+// acknowledge settles everything up to a position. mu is held.
+func (l *link) acknowledge(at contract.Position) {
 	n := 0
-	for n < len(l.waiting) && l.waiting[n].seq <= seq {
-		u := &l.waiting[n]
-		l.epochAcked = max(l.epochAcked, u.epoch)
-		if u.w != nil {
-			u.w.settle()
+	for n < len(l.waiting) && l.waiting[n].at <= at {
+		if d := l.waiting[n].round; d != nil {
+			d.settle(l)
 		}
 		n++
 	}
 	l.waiting = l.waiting[n:]
-}
-
-func (l *link) writeLoop() {
-	defer l.end()
-	for {
-		select {
-		case <-l.quit:
-			return
-		case f := <-l.out:
-			if err := l.conn.SetWriteDeadline(time.Now().Add(writeTimeout)); err != nil {
-				return
-			}
-			if err := contract.WriteFrame(l.conn, f.kind, f.body); err != nil {
-				return
-			}
-		}
-	}
-}
-
-// read reads one frame within the limit of what filters send.
-func (l *link) read() (contract.FrameType, []byte, error) {
-	head, err := l.in.Peek(4)
-	if err != nil {
-		return 0, nil, err
-	}
-	if n := binary.BigEndian.Uint32(head); n > maxInbound {
-		return 0, nil, fmt.Errorf("frame of %d bytes exceeds the limit of %d", n, maxInbound)
-	}
-	return contract.ReadFrame(l.in)
-}
-
-func (l *link) readLoop() error {
-	for {
-		if err := l.conn.SetReadDeadline(time.Now().Add(readTimeout)); err != nil {
-			return err
-		}
-		kind, body, err := l.read()
-		if err != nil {
-			return err
-		}
-		if err := l.handle(kind, body); err != nil {
-			return err
-		}
-	}
-}
-
-func (l *link) handle(kind contract.FrameType, body []byte) error {
-	switch kind {
-	case contract.FrameRenew, contract.FrameAck:
-		n, err := contract.DecodeNumber(body)
-		if err != nil {
-			return fmt.Errorf("decode frame of type %d: %w", kind, err)
-		}
-		if kind == contract.FrameRenew {
-			l.renew(n)
-			return nil
-		}
-		return l.ack(n)
-	case contract.FrameIntrospect:
-		q, err := contract.DecodeIntrospect(body)
-		if err != nil {
-			return fmt.Errorf("decode introspect: %w", err)
-		}
-		l.introspect(q)
-		return nil
-	case contract.FrameBye:
-		return errBye
-	default:
-		return fmt.Errorf("unexpected frame of type %d", kind)
-	}
-}
-
-// renew grants a lease, counted from the receipt, unless an invalidation is
-// unacknowledged for longer than a lease.
-func (l *link) renew(number uint64) {
-	received := time.Now()
-	l.r.mu.Lock()
-	defer l.r.mu.Unlock()
-	if len(l.waiting) > 0 && received.Sub(l.waiting[0].sent) > contract.Lease {
-		return
-	}
-	l.lease = received.Add(contract.Lease)
-	l.push(frame{contract.FrameGranted, contract.EncodeNumber(number)})
-}
-
-func (l *link) ack(seq uint64) error {
-	l.r.mu.Lock()
-	defer l.r.mu.Unlock()
-	if seq > l.seq {
-		return fmt.Errorf("sequence number %d was never sent", seq)
-	}
-	l.acknowledge(seq)
-	return nil
+	l.confirmTrust(at)
 }

@@ -4,19 +4,23 @@ import (
 	"context"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/meshgate/meshgate/controlplane/fault"
+	"github.com/meshgate/meshgate/filter/contract"
 )
 
 // fickle accepts the token of the harness until it is told not to.
 type fickle struct {
 	auth
 	refuse atomic.Pointer[fault.Error]
+	asked  atomic.Int64
 	until  time.Time
 }
 
 func (f *fickle) Authenticate(ctx context.Context, node, token string) (Node, error) {
+	f.asked.Add(1)
 	if err := f.refuse.Load(); err != nil {
 		return Node{}, err
 	}
@@ -39,26 +43,61 @@ func (w *world) linksEnd(t *testing.T) {
 // TestRecheck: a link ends when its token no longer counts, not when nobody can
 // tell, and not while it counts.
 func TestRecheck(t *testing.T) {
-	w := newWorld(t, nil)
 	f := &fickle{}
-	w.r.o.Auth = f
-	w.connect("i", 0)
-	w.r.Recheck(t.Context())
-	f.refuse.Store(fault.New(fault.Unavailable, "the store is away"))
-	w.r.Recheck(t.Context())
-	f.refuse.Store(fault.New(fault.Denied, "revoked"))
-	w.r.Recheck(t.Context(), "another")
-	if n := w.r.Stats().Links; n != 1 {
-		t.Fatalf("%d links", n)
+	virtually(t, func(o *Options) { o.Auth = f }, func(t *testing.T, w *world, _ *scripted) {
+		w.pipe("node", contract.Hello{Instance: "i"})
+		w.r.Recheck(t.Context())
+		f.refuse.Store(fault.New(fault.Denied, "revoked"))
+		w.r.Recheck(t.Context(), "another")
+		synctest.Wait()
+		if n := w.r.Stats().Links; n != 1 {
+			t.Fatalf("%d links", n)
+		}
+		w.r.Recheck(t.Context())
+		synctest.Wait()
+		if n := w.r.Stats().Links; n != 0 {
+			t.Fatal("the link outlives its token")
+		}
+	})
+}
+
+// TestRecheckIsRepeated: while nobody can tell whether a token counts, it is asked
+// again, ever less often, until somebody can.
+func TestRecheckIsRepeated(t *testing.T) {
+	for _, counts := range []bool{true, false} {
+		f := &fickle{}
+		virtually(t, func(o *Options) { o.Auth = f }, func(t *testing.T, w *world, _ *scripted) {
+			g, _ := w.pipe("node", contract.Hello{Instance: "i"})
+			f.refuse.Store(fault.New(fault.Unavailable, "the store is away"))
+			w.r.Recheck(t.Context())
+			asked := f.asked.Load()
+			for range 20 {
+				time.Sleep(time.Second)
+				g.lease()
+			}
+			if n := f.asked.Load() - asked; n < 4 || n > 12 {
+				t.Errorf("asked %d times in 20 s", n)
+			}
+			f.refuse.Store(nil)
+			if !counts {
+				f.refuse.Store(fault.New(fault.Denied, "revoked"))
+			}
+			for range 2 * judgeMax / time.Second {
+				if time.Sleep(time.Second); w.r.Stats().Links > 0 {
+					g.lease()
+				}
+			}
+			if n := w.r.Stats().Links; (n == 1) != counts {
+				t.Errorf("%d links although the token counts: %v", n, counts)
+			}
+		})
 	}
-	w.r.Recheck(t.Context())
-	w.linksEnd(t)
 }
 
 // TestLinkExpires: a link does not outlive the token that it came with.
 func TestLinkExpires(t *testing.T) {
 	w := newWorld(t, nil)
 	w.r.o.Auth = &fickle{until: time.Now().Add(time.Second)}
-	w.connect("i", 0)
+	w.connect("i")
 	w.linksEnd(t)
 }

@@ -158,10 +158,10 @@ func (r *Revoker) renewKeysOnce() {
 func (l *link) tell() {
 	l.r.mu.Lock()
 	defer l.r.mu.Unlock()
-	if !l.accepts || l.told {
+	if !l.accepts || l.level2 {
 		return
 	}
-	l.told = true
+	l.level2 = true
 	l.sendLevel2()
 }
 
@@ -170,7 +170,7 @@ func (r *Revoker) tellAll() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for l := range r.links {
-		if l.told {
+		if l.level2 {
 			l.sendLevel2()
 		}
 	}

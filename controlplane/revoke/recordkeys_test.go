@@ -43,7 +43,7 @@ func TestRecordsInRedisAreSigned(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f, _ := w.connectAccepting("i", 0, accepting)
+	f, _ := w.connectAccepting(contract.Hello{Instance: "i"}, accepting)
 	f.ask("plugin")
 	f.expect(contract.FrameResult)
 	m := f.level2()
@@ -61,7 +61,7 @@ func TestOnlyNodesThatCheckTokensHearOfRedis(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
 	w.mint("a", false)
-	f, _ := w.connectAccepting("without a chain", 0, accepting)
+	f, _ := w.connectAccepting(contract.Hello{Instance: "without a chain"}, accepting)
 	for range 3 {
 		f.ask("other")
 		f.expect(contract.FrameResult) // and nothing else
@@ -75,14 +75,14 @@ func TestOnlyNodesThatCheckTokensHearOfRedis(t *testing.T) {
 	f.expect(contract.FrameResult)
 	f.lease() // told once
 
-	old, _ := w.connect("of an older release", 0)
+	old, _ := w.connect("of an older release")
 	old.ask("plugin")
 	old.expect(contract.FrameResult)
 	old.lease()
 
 	w.checks = func(n Node) bool { return n.ID == "node" }
 	w.open(nil)
-	g, _ := w.connectAccepting("with a chain", w.store.Revision(), accepting)
+	g, _ := w.connectAccepting(contract.Hello{Instance: "with a chain"}, accepting)
 	if m := g.level2(); m.Redis == nil {
 		t.Errorf("told %+v", m)
 	}
@@ -145,7 +145,7 @@ func TestRecordKeysRotate(t *testing.T) {
 func TestNewRecordKeyIsTold(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
-	f, _ := w.connectAccepting("i", 0, accepting)
+	f, _ := w.connectAccepting(contract.Hello{Instance: "i"}, accepting)
 	f.ask("plugin")
 	f.expect(contract.FrameResult)
 	before := f.level2()

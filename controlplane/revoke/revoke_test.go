@@ -18,7 +18,7 @@ func TestDeleteWaitsForAcknowledgement(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
 	name := w.mint("a", false)
-	f, _ := w.connect("i", 0)
+	f, _ := w.connect("i")
 	f.lease()
 	done := async(func() error { return w.delete(name) })
 	m := f.invalidated()
@@ -31,7 +31,7 @@ func TestDeleteWaitsForAcknowledgement(t *testing.T) {
 		t.Fatalf("answered before the acknowledgement: %v", err)
 	default:
 	}
-	f.ack(m.Seq)
+	f.ack(m.To)
 	if err := <-done; err != nil {
 		t.Fatal(err)
 	}
@@ -45,7 +45,7 @@ func TestSilentFilterDelaysOneLease(t *testing.T) {
 	for _, half := range []bool{false, true} {
 		w := newWorld(t, nil)
 		name := w.mint("a", false)
-		f, _ := w.connect("i", 0)
+		f, _ := w.connect("i")
 		f.lease()
 		end := w.leaseEnd()
 		done := async(func() error { return w.delete(name) })
@@ -69,14 +69,15 @@ func TestReplayBeforeFirstGrant(t *testing.T) {
 	if err := w.delete(name); err != nil {
 		t.Fatal(err)
 	}
-	f, wel := w.connect("i", 0)
-	f.send(contract.FrameRenew, contract.EncodeNumber(1))
-	m := f.invalidated()
-	if len(m.Items) != 1 || m.Items[0].Revision != wel.Revision {
-		t.Fatalf("%+v %+v", wel, m)
+	f, wel := w.connect("i")
+	if len(f.first.Items) != 1 || f.first.From != 0 || f.first.To != 2 || wel.From != 0 {
+		t.Fatalf("%+v %+v", wel, f.first)
 	}
-	f.expect(contract.FrameGranted)
-	g, _ := w.connect("j", wel.Revision)
+	f.lease()
+	g, wel := w.connectAccepting(contract.Hello{Instance: "j", Log: wel.Log, Applied: f.first.To}, "")
+	if wel.From != f.first.To {
+		t.Errorf("%+v", wel)
+	}
 	g.lease() // nothing was missed
 }
 
@@ -87,7 +88,7 @@ func TestRestartWaitsOneLeaseAndRemembers(t *testing.T) {
 	if err := w.delete(first); err != nil {
 		t.Fatal(err)
 	}
-	w.connect("predecessor's", 0)
+	w.connect("predecessor's")
 	w.open(nil)
 	if err := w.delete(second); err != nil {
 		t.Fatal(err)
@@ -95,9 +96,8 @@ func TestRestartWaitsOneLeaseAndRemembers(t *testing.T) {
 	if early := time.Until(w.r.started.Add(contract.Lease)); early > 0 {
 		t.Errorf("first answer %v too early", early)
 	}
-	f, _ := w.connect("i", 0)
-	if m := f.invalidated(); len(m.Items) != 2 {
-		t.Errorf("replayed %+v", m)
+	if f, _ := w.connect("i"); len(f.first.Items) != 2 {
+		t.Errorf("replayed %+v", f.first)
 	}
 }
 
@@ -148,9 +148,9 @@ func TestWhatRevokes(t *testing.T) {
 				t.Fatal(err)
 			}
 			var got []contract.Subject
-			for _, e := range w.r.journal.entries {
+			for _, e := range w.r.history.entries {
 				got = append(got, e.inv.Subject)
-				if e.expires < time.Now().Add(time.Hour).UnixMilli() {
+				if !e.again && e.expires < time.Now().Add(time.Hour).UnixMilli() {
 					t.Errorf("%+v ends before its tokens", e)
 				}
 			}
@@ -172,7 +172,7 @@ func TestIntrospection(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
 	w.mint("a", false)
-	f, _ := w.connect("i", 0)
+	f, _ := w.connect("i")
 	for _, tt := range []struct {
 		token, plugin string
 		want          contract.Answer
@@ -189,7 +189,7 @@ func TestByeFreesTheFilter(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
 	name := w.mint("a", false)
-	f, _ := w.connect("i", 0)
+	f, _ := w.connect("i")
 	f.lease()
 	w.stretch()
 	done := async(func() error { return w.delete(name) })

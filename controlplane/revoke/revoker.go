@@ -78,6 +78,12 @@ type Options struct {
 	// MaxLinks bounds links, MaxNodeLinks those of one node; 0 means 4096, 64.
 	// How many filters are remembered follows from them; see known.go.
 	MaxLinks, MaxNodeLinks int
+	// Failover says that Redis may answer from another server while the former one
+	// still runs, as with Sentinel or a cluster.
+	Failover bool
+
+	// remote takes the place of Redis, in tests.
+	remote remote
 }
 
 // Revoker revokes. Close must be called.
@@ -88,9 +94,13 @@ type Revoker struct {
 	ctx     context.Context
 	cancel  context.CancelFunc
 	owned   sync.WaitGroup
-	staged  staged
-	redis   guard
+	calls   calls
 	signer  signer
+	keeper  *keeper // nil without Redis
+	// turn is held by whoever writes to Redis while it is in order, and by whoever
+	// makes it so. It comes before mu.
+	turn turn
+	work chan struct{} // wakes the publisher
 
 	introspections atomic.Uint64
 	seen           chan struct{} // wakes the owner of the known filters
@@ -105,15 +115,31 @@ type Revoker struct {
 
 	mu      sync.Mutex
 	closing bool
-	journal journal
+	history *history
 	links   map[*link]struct{}
 	// joining holds links that have a place and are not welcomed yet.
 	joining map[*link]struct{}
 	// lost holds lease ends of links that broke while their filter could answer.
 	lost  []time.Time
 	known map[string]*known // by name of their row; see known.go
-	epoch uint64
-	stats Stats
+	tally tally             // of known
+	// writes have begun and have no position yet; queue waits for the publisher;
+	// rounds wait for filters; revokedAt is the position of the newest revocation.
+	writes    map[*pending]struct{}
+	queue     []*publication
+	rounds    []*round
+	revokedAt contract.Position
+	// unconfirmed are the positions that some filter may not know of when it reads
+	// Redis. settled is closed, and replaced, when one of them is confirmed.
+	unconfirmed []contract.Position
+	settled     chan struct{}
+	// trust is in force since trustAt. servers are the ones that it named last,
+	// since serversAt. Redis holds everything up to redisAt.
+	trust              contract.Trust
+	servers            []string
+	trustAt, serversAt contract.Position
+	redisAt            contract.Position
+	stats              Stats
 }
 
 // Stats is a snapshot for metrics.
@@ -121,18 +147,21 @@ type Stats struct {
 	Links, LiveLeases, KnownFilters int
 	// Revocations counts published commits; Unconfirmed those answered 503.
 	Revocations, Unconfirmed uint64
+	// Pending counts the revocations that are unconfirmed now.
+	Pending int
 	// Introspections counts the questions of filters, refused ones included.
 	Introspections uint64
 	// Lag is how long the latest publication took.
-	Lag   time.Duration
-	Epoch uint64
-	// RedisUp says whether Redis is written to; RefillsDropped counts records
-	// that were not written because it was slow or away.
-	RedisUp        bool
-	RefillsDropped uint64
+	Lag time.Duration
+	// Trusted says whether filters are told to believe Redis, RedisUp whether it is
+	// in order and written to. RefillsDropped counts records that were not written
+	// because it was slow or away.
+	Trusted, RedisUp bool
+	RefillsDropped   uint64
 }
 
-// New reads what was persisted and starts the owner of Redis.
+// New reads what was persisted and starts the owner of Redis. Nothing is served
+// before what a predecessor has left is in the log.
 func New(ctx context.Context, o Options) (*Revoker, error) {
 	if o.Store == nil || o.Source == nil || o.Auth == nil || o.Allowed == nil || o.Log == nil {
 		return nil, errors.New("revoke: store, source, authenticator, permission and log are required")
@@ -142,8 +171,16 @@ func New(ctx context.Context, o Options) (*Revoker, error) {
 	}
 	o.MaxLinks, o.MaxNodeLinks = cmp.Or(o.MaxLinks, 4096), cmp.Or(o.MaxNodeLinks, 64)
 	r := &Revoker{
-		o: o, log: o.Log, started: time.Now(), seen: make(chan struct{}, 1),
+		o: o, log: o.Log, started: time.Now(), seen: make(chan struct{}, 1), work: make(chan struct{}, 1), turn: make(turn, 1),
 		links: map[*link]struct{}{}, joining: map[*link]struct{}{}, known: map[string]*known{}, written: map[string]int64{},
+		tally: tally{}, writes: map[*pending]struct{}{}, settled: make(chan struct{}),
+	}
+	r.calls.stop = make(chan struct{})
+	if o.Redis != nil {
+		o.remote = &reached{o.Redis, o.Tracker}
+	}
+	if o.remote != nil {
+		r.keeper = newKeeper(r, o.remote)
 	}
 	if err := o.Store.View(ctx, r.load); err != nil {
 		return nil, fmt.Errorf("read revocations: %w", err)
@@ -153,18 +190,19 @@ func New(ctx context.Context, o Options) (*Revoker, error) {
 		return nil, err
 	}
 	r.ctx, r.cancel = context.WithCancel(context.WithoutCancel(ctx))
-	r.redis.init(r)
 	r.owned.Go(r.remember)
 	r.owned.Go(r.renewKeys)
-	if o.Redis != nil {
-		r.owned.Go(r.redis.run)
-		for range refillers {
-			r.owned.Go(r.redis.refill)
-		}
+	r.owned.Go(r.publisher)
+	if r.keeper != nil {
+		r.owned.Go(r.keeper.run)
+		r.owned.Go(r.keeper.refiller)
+		r.owned.Go(r.keeper.refillInUse)
 	}
 	return r, nil
 }
 
+// load begins the log with what the store remembers. What a predecessor has
+// committed and not published is among it.
 func (r *Revoker) load(tx store.Reader) error {
 	rows, err := tx.List(tombstones, store.Query{})
 	if err != nil {
@@ -173,61 +211,68 @@ func (r *Revoker) load(tx store.Reader) error {
 	slices.SortFunc(rows, func(a, b *model.Resource) int { return cmp.Compare(a.Revision, b.Revision) })
 	entries := make([]entry, 0, len(rows))
 	for _, row := range rows {
-		t := row.Spec.(*Tombstone)
-		if inv, ok := t.invalidation(row.Revision); ok {
-			entries = append(entries, entry{inv: inv, expires: t.Expires})
+		e, ok := row.Spec.(*Tombstone).entry(row.Revision)
+		if e.expires == 0 { // of an older release, and for ever
+			e.expires = row.Modified.Add(contract.RecordLife + expiryMargin).UnixMilli()
+		}
+		if ok && e.live(r.o.Now()) {
+			entries = append(entries, e)
 		}
 	}
-	r.journal.add(r.o.Now(), entries)
-	// What the predecessor published, and in what order, is not known.
-	for i := range r.journal.entries {
-		r.journal.entries[i].high = r.journal.newest
+	r.history = newHistory(r.o.Now(), entries)
+	filterRows, err := tx.List(filters, store.Query{})
+	if err != nil {
+		return err
 	}
-	if row, err := tx.Get(newest, "", singleton); err == nil {
-		r.journal.newest = max(r.journal.newest, row.Revision)
-	}
-	if row, err := tx.Get(epochs, "", singleton); err == nil {
-		r.epoch = row.Spec.(*Epoch).Epoch
-	}
-	rows, err = tx.List(filters, store.Query{})
-	for _, row := range rows {
+	for _, row := range filterRows {
 		f := row.Spec.(*Filter)
-		r.known[row.Name] = &known{seen: time.UnixMilli(f.Seen), welcomed: true}
+		r.enter(row.Name, &known{seen: time.UnixMilli(f.Seen), welcomed: true})
 		r.written[row.Name] = f.Seen
 	}
-	r.alone = len(rows) == 0
-	return err
+	r.alone = len(filterRows) == 0
+	if len(entries) > 0 {
+		r.revokedAt = r.history.at
+		r.pend(r.history.at)
+	}
+	if r.keeper == nil {
+		return nil
+	}
+	return r.keeper.load(tx)
 }
 
-// Close ends all links, lets publications that wait finish within ctx, and
-// returns when every goroutine has ended.
+// Close lets publications that wait finish within ctx, ends all links, and returns
+// when every goroutine has ended.
 func (r *Revoker) Close(ctx context.Context) error {
 	r.mu.Lock()
 	r.closing = true
+	r.mu.Unlock()
+	r.calls.wait(ctx)
+	r.mu.Lock()
 	for l := range r.links {
 		l.end()
 	}
 	r.mu.Unlock()
-	r.redis.jobs.wait(ctx)
 	r.cancel()
-	r.redis.jobs.running.Wait()
+	close(r.calls.stop)
+	r.calls.running.Wait()
 	r.owned.Wait()
-	return ctx.Err()
+	return errors.Join(ctx.Err(), r.keeper.leave(ctx))
 }
 
 // Stats returns a snapshot.
 func (r *Revoker) Stats() Stats {
+	up, dropped := r.keeper.state()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	s := r.stats
 	now := time.Now()
-	s.Links, s.KnownFilters, s.Epoch = len(r.links), len(r.known), r.epoch
+	s.Links, s.KnownFilters, s.Pending = len(r.links), len(r.known), len(r.unconfirmed)
 	for l := range r.links {
 		if l.lease.After(now) {
 			s.LiveLeases++
 		}
 	}
 	s.Introspections = r.introspections.Load()
-	s.RedisUp, s.RefillsDropped = r.redis.up.Load(), r.redis.dropped.Load()
+	s.Trusted, s.RedisUp, s.RefillsDropped = r.trust.Epoch != 0, up, dropped
 	return s
 }

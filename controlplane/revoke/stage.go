@@ -1,9 +1,11 @@
 package revoke
 
 import (
+	"cmp"
 	"encoding/hex"
 	"fmt"
-	"sync"
+	"slices"
+	"time"
 
 	"github.com/meshgate/meshgate/controlplane/fault"
 	"github.com/meshgate/meshgate/controlplane/model"
@@ -11,10 +13,9 @@ import (
 	"github.com/meshgate/meshgate/filter/contract"
 )
 
-// maxDependents bounds the resources that are read to find out how long a
-// tombstone of an application or consumer must live. With more of them the
-// tombstone lives without limit, which is always safe.
-const maxDependents = 1000
+// expiryMargin is how much longer than the records a tombstone lives, for clocks
+// that differ.
+const expiryMargin = 10 * time.Minute
 
 // Subject describes a kind whose changes revoke.
 type Subject struct {
@@ -27,94 +28,72 @@ type Subject struct {
 	// Under returns the id of the credential that a token belongs to: a commit
 	// that revokes it covers the token too. For SubjectToken only.
 	Under func(spec any) string
-	// Below lists the kinds that refer to this one: tokens of an application,
-	// applications and keys of a consumer.
-	Below []Dependents
-}
-
-// Dependents are the resources of a kind that refer to another one.
-type Dependents struct {
-	Kind *model.Kind
-	// Ref is the name of the reference.
-	Ref string
-}
-
-// staged remembers, for creations of tokens, the revision before the commit.
-// If the commit took a new one, somebody announced the creation ([store.Tx]
-// Announce), which says that the value may have been presented before. It is
-// bounded; what was pushed out counts as announced.
-type staged struct {
-	mu    sync.Mutex
-	base  map[model.Key]uint64
-	order []model.Key
-}
-
-const maxStaged = 4096
-
-func (s *staged) put(k model.Key, base uint64) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.base == nil {
-		s.base = map[model.Key]uint64{}
-	}
-	if _, again := s.base[k]; !again {
-		s.order = append(s.order, k)
-	}
-	s.base[k] = base
-	for len(s.order) > maxStaged {
-		delete(s.base, s.order[0])
-		s.order = s.order[1:]
-	}
-}
-
-// take reports whether the creation took a revision of its own.
-func (s *staged) take(k model.Key, revision uint64) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	base, ok := s.base[k]
-	return !ok || revision > base
 }
 
 // Stage implements the revoker of the write path: it adds a tombstone for every
 // token, application and consumer that the transaction changed or removed, and
-// announces the change so that the commit has a revision. A creation is left
-// alone; the caller announces it if its value may be remembered as unknown
-// somewhere, and [Revoker.Publish] then invalidates it. Like the transaction it
-// may run more than once.
+// announces the change so that the commit has a revision. Of creations it concerns
+// itself with those that were announced: their value may be remembered as unknown
+// somewhere. What has to be published is in the rows that it writes and nowhere
+// else, so like the transaction it may run more than once, and a process that ends
+// before it publishes leaves the work to the next one.
 func (r *Revoker) Stage(tx store.Tx) error {
 	changes := tx.Changes()
 	covered := r.covered(changes)
-	revokes := false
 	for _, c := range changes {
-		if c.Old == nil {
-			if s, ok := r.o.Subjects[c.New.Kind]; ok && s.Is == contract.SubjectToken {
-				r.staged.put(c.New.Key(), tx.Revision())
-			}
-			continue
-		}
-		s, ok := r.o.Subjects[c.Old.Kind]
-		if !ok || r.ended(c.Old) || (s.Is == contract.SubjectToken && c.Op == store.Deleted && s.Under != nil && covered[s.Under(c.Old.Spec)]) {
-			continue
-		}
-		for _, t := range r.tombstonesOf(s, c) {
-			if t.Subject != contract.SubjectToken {
-				longest, err := r.longest(tx, c.Old, changes)
-				if err != nil {
-					return err
-				}
-				t.Expires = longest
-			}
+		rows := r.tombstonesOf(tx, c, covered)
+		for _, t := range rows {
 			if err := write(tx, t); err != nil {
 				return err
 			}
 		}
-		tx.Announce(c.Old.Key(), c.Op)
-		revokes = true
+		if c.Old != nil && len(rows) > 0 {
+			tx.Announce(c.Old.Key(), c.Op)
+		}
 	}
-	if !revokes {
+	return nil
+}
+
+// tombstonesOf returns the tombstones of one change.
+func (r *Revoker) tombstonesOf(tx store.Tx, c store.Change, covered map[string]bool) []*Tombstone {
+	s, ok := r.o.Subjects[cmp.Or(c.Old, c.New).Kind]
+	switch {
+	case !ok:
+		return nil
+	case c.Old == nil:
+		if s.Is == contract.SubjectToken && tx.Announced(c.New.Key()) {
+			return []*Tombstone{r.again(s, c.New, r.lasting(1))}
+		}
+		return nil
+	case r.ended(c.Old):
+		return nil
+	case s.Is != contract.SubjectToken:
+		return []*Tombstone{{Subject: s.Is, ID: c.Old.Name, Expires: r.lasting(0)}}
+	case c.Op == store.Deleted && s.Under != nil && covered[s.Under(c.Old.Spec)]:
 		return nil
 	}
-	return advance(tx)
+	return r.tokenTombstones(s, c)
+}
+
+// tokenTombstones are those of a token that was changed or removed. If its value
+// was changed, the old one is revoked, and what is known of the new one is void.
+func (r *Revoker) tokenTombstones(s Subject, c store.Change) []*Tombstone {
+	expires := r.lasting(s.Expires(c.Old))
+	hash := s.Token(c.Old.Spec)
+	gone := &Tombstone{Subject: s.Is, Token: hex.EncodeToString(hash[:]), Expires: expires}
+	switch {
+	case c.New == nil:
+		return []*Tombstone{gone}
+	case s.Token(c.New.Spec) == hash:
+		return []*Tombstone{r.again(s, c.New, expires)}
+	}
+	return []*Tombstone{gone, r.again(s, c.New, r.lasting(1))}
+}
+
+// again is the tombstone of what was known before of a token that is there.
+func (r *Revoker) again(s Subject, res *model.Resource, expires int64) *Tombstone {
+	hash := s.Token(res.Spec)
+	return &Tombstone{Subject: s.Is, Token: hex.EncodeToString(hash[:]), Expires: expires, Again: true, Scope: res.Scope}
 }
 
 // ended reports whether a row was absent for every reader already.
@@ -140,108 +119,25 @@ func (r *Revoker) covered(changes []store.Change) map[string]bool {
 	return out
 }
 
-// tombstonesOf returns the tombstones of one change. A token whose value was
-// changed revokes the old one and invalidates what is known of the new one.
-func (r *Revoker) tombstonesOf(s Subject, c store.Change) []*Tombstone {
-	if s.Is != contract.SubjectToken {
-		return []*Tombstone{{Subject: s.Is, ID: c.Old.Name}}
-	}
-	old, expires := s.Token(c.Old.Spec), s.Expires(c.Old)
-	out := []*Tombstone{{Subject: s.Is, Token: hex.EncodeToString(old[:]), Expires: r.lasting(expires)}}
-	if c.New == nil {
-		return out
-	}
-	if next := s.Token(c.New.Spec); next != old {
-		out = append(out, &Tombstone{Subject: s.Is, Token: hex.EncodeToString(next[:]), Expires: r.lasting(s.Expires(c.New))})
-	}
-	return out
-}
-
-// lasting keeps the tombstone of an ended token for a moment: a row that is
-// absent at once would leave nothing to publish.
+// lasting is when no record of a token with that expiry (0 for never) can be used
+// any more. It is not shorter for a token that has ended: a row that is absent at
+// once would leave nothing to publish.
 func (r *Revoker) lasting(expires int64) int64 {
-	if expires == 0 {
-		return 0
+	now := r.o.Now()
+	end := now.Add(contract.RecordLife).UnixMilli()
+	if expires != 0 {
+		end = min(end, max(expires, now.UnixMilli()))
 	}
-	return max(expires, r.o.Now().Add(2*contract.Lease).UnixMilli())
-}
-
-// longest is the latest expiry of the tokens below a resource, deleted by this
-// transaction or still there; 0 if one never expires or there are too many.
-func (r *Revoker) longest(tx store.Reader, res *model.Resource, changes []store.Change) (int64, error) {
-	latest := r.lasting(1)
-	for _, c := range changes {
-		if c.Old == nil {
-			continue
-		}
-		s, ok := r.o.Subjects[c.Old.Kind]
-		if !ok || s.Is != contract.SubjectToken {
-			continue
-		}
-		at := s.Expires(c.Old)
-		if at == 0 {
-			return 0, nil
-		}
-		latest = max(latest, at)
-	}
-	budget := maxDependents
-	at, err := r.below(tx, res, &budget)
-	if err != nil || at == 0 {
-		return 0, err
-	}
-	return max(latest, at), nil
-}
-
-// below is longest for what is still stored; 1 if there is nothing.
-func (r *Revoker) below(tx store.Reader, res *model.Resource, budget *int) (int64, error) {
-	s := r.o.Subjects[res.Kind]
-	if s.Is == contract.SubjectToken {
-		return s.Expires(res), nil
-	}
-	if len(s.Below) == 0 {
-		return 0, nil
-	}
-	latest := int64(1)
-	for _, d := range s.Below {
-		list, err := tx.List(d.Kind, store.Query{Scope: res.Scope, Index: d.Ref, Value: res.Name, Limit: *budget + 1})
-		if err != nil {
-			return 0, fmt.Errorf("list what depends on %s %q: %w", res.Kind.Name, res.Name, err)
-		}
-		if *budget -= len(list); *budget < 0 {
-			return 0, nil
-		}
-		for _, b := range list {
-			at, err := r.below(tx, b, budget)
-			if err != nil || at == 0 {
-				return 0, err
-			}
-			latest = max(latest, at)
-		}
-	}
-	return latest, nil
+	return end + expiryMargin.Milliseconds()
 }
 
 // write stores a tombstone or renews one that is there; it never shortens it.
 func write(tx store.Tx, t *Tombstone) error {
 	old, err := tx.Get(tombstones, "", t.name())
 	if err == nil {
-		if was := old.Spec.(*Tombstone).Expires; was == 0 || t.Expires == 0 {
-			t.Expires = 0
-		} else {
-			t.Expires = max(t.Expires, was)
-		}
+		t.Expires = max(t.Expires, old.Spec.(*Tombstone).Expires)
 	}
 	return put(tx, &model.Resource{Kind: tombstones, Name: t.name(), Spec: t}, err)
-}
-
-// advance moves the marker of the newest revocation to this commit.
-func advance(tx store.Tx) error {
-	n := &Newest{Count: 1}
-	old, err := tx.Get(newest, "", singleton)
-	if err == nil {
-		n.Count += old.Spec.(*Newest).Count
-	}
-	return put(tx, &model.Resource{Kind: newest, Name: singleton, Spec: n}, err)
 }
 
 // put creates or updates, by what Get said.
@@ -261,24 +157,44 @@ func put(tx store.Tx, res *model.Resource, got error) error {
 	return nil
 }
 
-// revoked returns what a commit invalidates, with expiries.
-func (r *Revoker) revoked(c store.Commit) []entry {
-	var out []entry
+// minted is a token that a commit made or changed.
+type minted struct {
+	scope string
+	hash  contract.Hash
+}
+
+// published returns what a commit has to make known, whether that promises
+// anything, and the tokens that it made.
+func (r *Revoker) published(c store.Commit) (entries []entry, revokes bool, made []minted) {
 	for _, ch := range c.Changes {
 		if ch.New == nil {
 			continue
 		}
 		if t, ok := ch.New.Spec.(*Tombstone); ok && ch.New.Kind == tombstones {
-			if inv, ok := t.invalidation(c.Revision); ok {
-				out = append(out, entry{inv: inv, expires: t.Expires})
+			if e, ok := t.entry(c.Revision); ok {
+				entries = append(entries, e)
 			}
 			continue
 		}
-		s, ok := r.o.Subjects[ch.New.Kind]
-		if ok && s.Is == contract.SubjectToken && ch.Op == store.Created && r.staged.take(ch.New.Key(), c.Revision) {
-			inv := contract.Invalidation{Subject: s.Is, Token: s.Token(ch.New.Spec), Revision: c.Revision}
-			out = append(out, entry{inv: inv, expires: r.lasting(s.Expires(ch.New))})
+		if s, ok := r.o.Subjects[ch.New.Kind]; ok && s.Is == contract.SubjectToken && ch.Op == store.Created {
+			made = append(made, minted{ch.New.Scope, s.Token(ch.New.Spec)})
 		}
 	}
-	return out
+	made = slices.DeleteFunc(made, func(m minted) bool {
+		return slices.ContainsFunc(entries, func(e entry) bool { return e.again && e.inv.Token == m.hash })
+	})
+	return entries, r.promises(c.Changes), made
+}
+
+// promises reports whether changes take something away, and not only make.
+func (r *Revoker) promises(changes []store.Change) bool {
+	for _, c := range changes {
+		if c.Old == nil {
+			continue
+		}
+		if _, ok := r.o.Subjects[c.Old.Kind]; ok {
+			return true
+		}
+	}
+	return false
 }

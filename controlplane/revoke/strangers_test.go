@@ -22,7 +22,7 @@ func TestStrangersStarveNobody(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(e.Close)
-	c, err := Open(e.URL(), nil)
+	c, err := Open(contract.RedisSettings{URL: e.URL()})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -102,6 +102,8 @@ type Tx interface {
 	// Announce makes the commit take a revision and puts an event into the feed
 	// for a write whose kind would not announce it by itself.
 	Announce(key model.Key, op Op)
+	// Announced reports whether the commit will put an event of the key into the feed.
+	Announced(key model.Key) bool
 	// Changes returns the writes so far, cascades included.
 	Changes() []Change
 }

@@ -13,10 +13,12 @@
 //     on the same connection where that goes on.
 //
 // MESHGATE_E2E_ATTACK_SEED makes another run or repeats one, MESHGATE_E2E_ATTACK_ONLY
-// one attack of it, and MESHGATE_E2E_ATTACK_COUNT says how many there are on each.
+// one attack of it, and MESHGATE_E2E_ATTACK_COUNT says how many there are on each, 500
+// at least.
 package attacker_test
 
 import (
+	"fmt"
 	"os"
 	"strconv"
 	"testing"
@@ -72,13 +74,40 @@ const (
 
 func number(text string) (uint64, error) { return strconv.ParseUint(text, 10, 64) }
 
+// fewest is how many attacks it takes to meet every kind of answer, whatever the
+// seed.
+const fewest = 500
+
+// enough reads how many attacks there are. A shorter run that is green would have
+// proved little, and one that is not might have had bad luck.
+func enough(text string) (uint64, error) {
+	n, err := number(text)
+	if err == nil && n < fewest {
+		err = fmt.Errorf("%d attacks do not meet every kind of answer; there must be at least %d", n, fewest)
+	}
+	return n, err
+}
+
+// TestTooFewAttacksAreRefused: a count too small to prove anything is an error that
+// says so, and not a run that fails for want of luck.
+func TestTooFewAttacksAreRefused(t *testing.T) {
+	for text, good := range map[string]bool{"20": false, "499": false, "500": true, "100000": true, "many": false, "-1": false} {
+		if _, err := enough(text); (err == nil) != good {
+			t.Errorf("%s attacks: %v", text, err)
+		}
+	}
+}
+
 var _ = Describe("an attacker", func() {
 	attack := func(at *door, usual uint64) {
 		r := &run{
 			at:      at,
 			seed:    variable("SEED", usualSeed, number),
 			only:    variable("ONLY", 0, number),
-			attacks: variable("COUNT", usual, number),
+			attacks: usual,
+		}
+		if r.only == 0 {
+			r.attacks = variable("COUNT", usual, enough)
 		}
 		AddReportEntry("seed", r.seed)
 		GinkgoWriter.Printf("seed %d\n", r.seed)

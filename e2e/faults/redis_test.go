@@ -108,11 +108,11 @@ var _ = Describe("Redis users", func() {
 		Expect(f.Status(g.HTTP, revoked)).To(Equal(200))
 		f.Must(204, http.MethodDelete, "/oauth2_tokens/"+revoked, nil)
 		Expect(f.Status(g.HTTP, token)).To(Equal(200))
-		before := redis.Calls("get")
+		before := redis.Calls("getrange")
 		c.Kill()
 		Eventually(func() int {
 			Expect(f.Status(g.HTTP, token)).To(Equal(200))
-			return redis.Calls("get") - before
+			return redis.Calls("getrange") - before
 		}, 20*time.Second, 20*time.Millisecond).Should(BeNumerically(">", 20), "the lease is over, Redis is read")
 		Expect(f.Status(g.HTTP, revoked)).NotTo(Equal(200))
 		settings, err := os.ReadFile(filepath.Join(g.StateDir, "run", "g", "level2.json"))

@@ -65,10 +65,15 @@ func (c *ControlPlane) Arguments() []string {
 
 // Start starts the process and waits until it is ready.
 func (c *ControlPlane) Start() *ControlPlane {
-	endEnvoyOf(c.StateDir)
-	c.Process = Start(nil, Binary(), c.Arguments()...)
+	c.Launch()
 	c.WaitReady()
 	return c
+}
+
+// Launch starts the process (again), without waiting for it.
+func (c *ControlPlane) Launch() {
+	endEnvoyOf(c.StateDir)
+	c.Process = Start(nil, Binary(), c.Arguments()...)
 }
 
 // WaitReady waits until /ready answers 200.
@@ -133,26 +138,26 @@ type Gateway struct {
 	args        []string
 }
 
-// StartGateway enrols and starts a gateway at a control plane.
-func StartGateway(c *ControlPlane, name string) *Gateway {
+// StartGateway enrols and starts a gateway at a control plane. Further arguments
+// win over those that every gateway gets.
+func StartGateway(c *ControlPlane, name string, more ...string) *Gateway {
 	p := FreePorts(2)
 	g := &Gateway{Name: name, HTTP: p[0], HTTPS: p[1], StateDir: ginkgo.GinkgoT().TempDir()}
 	token := filepath.Join(g.StateDir, "token")
 	c.API().WriteGatewayToken(name, token)
-	g.args = []string{
+	g.args = append([]string{
 		"dataplane", "--proxy-type", "oauth-gateway", "--cp-address", fmt.Sprintf("https://127.0.0.1:%d", c.Data),
 		"--ca-cert-file", c.CAFile(), "--name", name, "--dataplane-token-file", token, "--state-dir", g.StateDir,
 		"--gateway-listen", "127.0.0.1", "--gateway-http-port", strconv.Itoa(g.HTTP), "--gateway-https-port", strconv.Itoa(g.HTTPS),
 		"--log-level", "debug",
-	}
+	}, more...)
 	g.Restart()
 	return g
 }
 
 // Restart starts the gateway (again) and waits until it serves.
 func (g *Gateway) Restart() {
-	endEnvoyOf(g.StateDir)
-	g.Process = Start(nil, Binary(), g.args...)
+	g.Launch()
 	gomega.Eventually(func() error {
 		resp, err := prompt.Get(fmt.Sprintf("http://127.0.0.1:%d/", g.HTTP)) //nolint:noctx // bounded by the client
 		if err == nil {
@@ -160,6 +165,12 @@ func (g *Gateway) Restart() {
 		}
 		return err
 	}, ReadyTimeout, 50*time.Millisecond).Should(gomega.Succeed(), g.Output)
+}
+
+// Launch starts the gateway (again), without waiting for it.
+func (g *Gateway) Launch() {
+	endEnvoyOf(g.StateDir)
+	g.Process = Start(nil, Binary(), g.args...)
 }
 
 // RunningEnvoy is the process id of the one Envoy below a state directory, or 0

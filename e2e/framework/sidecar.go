@@ -119,6 +119,11 @@ func (s *Sidecar) WaitReady() {
 func (s *Sidecar) Stats() map[string]int {
 	text, err := s.Admin("/stats")
 	gomega.ExpectWithOffset(1, err).NotTo(gomega.HaveOccurred())
+	return ParseStats(text)
+}
+
+// ParseStats reads what Envoy's administration interface answers at /stats.
+func ParseStats(text string) map[string]int {
 	stats := map[string]int{}
 	for line := range strings.Lines(text) {
 		if key, value, ok := strings.Cut(strings.TrimSpace(line), ": "); ok {

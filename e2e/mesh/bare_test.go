@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -19,24 +20,33 @@ import (
 
 // bare starts the Envoy of a member without an agent and without the filter's
 // library, from the bootstrap that the control plane gives out.
-func (w *world) bare(m *member) {
+func (w *world) bare(m *member) { w.bareAt(m, w.cp.Data, w.cp.CAFile()) }
+
+// bareAt is bare where proxies reach the data-plane server at another port, with a
+// certificate of another authority.
+func (w *world) bareAt(m *member, port int, caFile string) {
 	name := m.doc["name"].(string)
 	m.doc["networking"].(map[string]any)["admin"] = map[string]any{"port": framework.FreePorts(1)[0]}
 	w.Put("dataplanes", m.doc)
 	body, err := json.Marshal(map[string]any{"mesh": shop, "name": name, "dataplaneToken": w.DataplaneToken(shop, name, "1h")})
 	Expect(err).NotTo(HaveOccurred())
-	ca, err := os.ReadFile(w.cp.CAFile())
+	own, err := os.ReadFile(w.cp.CAFile())
+	Expect(err).NotTo(HaveOccurred())
+	ca, err := os.ReadFile(caFile)
 	Expect(err).NotTo(HaveOccurred())
 	pool := x509.NewCertPool()
 	Expect(pool.AppendCertsFromPEM(ca)).To(BeTrue())
 	client := &http.Client{Timeout: patience, Transport: &http.Transport{
 		DisableKeepAlives: true, TLSClientConfig: &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12},
 	}}
-	r, err := framework.Do(client, http.MethodPost, fmt.Sprintf("https://127.0.0.1:%d/bootstrap", w.cp.Data), http.Header{}, string(body))
+	r, err := framework.Do(client, http.MethodPost, fmt.Sprintf("https://127.0.0.1:%d/bootstrap", port), http.Header{}, string(body))
 	Expect(err).NotTo(HaveOccurred())
 	Expect(r.Status).To(Equal(http.StatusOK), r.Body)
 	file := filepath.Join(GinkgoT().TempDir(), "envoy.yaml")
-	Expect(os.WriteFile(file, []byte(r.Body), 0o600)).To(Succeed())
+	pinned := base64.StdEncoding.EncodeToString(own)
+	Expect(r.Body).To(ContainSubstring(pinned))
+	boot := strings.ReplaceAll(r.Body, pinned, base64.StdEncoding.EncodeToString(ca))
+	Expect(os.WriteFile(file, []byte(boot), 0o600)).To(Succeed())
 	envoy := cmp.Or(otherEnvoy(), filepath.Join(framework.Root(), ".tools", "envoy"))
 	p := framework.Start([]string{"ENVOY_DYNAMIC_MODULES_SEARCH_PATH=" + GinkgoT().TempDir()}, envoy, "-c", file, "--disable-hot-restart", "--concurrency", "1", "-l", "warn")
 	framework.WaitServing(m.inbound(), p.Output)

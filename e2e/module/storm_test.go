@@ -36,13 +36,7 @@ const (
 // their tokens are looked up: Envoy lives, recovers no panic, frees everything,
 // keeps nothing of those who left, and knows a good token in the end.
 func TestStormOfStrangers(t *testing.T) {
-	duration := stormTime
-	if text := os.Getenv("MESHGATE_E2E_STORM_TIME"); text != "" {
-		var err error
-		if duration, err = time.ParseDuration(text); err != nil {
-			t.Fatal(err)
-		}
-	}
+	duration := lasting(t, "MESHGATE_E2E_STORM_TIME", stormTime)
 	w := newWorld(t, options{concurrency: 2, edit: chainAsText})
 	// The first storm makes Envoy and Go's heap as large as storms make them.
 	runStorm(t, w, duration/4)
@@ -64,6 +58,20 @@ func TestStormOfStrangers(t *testing.T) {
 	})
 }
 
+// lasting is how long a test goes on: as long as a variable says, or as usual.
+func lasting(t *testing.T, variable string, usual time.Duration) time.Duration {
+	t.Helper()
+	text := os.Getenv(variable)
+	if text == "" {
+		return usual
+	}
+	d, err := time.ParseDuration(text)
+	if err != nil {
+		t.Fatalf("%s: %v", variable, err)
+	}
+	return d
+}
+
 // chainAsText gives the protected route its chain as a string: Envoy 1.38 passes
 // on no other type as JSON.
 func chainAsText(config object) {
@@ -82,7 +90,7 @@ type storm struct {
 	stop  context.CancelFunc
 	wg    sync.WaitGroup
 
-	answered, left, pipelined, passed atomic.Int64
+	answered, left, pipelined, passed, fed atomic.Int64
 }
 
 func newStorm(w *world, duration time.Duration) *storm {

@@ -13,7 +13,9 @@ import (
 const DataPlaneID = "spiffe://meshgate/data-plane"
 
 // DataPlaneURI is DataPlaneID as certificates hold it.
-func DataPlaneURI() *url.URL { return &url.URL{Scheme: "spiffe", Host: "meshgate", Path: "/data-plane"} }
+func DataPlaneURI() *url.URL {
+	return &url.URL{Scheme: "spiffe", Host: "meshgate", Path: "/data-plane"}
+}
 
 var errNotDataPlane = errors.New("the certificate is not that of a data-plane server, " + DataPlaneID + ": another server answers, or a control plane of a version before this one")
 

@@ -24,7 +24,7 @@ const (
 	AcceptHeader = "Meshgate-Accept"
 	AcceptLevel2 = "level2"
 	// LinkVersion is offered in Hello; the server refuses versions it does not know.
-	LinkVersion = 1
+	LinkVersion = 2
 	// MaxFrame bounds a frame's length in bytes.
 	MaxFrame = 1 << 20
 )
@@ -40,7 +40,51 @@ const (
 	LeaseMargin = 300 * time.Millisecond
 	// RenewEvery is the pause between two Renews.
 	RenewEvery = 750 * time.Millisecond
+	// ClockTolerance is how far the filter's wall clock and monotonic clock may
+	// move apart while it holds a lease. Beyond it the host has slept, or the time
+	// was set, and the lease is gone until the next grant. It is smaller than
+	// LeaseMargin, so a nap that is not noticed ends no lease too late.
+	ClockTolerance = 100 * time.Millisecond
 )
+
+// Spans for which a filter and the control plane remember each other.
+const (
+	// RememberFilter is how long the control plane counts a filter that it does not
+	// see as one that may still read Redis.
+	RememberFilter = 24 * time.Hour
+	// TrustFor is how long after its last lease a filter believes Redis. It is
+	// shorter than RememberFilter, so no filter is forgotten that still does.
+	TrustFor = 22 * time.Hour
+)
+
+// LogID names a log: everything that one process of the control plane has
+// published. It is drawn at random when the process starts.
+type LogID string
+
+// Position is a place in one log, counted from 1. What a filter has applied is
+// everything up to a position, without a gap. A position means nothing in another
+// log, and it is no revision of the store.
+type Position uint64
+
+// Epoch names the records in Redis that may be believed; see [Trust]. It is drawn
+// at random, so neither a store nor a Redis that goes back can meet one again by
+// counting. 0 is none.
+type Epoch uint64
+
+// Trust is what the control plane vouches for in Redis.
+type Trust struct {
+	// Epoch that records and the clock must have; 0 says that nothing in Redis may
+	// be believed.
+	Epoch Epoch `json:"epoch"`
+	// Servers are the identities of the primaries that the control plane writes to:
+	// their run ids with the ids of what they replicate.
+	// With an epoch and without servers these do not tell who they are: Redis is
+	// believed only while the link is up.
+	Servers []string `json:"servers,omitempty"`
+}
+
+// MaxServers bounds [Trust].Servers.
+const MaxServers = 256
 
 // FrameType tells frames apart.
 type FrameType uint8
@@ -51,34 +95,42 @@ const (
 	FrameWelcome                         // S: first frame
 	FrameRenew                           // F: asks for a lease
 	FrameGranted                         // S: lease given, counted from the Renew
-	FrameInvalidate                      // S: revocations and replacements, in revision order
-	FrameAck                             // F: everything up to a sequence number was applied
-	FrameEpoch                           // S: Redis records of older epochs are void from now on
+	FrameInvalidate                      // S: revocations and replacements, in the order of the log
+	FrameAck                             // F: everything up to a position was applied
+	FrameTrust                           // S: what may be believed in Redis from now on
 	FrameIntrospect                      // F: asks about one token hash
 	FrameResult                          // S: answers an Introspect
 	FrameBye                             // F: leaves in good order; the server forgets the filter
 	FrameLevel2                          // S: where the second level is and which keys sign it; only if accepted
+	FrameInUse                           // F: tokens whose records Redis should hold
+	FrameRefilled                        // S: an InUse was dealt with
 )
 
 // Hello opens a link.
 type Hello struct {
 	Version int `json:"version"`
 	// Instance is random per filter process, so that a restarted filter is told
-	// apart from a half-open connection of its predecessor.
+	// apart from a half-open connection of its predecessor. It begins with the
+	// name that the agent gave the process, if there is one ([ProcessEnv]).
 	Instance string `json:"instance"`
-	// Revision is the newest revocation this process has applied; 0 at start.
-	Revision uint64 `json:"revision"`
+	// Log is the log that the filter follows, empty at its start, and Applied the
+	// position up to which it has applied it.
+	Log     LogID    `json:"log,omitempty"`
+	Applied Position `json:"applied,omitempty"`
 }
 
 // Welcome answers a Hello. Between Welcome and the first Granted the server
-// sends, as Invalidates, every live revocation newer than Hello.Revision.
+// sends, as Invalidates, everything after From that still matters.
+//
+// A filter that follows another log, or has not applied exactly From, starts
+// anew: it gives up its lease and forgets its records and floors before it reads on.
 type Welcome struct {
-	Epoch uint64 `json:"epoch"`
-	// Revision is the newest revocation at that moment.
-	Revision uint64 `json:"revision"`
-	// Floor is set when the revocations after Hello.Revision are no longer
-	// known one by one: every record below that revision is void.
+	Log  LogID    `json:"log"`
+	From Position `json:"from"`
+	// Floor is set when a filter that starts anew cannot be told all that still
+	// matters: every record below that revision is void.
 	Floor uint64 `json:"floor,omitempty"`
+	Trust Trust  `json:"trust"`
 }
 
 // Subject says what an invalidation is about.
@@ -101,18 +153,31 @@ type Invalidation struct {
 	ID string
 }
 
-// Invalidate is a batch of invalidations; it must be acknowledged by its Seq
-// after all of it has taken effect.
+// Invalidate brings a filter from one position of the log to another: Items are
+// everything between them that still matters. It must be acknowledged by To after
+// all of it has taken effect. A filter that has not applied exactly From must not
+// apply it, and ends the link.
 type Invalidate struct {
-	Seq   uint64
-	Items []Invalidation
+	From, To Position
+	Items    []Invalidation
 }
 
-// Epoch announces a new epoch of Redis; it is acknowledged like an Invalidate.
-type Epoch struct {
-	Seq   uint64 `json:"seq"`
-	Epoch uint64 `json:"epoch"`
+// TrustChange takes the position At, which must follow what was applied. It is
+// acknowledged after it is in force and on disk.
+type TrustChange struct {
+	At    Position `json:"at"`
+	Trust Trust    `json:"trust"`
 }
+
+// InUse lists tokens that a filter holds in its memory, so that Redis is filled
+// again although nobody misses them there. One batch is under way at a time.
+type InUse struct {
+	Number uint64
+	Tokens []Hash
+}
+
+// MaxInUse bounds the tokens of one InUse.
+const MaxInUse = 256
 
 // Introspect asks what the control plane knows about a token. The answer is
 // given only if the node's configuration contains the plugin.
@@ -163,14 +228,14 @@ func ReadFrame(r io.Reader) (FrameType, []byte, error) {
 	return FrameType(head[4]), body, nil
 }
 
-// EncodeJSON encodes the rare messages: Hello, Welcome, Epoch.
+// EncodeJSON encodes the rare messages: Hello, Welcome, TrustChange.
 func EncodeJSON(v any) ([]byte, error) { return json.Marshal(v) }
 
 // DecodeJSON decodes what [EncodeJSON] wrote, strictly.
 func DecodeJSON(body []byte, into any) error { return decodeStrict(body, into) }
 
 // EncodeNumber encodes the one number of Renew, Granted (both: the number of
-// the Renew) and Ack (the sequence number).
+// the Renew), Ack (the position) and Refilled (the number of the InUse).
 func EncodeNumber(n uint64) []byte { return binary.BigEndian.AppendUint64(nil, n) }
 
 // DecodeNumber decodes what [EncodeNumber] wrote.
@@ -185,7 +250,8 @@ var errShort = errors.New("message has the wrong length")
 
 // Encode returns the body of a FrameInvalidate.
 func (m *Invalidate) Encode() []byte {
-	b := binary.BigEndian.AppendUint64(nil, m.Seq)
+	b := binary.BigEndian.AppendUint64(nil, uint64(m.From))
+	b = binary.BigEndian.AppendUint64(b, uint64(m.To))
 	for i := range m.Items {
 		it := &m.Items[i]
 		b = binary.BigEndian.AppendUint64(append(b, byte(it.Subject)), it.Revision)
@@ -201,11 +267,14 @@ func (m *Invalidate) Encode() []byte {
 
 // DecodeInvalidate decodes a FrameInvalidate.
 func DecodeInvalidate(b []byte) (*Invalidate, error) {
-	if len(b) < 8 {
+	if len(b) < 16 {
 		return nil, errShort
 	}
-	m := &Invalidate{Seq: binary.BigEndian.Uint64(b)}
-	for b = b[8:]; len(b) > 0; {
+	m := &Invalidate{From: Position(binary.BigEndian.Uint64(b)), To: Position(binary.BigEndian.Uint64(b[8:]))}
+	if m.To < m.From {
+		return nil, fmt.Errorf("positions %d to %d run backwards", m.From, m.To)
+	}
+	for b = b[16:]; len(b) > 0; {
 		if len(b) < 9 {
 			return nil, errShort
 		}
@@ -230,6 +299,28 @@ func DecodeInvalidate(b []byte) (*Invalidate, error) {
 			return nil, fmt.Errorf("unknown subject %d", it.Subject)
 		}
 		m.Items = append(m.Items, it)
+	}
+	return m, nil
+}
+
+// Encode returns the body of a FrameInUse.
+func (m *InUse) Encode() []byte {
+	b := binary.BigEndian.AppendUint64(make([]byte, 0, 8+len(m.Tokens)*len(Hash{})), m.Number)
+	for i := range m.Tokens {
+		b = append(b, m.Tokens[i][:]...)
+	}
+	return b
+}
+
+// DecodeInUse decodes a FrameInUse.
+func DecodeInUse(b []byte) (*InUse, error) {
+	const size = len(Hash{})
+	if len(b) < 8 || (len(b)-8)%size != 0 || (len(b)-8)/size > MaxInUse {
+		return nil, errShort
+	}
+	m := &InUse{Number: binary.BigEndian.Uint64(b), Tokens: make([]Hash, (len(b)-8)/size)}
+	for i := range m.Tokens {
+		copy(m.Tokens[i][:], b[8+i*size:])
 	}
 	return m, nil
 }

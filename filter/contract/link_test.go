@@ -12,7 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-var wholeInvalidate = Invalidate{Seq: 9, Items: []Invalidation{
+var wholeInvalidate = Invalidate{From: 7, To: 9, Items: []Invalidation{
 	{Subject: SubjectToken, Revision: 1, Token: HashToken([]byte("t"))},
 	{Subject: SubjectCredential, Revision: 2, ID: "credential"},
 	{Subject: SubjectConsumer, Revision: math.MaxUint64, ID: ""},
@@ -79,22 +79,27 @@ func TestMessagesRoundTrip(t *testing.T) {
 			t.Errorf("result: %v\n%s", err, d)
 		}
 	}
-	want := Welcome{Epoch: 1, Revision: 2, Floor: 3}
+	use := &InUse{Number: 3, Tokens: []Hash{HashToken([]byte("t")), HashToken([]byte("u"))}}
+	gotUse, err := DecodeInUse(use.Encode())
+	if d := cmp.Diff(use, gotUse); err != nil || d != "" {
+		t.Errorf("in use: %v\n%s", err, d)
+	}
+	want := Welcome{Log: "l", From: 2, Floor: 3, Trust: Trust{Epoch: math.MaxUint64, Servers: []string{"a", "b"}}}
 	b, err := EncodeJSON(want)
 	if err != nil {
 		t.Fatal(err)
 	}
 	var got Welcome
-	if err := DecodeJSON(b, &got); err != nil || got != want {
+	if err := DecodeJSON(b, &got); err != nil || !cmp.Equal(got, want) {
 		t.Errorf("welcome: %+v, %v", got, err)
 	}
-	if err := DecodeJSON([]byte(`{"epoch":1,"x":2}`), &got); err == nil {
+	if err := DecodeJSON([]byte(`{"log":"l","x":2}`), &got); err == nil {
 		t.Error("a message with an unknown field was decoded")
 	}
 }
 
 func TestDecodeRefuses(t *testing.T) {
-	token := wholeInvalidate.Encode()[:8+9+32]
+	token := wholeInvalidate.Encode()[:16+9+32]
 	whole, err := (&Result{Answer: Found, Record: &wholeRecord}).Encode()
 	if err != nil {
 		t.Fatal(err)
@@ -105,17 +110,19 @@ func TestDecodeRefuses(t *testing.T) {
 	invalidate := func(b []byte) error { _, err := DecodeInvalidate(b); return err }
 	introspect := func(b []byte) error { _, err := DecodeIntrospect(b); return err }
 	answer := func(b []byte) error { _, err := DecodeResult(b); return err }
+	inUse := func(b []byte) error { _, err := DecodeInUse(b); return err }
 	number := func(b []byte) error { _, err := DecodeNumber(b); return err }
 	for name, tc := range map[string]struct {
 		decode func([]byte) error
 		in     []byte
 	}{
-		"invalidate without seq":       {invalidate, token[:7]},
-		"invalidate cut in item":       {invalidate, token[:8+5]},
-		"invalidate cut in hash":       {invalidate, token[:8+9+31]},
-		"invalidate unknown subject":   {invalidate, append(make([]byte, 8), 9, 0, 0, 0, 0, 0, 0, 0, 1)},
-		"invalidate id without length": {invalidate, append(make([]byte, 8), 2, 0, 0, 0, 0, 0, 0, 0, 1, 0)},
-		"invalidate id cut short":      {invalidate, append(make([]byte, 8), 2, 0, 0, 0, 0, 0, 0, 0, 1, 0, 2, 'x')},
+		"invalidate without positions": {invalidate, token[:15]},
+		"invalidate backwards":         {invalidate, append(binary.BigEndian.AppendUint64(nil, 1), make([]byte, 8)...)},
+		"invalidate cut in item":       {invalidate, token[:16+5]},
+		"invalidate cut in hash":       {invalidate, token[:16+9+31]},
+		"invalidate unknown subject":   {invalidate, append(make([]byte, 16), 9, 0, 0, 0, 0, 0, 0, 0, 1)},
+		"invalidate id without length": {invalidate, append(make([]byte, 16), 2, 0, 0, 0, 0, 0, 0, 0, 1, 0)},
+		"invalidate id cut short":      {invalidate, append(make([]byte, 16), 2, 0, 0, 0, 0, 0, 0, 0, 1, 0, 2, 'x')},
 		"introspect cut short":         {introspect, make([]byte, 39)},
 		"result cut short":             {answer, whole[:16]},
 		"result cut in record":         {answer, whole[:len(whole)-1]},
@@ -123,6 +130,9 @@ func TestDecodeRefuses(t *testing.T) {
 		"result unknown with record":   {answer, result(Unknown, whole[17:]...)},
 		"result miss":                  {answer, result(Miss)},
 		"result of no answer":          {answer, result(9)},
+		"in use cut short":             {inUse, make([]byte, 8+31)},
+		"in use without number":        {inUse, make([]byte, 7)},
+		"in use too many":              {inUse, make([]byte, 8+32*(MaxInUse+1))},
 		"number too short":             {number, make([]byte, 7)},
 		"number too long":              {number, make([]byte, 9)},
 	} {
@@ -166,6 +176,7 @@ func FuzzDecodeMessages(f *testing.F) {
 	}
 	f.Add(b)
 	f.Add(EncodeNumber(1))
+	f.Add((&InUse{Number: 1, Tokens: make([]Hash, 2)}).Encode())
 	f.Fuzz(func(t *testing.T, in []byte) {
 		if m, err := DecodeInvalidate(in); err == nil && !bytes.Equal(m.Encode(), in) {
 			t.Errorf("invalidate %x became %x", in, m.Encode())
@@ -175,6 +186,9 @@ func FuzzDecodeMessages(f *testing.F) {
 		}
 		if n, err := DecodeNumber(in); err == nil && !bytes.Equal(EncodeNumber(n), in) {
 			t.Errorf("number %x became %d", in, n)
+		}
+		if m, err := DecodeInUse(in); err == nil && !bytes.Equal(m.Encode(), in) {
+			t.Errorf("in use %x became %x", in, m.Encode())
 		}
 		m, err := DecodeResult(in)
 		if err != nil {

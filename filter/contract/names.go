@@ -65,23 +65,47 @@ const (
 	// SettingsEnv names the environment variable that holds the path of the
 	// settings file for a filter whose configuration does not inline settings.
 	SettingsEnv = "MESHGATE_FILTER_SETTINGS"
+	// ProcessEnv names the environment variable with which the agent names an
+	// Envoy process: 26 letters and digits, drawn at random. The instance of its
+	// filter begins with it, so the agent can say which filters have ended.
+	ProcessEnv = "MESHGATE_PROCESS"
+	// EndedPath is where an agent says which processes have ended: a POST of
+	// [Ended] to the data-plane server, with the node's token and [NodeHeader].
+	EndedPath = "/filters/ended"
 )
+
+// Ended is the body of a POST to [EndedPath].
+type Ended struct {
+	// Processes are values of [ProcessEnv] whose Envoys run no more.
+	Processes []string `json:"processes"`
+	// Gone says that no other Envoy starts with what their filters were told to
+	// believe: [TrustFile] was removed. Otherwise their filters are forgotten when
+	// their successor is linked; until then the answer is 425, and the agent says it
+	// again.
+	Gone bool `json:"gone,omitempty"`
+}
+
+// TrustFile stands in the run directory, beside the settings, and holds what the
+// control plane vouches for in Redis; see [Trust].
+const TrustFile = "trust.json"
+
+// MaxEnded bounds [Ended].Processes.
+const MaxEnded = 64
 
 // Redis keys. Redis is a cache: the control plane alone writes, filters GET.
 const (
 	redisRecordPrefix     = "meshgate:token:"
 	redisCredentialPrefix = "meshgate:credential:" //nolint:gosec // the name of a key, no credential
 	redisConsumerPrefix   = "meshgate:consumer:"
-	// RedisClockKey holds the [Clock]: the current epoch and the revision of
-	// the newest revocation written to this Redis.
+	// RedisClockKey holds the [Clock].
 	RedisClockKey = "meshgate:clock"
 )
 
 // RedisRecordKey is where the record or tombstone of a token hash lives.
 func RedisRecordKey(hash Hash) string { return redisRecordPrefix + hex.EncodeToString(hash[:]) }
 
-// RedisCredentialKey is where the tombstone of a credential lives.
+// RedisCredentialKey is where the floor of a credential lives.
 func RedisCredentialKey(id string) string { return redisCredentialPrefix + id }
 
-// RedisConsumerKey is where the tombstone of a consumer lives.
+// RedisConsumerKey is where the floor of a consumer lives.
 func RedisConsumerKey(id string) string { return redisConsumerPrefix + id }

@@ -20,6 +20,8 @@ const (
 	// MaxPacked bounds the packed form of a record, and so the buffer that a
 	// decision needs. Writers refuse consumers and scopes that would exceed it.
 	MaxPacked = 4 << 10
+	// RecordLife is how long a record may be used after it was read from the store.
+	RecordLife = 24 * time.Hour
 )
 
 // Hash stands for a secret that a client presents: [HashToken] of an access
@@ -49,13 +51,18 @@ type Record struct {
 	Version int `json:"v"`
 	// Epoch of Redis under which the record was written there; 0 in answers of
 	// introspection, which do not depend on Redis.
-	Epoch uint64 `json:"epoch,omitempty"`
+	Epoch Epoch `json:"epoch,omitempty"`
 	// Revision of the store that the record was read at. A record is usable
 	// only if no revocation of its token, credential or consumer is newer.
 	Revision uint64 `json:"revision"`
 	// Expires is the first millisecond of Unix time at which the token is no
 	// longer accepted; 0 means never.
 	Expires int64 `json:"expires,omitempty"`
+	// Until is when the record is too old to be used, in milliseconds of Unix time:
+	// [RecordLife] after it was read. The token may be as good as before; it is
+	// looked up again. It bounds how long a revocation must be remembered. 0 means
+	// never, which only a static configuration accepts.
+	Until int64 `json:"until,omitempty"`
 	// Service is the id of the service the token is bound to; empty for a
 	// global token.
 	Service string `json:"service,omitempty"`
@@ -97,8 +104,38 @@ type tombstone struct {
 // Marshal encodes a record.
 func (r *Record) Marshal() ([]byte, error) { return json.Marshal(r) }
 
+// floor is what stands under the key of a credential or consumer. Floor has no
+// omitempty: that nothing was revoked is a statement, too.
+type floor struct {
+	Version int     `json:"v"`
+	Floor   *uint64 `json:"floor"`
+}
+
+// MarshalFloor encodes what must stand under the key of a credential or consumer
+// beside each of its records: records below the revision are void. 0 says that
+// nothing was revoked.
+func MarshalFloor(revision uint64) []byte {
+	b, err := json.Marshal(floor{RecordVersion, &revision})
+	if err != nil { // two integers always encode
+		panic(err)
+	}
+	return b
+}
+
+// ParseFloor returns the revision of a floor.
+func ParseFloor(data []byte) (uint64, error) {
+	var f floor
+	if err := decodeStrict(data, &f); err != nil {
+		return 0, fmt.Errorf("decode floor: %w", err)
+	}
+	if f.Version != RecordVersion || f.Floor == nil {
+		return 0, errors.New("not a floor of this version")
+	}
+	return *f.Floor, nil
+}
+
 // MarshalTombstone encodes a revocation at the given revision, as it stands
-// under token, credential and consumer keys.
+// under the key of a token.
 func MarshalTombstone(revision uint64) []byte {
 	b, err := json.Marshal(tombstone{RecordVersion, revision})
 	if err != nil { // two integers always encode
@@ -133,7 +170,7 @@ func ParseRecord(data []byte) (*Record, error) {
 		return nil, fmt.Errorf("record version %d is not %d", r.Version, RecordVersion)
 	case r.Credential.ID == "":
 		return nil, errors.New("record has no credential")
-	case r.Expires < 0:
+	case r.Expires < 0 || r.Until < 0:
 		return nil, errors.New("record expires before 1970")
 	case r.Consumer != nil && r.Consumer.ID == "":
 		return nil, errors.New("record has a consumer without id")
@@ -156,13 +193,18 @@ func ParseEntry(data []byte) (Entry, error) {
 	return Entry{Record: r}, nil
 }
 
-// Clock is what the control plane writes under [RedisClockKey].
+// Clock is what the control plane writes under [RedisClockKey], after everything
+// that it stands for.
 type Clock struct {
-	// Epoch is raised whenever Redis may have lost a write; records of older
-	// epochs are void.
-	Epoch uint64 `json:"epoch"`
-	// Revision of the newest revocation in this Redis. A filter that knows of a
-	// newer one knows that this Redis has lost writes.
+	// Epoch that the control plane vouches for. A filter that knows another one
+	// believes nothing in this Redis.
+	Epoch Epoch `json:"epoch"`
+	// Log and Position say how much of which log this Redis holds. A filter that
+	// has applied more of the same log knows that this Redis has lost writes.
+	Log      LogID    `json:"log"`
+	Position Position `json:"position"`
+	// Revision of the store when the clock was written. The control plane compares
+	// it at its start: a store that is behind it has gone back.
 	Revision uint64 `json:"revision"`
 }
 

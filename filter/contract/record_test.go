@@ -119,6 +119,19 @@ func unpack(t *testing.T, p []byte) (fields [NumFields]string) {
 	return fields
 }
 
+func TestFloorRoundTrip(t *testing.T) {
+	for _, want := range []uint64{0, 7, math.MaxUint64} {
+		if got, err := ParseFloor(MarshalFloor(want)); err != nil || got != want {
+			t.Errorf("floor %d became %d, %v", want, got, err)
+		}
+	}
+	for _, in := range []string{"", "1", `{"v":1}`, `{"v":2,"floor":0}`, `{"v":1,"floor":-1}`, `{"v":1,"floor":0,"x":1}`, string(MarshalTombstone(3))} {
+		if floor, err := ParseFloor([]byte(in)); err == nil {
+			t.Errorf("%q is a floor of %d", in, floor)
+		}
+	}
+}
+
 func FuzzUnpacked(f *testing.F) {
 	f.Add(wholeRecord.Pack(nil))
 	f.Add([]byte{})
@@ -198,7 +211,7 @@ func TestExpiresAt(t *testing.T) {
 }
 
 func TestClockRoundTrip(t *testing.T) {
-	want := Clock{Epoch: 3, Revision: math.MaxUint64}
+	want := Clock{Epoch: math.MaxUint64, Log: "l", Position: 5, Revision: math.MaxUint64}
 	got, err := ParseClock(want.Marshal())
 	if err != nil || got != want {
 		t.Errorf("got %+v, %v, want %+v", got, err, want)

@@ -27,8 +27,8 @@ type Settings struct {
 
 // RedisSettings say how to reach Redis.
 type RedisSettings struct {
-	// URL is redis://, rediss:// or unix://, with user, password and database
-	// as go-redis parses them.
+	// URL is redis://, rediss:// or unix://, with user, password and database, or
+	// names sentinels or a cluster (package redisconn).
 	URL string `json:"url"`
 	// CAFile is a PEM bundle that signs a rediss:// server; empty means the
 	// system's roots.

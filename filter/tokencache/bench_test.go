@@ -13,7 +13,8 @@ import (
 func leasedCache(maxBytes int64) *Cache {
 	clock := systemClock{base: time.Now()}
 	c := &Cache{clock: clock, table: newTable(maxBytes, clock)}
-	c.leaseEnd.Store(1 << 62)
+	c.lease.Store(&lease{end: 1 << 62, apart: clock.Now().apart()})
+	c.standing.Store(&standing{trust: testTrust})
 	return c
 }
 
@@ -30,7 +31,7 @@ func TestLookupDoesNotAllocate(t *testing.T) {
 	c := leasedCache(4 << 20)
 	fill(t, c, 10)
 	unknown, soon := hashOf(100), hashOf(200)
-	c.table.remember(&unknown, 1, time.Hour)
+	c.table.remember(0, &unknown, 1, time.Hour)
 	r := testRecord(200, 1)
 	r.Expires = time.Now().Add(5 * time.Second).UnixMilli() // the wall clock decides
 	mustAdmit(t, c.table, 200, r)
@@ -47,7 +48,7 @@ func TestLookupDoesNotAllocate(t *testing.T) {
 			t.Errorf("%s: %v allocations, answer %d", name, n, got)
 		}
 	}
-	c.leaseEnd.Store(0)
+	c.lease.Store(nil)
 	if n := testing.AllocsPerRun(1000, func() { c.Lookup(soon, buf) }); n != 0 {
 		t.Errorf("without a lease: %v allocations", n)
 	}

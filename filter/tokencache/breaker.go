@@ -31,7 +31,7 @@ type breaker struct {
 func (b *breaker) allow() (began time.Duration, ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	began = b.clock.Mono()
+	began = b.clock.Now().Mono
 	if b.failures < breakerFailures {
 		return began, true
 	}
@@ -56,7 +56,7 @@ func (b *breaker) report(began time.Duration, ok bool) (changed bool) {
 	}
 	b.failures = min(b.failures+1, breakerFailures)
 	b.probing = false
-	b.failed = b.clock.Mono()
+	b.failed = b.clock.Now().Mono
 	b.retry = b.failed + breakerProbe
 	return !was && b.failures >= breakerFailures
 }

@@ -3,9 +3,9 @@ package tokencache
 import (
 	"bytes"
 	"context"
-	"crypto/rand"
 	"fmt"
 	"log/slog"
+	"os"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -23,12 +23,14 @@ type Cache struct {
 	log   *slog.Logger
 	opts  Options
 
-	// leaseEnd is the monotonic time, in ns, until which L1 may answer.
-	leaseEnd atomic.Int64
-	// applied is the revision of the newest invalidation applied.
-	applied atomic.Uint64
-	// announced is the newest epoch that the link announced.
-	announced atomic.Uint64
+	// lease lets L1 answer; nil if there is none.
+	lease atomic.Pointer[lease]
+	// lastLease is when the newest lease began, nil if there was none.
+	lastLease atomic.Pointer[Instant]
+	// standing is never nil; amending is held while it is replaced.
+	standing atomic.Pointer[standing]
+	amending sync.Mutex
+	inUse    inUse
 	// session is the link that was welcomed, nil while there is none.
 	session atomic.Pointer[session]
 	// attempted is closed when the first attempt to link has come to an end.
@@ -38,10 +40,15 @@ type Cache struct {
 	instance string
 	config   atomic.Pointer[config]
 	// configuring is held while config changes. base are the settings as they
-	// were read, level2 what the control plane said beyond them, nil if nothing.
+	// were read, level2 what the control plane said beyond them, nil if nothing;
+	// onDisk is what the trust file holds, nil if nothing usable, and lastEpoch the
+	// newest epoch that was believed.
 	configuring sync.Mutex
 	base        *contract.Settings
 	level2      *contract.Level2
+	onDisk      *rememberedTrust
+	lastEpoch   contract.Epoch
+	leaseOnDisk atomic.Int64  // milliseconds of Unix time
 	changed     chan struct{} // the link's goroutine looks at config again
 	flights     flights
 	counters    counters
@@ -82,11 +89,15 @@ func Open(opts Options) (*Cache, error) {
 	}
 	c := &Cache{
 		clock: opts.Clock, log: opts.Logger, opts: opts,
-		instance: rand.Text(), changed: make(chan struct{}, 1), attempted: make(chan struct{}),
+		instance: newInstance(os.Getenv(contract.ProcessEnv)),
+		changed:  make(chan struct{}, 1), attempted: make(chan struct{}),
 	}
 	c.flights.cache = c
+	c.inUse.ready = make(chan struct{}, 1)
 	c.base, c.level2 = settings, c.recall(settings)
-	first, err := c.configure(effective(c.base, c.level2), nil)
+	trust := c.recalled(c.recallTrust(settings))
+	c.standing.Store(&standing{trust: trust})
+	first, err := c.configure(effective(c.base, c.level2), trust, nil)
 	if err != nil {
 		watch.close()
 		return nil, err
@@ -110,9 +121,9 @@ func (c *Cache) start(name string, fn func()) {
 	}()
 }
 
-// configure makes a config from settings and keeps of the last one what did
-// not change.
-func (c *Cache) configure(s *contract.Settings, last *config) (*config, error) {
+// configure makes a config from settings and trust, and keeps of the last one
+// what did not change.
+func (c *Cache) configure(s *contract.Settings, trust contract.Trust, last *config) (*config, error) {
 	next := &config{
 		settings:    s,
 		negativeTTL: time.Duration(s.Cache.NegativeTTL) * time.Millisecond,
@@ -132,35 +143,53 @@ func (c *Cache) configure(s *contract.Settings, last *config) (*config, error) {
 	default:
 		next.verifier = &verifier{keys: s.RecordKeys}
 	}
-	switch {
-	case s.Redis == nil:
-	case last != nil && last.settings.Redis != nil && *last.settings.Redis == *s.Redis:
-		next.l2 = last.l2
-	default:
-		st, err := c.opts.openStore(s.Redis)
-		if err != nil {
-			return nil, fmt.Errorf("token cache: redis: %w", err)
-		}
-		next.l2 = &level2{store: st, timeout: c.opts.RedisTimeout, breaker: breaker{clock: c.clock}}
+	var err error
+	if next.l2, err = c.openL2(next, trust, last); err != nil {
+		return nil, fmt.Errorf("token cache: redis: %w", err)
 	}
 	return next, nil
 }
 
-func sameKey(a, b contract.RecordKey) bool { return a.ID == b.ID && bytes.Equal(a.Key, b.Key) }
+// openL2 makes the second level for a config. A client connects to the servers of
+// one trust only: a new one for others leaves no connection behind that leads to
+// the former. Before anything is vouched for there is none.
+func (c *Cache) openL2(next *config, trust contract.Trust, last *config) (*level2, error) {
+	s := next.settings
+	if s.Redis == nil {
+		return nil, nil
+	}
+	var old *level2
+	if last != nil && last.settings.Redis != nil && *last.settings.Redis == *s.Redis && last.static() == next.static() {
+		old = last.l2
+	}
+	switch {
+	case next.static():
+		trust.Servers = nil
+	case trust.Epoch == 0:
+		return old, nil // which nobody reads until there is trust again
+	}
+	if old != nil && slices.Equal(old.servers, trust.Servers) {
+		return old, nil
+	}
+	st, err := c.opts.openStore(s.Redis, trust.Servers)
+	if err != nil {
+		return nil, err
+	}
+	return &level2{store: st, servers: trust.Servers, timeout: c.opts.RedisTimeout, breaker: breaker{clock: c.clock}}, nil
+}
 
-// leased says whether L1 may answer at the monotonic time mono.
-func (c *Cache) leased(mono time.Duration) bool { return int64(mono) < c.leaseEnd.Load() }
+func sameKey(a, b contract.RecordKey) bool { return a.ID == b.ID && bytes.Equal(a.Key, b.Key) }
 
 // Lookup asks L1, as [engine.Tokens] describes. It does no I/O, waits for
 // nobody but the copying of a record, and does not allocate. Without a live
 // lease every answer is Miss.
 func (c *Cache) Lookup(hash contract.Hash, dst []byte) (n int, answer contract.Answer) {
-	mono := c.clock.Mono()
-	if !c.leased(mono) {
+	now := c.clock.Now()
+	if !c.leased(now) {
 		c.counters.bypassed.Add(1)
 		return 0, contract.Miss
 	}
-	return c.table.lookup(&hash, dst, mono)
+	return c.table.lookup(&hash, dst, now)
 }
 
 // Close says goodbye to the control plane, answers every waiter and returns

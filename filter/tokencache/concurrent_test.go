@@ -36,7 +36,7 @@ func TestTableConcurrently(t *testing.T) {
 		r := testRecord(k, at)
 		r.Credential.ID, r.Consumer.ID = credential(k), consumer(k)
 		r.UserID = string(binary.BigEndian.AppendUint64(nil, at))
-		if tb.admit(&hashes[k], r, r.Pack(nil), true) {
+		if tb.admit(0, &hashes[k], r, 0, r.Pack(nil), true) {
 			admitted.Add(1)
 		}
 	}
@@ -53,7 +53,7 @@ func TestTableConcurrently(t *testing.T) {
 				}
 				k := i % tokens
 				below := floor(k)
-				n, a := tb.lookup(&hashes[k], buf, 0)
+				n, a := tb.lookup(&hashes[k], buf, Instant{})
 				if a != contract.Found {
 					continue
 				}

@@ -4,12 +4,14 @@ import (
 	"bufio"
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
 	"math"
 	"net"
 	"net/http"
+	"os"
 	"strings"
 	"time"
 
@@ -23,6 +25,8 @@ const (
 	maxUpgrade = 64 << 10
 	// maxToken bounds the node token in bytes.
 	maxToken = 16 << 10
+	// maxPEM bounds a file of certificates.
+	maxPEM = 1 << 20
 )
 
 // linkConn is a connection after its upgrade. Reads go through the buffer that
@@ -119,4 +123,44 @@ func upgrade(conn *tls.Conn, cp contract.ControlPlaneSettings, token string) (*l
 	}
 	limited.N = math.MaxInt64
 	return &linkConn{Conn: conn, buffered: buffered}, nil
+}
+
+// dialTLS connects and finishes the handshake within the context.
+func dialTLS(ctx context.Context, dial Dial, network, address string, cfg *tls.Config) (*tls.Conn, error) {
+	raw, err := dial(ctx, network, address)
+	if err != nil {
+		return nil, err
+	}
+	conn := tls.Client(raw, cfg)
+	if err := conn.HandshakeContext(ctx); err != nil {
+		_ = raw.Close() // the handshake's error is the one that matters
+		return nil, fmt.Errorf("tls handshake with %s: %w", address, err)
+	}
+	return conn, nil
+}
+
+func readCertificates(path string) (*x509.CertPool, error) {
+	data, err := readLimited(path, maxPEM)
+	if err != nil {
+		return nil, fmt.Errorf("ca file: %w", err)
+	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(data) {
+		return nil, fmt.Errorf("ca file %s holds no certificate", path)
+	}
+	return pool, nil
+}
+
+// readLimited reads a whole file of at most limit bytes.
+func readLimited(path string, limit int64) ([]byte, error) {
+	f, err := os.Open(path) //nolint:gosec // the path is the operator's
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, limit+1))
+	if err == nil && int64(len(data)) > limit {
+		err = fmt.Errorf("%s exceeds %d bytes", path, limit)
+	}
+	return data, err
 }

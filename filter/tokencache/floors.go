@@ -77,7 +77,7 @@ func (f *floors) admitsOwners(revision uint64, credential, consumer owner) bool 
 		revision >= f.owners[consumer].Load()
 }
 
-// raise lifts a floor; floors never sink.
+// raise lifts a floor; within a log floors never sink.
 func raise(floor *atomic.Uint64, revision uint64) {
 	for {
 		old := floor.Load()
@@ -85,4 +85,15 @@ func raise(floor *atomic.Uint64, revision uint64) {
 			return
 		}
 	}
+}
+
+// clear forgets every floor. They belong to one log.
+func (f *floors) clear() {
+	for i := range f.tokens {
+		f.tokens[i].Store(0)
+	}
+	for i := range f.owners {
+		f.owners[i].Store(0)
+	}
+	f.global.Store(0)
 }

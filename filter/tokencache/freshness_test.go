@@ -15,7 +15,7 @@ func TestLiveLinkFillsL1(t *testing.T) {
 	inWorld(t, worldConfig{noRedis: true}, func(w *world) {
 		w.control.introspect = func(*contract.Introspect) *contract.Result { return found(1, 5) }
 		l := w.live()
-		if l.hello.Version != contract.LinkVersion || l.hello.Instance == "" || l.hello.Revision != 0 {
+		if l.hello.Version != contract.LinkVersion || l.hello.Instance == "" || l.hello.Log != "" || l.hello.Applied != 0 {
 			t.Errorf("hello: %+v", l.hello)
 		}
 		w.want("first use", w.lookup(1), contract.Miss)
@@ -49,12 +49,12 @@ func TestOwnersInvalidateTheirTokens(t *testing.T) {
 		} {
 			w.control.introspect = func(*contract.Introspect) *contract.Result { return found(1, it.Revision-1) }
 			w.want("look-up", w.resolve(1), contract.Found)
-			l.invalidate(uint64(i+1), it)
-			l.expectAck(uint64(i + 1))
+			l.invalidate(contract.Position(i+1), it)
+			l.expectAck(contract.Position(i + 1))
 			w.want("owner invalidated", w.lookup(1), contract.Miss)
 		}
-		if got := w.cache.Stats().Revision; got != 9 {
-			t.Errorf("applied revision %d", got)
+		if got := w.cache.Stats().Applied; got != 2 {
+			t.Errorf("applied %d", got)
 		}
 	})
 }
@@ -91,7 +91,7 @@ func TestRedisFillRacingWithRevoke(t *testing.T) {
 		}
 		l := w.live()
 		w.store.putRecord(t, 1, testRecord(1, 5))
-		w.store.putClock(0, 6)
+		w.store.putClock(1)
 		w.store.reading = func(key string) {
 			if key == contract.RedisCredentialKey("credential-1") {
 				l.invalidate(1, tokenGone(1, 6))
@@ -139,7 +139,7 @@ func TestHalfOpenLink(t *testing.T) {
 		w.want("look-up after the lease", w.resolve(1), contract.Unavailable)
 		// Silence makes the filter connect anew.
 		next := w.control.accept()
-		next.json(contract.FrameWelcome, contract.Welcome{})
+		next.welcome()
 		synctest.Wait()
 		w.want("after the new link's first grant", w.lookup(1), contract.Found)
 	})
@@ -157,19 +157,19 @@ func TestLostInvalidationIsSentAgain(t *testing.T) {
 		w.control.auto = false
 		_ = l.conn.Close()
 		next := w.control.accept()
-		if next.hello.Revision != 4 || next.hello.Instance != l.hello.Instance {
+		if next.hello.Log != testLog || next.hello.Applied != 1 || next.hello.Instance != l.hello.Instance {
 			t.Errorf("hello after the break: %+v", next.hello)
 		}
 		w.want("the lease outlives its link", w.lookup(1), contract.Found)
-		next.json(contract.FrameWelcome, contract.Welcome{Revision: 6})
+		next.welcome()
 		next.expect(contract.FrameRenew)
 		w.advance(contract.Lease - contract.LeaseMargin)
 		w.want("without a grant", w.lookup(1), contract.Miss)
 		for range 3 { // Renews that were not granted
 			next.expect(contract.FrameRenew)
 		}
-		next.invalidate(1, tokenGone(1, 6))
-		next.expectAck(1)
+		next.invalidate(2, tokenGone(1, 6))
+		next.expectAck(2)
 		renew := contract.EncodeNumber(4)
 		next.send(contract.FrameGranted, renew)
 		synctest.Wait()
@@ -187,12 +187,9 @@ func TestFloorInWelcomeVoidsOlderRecords(t *testing.T) {
 		w.want("look-up", w.resolve(1), contract.Found)
 		_ = l.conn.Close()
 		next := w.control.accept()
-		next.json(contract.FrameWelcome, contract.Welcome{Revision: 9, Floor: 7})
+		next.json(contract.FrameWelcome, contract.Welcome{Log: "log-2", Floor: 7})
 		synctest.Wait()
 		w.want("below the floor", w.lookup(1), contract.Miss)
-		if got := w.cache.Stats().Revision; got != 7 {
-			t.Errorf("applied revision %d, want 7", got)
-		}
 		w.want("an answer below the floor", w.resolve(1), contract.Unavailable)
 		w.control.introspect = func(*contract.Introspect) *contract.Result { return found(1, 7) }
 		w.want("a newer answer", w.resolve(1), contract.Found)
@@ -204,7 +201,7 @@ func TestFloorInWelcomeVoidsOlderRecords(t *testing.T) {
 func TestGrantCountsFromItsRenew(t *testing.T) {
 	inWorld(t, worldConfig{noRedis: true}, func(w *world) {
 		l := w.control.accept()
-		l.json(contract.FrameWelcome, contract.Welcome{})
+		l.welcome()
 		first := l.expect(contract.FrameRenew)
 		l.send(contract.FrameGranted, contract.EncodeNumber(77))
 		l.send(contract.FrameGranted, contract.EncodeNumber(0))
@@ -235,7 +232,7 @@ func TestRedisThatLostAWriteIsNotTrusted(t *testing.T) {
 		w.control.introspect = func(*contract.Introspect) *contract.Result { return found(1, 9) }
 		l := w.live()
 		w.store.putRecord(t, 1, testRecord(1, 9))
-		w.store.putClock(0, 7)
+		w.store.putClock(0)
 		l.invalidate(1, tokenGone(2, 8))
 		l.expectAck(1)
 		w.want("look-up", w.resolve(1), contract.Found)
@@ -243,53 +240,6 @@ func TestRedisThatLostAWriteIsNotTrusted(t *testing.T) {
 			t.Errorf("%+v", s)
 		}
 	})
-}
-
-func TestReadingL2(t *testing.T) {
-	for name, tc := range map[string]struct {
-		epoch uint64 // announced
-		set   func(*fakeStore)
-		hit   bool
-	}{
-		"all well":                      {0, func(*fakeStore) {}, true},
-		"no clock":                      {0, func(s *fakeStore) { delete(s.values, contract.RedisClockKey) }, false},
-		"clock is no clock":             {0, func(s *fakeStore) { s.set(contract.RedisClockKey, []byte("{}x")) }, false},
-		"record of an older epoch":      {0, func(s *fakeStore) { s.putClock(4, 5) }, false},
-		"record of a newer epoch":       {0, func(s *fakeStore) { s.putClock(2, 5) }, false},
-		"newer epoch announced":         {4, func(*fakeStore) {}, false},
-		"same epoch announced":          {3, func(*fakeStore) {}, true},
-		"own tombstone":                 {0, func(s *fakeStore) { s.set(contract.RedisRecordKey(hashOf(1)), contract.MarshalTombstone(6)) }, false},
-		"credential tombstone":          {0, func(s *fakeStore) { s.set(contract.RedisCredentialKey("credential-1"), contract.MarshalTombstone(6)) }, false},
-		"older credential tombstone":    {0, func(s *fakeStore) { s.set(contract.RedisCredentialKey("credential-1"), contract.MarshalTombstone(5)) }, true},
-		"consumer tombstone":            {0, func(s *fakeStore) { s.set(contract.RedisConsumerKey("consumer-1"), contract.MarshalTombstone(6)) }, false},
-		"tombstone that is none":        {0, func(s *fakeStore) { s.set(contract.RedisConsumerKey("consumer-1"), []byte("x")) }, false},
-		"record that cannot be decoded": {0, func(s *fakeStore) { s.set(contract.RedisRecordKey(hashOf(1)), []byte("x")) }, false},
-		"no record":                     {0, func(s *fakeStore) { delete(s.values, contract.RedisRecordKey(hashOf(1))) }, false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			inWorld(t, worldConfig{}, func(w *world) {
-				w.control.introspect = func(*contract.Introspect) *contract.Result {
-					return &contract.Result{Answer: contract.Unknown, Revision: 9}
-				}
-				l := w.live()
-				r := testRecord(1, 5)
-				r.Epoch = 3
-				w.store.putRecord(t, 1, r)
-				w.store.putClock(3, 5)
-				tc.set(w.store)
-				if tc.epoch > 0 {
-					l.json(contract.FrameEpoch, contract.Epoch{Seq: 1, Epoch: tc.epoch})
-					l.expectAck(1)
-				}
-				want := contract.Unknown
-				if tc.hit {
-					want = contract.Found
-				}
-				w.want("look-up", w.resolve(1), want)
-				w.want("remembered", w.lookup(1), want)
-			})
-		})
-	}
 }
 
 // Control plane away: L1 until the lease ends, then a trusted L2; what L2 does
@@ -308,7 +258,7 @@ func TestUnlinked(t *testing.T) {
 		w.want("lease over", w.lookup(1), contract.Miss)
 		w.want("not in L2", w.resolve(1), contract.Unavailable)
 		w.store.putRecord(t, 1, testRecord(1, 5))
-		w.store.putClock(0, 5)
+		w.store.putClock(0)
 		w.want("in L2", w.resolve(1), contract.Found)
 		w.want("L1 stays bypassed", w.lookup(1), contract.Miss)
 		w.store.set(contract.RedisRecordKey(hashOf(1)), contract.MarshalTombstone(6))
@@ -387,41 +337,6 @@ func TestExpiredRecords(t *testing.T) {
 	})
 }
 
-// Clocks differ: only expiry uses wall time. A wall clock far off changes no
-// lease; the lease is measured between two readings of one monotonic clock.
-func TestWallClockDoesNotMoveLeases(t *testing.T) {
-	clock := &fakeClock{}
-	c := &Cache{clock: clock, table: newTable(1<<20, clock)}
-	s := newSession(c, nil, contract.ControlPlaneSettings{})
-	s.renews[1] = renew{number: 1, sent: clock.Mono()}
-	s.grant(1)
-	clock.step.Store(int64(1000 * time.Hour))
-	clock.add(leaseSpan - 1)
-	if !c.leased(clock.Mono()) {
-		t.Error("a step of the wall clock ended the lease")
-	}
-	clock.add(1)
-	if c.leased(clock.Mono()) {
-		t.Error("the lease outlived its span")
-	}
-}
-
-// The control plane's old epoch and a new link: Welcome's epoch is in force.
-func TestWelcomeCarriesTheEpoch(t *testing.T) {
-	inWorld(t, worldConfig{}, func(w *world) {
-		w.store.putRecord(t, 1, testRecord(1, 5))
-		w.store.putClock(0, 5)
-		w.control.introspect = func(*contract.Introspect) *contract.Result {
-			return &contract.Result{Answer: contract.Unknown, Revision: 9}
-		}
-		l := w.control.accept()
-		w.want("before the link", w.resolve(1), contract.Found)
-		l.json(contract.FrameWelcome, contract.Welcome{Epoch: 2})
-		synctest.Wait()
-		w.want("old epoch", w.resolve(1), contract.Unknown)
-	})
-}
-
 func TestCloseSaysGoodbyeWithoutALease(t *testing.T) {
 	inWorld(t, worldConfig{noRedis: true}, func(w *world) {
 		w.control.introspect = func(*contract.Introspect) *contract.Result { return found(1, 5) }
@@ -454,7 +369,7 @@ func TestRotatedTokenServesTheNextConnection(t *testing.T) {
 		w.writeToken("rotated")
 		_ = l.conn.Close()
 		next := w.control.accept()
-		next.json(contract.FrameWelcome, contract.Welcome{})
+		next.welcome()
 		synctest.Wait()
 		if got := w.cache.Stats(); got.LinkConnects != 2 || !got.Leased {
 			t.Errorf("%+v", got)
@@ -466,7 +381,8 @@ func TestRotatedTokenServesTheNextConnection(t *testing.T) {
 func TestBadFramesEndTheLink(t *testing.T) {
 	for name, f := range map[string]fakeFrame{
 		"invalidate": {contract.FrameInvalidate, []byte{1}},
-		"epoch":      {contract.FrameEpoch, []byte(`{"x":1}`)},
+		"trust":      {contract.FrameTrust, []byte(`{"x":1}`)},
+		"refilled":   {contract.FrameRefilled, nil},
 		"granted":    {contract.FrameGranted, nil},
 		"result":     {contract.FrameResult, nil},
 		"unknown":    {99, nil},
@@ -483,23 +399,4 @@ func TestBadFramesEndTheLink(t *testing.T) {
 			})
 		})
 	}
-}
-
-// An epoch announced while the tombstones are read voids the record read before.
-func TestEpochAnnouncedDuringARead(t *testing.T) {
-	inWorld(t, worldConfig{}, func(w *world) {
-		w.control.introspect = func(*contract.Introspect) *contract.Result {
-			return &contract.Result{Answer: contract.Unknown, Revision: 9}
-		}
-		l := w.live()
-		w.store.putRecord(t, 1, testRecord(1, 5))
-		w.store.putClock(0, 5)
-		w.store.reading = func(key string) {
-			if key == contract.RedisCredentialKey("credential-1") {
-				l.json(contract.FrameEpoch, contract.Epoch{Seq: 1, Epoch: 1})
-				l.expectAck(1)
-			}
-		}
-		w.want("look-up", w.resolve(1), contract.Unknown)
-	})
 }

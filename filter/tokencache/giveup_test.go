@@ -33,8 +33,8 @@ func TestGivenUpLookUpsLeaveTheRow(t *testing.T) {
 		}
 		synctest.Wait()
 		f := &w.cache.flights
-		if f.turns.queued != 0 || f.turns.active != maxLookups || len(f.byHash) != maxLookups || f.waiters != maxLookups || len(f.turns.addresses) != 0 {
-			t.Errorf("%d queued, %d active, %d flights, %d waiters", f.turns.queued, f.turns.active, len(f.byHash), f.waiters)
+		if f.turns.queued != 0 || f.turns.active != maxLookups || len(f.byHash) != maxLookups || f.waiters.total != maxLookups || len(f.turns.addresses) != 0 {
+			t.Errorf("%d queued, %d active, %d flights, %d waiters", f.turns.queued, f.turns.active, len(f.byHash), f.waiters.total)
 		}
 		if len(answers) != 500 || w.cache.Stats().Abandoned != 500 {
 			t.Errorf("%d answers, %d abandoned", len(answers), w.cache.Stats().Abandoned)
@@ -44,8 +44,8 @@ func TestGivenUpLookUpsLeaveTheRow(t *testing.T) {
 		if asked.Load() != maxLookups {
 			t.Errorf("%d tokens were asked for", asked.Load())
 		}
-		if f.waiters != 0 || len(f.byHash) != 0 || len(answers) != maxLookups+500 {
-			t.Errorf("%d waiters, %d flights, %d answers", f.waiters, len(f.byHash), len(answers))
+		if f.waiters.total != 0 || len(f.byHash) != 0 || len(answers) != maxLookups+500 {
+			t.Errorf("%d waiters, %d flights, %d answers", f.waiters.total, len(f.byHash), len(answers))
 		}
 	})
 }

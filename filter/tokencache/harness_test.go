@@ -30,6 +30,15 @@ import (
 
 const testPlugin = "plugin-1"
 
+// What the control plane of tests is and vouches for.
+const (
+	testLog   = contract.LogID("log-1")
+	testEpoch = contract.Epoch(1<<63 + 3)
+	testRunID = "run-1"
+)
+
+var testTrust = contract.Trust{Epoch: testEpoch, Servers: []string{testRunID}}
+
 // testKey signs the records of tests.
 var testKey = ed25519.NewKeyFromSeed(bytes.Repeat([]byte{7}, ed25519.SeedSize))
 
@@ -61,11 +70,14 @@ type fakeControl struct {
 type fakeLink struct {
 	t      *testing.T
 	conn   net.Conn
+	raw    net.Conn // beneath TLS
 	r      *bufio.Reader
 	hello  contract.Hello
 	frames chan fakeFrame
 	mu     sync.Mutex
 	mute   atomic.Bool // half-open: reads on, says nothing
+	// renewed is when the last granted Renew came, in nanoseconds of Unix time.
+	renewed atomic.Int64
 }
 
 type fakeFrame struct {
@@ -96,7 +108,7 @@ func (c *fakeControl) serve(raw net.Conn) {
 		return
 	}
 	_, _ = conn.Write([]byte("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: " + contract.LinkProtocol + "\r\n\r\n"))
-	l := &fakeLink{t: c.t, conn: conn, r: r, frames: make(chan fakeFrame, 4096)}
+	l := &fakeLink{t: c.t, conn: conn, raw: raw, r: r, frames: make(chan fakeFrame, 4096)}
 	kind, body, err := contract.ReadFrame(r)
 	if err != nil || kind != contract.FrameHello || contract.DecodeJSON(body, &l.hello) != nil {
 		_ = raw.Close()
@@ -116,6 +128,7 @@ func (c *fakeControl) serve(raw net.Conn) {
 		switch {
 		case l.mute.Load():
 		case kind == contract.FrameRenew && c.auto:
+			l.renewed.Store(time.Now().UnixNano())
 			l.send(contract.FrameGranted, body)
 		case kind == contract.FrameIntrospect && c.introspect != nil:
 			q, err := contract.DecodeIntrospect(body)
@@ -156,8 +169,22 @@ func (l *fakeLink) result(res *contract.Result) {
 	l.send(contract.FrameResult, body)
 }
 
-func (l *fakeLink) invalidate(seq uint64, items ...contract.Invalidation) {
-	l.send(contract.FrameInvalidate, (&contract.Invalidate{Seq: seq, Items: items}).Encode())
+// invalidate takes one position.
+func (l *fakeLink) invalidate(at contract.Position, items ...contract.Invalidation) {
+	l.send(contract.FrameInvalidate, (&contract.Invalidate{From: at - 1, To: at, Items: items}).Encode())
+}
+
+func (l *fakeLink) trust(at contract.Position, t contract.Trust) {
+	l.json(contract.FrameTrust, contract.TrustChange{At: at, Trust: t})
+}
+
+// welcome resumes where the filter is, or begins the log.
+func (l *fakeLink) welcome() {
+	w := contract.Welcome{Log: testLog, Trust: testTrust}
+	if l.hello.Log == testLog {
+		w.From = l.hello.Applied
+	}
+	l.json(contract.FrameWelcome, w)
 }
 
 // expect returns the body of the next frame, which must be of that kind.
@@ -175,10 +202,23 @@ func (l *fakeLink) expect(kind contract.FrameType) []byte {
 	return nil
 }
 
-func (l *fakeLink) expectAck(seq uint64) {
+func (l *fakeLink) expectAck(at contract.Position) {
 	l.t.Helper()
-	if got, err := contract.DecodeNumber(l.expect(contract.FrameAck)); err != nil || got != seq {
-		l.t.Fatalf("acknowledged %d (%v), want %d", got, err, seq)
+	if got, err := contract.DecodeNumber(l.expect(contract.FrameAck)); err != nil || got != uint64(at) {
+		l.t.Fatalf("acknowledged %d (%v), want %d", got, err, at)
+	}
+}
+
+// expectEnd waits for the end of the link, before which nothing may come.
+func (l *fakeLink) expectEnd() {
+	l.t.Helper()
+	select {
+	case f, ok := <-l.frames:
+		if ok {
+			l.t.Fatalf("frame of type %d instead of the end", f.kind)
+		}
+	case <-time.After(10 * time.Second):
+		l.t.Fatal("the link does not end")
 	}
 }
 
@@ -201,6 +241,7 @@ type fakeStore struct {
 	fail    error
 	block   bool
 	reads   int
+	closed  int
 	reading func(key string) // called before each read of a key
 }
 
@@ -235,7 +276,7 @@ func (s *fakeStore) record(ctx context.Context, h contract.Hash) (entry, clock [
 	return entry, clock, err
 }
 
-func (s *fakeStore) tombstones(ctx context.Context, credential, consumer string) (a, b []byte, err error) {
+func (s *fakeStore) floors(ctx context.Context, credential, consumer string) (a, b []byte, err error) {
 	if a, err = s.get(ctx, contract.RedisCredentialKey(credential)); err != nil {
 		return nil, nil, err
 	}
@@ -243,10 +284,30 @@ func (s *fakeStore) tombstones(ctx context.Context, credential, consumer string)
 	return a, b, err
 }
 
-func (s *fakeStore) close() error { return nil }
+func (s *fakeStore) close() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.closed++
+	return nil
+}
 
+// storable is a record as the control plane writes it to Redis.
+func storable(r *contract.Record) *contract.Record {
+	if r.Epoch == 0 {
+		r.Epoch = testEpoch
+	}
+	if r.Until == 0 {
+		r.Until = time.Now().Add(contract.RecordLife).UnixMilli()
+	}
+	return r
+}
+
+// putRecord writes a record as the control plane does, with the floors of its
+// owners.
 func (s *fakeStore) putRecord(t *testing.T, token int, r *contract.Record) {
 	t.Helper()
+	storable(r)
+	s.putFloors(r)
 	b, err := r.Sign(hashOf(token), testKey)
 	if err != nil {
 		t.Fatal(err)
@@ -254,8 +315,30 @@ func (s *fakeStore) putRecord(t *testing.T, token int, r *contract.Record) {
 	s.set(contract.RedisRecordKey(hashOf(token)), b)
 }
 
-func (s *fakeStore) putClock(epoch, revision uint64) {
-	s.set(contract.RedisClockKey, contract.Clock{Epoch: epoch, Revision: revision}.Marshal())
+// putFloors writes that nothing of the owners was revoked, unless something was.
+func (s *fakeStore) putFloors(r *contract.Record) {
+	for _, key := range []string{contract.RedisCredentialKey(r.Credential.ID), contract.RedisConsumerKey(r.Consumer.ID)} {
+		s.mu.Lock()
+		if s.values[key] == nil {
+			s.values[key] = contract.MarshalFloor(0)
+		}
+		s.mu.Unlock()
+	}
+}
+
+func (s *fakeStore) putClock(at contract.Position) {
+	s.set(contract.RedisClockKey, contract.Clock{Epoch: testEpoch, Log: testLog, Position: at}.Marshal())
+}
+
+// bubbleClock is the virtual time of a bubble, whose wall clock can step.
+type bubbleClock struct {
+	base time.Time
+	step atomic.Int64
+}
+
+func (c *bubbleClock) Now() Instant {
+	now := time.Now()
+	return Instant{Wall: now.UnixNano() + c.step.Load(), Mono: now.Sub(c.base)}
 }
 
 // world is a cache with its fake authorities.
@@ -264,7 +347,9 @@ type world struct {
 	control *fakeControl
 	store   *fakeStore
 	cache   *Cache
-	token   string // path of the token file
+	clock   *bubbleClock
+	token   string     // path of the token file
+	opened  [][]string // servers of the clients of Redis that were made
 
 	settings *contract.Settings
 }
@@ -296,17 +381,27 @@ func inWorld(t *testing.T, wc worldConfig, test func(*world)) {
 			s.RecordKeys = testKeys(testKey)
 		}
 		w.settings = s
-		var err error
-		w.cache, err = Open(Options{
-			Settings: s, Logger: slog.New(slog.DiscardHandler), DialLink: w.control.dial,
-			openStore: func(*contract.RedisSettings) (store, error) { return w.store, nil },
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer w.cache.Close()
+		w.clock = &bubbleClock{base: time.Now()}
+		w.open()
+		defer func() { w.cache.Close() }()
 		test(w)
 	})
+}
+
+// open starts the cache.
+func (w *world) open() {
+	w.t.Helper()
+	var err error
+	w.cache, err = Open(Options{
+		Settings: w.settings, Logger: slog.New(slog.DiscardHandler), DialLink: w.control.dial, Clock: w.clock,
+		openStore: func(_ *contract.RedisSettings, servers []string) (store, error) {
+			w.opened = append(w.opened, servers)
+			return w.store, nil
+		},
+	})
+	if err != nil {
+		w.t.Fatal(err)
+	}
 }
 
 func (w *world) writeToken(token string) {
@@ -321,7 +416,7 @@ func (w *world) live() *fakeLink {
 	w.t.Helper()
 	w.control.auto = true
 	l := w.control.accept()
-	l.json(contract.FrameWelcome, contract.Welcome{})
+	l.welcome()
 	synctest.Wait()
 	if s := w.cache.Stats(); !s.Leased || !s.Linked {
 		w.t.Fatalf("not live: %+v", s)

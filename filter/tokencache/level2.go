@@ -2,6 +2,7 @@ package tokencache
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"time"
 
@@ -15,15 +16,16 @@ const l2Timeout = 100 * time.Millisecond
 type store interface {
 	// record reads what stands under a token hash, and the clock.
 	record(ctx context.Context, hash contract.Hash) (entry, clock []byte, err error)
-	// tombstones reads the revocations of a credential and, unless empty, of a
-	// consumer.
-	tombstones(ctx context.Context, credential, consumer string) (ofCredential, ofConsumer []byte, err error)
+	// floors reads those of a credential and, unless empty, of a consumer.
+	floors(ctx context.Context, credential, consumer string) (ofCredential, ofConsumer []byte, err error)
 	close() error
 }
 
 // level2 is Redis behind its breaker.
 type level2 struct {
-	store   store
+	store store
+	// servers are those that its connections may lead to; none means any.
+	servers []string
 	timeout time.Duration
 	breaker breaker
 }
@@ -38,24 +40,29 @@ func (l *level2) close(log *slog.Logger) {
 type l2Outcome uint8
 
 const (
-	// l2Failed: Redis could not be asked.
+	// l2Failed: Redis could not be asked, or nobody vouches for it.
 	l2Failed l2Outcome = iota
-	// l2Found: a record that passed the clock, the epoch and all tombstones.
+	// l2Found: a record that passed every rule but that of the floors in memory.
 	l2Found
-	// l2Absent: no record, or one that a tombstone voids or that no known key signed.
+	// l2Absent: no record, or one that is revoked or that no known key signed.
 	l2Absent
-	// l2Untrusted: the clock or epoch forbids the use of what is there, or it
-	// cannot be decoded.
+	// l2Untrusted: something else about what is there forbids its use, so it says
+	// nothing about the token.
 	l2Untrusted
 )
 
-// readL2 looks a token up in Redis by the rules of "Reading L2".
-func (c *Cache) readL2(ctx context.Context, cfg *config, hash contract.Hash) (*contract.Record, l2Outcome) {
+// readL2 looks a token up in Redis by the rules of "Trust" in
+// docs/adr/0003-freshness.md, on behalf of a look-up that began at a standing.
+func (c *Cache) readL2(ctx context.Context, cfg *config, began *standing, hash contract.Hash) (*contract.Record, l2Outcome) {
 	l2 := cfg.l2
 	if l2 == nil {
 		return nil, l2Failed
 	}
-	began, ok := l2.breaker.allow()
+	if !cfg.static() && !c.trusted(cfg, began) {
+		c.counters.l2Skipped.Add(1)
+		return nil, l2Failed
+	}
+	since, ok := l2.breaker.allow()
 	if !ok {
 		c.counters.l2Skipped.Add(1)
 		return nil, l2Failed
@@ -66,13 +73,16 @@ func (c *Cache) readL2(ctx context.Context, cfg *config, hash contract.Hash) (*c
 			l2.breaker.cancel()
 		}
 	}()
-	r, outcome, err := c.queryL2(ctx, cfg, hash)
+	r, outcome, err := c.queryL2(ctx, cfg, began, hash)
 	reported = true
+	if errors.Is(err, errUnusable) {
+		outcome, err = l2Untrusted, nil
+	}
 	if err != nil {
-		c.countL2Failure(ctx, l2, began, err)
+		c.countL2Failure(ctx, l2, since, err)
 		return nil, l2Failed
 	}
-	if l2.breaker.report(began, true) {
+	if l2.breaker.report(since, true) {
 		c.log.Info("redis answers again")
 	}
 	switch outcome {
@@ -85,83 +95,87 @@ func (c *Cache) readL2(ctx context.Context, cfg *config, hash contract.Hash) (*c
 	return r, outcome
 }
 
-func (c *Cache) countL2Failure(ctx context.Context, l2 *level2, began time.Duration, err error) {
+func (c *Cache) countL2Failure(ctx context.Context, l2 *level2, since time.Duration, err error) {
 	if ctx.Err() != nil { // the caller's time was up or the cache closes
 		l2.breaker.cancel()
 		return
 	}
 	c.counters.l2Errors.Add(1)
-	if l2.breaker.report(began, false) {
+	if l2.breaker.report(since, false) {
 		c.log.Warn("redis does not answer and is left alone for a while", "error", err)
 	}
 }
 
-func (c *Cache) queryL2(ctx context.Context, cfg *config, hash contract.Hash) (*contract.Record, l2Outcome, error) {
+func (c *Cache) queryL2(ctx context.Context, cfg *config, began *standing, hash contract.Hash) (*contract.Record, l2Outcome, error) {
 	first, cancel := context.WithTimeout(ctx, cfg.l2.timeout)
 	defer cancel()
 	raw, rawClock, err := cfg.l2.store.record(first, hash)
-	if err != nil {
-		return nil, l2Failed, err
-	}
-	if raw == nil {
-		return nil, l2Absent, nil
+	if err != nil || raw == nil {
+		return nil, l2Absent, err
 	}
 	found, err := contract.ParseEntry(raw)
-	switch {
-	case err != nil:
+	if err != nil {
 		c.log.Warn("redis holds an entry that cannot be decoded", "error", err)
 		return nil, l2Untrusted, nil
-	case found.Record == nil:
+	}
+	r := found.Record
+	switch {
+	case r == nil:
 		return nil, l2Absent, nil
-	case !c.trusts(cfg, found.Record, rawClock):
+	case !c.usable(cfg, began, r, rawClock):
 		return nil, l2Untrusted, nil
 	case cfg.verifier != nil && !cfg.verifier.genuine(hash, raw):
 		c.counters.l2Foreign.Add(1)
 		return nil, l2Absent, nil
 	}
-	r := found.Record
-	consumer := ""
-	if r.Consumer != nil {
-		consumer = r.Consumer.ID
-	}
 	second, cancel := context.WithTimeout(ctx, cfg.l2.timeout)
 	defer cancel()
-	ofCredential, ofConsumer, err := cfg.l2.store.tombstones(second, r.Credential.ID, consumer)
-	if err != nil {
-		return nil, l2Failed, err
+	if outcome, err := c.readFloors(second, cfg, r); outcome != l2Found {
+		return nil, outcome, err
 	}
-	if revokes(ofCredential, r.Revision) || revokes(ofConsumer, r.Revision) {
-		return nil, l2Absent, nil
-	}
-	// Invalidations and epochs may have arrived during the second read.
-	if !c.trusts(cfg, r, rawClock) {
+	// Trust may have been taken back during the second read, and the memory may
+	// have begun anew.
+	if now := c.standing.Load(); now.generation != began.generation || !c.usable(cfg, now, r, rawClock) {
 		return nil, l2Untrusted, nil
 	}
 	return r, l2Found, nil
 }
 
-// trusts applies rule 1: this Redis has lost no write that the filter knows of,
-// and the record was written under the newest epoch.
-func (c *Cache) trusts(cfg *config, r *contract.Record, rawClock []byte) bool {
+// usable applies rules 1 to 4 but for the signature. In a static configuration
+// whoever writes Redis is the authority, and a record may lack its end.
+func (c *Cache) usable(cfg *config, st *standing, r *contract.Record, rawClock []byte) bool {
 	if cfg.static() {
-		return true
+		return r.Until == 0 || r.Until > c.clock.Now().millis()
 	}
-	if rawClock == nil {
-		return false
-	}
-	clock, err := contract.ParseClock(rawClock)
-	if err != nil {
-		return false
-	}
-	return clock.Revision >= c.applied.Load() && r.Epoch == max(clock.Epoch, c.announced.Load())
+	return c.trusted(cfg, st) && c.believes(st, r, rawClock)
 }
 
-// revokes says whether a tombstone is newer than a record. One that cannot be
-// decoded revokes.
-func revokes(tombstone []byte, revision uint64) bool {
-	if tombstone == nil {
+// readFloors applies rule 5. They are read after the record: a revocation that
+// was there before the record was read is seen.
+func (c *Cache) readFloors(ctx context.Context, cfg *config, r *contract.Record) (l2Outcome, error) {
+	consumer := ""
+	if r.Consumer != nil {
+		consumer = r.Consumer.ID
+	}
+	ofCredential, ofConsumer, err := cfg.l2.store.floors(ctx, r.Credential.ID, consumer)
+	if err != nil {
+		return l2Failed, err
+	}
+	needed := !cfg.static()
+	if needed && (ofCredential == nil || (consumer != "" && ofConsumer == nil)) {
+		return l2Untrusted, nil // it was evicted, and may have been above the record
+	}
+	if revokes(ofCredential, r.Revision) || revokes(ofConsumer, r.Revision) {
+		return l2Absent, nil
+	}
+	return l2Found, nil
+}
+
+// revokes says whether a floor is above a record. One that cannot be decoded is.
+func revokes(floor []byte, revision uint64) bool {
+	if floor == nil {
 		return false
 	}
-	at, err := contract.ParseTombstone(tombstone)
+	at, err := contract.ParseFloor(floor)
 	return err != nil || at > revision
 }

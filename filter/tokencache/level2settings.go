@@ -3,7 +3,6 @@ package tokencache
 import (
 	"encoding/json"
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -75,11 +74,13 @@ func (c *Cache) told(cp *contract.ControlPlaneSettings, l *contract.Level2) {
 	if now == nil || *now != *cp {
 		return // the settings name another one since
 	}
-	if err := c.apply(c.base, l); err != nil {
+	if err := c.apply(c.base, l, c.standing.Load().trust); err != nil {
 		c.log.Error("what the control plane says about the second level is not used", "error", err)
 		return
 	}
 	c.level2 = l
+	c.logConfig()
+	c.inUse.look()
 	if c.opts.Path == "" {
 		return
 	}
@@ -88,23 +89,10 @@ func (c *Cache) told(cp *contract.ControlPlaneSettings, l *contract.Level2) {
 	}
 }
 
-// writeLevel2 replaces the file, so that readers see the old or the new content.
 func writeLevel2(dir string, r *rememberedLevel2) error {
 	data, err := json.Marshal(r)
 	if err != nil {
 		return err
 	}
-	f, err := os.CreateTemp(dir, ".level2-*") // mode 0600
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(data)
-	err = errors.Join(err, f.Close())
-	if err == nil {
-		err = os.Rename(f.Name(), filepath.Join(dir, level2File))
-	}
-	if err != nil {
-		return errors.Join(fmt.Errorf("write %s: %w", level2File, err), os.Remove(f.Name()))
-	}
-	return nil
+	return writeDurably(dir, level2File, data)
 }

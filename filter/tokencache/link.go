@@ -20,7 +20,7 @@ const (
 // control plane. A panic ends one session only.
 func (c *Cache) keepLink() {
 	// After Close nothing holds the lease; L1 must not answer on what is left.
-	defer c.leaseEnd.Store(0)
+	defer c.lease.Store(nil)
 	failures := 0
 	for c.ctx.Err() == nil {
 		cp := c.config.Load().settings.ControlPlane
@@ -93,6 +93,7 @@ func (c *Cache) runSession(cp contract.ControlPlaneSettings) sessionEnd {
 	}
 	c.counters.linkConnects.Add(1)
 	c.log.Info("freshness link is up", "address", cp.Address)
+	c.inUse.resume()
 	c.session.Store(s)
 	c.firstAttemptEnded()
 	if now := c.config.Load().settings.ControlPlane; now == nil || *now != cp {

@@ -30,9 +30,10 @@ func (c *Cache) lookUp(ctx context.Context, hash contract.Hash, plugin string) o
 	if out, ok := c.fromL1(&hash); ok {
 		return out
 	}
-	r, l2 := c.readL2(ctx, cfg, hash)
+	began := c.standing.Load()
+	r, l2 := c.readL2(ctx, cfg, began, hash)
 	if l2 == l2Found {
-		if out, ok := c.accept(cfg, &hash, r); ok {
+		if out, ok := c.accept(cfg, began.generation, &hash, r, r.Until); ok {
 			return out
 		}
 	}
@@ -42,6 +43,7 @@ func (c *Cache) lookUp(ctx context.Context, hash contract.Hash, plugin string) o
 			return c.withoutLink(cfg, &hash, l2)
 		}
 		c.counters.introspections.Add(1)
+		generation, asked := c.table.generation.Load(), c.clock.Now()
 		res, err := s.ask(ctx, hash, plugin)
 		if err != nil {
 			c.counters.introspectionErrors.Add(1)
@@ -52,12 +54,12 @@ func (c *Cache) lookUp(ctx context.Context, hash contract.Hash, plugin string) o
 		}
 		switch res.Answer {
 		case contract.Found:
-			if out, ok := c.accept(cfg, &hash, res.Record); ok {
+			if out, ok := c.accept(cfg, generation, &hash, res.Record, untilOf(res.Record, asked)); ok {
 				return out
 			}
-			// An invalidation overtook the answer: ask again.
+			// An invalidation overtook the answer, or the memory began anew: ask again.
 		case contract.Unknown:
-			c.table.remember(&hash, res.Revision, c.clock.Mono()+cfg.negativeTTL)
+			c.table.remember(generation, &hash, res.Revision, c.clock.Now().Mono+cfg.negativeTTL)
 			return outcome{answer: contract.Unknown}
 		case contract.Miss, contract.Unavailable:
 			return outcome{answer: contract.Unavailable, pluginOnly: true}
@@ -68,30 +70,40 @@ func (c *Cache) lookUp(ctx context.Context, hash contract.Hash, plugin string) o
 
 // lookUpStatic asks Redis alone: without a control plane it is the authority.
 func (c *Cache) lookUpStatic(ctx context.Context, cfg *config, hash contract.Hash) outcome {
-	r, l2 := c.readL2(ctx, cfg, hash)
+	r, l2 := c.readL2(ctx, cfg, c.standing.Load(), hash)
 	switch {
 	case l2 == l2Absent:
 		return outcome{answer: contract.Unknown}
 	case l2 != l2Found:
 		return unavailable
-	case r.Expires != 0 && c.clock.Wall().UnixMilli() >= r.Expires:
+	case over(r.Expires, c.clock.Now()):
 		return outcome{answer: contract.Unknown}
 	}
 	return outcome{answer: contract.Found, packed: r.Pack(nil)}
 }
 
+// untilOf is when the answer of an introspection is too old for L1. It counts
+// from the question, by this host's clock, in case that the clocks differ.
+func untilOf(r *contract.Record, asked Instant) int64 {
+	own := asked.millis() + contract.RecordLife.Milliseconds()
+	if r.Until == 0 {
+		return own
+	}
+	return min(own, r.Until)
+}
+
 // accept uses a record if the floors allow it, and leaves it in L1 for those
-// who come later. A record that has expired answers Unknown, and is remembered
-// as such.
-func (c *Cache) accept(cfg *config, hash *contract.Hash, r *contract.Record) (outcome, bool) {
-	mono := c.clock.Mono()
-	expired := r.Expires != 0 && c.clock.Wall().UnixMilli() >= r.Expires
+// who come later, until it is too old. The look-up began at a generation. A record
+// that has expired answers Unknown, and is remembered as such.
+func (c *Cache) accept(cfg *config, generation uint64, hash *contract.Hash, r *contract.Record, until int64) (outcome, bool) {
+	now := c.clock.Now()
+	expired := over(r.Expires, now)
 	packed := r.Pack(nil)
-	if !c.table.admit(hash, r, packed, !expired) {
+	if !c.table.admit(generation, hash, r, until, packed, !expired && !over(until, now)) {
 		return outcome{}, false
 	}
 	if expired {
-		c.table.remember(hash, r.Revision, mono+cfg.negativeTTL)
+		c.table.remember(generation, hash, r.Revision, now.Mono+cfg.negativeTTL)
 		return outcome{answer: contract.Unknown}, true
 	}
 	return outcome{answer: contract.Found, packed: packed}, true
@@ -100,16 +112,16 @@ func (c *Cache) accept(cfg *config, hash *contract.Hash, r *contract.Record) (ou
 // fromL1 asks L1 again under a live lease: a round before this one, or another
 // flight, may have filled it since the request missed.
 func (c *Cache) fromL1(hash *contract.Hash) (outcome, bool) {
-	mono := c.clock.Mono()
-	if !c.leased(mono) {
+	now := c.clock.Now()
+	if !c.leased(now) {
 		return outcome{}, false
 	}
-	return c.readL1(hash)
+	return c.readL1(hash, now)
 }
 
-func (c *Cache) readL1(hash *contract.Hash) (outcome, bool) {
+func (c *Cache) readL1(hash *contract.Hash, now Instant) (outcome, bool) {
 	buf := make([]byte, contract.MaxPacked)
-	n, answer := c.table.peek(hash, buf, c.clock.Mono())
+	n, answer := c.table.peek(hash, buf, now)
 	if answer == contract.Miss {
 		return outcome{}, false
 	}
@@ -120,11 +132,11 @@ func (c *Cache) readL1(hash *contract.Hash) (outcome, bool) {
 // it is configured, not over, and Redis could not be asked either. A Redis that
 // answered, be it without a usable record, leaves no room for grace.
 func (c *Cache) withoutLink(cfg *config, hash *contract.Hash, l2 l2Outcome) outcome {
-	end, mono := c.leaseEnd.Load(), int64(c.clock.Mono())
-	if l2 != l2Failed || end == 0 || mono >= end+int64(cfg.grace) {
+	now := c.clock.Now()
+	if l2 != l2Failed || !c.inGrace(cfg, now) {
 		return unavailable
 	}
-	out, ok := c.readL1(hash)
+	out, ok := c.readL1(hash, now)
 	if !ok {
 		return unavailable
 	}

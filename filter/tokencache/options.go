@@ -35,7 +35,7 @@ type Options struct {
 	RedisTimeout time.Duration
 
 	// openStore replaces Redis in tests.
-	openStore func(*contract.RedisSettings) (store, error)
+	openStore func(s *contract.RedisSettings, servers []string) (store, error)
 }
 
 // Dial opens a connection and gives up when the context ends.
@@ -66,7 +66,9 @@ func (o *Options) complete() error {
 	}
 	if o.openStore == nil {
 		dial, timeout := o.DialRedis, o.RedisTimeout
-		o.openStore = func(s *contract.RedisSettings) (store, error) { return openRedis(s, dial, timeout) }
+		o.openStore = func(s *contract.RedisSettings, servers []string) (store, error) {
+			return openRedis(s, servers, dial, timeout)
+		}
 	}
 	return nil
 }

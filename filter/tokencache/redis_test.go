@@ -98,10 +98,10 @@ func TestRedisStore(t *testing.T) {
 				}
 			}
 			expect("a record", contract.Found)
-			put(t, tc.server, contract.RedisConsumerKey("consumer-1"), contract.MarshalTombstone(6))
+			put(t, tc.server, contract.RedisConsumerKey("consumer-1"), contract.MarshalFloor(6))
 			expect("consumer revoked", contract.Unknown)
 			tc.server.Del(contract.RedisConsumerKey("consumer-1"))
-			expect("tombstone gone", contract.Found)
+			expect("floor gone", contract.Found)
 			tc.server.SetError("LOADING")
 			expect("redis is loading", contract.Unavailable)
 			tc.server.SetError("")

@@ -11,8 +11,8 @@ import (
 
 const (
 	// maxFlights bounds the tokens that wait to be looked up, maxWaiters the
-	// requests waiting for them. Beyond them requests are refused; see turns for
-	// whose.
+	// requests waiting for them. Beyond them requests are refused; see turns and
+	// share for whose.
 	maxFlights = 1024
 	maxWaiters = 16 << 10
 	// waitTimeout bounds the wait of one request.
@@ -31,6 +31,7 @@ type Done func(answer contract.Answer, packed []byte)
 type waiter struct {
 	cache    *Cache
 	flight   *flight
+	from     Source
 	plugin   string
 	deadline time.Duration // monotonic
 	done     Done
@@ -57,7 +58,7 @@ type flights struct {
 	mu      sync.Mutex
 	turns   turns
 	byHash  map[contract.Hash]*flight
-	waiters int
+	waiters share
 	closed  bool
 }
 
@@ -77,18 +78,17 @@ func (c *Cache) Resolve(hash contract.Hash, plugin string, done func(contract.An
 // inside no Done, and done is called with Unavailable before it returns unless it
 // has been called, or is about to be, with something else.
 func (c *Cache) ResolveFor(from Source, hash contract.Hash, plugin string, done func(contract.Answer, []byte)) (giveUp func()) {
-	w := &waiter{cache: c, plugin: plugin, deadline: c.clock.Mono() + waitTimeout, done: done}
+	w := &waiter{cache: c, from: from, plugin: plugin, deadline: c.clock.Now().Mono + waitTimeout, done: done}
 	f := &c.flights
 	f.mu.Lock()
 	fl := f.byHash[hash]
-	if f.closed || f.waiters >= maxWaiters {
+	if f.closed || !f.waiters.take(from) {
 		f.mu.Unlock()
 		c.counters.rejected.Add(1)
 		done(contract.Unavailable, nil)
 		return func() {}
 	}
 	if fl != nil {
-		f.waiters++
 		w.flight = fl
 		if fl.turn != nil && fl.turn.abandoned {
 			fl.from = from // whoever asked first has gone
@@ -102,6 +102,7 @@ func (c *Cache) ResolveFor(from Source, hash contract.Hash, plugin string, done 
 	fl = &flight{waiting: []*waiter{w}, from: from, turn: f.turns.ask(from)}
 	w.flight = fl
 	if fl.turn.refused {
+		f.waiters.give(from)
 		f.mu.Unlock()
 		c.counters.rejected.Add(1)
 		done(contract.Unavailable, nil)
@@ -110,7 +111,6 @@ func (c *Cache) ResolveFor(from Source, hash contract.Hash, plugin string, done 
 	if f.byHash == nil {
 		f.byHash = map[contract.Hash]*flight{}
 	}
-	f.waiters++
 	f.byHash[hash] = fl
 	// Inside the lock, so that close, which takes it, sees the goroutine counted.
 	c.start("lookup", func() { f.fly(hash, fl) })
@@ -129,7 +129,7 @@ func (w *waiter) giveUp() {
 		return
 	}
 	fl.waiting = slices.Delete(fl.waiting, i, i+1)
-	f.waiters--
+	f.waiters.give(w.from)
 	if len(fl.waiting) == 0 && fl.turn != nil {
 		f.turns.abandon(fl.from, fl.turn)
 	}
@@ -172,7 +172,7 @@ func (f *flights) fly(hash contract.Hash, fl *flight) {
 		case turnGranted:
 		}
 		first := fl.serving[0]
-		left := min(first.deadline-f.cache.clock.Mono(), roundTimeout)
+		left := min(first.deadline-f.cache.clock.Now().Mono, roundTimeout)
 		ctx, cancel := context.WithTimeout(f.cache.ctx, left)
 		out := f.cache.lookUp(ctx, hash, first.plugin)
 		cancel()
@@ -213,7 +213,7 @@ func (f *flights) begin(fl *flight) beginning {
 	f.mu.Lock()
 	turn, wait := fl.turn, time.Duration(0)
 	if len(fl.waiting) > 0 {
-		wait = fl.waiting[0].deadline - f.cache.clock.Mono()
+		wait = fl.waiting[0].deadline - f.cache.clock.Now().Mono
 	}
 	f.mu.Unlock()
 	timer := time.NewTimer(wait)
@@ -254,7 +254,7 @@ func (f *flights) endTurn(fl *flight) {
 // for the waiters of that plugin, the rest goes on waiting as long as it may.
 func (f *flights) settle(fl *flight, plugin string, out outcome) {
 	if out.answer == contract.Unavailable {
-		mono := f.cache.clock.Mono()
+		mono := f.cache.clock.Now().Mono
 		f.mu.Lock()
 		all := slices.Concat(fl.serving, fl.waiting)
 		fl.serving, fl.waiting = nil, nil
@@ -278,7 +278,7 @@ func (f *flights) answerNext(fl *flight, out outcome) {
 	w := fl.serving[0]
 	fl.serving = fl.serving[1:]
 	f.mu.Lock()
-	f.waiters--
+	f.waiters.give(w.from)
 	f.mu.Unlock()
 	f.cache.opts.Recover("lookup callback", func() { w.done(out.answer, out.packed) })
 }

@@ -41,7 +41,7 @@ type session struct {
 	conn  *linkConn
 	cp    contract.ControlPlaneSettings
 
-	acked     atomic.Uint64 // highest sequence number applied
+	acked     atomic.Uint64 // position up to which everything is applied
 	ackReady  chan struct{}
 	questions chan *contract.Introspect
 	broken    chan struct{} // closed when reading has ended
@@ -61,7 +61,7 @@ type session struct {
 // renew remembers when a Renew was sent.
 type renew struct {
 	number uint64
-	sent   time.Duration
+	sent   Instant
 }
 
 func newSession(c *Cache, conn *linkConn, cp contract.ControlPlaneSettings) *session {
@@ -80,17 +80,17 @@ func (s *session) close() {
 	s.closeOnce.Do(func() { _ = s.conn.Close() }) // nothing can be done about it
 }
 
-// hello exchanges the first frames. What Welcome says about epoch and floor is
-// in force before anything else is read.
+// hello exchanges the first frames. What Welcome says is in force before anything
+// else is read.
 func (s *session) hello(ctx context.Context) error {
 	stop := context.AfterFunc(ctx, func() { _ = s.conn.SetDeadline(time.Unix(1, 0)) })
 	defer stop()
 	if err := s.conn.SetDeadline(time.Now().Add(connectTimeout)); err != nil {
 		return err
 	}
-	known := s.cache.applied.Load()
+	st := s.cache.standing.Load()
 	body, err := contract.EncodeJSON(contract.Hello{
-		Version: contract.LinkVersion, Instance: s.cache.instance, Revision: known,
+		Version: contract.LinkVersion, Instance: s.cache.instance, Log: st.log, Applied: st.applied,
 	})
 	if err != nil {
 		return err
@@ -109,13 +109,9 @@ func (s *session) hello(ctx context.Context) error {
 	if err := contract.DecodeJSON(body, &w); err != nil {
 		return fmt.Errorf("decode welcome: %w", err)
 	}
-	if w.Revision < known {
-		s.cache.log.Error("control plane's store is older than revocations this filter has seen",
-			"store_revision", w.Revision, "applied_revision", known)
+	if err := s.cache.welcomed(&s.cp, &w); err != nil {
+		return err
 	}
-	raise(&s.cache.announced, w.Epoch)
-	raise(&s.cache.table.floors.global, w.Floor)
-	raise(&s.cache.applied, w.Floor)
 	if !stop() {
 		return errLinkDown
 	}
@@ -147,24 +143,36 @@ func (s *session) apply(t contract.FrameType, body []byte) error {
 		if err != nil {
 			return fmt.Errorf("decode invalidate: %w", err)
 		}
-		for i := range m.Items {
-			s.cache.table.invalidate(&m.Items[i])
-			raise(&s.cache.applied, m.Items[i].Revision)
+		if err := s.cache.invalidated(m); err != nil {
+			return err
 		}
-		s.acknowledge(m.Seq)
-	case contract.FrameEpoch:
-		var m contract.Epoch
+		s.acknowledge(m.To)
+	case contract.FrameTrust:
+		var m contract.TrustChange
 		if err := contract.DecodeJSON(body, &m); err != nil {
-			return fmt.Errorf("decode epoch: %w", err)
+			return fmt.Errorf("decode trust: %w", err)
 		}
-		raise(&s.cache.announced, m.Epoch)
-		s.acknowledge(m.Seq)
+		switch err := s.cache.entrusted(&s.cp, &m); {
+		case errors.Is(err, errMoved): // not acknowledged; the writer says goodbye
+		case err != nil:
+			return err
+		default:
+			s.acknowledge(m.At)
+			s.cache.refillAfter(m.Trust)
+		}
 	case contract.FrameGranted:
 		n, err := contract.DecodeNumber(body)
 		if err != nil {
 			return fmt.Errorf("decode granted: %w", err)
 		}
 		s.grant(n)
+		s.cache.noteLease(&s.cp)
+	case contract.FrameRefilled:
+		n, err := contract.DecodeNumber(body)
+		if err != nil {
+			return fmt.Errorf("decode refilled: %w", err)
+		}
+		s.cache.inUse.refilled(n)
 	case contract.FrameLevel2:
 		var m contract.Level2
 		if err := contract.DecodeJSON(body, &m); err != nil {
@@ -183,28 +191,13 @@ func (s *session) apply(t contract.FrameType, body []byte) error {
 	return nil
 }
 
-// acknowledge lets the writer send the newest sequence number; those before it
-// are acknowledged with it.
-func (s *session) acknowledge(seq uint64) {
-	raise(&s.acked, seq)
+// acknowledge lets the writer send the newest position; those before it are
+// acknowledged with it.
+func (s *session) acknowledge(at contract.Position) {
+	s.acked.Store(uint64(at))
 	select {
 	case s.ackReady <- struct{}{}:
-	default: // one is under way and will carry this number
-	}
-}
-
-// grant extends the lease, counted from the sending of that Renew.
-func (s *session) grant(number uint64) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	r := s.renews[number%maxRenews]
-	if s.left || r.number != number || number == 0 {
-		return // an answer to nothing that is remembered extends nothing
-	}
-	s.granted = true
-	s.cache.table.wall.sync(s.cache.clock)
-	if end := int64(r.sent + leaseSpan); end > s.cache.leaseEnd.Load() {
-		s.cache.leaseEnd.Store(end)
+	default: // one is under way and will carry this position
 	}
 }
 

@@ -100,22 +100,43 @@ func (c *Cache) followSettings(f *settingsFile) {
 func (c *Cache) reconfigure(s *contract.Settings) error {
 	c.configuring.Lock()
 	defer c.configuring.Unlock()
-	l2 := c.level2
 	if !sameControlPlane(c.base.ControlPlane, s.ControlPlane) {
-		l2 = c.recall(s)
+		return c.moveTo(s)
 	}
-	if err := c.apply(s, l2); err != nil {
+	if err := c.apply(s, c.level2, c.standing.Load().trust); err != nil {
+		return err
+	}
+	c.base = s
+	c.logConfig()
+	return nil
+}
+
+// moveTo turns to another control plane. Until that one has spoken, only what it
+// said to an earlier process counts. configuring is held.
+func (c *Cache) moveTo(s *contract.Settings) error {
+	l2, remembered := c.recall(s), c.recallTrust(s)
+	former := c.standing.Load().trust
+	c.amend(func(st *standing) { st.trust = contract.Trust{} })
+	next := contract.Trust{}
+	if remembered != nil {
+		next = remembered.Trust
+	}
+	if err := c.apply(s, l2, next); err != nil {
+		c.amend(func(st *standing) { st.trust = former })
 		return err
 	}
 	c.base, c.level2 = s, l2
+	c.recalled(remembered)
+	c.amend(func(st *standing) { st.trust = next })
+	c.logConfig()
 	return nil
 }
 
 // apply makes settings and what the link said the configuration. A changed bound
 // empties L1; floors stay in any case. configuring is held.
-func (c *Cache) apply(s *contract.Settings, told *contract.Level2) error {
+func (c *Cache) apply(s *contract.Settings, told *contract.Level2, trust contract.Trust) error {
 	last := c.config.Load()
-	next, err := c.configure(effective(s, told), last)
+	next, err := c.configure(effective(s, told), trust, last)
 	if err != nil {
 		return err
 	}
@@ -135,8 +156,12 @@ func (c *Cache) apply(s *contract.Settings, told *contract.Level2) error {
 	if last.l2 != nil && last.l2 != next.l2 {
 		last.l2.close(c.log)
 	}
-	c.log.Info("settings changed", "static", next.static(), "redis", next.l2 != nil)
 	return nil
+}
+
+func (c *Cache) logConfig() {
+	cfg := c.config.Load()
+	c.log.Info("settings changed", "static", cfg.static(), "redis", cfg.settings.Redis != nil)
 }
 
 func sameControlPlane(a, b *contract.ControlPlaneSettings) bool {

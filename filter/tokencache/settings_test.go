@@ -49,7 +49,7 @@ func TestSettingsAreReadAgainWhenTheyChange(t *testing.T) {
 	second.putRecord(t, 1, testRecord(1, 5))
 	c, err := Open(Options{
 		Path: path, Logger: slog.New(messages(events)),
-		openStore: func(s *contract.RedisSettings) (store, error) {
+		openStore: func(s *contract.RedisSettings, _ []string) (store, error) {
 			opened <- s.URL
 			if s.URL == "redis://first" {
 				return first, nil
@@ -146,14 +146,14 @@ func TestSettingsMoveTheLink(t *testing.T) {
 	defer stopOld()
 	defer c.Close()
 	first := oldControl.accept()
-	first.json(contract.FrameWelcome, contract.Welcome{})
+	first.welcome()
 	writeSettings(t, path, settings(newAddress))
 	first.expect(contract.FrameBye)
 	second := newControl.accept()
-	second.json(contract.FrameWelcome, contract.Welcome{})
-	second.invalidate(3, tokenGone(1, 9))
-	second.expectAck(3)
-	if got := c.Stats(); got.Revision != 9 || got.LinkConnects != 2 {
+	second.json(contract.FrameWelcome, contract.Welcome{Log: "log-2"})
+	second.invalidate(1, tokenGone(1, 9))
+	second.expectAck(1)
+	if got := c.Stats(); got.Log != "log-2" || got.Applied != 1 || got.LinkConnects != 2 {
 		t.Errorf("%+v", got)
 	}
 }

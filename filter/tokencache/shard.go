@@ -16,7 +16,7 @@ import (
 //
 // Record in the ring, little endian, 8-aligned:
 //
-//	size u32 | packed u32 | credential u32 | consumer u32 | revision u64 | expires u64 | hash [32] | packed bytes
+//	size u32 | packed u32 | credential u32 | consumer u32 | revision u64 | end i64 | hash [32] | packed bytes
 //
 // A size of 0 means that the ring continues at its beginning.
 //
@@ -53,7 +53,7 @@ const (
 	offCredential = 8
 	offConsumer   = 12
 	offRevision   = 16
-	offExpires    = 24
+	offEnd        = 24
 	offHash       = 32
 
 	usedBit = 1 << 32
@@ -65,7 +65,8 @@ type entry struct {
 	credential owner
 	consumer   owner
 	revision   uint64
-	expires    int64
+	// end is when it serves no more, see over.
+	end int64
 }
 
 // setLimit sizes an empty shard for a share of the cache's bytes.
@@ -74,6 +75,35 @@ func (s *shard) setLimit(share int) {
 	s.used, s.head, s.tail, s.full = 0, 0, 0, 0
 	s.maxSlots = max(minSlots, floorPow2(share/8/8))
 	s.maxRing = max(minRing, (share-8*s.maxSlots)&^7)
+}
+
+// clear forgets all records and all unknown tokens, and keeps the memory. The
+// caller holds mu.
+func (s *shard) clear() {
+	clear(s.slots)
+	clear(s.negatives)
+	s.used, s.head, s.tail, s.full = 0, 0, 0, 0
+}
+
+// inUse appends the hashes of up to limit records that serve, those first that
+// were used since the hand passed.
+func (s *shard) inUse(to []contract.Hash, limit int, serves func(*entry) bool) []contract.Hash {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	for _, used := range []uint64{usedBit, 0} {
+		for i := range s.slots {
+			v := atomic.LoadUint64(&s.slots[i])
+			if v == 0 || v&usedBit != used || limit == 0 {
+				continue
+			}
+			p := position(v)
+			if e := s.header(p); serves(&e) {
+				to = append(to, contract.Hash(s.ring[p+offHash:p+headerSize]))
+				limit--
+			}
+		}
+	}
+	return to
 }
 
 func floorPow2(n int) int {
@@ -125,7 +155,7 @@ func (s *shard) header(pos int) (e entry) {
 	e.credential = owner(binary.LittleEndian.Uint32(b[offCredential:]))
 	e.consumer = owner(binary.LittleEndian.Uint32(b[offConsumer:]))
 	e.revision = binary.LittleEndian.Uint64(b[offRevision:])
-	e.expires = int64(binary.LittleEndian.Uint64(b[offExpires:])) //nolint:gosec // written from an int64
+	e.end = int64(binary.LittleEndian.Uint64(b[offEnd:])) //nolint:gosec // written from an int64
 	return e
 }
 
@@ -156,7 +186,7 @@ func (s *shard) put(e *entry, packed []byte, void func(*entry) bool) (evicted in
 	binary.LittleEndian.PutUint32(b[offCredential:], uint32(e.credential))
 	binary.LittleEndian.PutUint32(b[offConsumer:], uint32(e.consumer))
 	binary.LittleEndian.PutUint64(b[offRevision:], e.revision)
-	binary.LittleEndian.PutUint64(b[offExpires:], uint64(e.expires)) //nolint:gosec // read back as int64
+	binary.LittleEndian.PutUint64(b[offEnd:], uint64(e.end)) //nolint:gosec // read back as int64
 	copy(b[offHash:], e.hash[:])
 	copy(b[headerSize:], packed)
 	s.head, s.full = p+size, s.full+size

@@ -31,28 +31,33 @@ func (s *fakeStore) put(t *testing.T, token int, make func() ([]byte, error)) {
 // Whoever writes Redis cannot make a token good: what no known key has signed for
 // this very token is absent, and the control plane is asked.
 func TestForgedRecordsAreAbsent(t *testing.T) {
+	good := func() *contract.Record { return storable(testRecord(1, 5)) }
 	for name, forge := range map[string]func() ([]byte, error){
-		"unsigned":         func() ([]byte, error) { return testRecord(1, 5).Marshal() },
-		"of another key":   func() ([]byte, error) { return testRecord(1, 5).Sign(hashOf(1), otherKey) },
-		"of another token": func() ([]byte, error) { return testRecord(1, 5).Sign(hashOf(2), testKey) },
+		"unsigned":         func() ([]byte, error) { return good().Marshal() },
+		"of another key":   func() ([]byte, error) { return good().Sign(hashOf(1), otherKey) },
+		"of another token": func() ([]byte, error) { return good().Sign(hashOf(2), testKey) },
 		"changed after it": func() ([]byte, error) {
-			b, err := testRecord(1, 5).Sign(hashOf(1), testKey)
+			b, err := good().Sign(hashOf(1), testKey)
 			return append(b, ' '), err
 		},
-		"with a torn header": func() ([]byte, error) { b, err := testRecord(1, 5).Sign(hashOf(1), testKey); return b[1:], err },
+		"with a torn header": func() ([]byte, error) { b, err := good().Sign(hashOf(1), testKey); return b[1:], err },
 	} {
 		inWorld(t, worldConfig{}, func(w *world) {
-			w.store.putClock(0, 5)
+			w.store.putClock(0)
+			w.store.putFloors(testRecord(1, 5))
 			w.store.put(t, 1, forge)
-			w.want(name+", without a link", w.resolve(1), contract.Unavailable)
 			w.control.introspect = func(*contract.Introspect) *contract.Result {
 				return &contract.Result{Answer: contract.Unknown, Revision: 5}
 			}
-			w.live()
+			l := w.live()
 			w.want(name, w.resolve(1), contract.Unknown)
-			if s := w.cache.Stats(); s.L2Hits != 0 || w.control.asked.Load() != 1 {
-				t.Errorf("%s: %d hits of Redis, %d introspections", name, s.L2Hits, w.control.asked.Load())
+			if s := w.cache.Stats(); s.L2Hits != 0 || s.L2Foreign+s.L2Untrusted != 1 || w.control.asked.Load() != 1 {
+				t.Errorf("%s: %+v, %d introspections", name, s, w.control.asked.Load())
 			}
+			w.control.down.Store(true)
+			_ = l.conn.Close()
+			w.advance(contract.Lease)
+			w.want(name+", without a link", w.resolve(1), contract.Unavailable)
 		})
 	}
 }
@@ -61,14 +66,14 @@ func TestForgedRecordsAreAbsent(t *testing.T) {
 // every filter that has a link: the floor is newer than what was signed.
 func TestReplayOfASignedRecord(t *testing.T) {
 	inWorld(t, worldConfig{}, func(w *world) {
-		w.store.putClock(0, 5)
+		w.store.putClock(0)
 		w.store.putRecord(t, 1, testRecord(1, 5))
 		l := w.live()
 		w.want("before", w.resolve(1), contract.Found)
 		l.invalidate(1, tokenGone(1, 6))
 		l.expectAck(1)
 		w.store.putRecord(t, 1, testRecord(1, 5)) // no tombstone, and a clock of the attacker's
-		w.store.putClock(0, 1<<40)
+		w.store.putClock(1 << 40)
 		w.control.introspect = func(*contract.Introspect) *contract.Result {
 			return &contract.Result{Answer: contract.Unknown, Revision: 6}
 		}
@@ -81,12 +86,15 @@ func TestReplayOfASignedRecord(t *testing.T) {
 // key stays good beside it.
 func TestRotationOfRecordKeysRefusesNobody(t *testing.T) {
 	inWorld(t, worldConfig{}, func(w *world) {
-		w.store.putClock(0, 5)
+		w.store.putClock(0)
 		w.control.introspect = func(q *contract.Introspect) *contract.Result {
 			return &contract.Result{Answer: contract.Found, Revision: 5, Record: testRecord(1, 5)}
 		}
 		l := w.live()
-		w.store.put(t, 1, func() ([]byte, error) { return testRecord(1, 5).Sign(hashOf(1), otherKey) })
+		for token := range 4 {
+			w.store.putFloors(testRecord(token, 5))
+		}
+		w.store.put(t, 1, func() ([]byte, error) { return storable(testRecord(1, 5)).Sign(hashOf(1), otherKey) })
 		w.want("unknown key", w.resolve(1), contract.Found)
 		if asked := w.control.asked.Load(); asked != 1 {
 			t.Fatalf("%d introspections", asked)
@@ -94,7 +102,7 @@ func TestRotationOfRecordKeysRefusesNobody(t *testing.T) {
 		l.json(contract.FrameLevel2, contract.Level2{Keys: testKeys(otherKey)})
 		synctest.Wait()
 		for token, key := range map[int]ed25519.PrivateKey{2: otherKey, 3: testKey} {
-			w.store.put(t, token, func() ([]byte, error) { return testRecord(token, 5).Sign(hashOf(token), key) })
+			w.store.put(t, token, func() ([]byte, error) { return storable(testRecord(token, 5)).Sign(hashOf(token), key) })
 			w.want("known key", w.resolve(token), contract.Found)
 		}
 		if s := w.cache.Stats(); s.L2Hits != 2 || w.control.asked.Load() != 1 {
@@ -124,13 +132,13 @@ func TestSecondLevelFromTheLink(t *testing.T) {
 	w := &world{t: t, token: filepath.Join(dir, "token"), store: &fakeStore{values: map[string][]byte{}}}
 	w.control = &fakeControl{t: t, cert: cert, links: make(chan *fakeLink, 64), auto: true}
 	w.writeToken("secret")
-	w.store.putClock(0, 0)
+	w.store.putClock(0)
 	w.store.putRecord(t, 1, testRecord(1, 5))
 	urls := make(chan string, 16)
 	open := func() *Cache {
 		c, err := Open(Options{
 			Path: path, Logger: slog.New(slog.DiscardHandler), DialLink: w.control.dial,
-			openStore: func(s *contract.RedisSettings) (store, error) { urls <- s.URL; return w.store, nil },
+			openStore: func(s *contract.RedisSettings, _ []string) (store, error) { urls <- s.URL; return w.store, nil },
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -140,20 +148,22 @@ func TestSecondLevelFromTheLink(t *testing.T) {
 	write("localhost:5678")
 	c := open()
 	l := w.control.accept()
-	l.json(contract.FrameWelcome, contract.Welcome{})
+	l.welcome()
 	l.json(contract.FrameLevel2, contract.Level2{Redis: &contract.RedisSettings{URL: "redis://told"}, Keys: testKeys(testKey)})
-	l.json(contract.FrameEpoch, contract.Epoch{Seq: 1}) // acknowledged after the frame before it
+	l.trust(1, testTrust) // acknowledged after the frame before it
 	l.expectAck(1)
 	if got := <-urls; got != "redis://told" {
 		t.Errorf("uses %s", got)
 	}
-	c.Close()
+	w.control.down.Store(true)
+	_ = l.conn.Close()
+	unlinked(t, c)
+	c.Close() // without a goodbye
 	info, err := os.Stat(filepath.Join(dir, level2File))
 	if err != nil || info.Mode().Perm() != 0o600 {
 		t.Fatalf("%v %v", info, err)
 	}
 
-	w.control.down.Store(true)
 	w.cache = open()
 	if got := <-urls; got != "redis://told" {
 		t.Errorf("remembers %s", got)
@@ -180,12 +190,14 @@ func BenchmarkFill(b *testing.B) {
 		b.Run(map[bool]string{false: "unsigned", true: "signed"}[signed], func(b *testing.B) {
 			c := leasedCache(4 << 20)
 			st := &fakeStore{values: map[string][]byte{}}
-			st.putClock(0, 5)
-			cfg := &config{settings: &contract.Settings{ControlPlane: &contract.ControlPlaneSettings{}}, l2: &level2{store: st, timeout: time.Minute, breaker: breaker{clock: c.clock}}}
+			st.putClock(0)
+			c.lastLease.Store(new(c.clock.Now()))
+			cfg := &config{settings: &contract.Settings{ControlPlane: &contract.ControlPlaneSettings{}}, l2: &level2{store: st, servers: testTrust.Servers, timeout: time.Minute, breaker: breaker{clock: c.clock}}}
 			if signed {
 				cfg.verifier = &verifier{keys: testKeys(testKey)}
 			}
-			r := testRecord(1, 5)
+			r := storable(testRecord(1, 5))
+			st.putFloors(r)
 			data, err := r.Sign(hashOf(1), testKey)
 			if err != nil {
 				b.Fatal(err)
@@ -201,11 +213,11 @@ func BenchmarkFill(b *testing.B) {
 				if place >= 0 {
 					cfg.verifier.seen[place] = [32]byte{} // each fill is the first of its record
 				}
-				got, out := c.readL2(context.Background(), cfg, hash)
+				got, out := c.readL2(context.Background(), cfg, c.standing.Load(), hash)
 				if out != l2Found {
 					b.Fatal(out)
 				}
-				if _, ok := c.accept(cfg, &hash, got); !ok {
+				if _, ok := c.accept(cfg, 0, &hash, got, got.Until); !ok {
 					b.Fatal("not admitted")
 				}
 			}

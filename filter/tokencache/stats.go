@@ -1,6 +1,10 @@
 package tokencache
 
-import "sync/atomic"
+import (
+	"sync/atomic"
+
+	"github.com/meshgate/meshgate/filter/contract"
+)
 
 // Stats is a snapshot of the counters since [Open]; they only grow.
 type Stats struct {
@@ -12,8 +16,8 @@ type Stats struct {
 	// Evictions are usable records that left L1 for want of room.
 	Evictions uint64
 	// L2Hits were answered by Redis; L2Errors are failed reads, L2Skipped those
-	// not attempted because the breaker was open, L2Untrusted those whose clock
-	// or epoch did not allow their use.
+	// not attempted because the breaker was open or nothing is vouched for,
+	// L2Untrusted those where what stands in Redis did not allow its use.
 	L2Hits, L2Errors, L2Skipped, L2Untrusted uint64
 	// L2Foreign records in Redis were not signed by a known key.
 	L2Foreign uint64
@@ -33,8 +37,14 @@ type Stats struct {
 	BreakerOpen bool
 	// Linked and Leased are the state of the freshness link.
 	Linked, Leased bool
-	// Revision is the newest revocation applied, Epoch the newest announced.
-	Revision, Epoch uint64
+	// Log is the log that the filter follows and Applied the position up to which
+	// it has; Epoch is what it believes in Redis, 0 if nothing.
+	Log     contract.LogID
+	Applied contract.Position
+	Epoch   contract.Epoch
+	// Starts counts how often the memory began anew with a log, ClocksApart the
+	// leases that were not taken because the clocks disagreed.
+	Starts, ClocksApart uint64
 }
 
 // counters are those that no shard keeps.
@@ -42,11 +52,12 @@ type counters struct {
 	bypassed, l2Hits, l2Errors, l2Skipped, l2Untrusted, l2Foreign atomic.Uint64
 	introspections, introspectionErrors                           atomic.Uint64
 	coalesced, rejected, abandoned, staleServed                   atomic.Uint64
-	linkConnects, linkFailures                                    atomic.Uint64
+	linkConnects, linkFailures, starts, clocksApart               atomic.Uint64
 }
 
 // Stats returns the counters and states of this moment.
 func (c *Cache) Stats() Stats {
+	st := c.standing.Load()
 	s := Stats{
 		Bypassed: c.counters.bypassed.Load(),
 		L2Hits:   c.counters.l2Hits.Load(), L2Errors: c.counters.l2Errors.Load(),
@@ -55,8 +66,9 @@ func (c *Cache) Stats() Stats {
 		Coalesced: c.counters.coalesced.Load(), Rejected: c.counters.rejected.Load(), Abandoned: c.counters.abandoned.Load(),
 		StaleServed:  c.counters.staleServed.Load(),
 		LinkConnects: c.counters.linkConnects.Load(), LinkFailures: c.counters.linkFailures.Load(),
-		Linked: c.session.Load() != nil, Leased: c.leased(c.clock.Mono()),
-		Revision: c.applied.Load(), Epoch: c.announced.Load(),
+		Linked: c.session.Load() != nil, Leased: c.leased(c.clock.Now()),
+		Log: st.log, Applied: st.applied, Epoch: st.trust.Epoch,
+		Starts: c.counters.starts.Load(), ClocksApart: c.counters.clocksApart.Load(),
 	}
 	if l2 := c.config.Load().l2; l2 != nil {
 		s.BreakerOpen = l2.breaker.isOpen()

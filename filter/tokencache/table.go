@@ -1,6 +1,7 @@
 package tokencache
 
 import (
+	"sync/atomic"
 	"time"
 
 	"github.com/meshgate/meshgate/filter/contract"
@@ -19,16 +20,42 @@ const (
 type table struct {
 	floors *floors
 	clock  Clock
-	// wall is the difference of wall and monotonic clock in ms, see expired.
-	wall   wallOffset
-	shards [shardCount]shard
+	// generation counts how often the table began anew.
+	generation atomic.Uint64
+	shards     [shardCount]shard
 }
 
 func newTable(maxBytes int64, clock Clock) *table {
 	t := &table{floors: newFloors(maxBytes), clock: clock}
-	t.wall.sync(clock)
 	t.resize(maxBytes)
 	return t
+}
+
+// restart empties the table and the floors, and returns the new generation. A
+// record that only a floor voids must not be met without it, so the floors go
+// last; whoever has found a record looks at the floors inside its shard's lock.
+func (t *table) restart() uint64 {
+	generation := t.generation.Add(1)
+	for i := range t.shards {
+		s := &t.shards[i]
+		s.mu.Lock()
+		s.clear()
+		s.mu.Unlock()
+	}
+	t.floors.clear()
+	return generation
+}
+
+// inUse returns hashes of at most limit records that can serve, those that were
+// used lately first.
+func (t *table) inUse(limit int, now Instant) []contract.Hash {
+	var out []contract.Hash
+	for i := range t.shards {
+		out = t.shards[i].inUse(out, limit/shardCount, func(e *entry) bool {
+			return t.floors.admitsOwners(e.revision, e.credential, e.consumer) && !over(e.end, now)
+		})
+	}
+	return out
 }
 
 // resize empties the table and sets its bound. Floors stay: they are what has
@@ -50,8 +77,8 @@ func (t *table) resize(maxBytes int64) {
 func (t *table) shard(hash *contract.Hash) *shard { return &t.shards[hash[0]] }
 
 // lookup is peek with its outcome counted.
-func (t *table) lookup(hash *contract.Hash, dst []byte, mono time.Duration) (int, contract.Answer) {
-	n, answer := t.peek(hash, dst, mono)
+func (t *table) lookup(hash *contract.Hash, dst []byte, now Instant) (int, contract.Answer) {
+	n, answer := t.peek(hash, dst, now)
 	s := t.shard(hash)
 	switch answer {
 	case contract.Found:
@@ -65,14 +92,15 @@ func (t *table) lookup(hash *contract.Hash, dst []byte, mono time.Duration) (int
 }
 
 // peek copies a usable record to dst. Unknown means that the token is
-// remembered as unknown, or that its record has expired: both are as exact as
-// the record, for whoever changes the expiry invalidates the token.
-func (t *table) peek(hash *contract.Hash, dst []byte, mono time.Duration) (int, contract.Answer) {
+// remembered as unknown, or that it has expired: both are as exact as the record,
+// for whoever changes the expiry invalidates the token. A record that is too old
+// says nothing about its token and is a Miss.
+func (t *table) peek(hash *contract.Hash, dst []byte, now Instant) (int, contract.Answer) {
 	s := t.shard(hash)
 	s.mu.RLock()
 	slot, pos := s.find(hash)
 	if slot < 0 {
-		unknown := s.unknown(hash, mono, t.floors.global.Load())
+		unknown := s.unknown(hash, now.Mono, t.floors.global.Load())
 		s.mu.RUnlock()
 		if unknown {
 			return 0, contract.Unknown
@@ -82,8 +110,10 @@ func (t *table) peek(hash *contract.Hash, dst []byte, mono time.Duration) (int, 
 	n, answer := 0, contract.Miss
 	if e := s.header(pos); t.floors.admitsOwners(e.revision, e.credential, e.consumer) {
 		switch packed := s.packed(pos); {
-		case t.expired(e.expires, mono):
-			answer = contract.Unknown
+		case over(e.end, now):
+			if e.end > 0 {
+				answer = contract.Unknown
+			}
 		case len(packed) <= len(dst):
 			s.touch(slot)
 			n, answer = copy(dst, packed), contract.Found
@@ -93,15 +123,33 @@ func (t *table) peek(hash *contract.Hash, dst []byte, mono time.Duration) (int, 
 	return n, answer
 }
 
+// over says whether the end of a record has come. A positive end is that of the
+// token, a negative one is when the record is too old; 0 is none.
+func over(end int64, now Instant) bool {
+	if end < 0 {
+		end = -end
+	}
+	return end != 0 && now.millis() >= end
+}
+
+// endOf is which of the two comes first.
+func endOf(expires, until int64) int64 {
+	if until == 0 || (expires != 0 && expires <= until) {
+		return expires
+	}
+	return -until
+}
+
 // admit checks a record against the floors and puts it into the table in one
 // critical section, so that an invalidation is either seen here or finds the
-// record there. False means that the record must not be used.
-func (t *table) admit(hash *contract.Hash, r *contract.Record, packed []byte, store bool) bool {
+// record there. The look-up that found it began under a generation; until is when
+// the record is too old. False means that the record must not be used.
+func (t *table) admit(generation uint64, hash *contract.Hash, r *contract.Record, until int64, packed []byte, store bool) bool {
 	e := entry{
 		hash:       *hash,
 		credential: t.floors.ownerOf(contract.SubjectCredential, r.Credential.ID),
 		revision:   r.Revision,
-		expires:    r.Expires,
+		end:        endOf(r.Expires, until),
 	}
 	if r.Consumer != nil {
 		e.consumer = t.floors.ownerOf(contract.SubjectConsumer, r.Consumer.ID)
@@ -109,7 +157,9 @@ func (t *table) admit(hash *contract.Hash, r *contract.Record, packed []byte, st
 	s := t.shard(hash)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !t.floors.admits(hash, e.revision, e.credential, e.consumer) {
+	// The generation is read after the floors: if it is still that one, restart
+	// had not begun to empty them.
+	if !t.floors.admits(hash, e.revision, e.credential, e.consumer) || t.generation.Load() != generation {
 		return false
 	}
 	if !store {
@@ -131,16 +181,17 @@ func (t *table) admit(hash *contract.Hash, r *contract.Record, packed []byte, st
 // chance when room is needed.
 func (t *table) void(e *entry) bool {
 	return !t.floors.admitsOwners(e.revision, e.credential, e.consumer) ||
-		t.expired(e.expires, t.clock.Mono())
+		over(e.end, t.clock.Now())
 }
 
 // remember stores that the token was unknown at revision, until the monotonic
-// time until, unless an invalidation of that token is newer.
-func (t *table) remember(hash *contract.Hash, revision uint64, until time.Duration) {
+// time until, unless an invalidation of that token is newer, or the table began
+// anew since the look-up did.
+func (t *table) remember(generation uint64, hash *contract.Hash, revision uint64, until time.Duration) {
 	s := t.shard(hash)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !t.floors.admits(hash, revision, 0, 0) {
+	if !t.floors.admits(hash, revision, 0, 0) || t.generation.Load() != generation {
 		return
 	}
 	if slot, pos := s.find(hash); slot >= 0 {
@@ -149,7 +200,7 @@ func (t *table) remember(hash *contract.Hash, revision uint64, until time.Durati
 		}
 		s.remove(slot)
 	}
-	s.setUnknown(hash, revision, until, t.clock.Mono())
+	s.setUnknown(hash, revision, until, t.clock.Now().Mono)
 }
 
 // invalidate applies one invalidation; when it returns, no lookup finds what it

@@ -19,9 +19,9 @@ var _ engine.Tokens = (*Cache)(nil)
 // fakeClock is set by tests; its wall clock starts at unix second 1e9.
 type fakeClock struct{ mono, step atomic.Int64 }
 
-func (c *fakeClock) Mono() time.Duration { return time.Duration(c.mono.Load()) }
-func (c *fakeClock) Wall() time.Time {
-	return time.Unix(1e9, c.mono.Load()+c.step.Load())
+func (c *fakeClock) Now() Instant {
+	mono := c.mono.Load()
+	return Instant{Wall: 1e18 + mono + c.step.Load(), Mono: time.Duration(mono)}
 }
 
 func (c *fakeClock) add(d time.Duration) { c.mono.Add(int64(d)) }
@@ -44,14 +44,14 @@ func testRecord(token int, revision uint64) *contract.Record {
 func mustAdmit(t testing.TB, tb *table, token int, r *contract.Record) {
 	t.Helper()
 	h := hashOf(token)
-	if !tb.admit(&h, r, r.Pack(nil), true) {
+	if !tb.admit(tb.generation.Load(), &h, r, r.Until, r.Pack(nil), true) {
 		t.Fatalf("record of token %d at revision %d was refused", token, r.Revision)
 	}
 }
 
 func peek(tb *table, token int) contract.Answer {
 	h, buf := hashOf(token), [contract.MaxPacked]byte{}
-	_, a := tb.peek(&h, buf[:], tb.clock.Mono())
+	_, a := tb.peek(&h, buf[:], tb.clock.Now())
 	return a
 }
 
@@ -63,7 +63,7 @@ func TestTableReturnsThePackedRecord(t *testing.T) {
 	buf := make([]byte, contract.MaxPacked)
 	for i := range 100 {
 		h := hashOf(i)
-		n, a := tb.lookup(&h, buf, 0)
+		n, a := tb.lookup(&h, buf, Instant{})
 		if a != contract.Found || !bytes.Equal(buf[:n], testRecord(i, 5).Pack(nil)) {
 			t.Fatalf("token %d: answer %d, %q", i, a, buf[:n])
 		}
@@ -72,7 +72,7 @@ func TestTableReturnsThePackedRecord(t *testing.T) {
 		t.Errorf("absent token: answer %d", got)
 	}
 	h := hashOf(1)
-	if n, a := tb.lookup(&h, buf[:10], 0); n != 0 || a != contract.Miss {
+	if n, a := tb.lookup(&h, buf[:10], Instant{}); n != 0 || a != contract.Miss {
 		t.Errorf("a buffer that is too small must miss, got %d %d", n, a)
 	}
 }
@@ -82,7 +82,7 @@ func TestTableReturnsThePackedRecord(t *testing.T) {
 func TestTableExpiryIsExact(t *testing.T) {
 	clock := &fakeClock{}
 	tb := newTable(1<<20, clock)
-	now := clock.Wall().UnixMilli()
+	now := clock.Now().millis()
 	for i, in := range []int64{1, 500, 9_999, 10_001, 60_000} {
 		r := testRecord(i, 1)
 		r.Expires = now + in
@@ -130,7 +130,7 @@ func TestTableInvalidation(t *testing.T) {
 			}
 			// The same record may not come back, a newer one may.
 			h, r := hashOf(1), testRecord(1, 10)
-			if got := tb.admit(&h, r, r.Pack(nil), true); got != (tc.want == contract.Found) {
+			if got := tb.admit(tb.generation.Load(), &h, r, r.Until, r.Pack(nil), true); got != (tc.want == contract.Found) {
 				t.Errorf("late fill admitted: %v", got)
 			}
 			mustAdmit(t, tb, 1, testRecord(1, 11))
@@ -145,7 +145,7 @@ func TestTableNegatives(t *testing.T) {
 	clock := &fakeClock{}
 	tb := newTable(1<<20, clock)
 	h := hashOf(1)
-	tb.remember(&h, 10, time.Second)
+	tb.remember(0, &h, 10, time.Second)
 	if got := peek(tb, 1); got != contract.Unknown {
 		t.Fatalf("remembered as unknown: %d", got)
 	}
@@ -154,18 +154,18 @@ func TestTableNegatives(t *testing.T) {
 		t.Errorf("after its time: %d", got)
 	}
 	clock.mono.Store(0)
-	tb.remember(&h, 10, time.Second)
+	tb.remember(0, &h, 10, time.Second)
 	created := contract.Invalidation{Subject: contract.SubjectToken, Token: h, Revision: 11}
 	tb.invalidate(&created)
 	if got := peek(tb, 1); got != contract.Miss {
 		t.Errorf("after the token was created: %d", got)
 	}
-	tb.remember(&h, 10, time.Second) // an answer that was overtaken
+	tb.remember(0, &h, 10, time.Second) // an answer that was overtaken
 	if got := peek(tb, 1); got != contract.Miss {
 		t.Errorf("an older unknown was remembered: %d", got)
 	}
 	other := hashOf(2)
-	tb.remember(&other, 11, time.Second)
+	tb.remember(0, &other, 11, time.Second)
 	raise(&tb.floors.global, 12)
 	if got := peek(tb, 2); got != contract.Miss {
 		t.Errorf("below the global floor: %d", got)
@@ -181,7 +181,7 @@ func TestTableBounds(t *testing.T) {
 	}
 	for i := range 200_000 {
 		h := hashOf(1_000_000 + i)
-		tb.remember(&h, 1, time.Hour)
+		tb.remember(0, &h, 1, time.Hour)
 	}
 	for i := range 1000 {
 		if got := peek(tb, i); got != contract.Found {
@@ -248,7 +248,7 @@ func TestTableModel(t *testing.T) {
 				rev := revision - min(revision, rapid.Uint64Range(0, 6).Draw(t, "age"))
 				r := testRecord(i, rev)
 				r.UserID = string(bytes.Repeat([]byte{'u'}, rapid.IntRange(0, 600).Draw(t, "length")))
-				if tb.admit(&h, r, r.Pack(nil), true) {
+				if tb.admit(tb.generation.Load(), &h, r, r.Until, r.Pack(nil), true) {
 					if rev < floor(i) {
 						t.Fatalf("admitted revision %d below floor %d", rev, floor(i))
 					}
@@ -274,10 +274,10 @@ func TestTableModel(t *testing.T) {
 				}
 			case 7:
 				rev := revision - min(revision, rapid.Uint64Range(0, 6).Draw(t, "age"))
-				tb.remember(&h, rev, clock.Mono()+time.Second)
+				tb.remember(0, &h, rev, clock.Now().Mono+time.Second)
 				unknownAt[i] = max(unknownAt[i], rev)
 			default:
-				n, a := tb.peek(&h, buf, clock.Mono())
+				n, a := tb.peek(&h, buf, clock.Now())
 				switch a {
 				case contract.Found:
 					if newest[i] < floor(i) {

@@ -84,7 +84,7 @@ func TestRandomTokensDoNotStarveGoodOnes(t *testing.T) {
 				if asked.Load() != answered.Load() {
 					t.Errorf("%d of %d random tokens are answered", answered.Load(), asked.Load())
 				}
-				if f := &w.cache.flights; f.turns.active != 0 || f.turns.queued != 0 || len(f.turns.addresses) != 0 || len(f.byHash) != 0 || f.waiters != 0 {
+				if f := &w.cache.flights; f.turns.active != 0 || f.turns.queued != 0 || len(f.turns.addresses) != 0 || len(f.byHash) != 0 || f.waiters.total != 0 {
 					t.Errorf("something is left: %d active, %d queued, %d flights", f.turns.active, f.turns.queued, len(f.byHash))
 				}
 			})

@@ -26,13 +26,19 @@ func (s *session) write() {
 		case <-s.broken:
 			return
 		case <-s.ackReady:
-			err = s.send(contract.FrameAck, contract.EncodeNumber(s.acked.Load()), writeTimeout)
+			err = s.sendAck()
+		case <-s.cache.inUse.ready:
+			err = s.sendInUse()
 		case <-ticker.C:
 			err = s.renew()
 		case q := <-s.questions:
 			err = s.send(contract.FrameIntrospect, q.Encode(), writeTimeout)
 		}
 	}
+}
+
+func (s *session) sendAck() error {
+	return s.send(contract.FrameAck, contract.EncodeNumber(s.acked.Load()), writeTimeout)
 }
 
 func (s *session) send(t contract.FrameType, body []byte, timeout time.Duration) error {
@@ -48,15 +54,21 @@ func (s *session) renew() error {
 	s.mu.Lock()
 	s.renewed++
 	n := s.renewed
-	s.renews[n%maxRenews] = renew{number: n, sent: s.cache.clock.Mono()}
+	s.renews[n%maxRenews] = renew{number: n, sent: s.cache.clock.Now()}
 	s.mu.Unlock()
 	return s.send(contract.FrameRenew, contract.EncodeNumber(n), writeTimeout)
 }
 
-// leave stops L1 before it tells the control plane that nobody need wait for
-// this filter any more.
+// leave stops L1 and forgets what may be believed in Redis, before it tells the
+// control plane that nobody need wait for this filter any more. A filter that
+// starts here later would else believe a Redis whose revocations nobody has told
+// it of; if it cannot forget, the control plane must not either.
 func (s *session) leave() {
 	s.giveUpLease()
+	if err := s.cache.forgetTrust(&s.cp); err != nil {
+		s.cache.log.Warn("what the control plane vouched for in redis stays on disk", "error", err)
+		return
+	}
 	// A lost goodbye costs the control plane one lease of waiting.
 	_ = s.send(contract.FrameBye, nil, goodbyeTimeout)
 }
@@ -65,7 +77,7 @@ func (s *session) giveUpLease() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.left = true
-	s.cache.leaseEnd.Store(0)
+	s.cache.lease.Store(nil)
 }
 
 // ask introspects a token and waits for the answer as long as the context

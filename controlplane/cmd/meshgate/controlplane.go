@@ -129,7 +129,7 @@ func (cp *controlPlane) names() []string {
 }
 
 func (cp *controlPlane) openRevocation(ctx context.Context) (err error) {
-	if cp.redis, err = openRedis(cp.cfg, cp.log, func() { cp.revoker.RaiseEpoch() }); err != nil {
+	if cp.redis, err = openRedis(cp.cfg, cp.log); err != nil {
 		return err
 	}
 	cp.closers.add(func(context.Context) { cp.redis.close() })
@@ -153,7 +153,7 @@ func (cp *controlPlane) openRevocation(ctx context.Context) (err error) {
 			}
 			return cp.snapshots.HasPlugin(n.ID, plugin)
 		},
-		Redis: cp.redis.client, Tracker: cp.redis.tracker(), NodeRedis: cp.redis.forNodes,
+		Redis: cp.redis.client, Tracker: cp.redis.tracker(), NodeRedis: cp.redis.forNodes, Failover: cp.redis.failover(),
 		ChecksTokens: cp.checksTokens, Log: cp.log, Now: time.Now,
 	})
 	if err != nil {
@@ -167,7 +167,7 @@ func (cp *controlPlane) openRevocation(ctx context.Context) (err error) {
 	cp.gate = admit.New(cp.store, cp.revoker, allKinds(), time.Now)
 	cp.oauth = oauth.New(oauth.Options{
 		Store: cp.store, Writer: cp.gate, Grants: oauth.Grants(),
-		Minted: cp.revoker.Refill, Log: cp.log, Now: time.Now,
+		Log: cp.log, Now: time.Now,
 		Limits: oauth.Limits{Client: cp.cfg.OAuth.FailuresPerClient, Address: cp.cfg.OAuth.FailuresPerAddress},
 	})
 	return nil
@@ -254,6 +254,7 @@ func (cp *controlPlane) meshAPI(revisions http.HandlerFunc) http.Handler {
 func (cp *controlPlane) dataPlane() http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle(contract.LinkPath, cp.revoker)
+	mux.HandleFunc(contract.EndedPath, cp.revoker.ServeEnded)
 	mux.Handle(adminlink.Path, cp.mesh.admin)
 	joining := &enrol.Server{Store: cp.store, Writer: cp.gate, Tokens: cp.tokens, Enrolled: cp.enrolled, Mesh: cp.proxies()}
 	mux.Handle(enrol.Path, joining)

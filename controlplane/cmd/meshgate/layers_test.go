@@ -18,7 +18,8 @@ var layers = map[string]string{
 	// What runs inside Envoy knows nothing of the control plane.
 	"filter/contract":      "",
 	"filter/engine":        "filter/contract",
-	"filter/tokencache":    "filter/contract filter/engine",
+	"filter/redisconn":     "filter/contract",
+	"filter/tokencache":    "filter/contract filter/engine filter/redisconn",
 	"filter/filtertest":    "filter/contract filter/engine",
 	"filter/dynamicmodule": "filter/contract filter/engine filter/tokencache",
 
@@ -74,8 +75,9 @@ var layers = map[string]string{
 	"controlplane/lifecycle":       "controlplane/admit controlplane/fault controlplane/mesh controlplane/model controlplane/store",
 	"controlplane/insight":         "controlplane/mesh controlplane/model controlplane/store xds/resource xds/server",
 	"controlplane/admit":           "controlplane/fault controlplane/model controlplane/store",
+	"controlplane/admit/admittest": "controlplane/store",
 	"controlplane/identity":        "controlplane/fault controlplane/mesh controlplane/model controlplane/store filter/contract xds/alarm",
-	"controlplane/revoke":          "controlplane/fault controlplane/model controlplane/store filter/contract",
+	"controlplane/revoke":          "controlplane/fault controlplane/model controlplane/store filter/contract filter/redisconn xds/alarm",
 	"controlplane/revoke/embedded": "",
 	"controlplane/loop":            "controlplane/fault controlplane/mesh controlplane/model controlplane/view xds/plan xds/plan/gateway xds/plan/sidecar xds/policy xds/resource xds/snapshot",
 
@@ -107,12 +109,15 @@ var layers = map[string]string{
 	"e2e/oauth":         "e2e/framework controlplane/oauth/oauthtest",
 	"e2e/admin":         "e2e/framework",
 	"e2e/faults":        "e2e/framework",
+	"e2e/chaos":         "e2e/framework",
+	"e2e/redises":       "e2e/framework",
 	"e2e/edge":          "e2e/framework",
 	"e2e/traffic":       "e2e/framework",
 	"e2e/mesh":          "e2e/framework",
 	"e2e/bench/fleet":   "e2e/framework",
 	"e2e/bench/authz":   "",
 	"e2e/attacker":      "e2e/framework",
+	"e2e/ci":            "",
 	"e2e/examples":      "e2e/framework",
 	"e2e/bench/gateway": "e2e/framework",
 	// The module's suite plays the control plane, in the filter's own messages.

@@ -36,8 +36,9 @@ func (cp *controlPlane) metrics() *prometheus.Registry {
 	counter("revocations_unconfirmed_total", "Revocations answered with 503.", func() float64 { return float64(stats().Unconfirmed) })
 	counter("introspections_total", "Questions of filters about tokens.", func() float64 { return float64(stats().Introspections) })
 	gauge("revocation_lag_seconds", "How long the latest revocation took to be effective everywhere.", func() float64 { return stats().Lag.Seconds() })
-	gauge("redis_epoch", "Epoch of the second level of the token cache.", func() float64 { return float64(stats().Epoch) })
-	gauge("redis_up", "Whether the second level is written to.", func() float64 { return flag(stats().RedisUp) })
+	gauge("revocations_pending", "Revocations that some filter may not know of when it reads Redis.", func() float64 { return float64(stats().Pending) })
+	gauge("redis_trusted", "Whether filters are told to believe the second level of the token cache.", func() float64 { return flag(stats().Trusted) })
+	gauge("redis_up", "Whether the second level is in order and written to.", func() float64 { return flag(stats().RedisUp) })
 	gauge("ready", "Whether the process can do its work.", func() float64 { return flag(cp.ready.missing() == "") })
 	r.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return r

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"crypto/tls"
 	"crypto/x509"
 	"fmt"
 	"log/slog"
@@ -16,6 +15,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/revoke"
 	"github.com/meshgate/meshgate/controlplane/revoke/embedded"
 	"github.com/meshgate/meshgate/filter/contract"
+	"github.com/meshgate/meshgate/filter/redisconn"
 )
 
 // redisParts are the control plane's side of the second level of the cache.
@@ -27,13 +27,12 @@ type redisParts struct {
 }
 
 // openRedis connects to the configured Redis, or starts the embedded one. A
-// configured Redis need not be up: nothing waits for it. guarded is called
-// before the embedded one drops a tombstone for want of room.
-func openRedis(c *config.Config, log *slog.Logger, guarded func()) (*redisParts, error) {
-	redis.SetLogger(redisLog{log})
+// configured Redis need not be up: nothing waits for it.
+func openRedis(c *config.Config, log *slog.Logger) (*redisParts, error) {
+	redisconn.LogTo(redisLog{log})
 	p := &redisParts{url: c.Redis.URL, nodeURL: c.Redis.NodeURL}
 	if p.url == "" {
-		e, err := embedded.Start(embedded.Options{Port: c.Redis.EmbeddedPort, Guarded: guarded, Now: time.Now, Log: log})
+		e, err := embedded.Start(embedded.Options{Port: c.Redis.EmbeddedPort, Now: time.Now, Log: log})
 		if err != nil {
 			return nil, fmt.Errorf("embedded token cache: %w", err)
 		}
@@ -45,16 +44,39 @@ func openRedis(c *config.Config, log *slog.Logger, guarded func()) (*redisParts,
 	if p.nodeURL == "" {
 		log.Warn("redis.nodeURL is not set, so proxies are given no Redis, because redis.url may write: they ask the control plane what they do not remember; set it to a user that may only read")
 	}
-	roots, err := p.roots(c.Redis.CAFile)
-	if err == nil {
-		p.client, err = revoke.Open(p.url, roots)
-	}
-	if err != nil {
+	if err := p.connect(c.Redis.CAFile); err != nil {
 		p.close()
 		return nil, err
 	}
 	return p, nil
 }
+
+// connect prepares the client. What nodes are told is tried out, too: they
+// could only log that they cannot use it.
+func (p *redisParts) connect(caFile string) error {
+	if err := p.readCA(caFile); err != nil {
+		return err
+	}
+	s := contract.RedisSettings{URL: p.url}
+	if secured(p.url) {
+		s.CAFile = caFile // read anew for each connection
+	}
+	var err error
+	if p.client, err = revoke.Open(s); err != nil {
+		return fmt.Errorf("redis.url: %w", err)
+	}
+	if s := p.forNodes(true); s != nil {
+		c, err := redisconn.Open(redisconn.Options{Settings: *s})
+		if err != nil {
+			return fmt.Errorf("redis.nodeURL: %w", err)
+		}
+		return c.Close()
+	}
+	return nil
+}
+
+// secured says whether a URL asks for TLS.
+func secured(url string) bool { return strings.HasPrefix(url, "rediss") }
 
 // redisLog takes what the client library would print by itself.
 type redisLog struct{ log *slog.Logger }
@@ -64,21 +86,20 @@ func (l redisLog) Printf(ctx context.Context, format string, args ...any) {
 	l.log.DebugContext(ctx, "redis client", "message", fmt.Sprintf(format, args...))
 }
 
-// roots reads the authorities of a rediss:// server; nil means the system's.
-func (p *redisParts) roots(file string) (*tls.Config, error) {
+// readCA reads the authorities of a server over TLS, which nodes are told.
+func (p *redisParts) readCA(file string) error {
 	if file == "" {
-		return nil, nil
+		return nil
 	}
 	pem, err := os.ReadFile(file) //nolint:gosec // the operator names the file
 	if err != nil {
-		return nil, fmt.Errorf("redis.caFile: %w", err)
+		return fmt.Errorf("redis.caFile: %w", err)
 	}
-	pool := x509.NewCertPool()
-	if !pool.AppendCertsFromPEM(pem) {
-		return nil, fmt.Errorf("redis.caFile: %s holds no certificate", file)
+	if !x509.NewCertPool().AppendCertsFromPEM(pem) {
+		return fmt.Errorf("redis.caFile: %s holds no certificate", file)
 	}
 	p.ca = string(pem)
-	return &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}, nil
+	return nil
 }
 
 // tracker is set for the embedded Redis only.
@@ -89,6 +110,12 @@ func (p *redisParts) tracker() revoke.Tracker {
 	return p.embedded
 }
 
+// failover says that another server may take over while the former one still runs.
+func (p *redisParts) failover() bool {
+	scheme, _, _ := strings.Cut(p.url, "://")
+	return strings.HasSuffix(scheme, "+sentinel") || strings.HasSuffix(scheme, "+cluster")
+}
+
 // forNodes is what filters are told, nil if nothing. They never get what may
 // write, nor the embedded cache from another host, where it is out of reach.
 func (p *redisParts) forNodes(local bool) *contract.RedisSettings {
@@ -96,7 +123,7 @@ func (p *redisParts) forNodes(local bool) *contract.RedisSettings {
 		return nil
 	}
 	s := &contract.RedisSettings{URL: p.nodeURL}
-	if strings.HasPrefix(p.nodeURL, "rediss://") {
+	if secured(p.nodeURL) {
 		s.CA = p.ca
 	}
 	return s

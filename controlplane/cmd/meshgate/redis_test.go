@@ -28,7 +28,7 @@ func TestProxiesGetNoWritingCredential(t *testing.T) {
 			var out bytes.Buffer
 			c := &config.Config{}
 			c.Redis.URL, c.Redis.NodeURL = tc.url, tc.nodeURL
-			p, err := openRedis(c, slog.New(slog.NewTextHandler(&out, nil)), func() {})
+			p, err := openRedis(c, slog.New(slog.NewTextHandler(&out, nil)))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -44,5 +44,21 @@ func TestProxiesGetNoWritingCredential(t *testing.T) {
 				t.Errorf("said %d times: %s", lines, out.String())
 			}
 		})
+	}
+}
+
+// TestNodeURLIsTriedOut: proxies could only log that they cannot use what they are
+// told, so it is refused at start; without its password.
+func TestNodeURLIsTriedOut(t *testing.T) {
+	for _, url := range []string{"http://reader:pa55word@r:1", "redis+sentinel://reader:pa55word@r:1", "redis+cluster://reader:pa55word@r:1/3"} {
+		c := &config.Config{}
+		c.Redis.URL, c.Redis.NodeURL = "redis://r:1", url
+		p, err := openRedis(c, slog.New(slog.DiscardHandler))
+		if err == nil {
+			p.close()
+			t.Errorf("%s: taken", url)
+		} else if !strings.HasPrefix(err.Error(), "redis.nodeURL: ") || strings.Contains(err.Error(), "pa55word") {
+			t.Errorf("%s: %v", url, err)
+		}
 	}
 }

@@ -308,7 +308,7 @@ func TestRedisCA(t *testing.T) {
 		{"rediss://127.0.0.1:1", file + ".not", "redis.caFile: open "},
 		{"http://127.0.0.1:1", "", ""},
 	} {
-		p, err := openRedis(&config.Config{Redis: config.Redis{URL: test.url, CAFile: test.file}}, slog.New(slog.DiscardHandler), func() {})
+		p, err := openRedis(&config.Config{Redis: config.Redis{URL: test.url, CAFile: test.file}}, slog.New(slog.DiscardHandler))
 		if p != nil || err == nil || !strings.HasPrefix(err.Error(), test.want) {
 			t.Errorf("%s, %s: %v, want %s", test.url, test.file, err, test.want)
 		}

@@ -47,10 +47,8 @@ func revocationSubjects() map[*model.Kind]revoke.Subject {
 			Expires: oauth.Expires,
 			Under:   func(spec any) string { return spec.(*gateway.Token).Credential },
 		},
-		gateway.Applications: {Is: contract.SubjectCredential, Below: []revoke.Dependents{{Kind: gateway.Tokens, Ref: gateway.RefCredential}}},
-		gateway.Consumers: {Is: contract.SubjectConsumer, Below: []revoke.Dependents{
-			{Kind: gateway.Applications, Ref: gateway.RefConsumer}, {Kind: gateway.Keys, Ref: gateway.RefConsumer},
-		}},
+		gateway.Applications: {Is: contract.SubjectCredential},
+		gateway.Consumers:    {Is: contract.SubjectConsumer},
 		gateway.Keys: {
 			Is:      contract.SubjectToken,
 			Token:   func(spec any) contract.Hash { return contract.HashKey([]byte(spec.(*gateway.Key).Key)) },

@@ -54,9 +54,6 @@ type Options struct {
 	Port int
 	// MaxKeys bounds keys; 0 means [MaxKeys].
 	MaxKeys int
-	// Guarded is called before a tombstone is dropped to make room: records it
-	// guards must be void from then on. It must not block.
-	Guarded func()
 	// Now is the wall clock.
 	Now func() time.Time
 	// Handshake bounds the time until the password; 0 means 2 s.

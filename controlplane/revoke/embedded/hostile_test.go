@@ -295,7 +295,7 @@ func FuzzRequest(f *testing.F) {
 
 // FuzzConnection sends any bytes behind a password; the server lives on.
 func FuzzConnection(f *testing.F) {
-	f.Add([]byte(encode("SET", "k", "v") + encode("GET", "k") + encode("SUBSCRIBE", "x") + encode("PING")))
+	f.Add([]byte(encode("SET", "k", "v") + encode("GET", "k") + encode("GETRANGE", "k", "0", "3") + encode("PING")))
 	f.Add([]byte(encode("SET", "k") + encode("GET") + encode("AUTH", "x") + encode("INFO", "server")))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		s := unstarted(Options{})

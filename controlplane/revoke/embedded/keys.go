@@ -75,9 +75,6 @@ func (s *Server) evict() {
 		s.drop(&s.due)
 		return
 	}
-	if s.o.Guarded != nil {
-		s.o.Guarded()
-	}
 	s.drop(&s.hard)
 }
 

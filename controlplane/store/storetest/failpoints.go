@@ -18,7 +18,17 @@ var ErrFailpoint = errors.New("the failpoint")
 // a call failed commits nothing. The feed never fails.
 type Failpoints struct {
 	store.Store
+	trigger
+}
 
+// StatusFailpoints is [Failpoints] for what is observed.
+type StatusFailpoints struct {
+	store.Status
+	trigger
+}
+
+// trigger counts calls and lets one of them fail.
+type trigger struct {
 	mu sync.Mutex
 	// at is the number of the call that fails; 0 for none.
 	at, calls int
@@ -27,27 +37,27 @@ type Failpoints struct {
 
 // Arm lets the call with this number, counted from 1 from now on, fail; 0 lets
 // none fail.
-func (f *Failpoints) Arm(at int) {
+func (f *trigger) Arm(at int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.at, f.calls, f.hit = at, 0, ""
 }
 
 // Calls returns the number of calls since the store was armed.
-func (f *Failpoints) Calls() int {
+func (f *trigger) Calls() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.calls
 }
 
 // Hit returns which call failed; empty while none has.
-func (f *Failpoints) Hit() string {
+func (f *trigger) Hit() string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.hit
 }
 
-func (f *Failpoints) fail(call string) error {
+func (f *trigger) fail(call string) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.calls++; f.calls != f.at {
@@ -161,5 +171,40 @@ func (t *failTx) Delete(k *model.Kind, scope, name string, version uint64) error
 // Announce implements [store.Tx].
 func (t *failTx) Announce(key model.Key, op store.Op) { t.tx.Announce(key, op) }
 
+// Announced implements [store.Tx].
+func (t *failTx) Announced(key model.Key) bool { return t.tx.Announced(key) }
+
 // Changes implements [store.Tx].
 func (t *failTx) Changes() []store.Change { return t.tx.Changes() }
+
+// Put implements [store.Status].
+func (f *StatusFailpoints) Put(ctx context.Context, rows []store.StatusRow) error {
+	if err := f.fail("Put"); err != nil {
+		return err
+	}
+	return f.Status.Put(ctx, rows)
+}
+
+// Get implements [store.Status].
+func (f *StatusFailpoints) Get(ctx context.Context, key model.Key) ([]byte, error) {
+	if err := f.fail("Get"); err != nil {
+		return nil, err
+	}
+	return f.Status.Get(ctx, key)
+}
+
+// List implements [store.Status].
+func (f *StatusFailpoints) List(ctx context.Context, kind, scope string) ([]store.StatusRow, error) {
+	if err := f.fail("List"); err != nil {
+		return nil, err
+	}
+	return f.Status.List(ctx, kind, scope)
+}
+
+// Delete implements [store.Status].
+func (f *StatusFailpoints) Delete(ctx context.Context, keys []model.Key) error {
+	if err := f.fail("Delete"); err != nil {
+		return err
+	}
+	return f.Status.Delete(ctx, keys)
+}

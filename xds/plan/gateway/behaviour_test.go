@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"fmt"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -106,6 +107,7 @@ func TestMetadataPlaces(t *testing.T) {
 // expressions into hosts, paths, headers and paths of services.
 func TestNothingEscapesIntoExpressions(t *testing.T) {
 	text := rapid.StringMatching(`[a-c.*+?|()\[\]{}^$\\%~-]{1,5}`)
+	ambiguous := regexp.MustCompile("(?s)^(?:" + strings.ReplaceAll(dotSegment, `\C`, ".") + ")$")
 	rapid.Check(t, func(rt *rapid.T) {
 		clean := func(s string) string { return strings.NewReplacer("?", "", "%", "", "*", "").Replace(s) }
 		path, base, value := "/x"+clean(text.Draw(rt, "path")), "/y"+clean(text.Draw(rt, "base")), "v"+text.Draw(rt, "value")
@@ -129,6 +131,9 @@ func TestNothingEscapesIntoExpressions(t *testing.T) {
 				method: "GET", scheme: "http", port: 8000, path: asked.Draw(rt, "path"),
 				host:    rapid.SampledFrom([]string{"z." + host + ".test", "z" + host + "xtest", host + ".z", host + "xz", "q.test", "qxtest"}).Draw(rt, "host"),
 				headers: map[string]string{"x-one": rapid.SampledFrom([]string{value, strings.ToUpper(value), "v" + text.Draw(rt, "sent")}).Draw(rt, "value")},
+			}
+			if ambiguous.MatchString(req.path) {
+				continue // the guards answer; see TestDotSegments
 			}
 			if got, want := decide(rt, table, req), oracle(routes, req); got != want {
 				rt.Fatalf("%+v\n got %s\nwant %s", req, got, want)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	bootstrapv3 "github.com/envoyproxy/go-control-plane/envoy/config/bootstrap/v3"
+	overloadv3 "github.com/envoyproxy/go-control-plane/envoy/config/overload/v3"
 	"google.golang.org/protobuf/encoding/protojson"
 	"sigs.k8s.io/yaml"
 
@@ -22,24 +23,12 @@ import (
 // closes connections beyond its bound, serves those that it has, and takes others
 // again when these have gone.
 func TestConnectionsAreBounded(t *testing.T) {
-	text, err := bootstrap.Render(bootstrap.Config{NodeID: "cp/default/g", Relay: "/relay", AdminSocket: "/admin", MaxConnections: 3})
-	if err != nil {
-		t.Fatal(err)
-	}
-	asJSON, err := yaml.YAMLToJSON(text)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var ours bootstrapv3.Bootstrap
-	if err := protojson.Unmarshal(asJSON, &ours); err != nil {
-		t.Fatal(err)
-	}
 	w := newWorld(t)
 	w.put(gateway.Routes, id(2, 0), 1, routeSpec("", "/a"))
 	params := Params{Address: "127.0.0.1", HTTPPort: freePort(t)}
 	b := bare(t)
 	add(t, b, NewPlanner(params).Plan(w.state()).Set)
-	b.OverloadManager = ours.OverloadManager
+	b.OverloadManager = overload(t, bootstrap.Config{MaxConnections: 3})
 	plantest.Run(t, write(t, b))
 
 	// served reports whether a new connection is answered; it stays open.
@@ -73,6 +62,25 @@ func TestConnectionsAreBounded(t *testing.T) {
 			t.Fatal("no connection is taken again")
 		}
 	}
+}
+
+// overload is the overload manager of our bootstrap.
+func overload(t *testing.T, limits bootstrap.Config) *overloadv3.OverloadManager {
+	t.Helper()
+	limits.NodeID, limits.Relay, limits.AdminSocket = "cp/default/g", "/relay", "/admin"
+	text, err := bootstrap.Render(limits)
+	if err != nil {
+		t.Fatal(err)
+	}
+	asJSON, err := yaml.YAMLToJSON(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var ours bootstrapv3.Bootstrap
+	if err := protojson.Unmarshal(asJSON, &ours); err != nil {
+		t.Fatal(err)
+	}
+	return ours.OverloadManager
 }
 
 // answered asks on a connection; false if it ends instead of an answer.

@@ -43,7 +43,7 @@ func TestEnvoyKnowsTheOAuthServer(t *testing.T) {
 			w.put(gateway.Routes, id(2, 0), 1, routeSpec(id(1, 0), "/a"))
 			w.put(gateway.Plugins, id(3, 0), 1, pluginSpec(t, id(2, 0), "", nil))
 			params := Params{Address: "127.0.0.1", HTTPPort: freePort(t), OAuth: Endpoint{
-				Host: "127.0.0.1", Port: uint32(server.Listener.Addr().(*net.TCPAddr).Port), ServerName: "localhost", //nolint:gosec // a port
+				Host: "127.0.0.1", Port: uint32(server.Listener.Addr().(*net.TCPAddr).Port), ServerName: "localhost",
 			}}
 			b := bare(t)
 			add(t, b, NewPlanner(params).Plan(w.state()).Set)

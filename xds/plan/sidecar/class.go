@@ -301,6 +301,7 @@ func (p *Planner) buildOwn(x *proxy) {
 		taken[at] = true
 		k := listenerKey{chains: in.chains, address: x.listening[i], port: in.shape.Port, transparent: c.shape.Transparent}
 		l, err := of(p.cells.listeners, p.round, k, inboundListener)
+		// The one of before may have had other chains.
 		x.own.keep(&x.own.listeners, nil, inboundName(k.address, k.port), l, err)
 		if in.shape.WorkloadAddress != "" {
 			continue

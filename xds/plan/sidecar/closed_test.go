@@ -67,7 +67,7 @@ func TestInboundThatFailsLetsNobodyPass(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			listen, workload := uint32(free[0]), server(t) //nolint:gosec // a port
+			listen, workload := uint32(free[0]), server(t)
 			w := newWorld(t)
 			d := dataplane("127.0.0.1", "backend", "http")
 			d.Networking.Inbound[0].Port, d.Networking.Inbound[0].ServicePort = listen, workload

@@ -113,6 +113,12 @@ func (t *Tx) Announce(key model.Key, op store.Op) {
 	t.events = append(t.events, store.Event{Key: key, Op: op})
 }
 
+// Announced implements [store.Tx].
+func (t *Tx) Announced(key model.Key) bool {
+	_, ok := t.announced[key]
+	return ok
+}
+
 // Changes implements [store.Tx].
 func (t *Tx) Changes() []store.Change { return t.changes[:len(t.changes):len(t.changes)] }
 

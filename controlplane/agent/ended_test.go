@@ -1,0 +1,140 @@
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/meshgate/meshgate/filter/contract"
+)
+
+// heard notes the bodies of the first n posts, after as many as refused are
+// answered with 503.
+func heard(t *testing.T, cp *controlPlane, refused int) <-chan contract.Ended {
+	t.Helper()
+	bodies := make(chan contract.Ended, 16)
+	f := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodPost || r.URL.Path != contract.EndedPath {
+			http.NotFound(w, r)
+			return
+		}
+		if refused > 0 {
+			refused--
+			http.Error(w, "not now", http.StatusServiceUnavailable)
+			return
+		}
+		var e contract.Ended
+		data, err := io.ReadAll(r.Body)
+		if err == nil {
+			err = json.Unmarshal(data, &e)
+		}
+		if err != nil || r.Header.Get("Authorization") == "" || r.Header.Get(contract.NodeHeader) != "cp/default/gw" {
+			t.Errorf("%v, headers %v", err, r.Header)
+		}
+		bodies <- e
+		w.WriteHeader(http.StatusNoContent)
+	})
+	cp.refuse.Store(&f)
+	return bodies
+}
+
+// TestEndOfEnvoyIsTold: whatever ends an Envoy, the control plane hears of it, as
+// soon as it listens; and of those that an agent left behind when it was killed.
+func TestEndOfEnvoyIsTold(t *testing.T) {
+	cp := newControlPlane(t)
+	bodies := heard(t, cp, 2)
+	o, r := cp.options(t, "gw")
+	left, err := openProcesses(newAgent(t, o).dir.processes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	orphan, err := left.begin() // and the agent dies
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := newAgent(t, o)
+	a.Envoy.Path, a.Envoy.Env = os.Args[0], []string{roleEnv + "=crash"}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{}, 2)
+	go func() { a.tellEnded(ctx); done <- struct{}{} }()
+	if got := <-bodies; len(got.Processes) == 0 || got.Processes[0] != orphan {
+		t.Errorf("told of %v, want %s first", got, orphan)
+	}
+	r.wait(t, "could not be told that an envoy has ended")
+	go func() { _ = a.Envoy.Run(ctx); done <- struct{}{} }()
+	r.wait(t, "envoy ended unexpectedly")
+	if got := <-bodies; len(got.Processes) == 0 || len(got.Processes[0]) != 26 || got.Processes[0] == orphan {
+		t.Errorf("told of %v, want the envoy that died", got)
+	}
+	cancel()
+	<-done
+	<-done
+}
+
+// TestProcessesThatRunAreNotEnded: an Envoy that a dead agent left behind and that
+// still runs is not said to have ended, until it has.
+func TestProcessesThatRunAreNotEnded(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "processes.json")
+	p, err := openProcesses(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	name, err := p.begin()
+	if err != nil {
+		t.Fatal(err)
+	}
+	gone, err := p.begin()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), roleEnv+"=sleeper", contract.ProcessEnv+"="+name)
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	next, err := openProcesses(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{gone}, next.untold()); diff != "" {
+		t.Errorf("while it runs (-want +got):\n%s", diff)
+	}
+	if err := next.told(next.untold()); err != nil {
+		t.Fatal(err)
+	}
+	_ = in.Close()
+	_ = cmd.Wait()
+	last, err := openProcesses(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{name}, last.untold()); diff != "" {
+		t.Errorf("after it has ended (-want +got):\n%s", diff)
+	}
+	if m := mode(t, path); m != 0o600 {
+		t.Errorf("the file has %o", m)
+	}
+}
+
+// TestDamagedProcessesFile: an agent starts although the file is damaged.
+func TestDamagedProcessesFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "processes.json")
+	if err := os.WriteFile(path, []byte(`[{"name":`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p, err := openProcesses(path)
+	if err != nil || len(p.untold()) != 0 {
+		t.Errorf("%v, %v", p, err)
+	}
+}

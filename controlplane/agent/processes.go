@@ -1,0 +1,139 @@
+package agent
+
+import (
+	"bytes"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+
+	"github.com/meshgate/meshgate/filter/contract"
+)
+
+// processes remembers, in a file of the run directory, which Envoys the control
+// plane may still count on: those that run, and those that have ended without the
+// control plane having heard of it. A filter that lies in none of them cannot
+// accept anything, so a revocation need not wait for it. The file is written
+// before an Envoy is started, so none is unknown to the next agent.
+type processes struct {
+	path string
+	// ended is woken when there is something to tell.
+	wake chan struct{}
+
+	mu    sync.Mutex
+	known []process
+}
+
+// process is one Envoy.
+type process struct {
+	// Name is the value of [contract.ProcessEnv] in its environment.
+	Name string `json:"name"`
+	// Ended says that it runs no more.
+	Ended bool `json:"ended,omitempty"`
+}
+
+// openProcesses reads the file. Processes of an agent before this one have ended,
+// unless one still runs: then it is left for the next start.
+func openProcesses(path string) (*processes, error) {
+	p := &processes{path: path, wake: make(chan struct{}, 1)}
+	data, err := os.ReadFile(path) //nolint:gosec // below the state directory
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		return p, nil
+	case err != nil:
+		return nil, fmt.Errorf("run directory: %w", err)
+	}
+	if err := json.Unmarshal(data, &p.known); err != nil {
+		// What it listed is forgotten by the control plane after a day.
+		p.known = nil
+		return p, nil
+	}
+	for i := range p.known {
+		p.known[i].Ended = p.known[i].Ended || !runs(p.known[i].Name)
+	}
+	p.notify()
+	return p, nil
+}
+
+// runs reports whether a process with this name in its environment exists. What
+// cannot be read belongs to somebody else.
+func runs(name string) bool {
+	want := []byte(contract.ProcessEnv + "=" + name)
+	files, err := filepath.Glob("/proc/[0-9]*/environ")
+	if err != nil {
+		return true
+	}
+	for _, f := range files {
+		environment, err := os.ReadFile(f) //nolint:gosec // of the process file system
+		if err == nil && slices.ContainsFunc(bytes.Split(environment, []byte{0}), func(v []byte) bool { return bytes.Equal(v, want) }) {
+			return true
+		}
+	}
+	return false
+}
+
+// begin names an Envoy that is about to be started.
+func (p *processes) begin() (string, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	name := rand.Text()
+	p.known = append(p.known, process{Name: name})
+	if over := len(p.known) - contract.MaxEnded; over > 0 {
+		p.known = slices.Delete(p.known, 0, over) // the control plane forgets them by itself
+	}
+	return name, p.write()
+}
+
+// end notes that an Envoy runs no more.
+func (p *processes) end(name string) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for i := range p.known {
+		if p.known[i].Name == name {
+			p.known[i].Ended = true
+		}
+	}
+	p.notify()
+	return p.write()
+}
+
+// untold lists those that have ended and of which the control plane has not heard.
+func (p *processes) untold() []string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var names []string
+	for _, known := range p.known {
+		if known.Ended {
+			names = append(names, known.Name)
+		}
+	}
+	return names
+}
+
+// told forgets those that the control plane has heard of.
+func (p *processes) told(names []string) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.known = slices.DeleteFunc(p.known, func(known process) bool { return known.Ended && slices.Contains(names, known.Name) })
+	return p.write()
+}
+
+// write replaces the file. mu is held.
+func (p *processes) write() error {
+	data, err := json.Marshal(p.known)
+	if err != nil {
+		return err
+	}
+	return replace(p.path, data)
+}
+
+func (p *processes) notify() {
+	select {
+	case p.wake <- struct{}{}:
+	default: // it is awake
+	}
+}

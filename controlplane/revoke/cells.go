@@ -1,0 +1,228 @@
+package revoke
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/meshgate/meshgate/controlplane/fault"
+	"github.com/meshgate/meshgate/controlplane/store"
+	"github.com/meshgate/meshgate/filter/contract"
+)
+
+// what says what stands under a key.
+type what uint8
+
+const (
+	isTombstone what = iota
+	isFloor
+	isRecord
+	isClock
+)
+
+// cell is one key to write.
+type cell struct {
+	is    what
+	key   string
+	value []byte
+	// expires is when it may go, in milliseconds of Unix time; 0 is never.
+	expires int64
+}
+
+// guards reports whether a cell must not be dropped lightly.
+func (c *cell) guards() bool { return c.is != isRecord }
+
+// publish writes a batch, then the clock with the position that it will have, and
+// reports whether Redis holds everything up to there. The caller holds turn.
+func (k *keeper) publish(entries []entry, at contract.Position) (written bool) {
+	if k == nil {
+		return true
+	}
+	if !k.isReady() {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(k.r.ctx, redisTimeout)
+	defer cancel()
+	cells, err := k.cellsOf(ctx, entries)
+	if err == nil && k.lowered(entries) {
+		err = errors.New("a floor that was not confirmed may follow")
+	}
+	for part := range slices.Chunk(cells, pipelineSize) {
+		if err == nil {
+			err = k.write(ctx, part)
+		}
+	}
+	if err == nil {
+		err = k.writeClock(ctx, at)
+	}
+	if err == nil && k.isReady() {
+		return true
+	}
+	k.r.log.Warn("redis was not written", "error", err)
+	k.fail()
+	return false
+}
+
+// writeEntries is publish without the clock, for the keeper itself.
+func (k *keeper) writeEntries(ctx context.Context, entries []entry) error {
+	ctx, cancel := context.WithTimeout(ctx, redisTimeout)
+	defer cancel()
+	cells, err := k.cellsOf(ctx, entries)
+	if err != nil {
+		return err
+	}
+	return k.write(ctx, cells)
+}
+
+// cellsOf returns what entries write. Of several about one key the last one
+// counts. A token that is there gets its record, if there is nobody who could
+// write an older one: turn is held, or Redis is not in order.
+func (k *keeper) cellsOf(ctx context.Context, entries []entry) ([]cell, error) {
+	now := k.r.o.Now()
+	last := make(map[string]int, len(entries))
+	cells := make([]cell, 0, len(entries))
+	add := func(c cell) {
+		if i, again := last[c.key]; again {
+			cells[i] = c
+			return
+		}
+		last[c.key] = len(cells)
+		cells = append(cells, c)
+	}
+	for i := range entries {
+		e := &entries[i]
+		if !e.live(now) {
+			continue
+		}
+		if key, owner := e.floorKey(); owner {
+			add(cell{isFloor, key, contract.MarshalFloor(e.inv.Revision), e.expires})
+		} else {
+			add(cell{isTombstone, contract.RedisRecordKey(e.inv.Token), contract.MarshalTombstone(e.inv.Revision), e.expires})
+		}
+	}
+	for i := range entries {
+		e := &entries[i]
+		if !e.again || !e.live(now) {
+			continue
+		}
+		// A record that is not there in time leaves the tombstone, which is right, too.
+		own, err := k.recordCells(ctx, refill{scope: e.scope, token: e.inv.Token})
+		if err != nil {
+			k.r.log.Warn("record could not be read", "error", err)
+			continue
+		}
+		for _, c := range own {
+			if i, ok := last[c.key]; c.is == isFloor && ok && !newer(c.value, cells[i].value) {
+				continue
+			}
+			add(c)
+		}
+	}
+	return cells, nil
+}
+
+// floorKey is where the floor of an owner stands; owner is false for a token.
+func (e *entry) floorKey() (key string, owner bool) {
+	switch e.inv.Subject {
+	case contract.SubjectCredential:
+		return contract.RedisCredentialKey(e.inv.ID), true
+	case contract.SubjectConsumer:
+		return contract.RedisConsumerKey(e.inv.ID), true
+	case contract.SubjectToken:
+	}
+	return "", false
+}
+
+// newer reports whether a floor is above another.
+func newer(a, b []byte) bool {
+	x, _ := contract.ParseFloor(a) // both were encoded here
+	y, _ := contract.ParseFloor(b)
+	return x > y
+}
+
+// recordCells reads a token from the store, and returns its record with the floors
+// of its owners; nothing if there is no such token. The floors are read after the
+// record, so they are never too low for it. The caller makes sure that no revocation
+// is written between this and the writing of the cells.
+func (k *keeper) recordCells(ctx context.Context, q refill) ([]cell, error) {
+	rec, revision, err := k.r.o.Source.Record(ctx, q.scope, q.token)
+	if err != nil || rec == nil {
+		return nil, err
+	}
+	own := *rec
+	own.Revision, own.Until = revision, k.r.until()
+	k.mu.Lock()
+	own.Epoch = k.stored.Epoch
+	k.mu.Unlock()
+	floors, err := k.floorCells(ctx, &own)
+	if err != nil {
+		return nil, err
+	}
+	for i := range floors {
+		if k.barredOwner(floors[i].key) {
+			return nil, nil
+		}
+	}
+	data, err := k.r.signer.sign(&own, q.token)
+	if err != nil {
+		return nil, fmt.Errorf("sign record: %w", err)
+	}
+	expires := own.Until
+	if own.Expires != 0 {
+		expires = min(expires, own.Expires)
+	}
+	return append(floors, cell{isRecord, contract.RedisRecordKey(q.token), data, expires}), nil
+}
+
+// floorCells reads the floors of the owners of a record: 0 if nothing was revoked
+// that could still matter.
+func (k *keeper) floorCells(ctx context.Context, rec *contract.Record) (out []cell, err error) {
+	err = k.r.o.Store.View(ctx, func(tx store.Reader) error {
+		credential, err := floorOf(tx, credentialRow(rec.Credential.ID))
+		if err != nil {
+			return err
+		}
+		// Every record that it guards has ended when it goes, and each record that
+		// is written later renews it.
+		expires := rec.Until + expiryMargin.Milliseconds()
+		out = []cell{{isFloor, contract.RedisCredentialKey(rec.Credential.ID), contract.MarshalFloor(credential), expires}}
+		if rec.Consumer == nil {
+			return nil
+		}
+		consumer, err := floorOf(tx, consumerRow(rec.Consumer.ID))
+		out = append(out, cell{isFloor, contract.RedisConsumerKey(rec.Consumer.ID), contract.MarshalFloor(consumer), expires})
+		return err
+	})
+	return out, err
+}
+
+func floorOf(tx store.Reader, row string) (uint64, error) {
+	res, err := tx.Get(tombstones, "", row)
+	switch {
+	case err == nil:
+		return res.Revision, nil
+	case fault.Is(err, fault.NotFound):
+		return 0, nil
+	}
+	return 0, err
+}
+
+// writeClock writes that Redis holds everything up to a position.
+func (k *keeper) writeClock(ctx context.Context, at contract.Position) error {
+	k.mu.Lock()
+	c := contract.Clock{Epoch: k.stored.Epoch, Log: k.r.history.id, Position: at, Revision: k.r.o.Store.Revision()}
+	k.clock[1] = c
+	k.writes++
+	k.mu.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, redisTimeout)
+	defer cancel()
+	if err := k.write(ctx, []cell{{isClock, contract.RedisClockKey, c.Marshal(), 0}}); err != nil {
+		return fmt.Errorf("write the clock: %w", err)
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.clock = [2]contract.Clock{c}
+	k.writes++
+	return nil
+}

@@ -1,0 +1,247 @@
+package revoke
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/meshgate/meshgate/controlplane/fault"
+	"github.com/meshgate/meshgate/controlplane/store"
+	"github.com/meshgate/meshgate/filter/contract"
+)
+
+const (
+	// patience bounds how long a caller waits: the writes to Redis, one lease, and
+	// a margin.
+	patience = 4 * time.Second
+	// maxNamed bounds the gateways that a text names.
+	maxNamed = 5
+)
+
+// pending is a write that has begun. done is closed when it has a position in the
+// log, or has none to get.
+type pending struct{ done chan struct{} }
+
+// Begin is called before a transaction that may revoke, so that whoever finds its
+// effect before it is published knows that there is something to wait for; see
+// [Revoker.Settle]. Exactly one of the results is called: publish with the commit,
+// or abandon when there is none.
+//
+// publish returns once no filter answers from the state before the commit. A fault
+// of code Unavailable says that this cannot be claimed; the commit stands, and the
+// work goes on. A commit that revokes nothing is never an error.
+func (r *Revoker) Begin() (publish func(context.Context, store.Commit) error, abandon func()) {
+	w := &pending{done: make(chan struct{})}
+	r.mu.Lock()
+	r.writes[w] = struct{}{}
+	r.mu.Unlock()
+	abandon = func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if _, open := r.writes[w]; open {
+			delete(r.writes, w)
+			close(w.done)
+		}
+	}
+	return func(ctx context.Context, c store.Commit) error {
+		if !r.calls.begin() {
+			return r.stopped(c, abandon)
+		}
+		defer r.calls.end()
+		return r.publish(ctx, c, abandon)
+	}, abandon
+}
+
+// Publish is Begin and publish in one, for a commit that nobody else can have met.
+func (r *Revoker) Publish(ctx context.Context, c store.Commit) error {
+	publish, _ := r.Begin()
+	return publish(ctx, c)
+}
+
+// stopped is the answer to a commit that is not published any more. The next
+// process does that before it serves anybody. Whoever waits for this one gets no
+// better answer, so what revokes is not over.
+func (r *Revoker) stopped(c store.Commit, over func()) error {
+	if _, revokes, _ := r.published(c); revokes {
+		return notYet(stopping)
+	}
+	over()
+	return nil
+}
+
+const stopping = "the control plane is stopping"
+
+func (r *Revoker) publish(ctx context.Context, c store.Commit, over func()) error {
+	entries, revokes, made := r.published(c)
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	written := r.keeper.refillNow(made)
+	defer written(ctx)
+	if len(entries) == 0 {
+		over()
+		return nil
+	}
+	p := &publication{entries: entries, revokes: revokes, queued: make(chan struct{})}
+	begun := time.Now()
+	if !r.enqueue(p) {
+		return r.stopped(c, over)
+	}
+	err := r.await(ctx, p, over)
+	if !revokes {
+		return nil
+	}
+	r.count(time.Since(begun), err)
+	return err
+}
+
+func (r *Revoker) count(lag time.Duration, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.stats.Revocations++
+	r.stats.Lag = lag
+	if err != nil {
+		r.stats.Unconfirmed++
+	}
+}
+
+// await waits for everything that confirms a publication.
+func (r *Revoker) await(ctx context.Context, p *publication, over func()) error {
+	select {
+	case <-p.queued:
+		over()
+	case <-ctx.Done():
+		// It is not over for whoever comes next, until it has its position.
+		r.calls.after(p.queued, over)
+		return notYet("it is still being written to Redis")
+	case <-r.ctx.Done():
+		return notYet(stopping)
+	}
+	if err := r.applied(ctx, p.round); err != nil {
+		return err
+	}
+	if err := r.firstLease(ctx); err != nil {
+		return err
+	}
+	if !p.revokes {
+		return nil
+	}
+	return r.reached(ctx, p.at)
+}
+
+// applied waits until no filter answers from memory from the state before a round.
+func (r *Revoker) applied(ctx context.Context, d *round) error {
+	select {
+	case <-d.done:
+	default:
+		if !r.wait(ctx, d.done, d.until) {
+			return r.notApplied(d)
+		}
+	}
+	if !r.wait(ctx, nil, d.lost) {
+		return notYet("a gateway whose connection broke may still answer from its memory")
+	}
+	return nil
+}
+
+// firstLease waits until no filter can hold a lease from a predecessor of this
+// process.
+func (r *Revoker) firstLease(ctx context.Context) error {
+	if !r.alone && !r.wait(ctx, nil, r.started.Add(contract.Lease)) {
+		return notYet("gateways may still hold a lease that this control plane's predecessor gave")
+	}
+	return nil
+}
+
+// wait returns true when done is closed or the time has come, false when ctx or
+// the Revoker has ended before.
+func (r *Revoker) wait(ctx context.Context, done <-chan struct{}, until time.Time) bool {
+	left := time.Until(until)
+	if left <= 0 {
+		return true
+	}
+	t := time.NewTimer(left)
+	defer t.Stop()
+	select {
+	case <-done:
+		return true
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+	case <-r.ctx.Done():
+	}
+	return false
+}
+
+// reached waits until no known filter takes the state before a position from Redis.
+func (r *Revoker) reached(ctx context.Context, at contract.Position) error {
+	for {
+		r.mu.Lock()
+		ok, settled := r.confirmed() >= at, r.settled
+		if !ok && r.forgetOld() {
+			r.advance()
+			ok = r.confirmed() >= at
+		}
+		r.mu.Unlock()
+		if ok {
+			return nil
+		}
+		select {
+		case <-settled:
+		case <-ctx.Done():
+			return r.notReached(at)
+		case <-r.ctx.Done():
+			return notYet(stopping)
+		}
+	}
+}
+
+// notApplied names the nodes that have neither acknowledged a round nor lost
+// their lease.
+func (r *Revoker) notApplied(d *round) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var nodes []string
+	for l := range d.missing {
+		nodes = append(nodes, l.node.ID)
+	}
+	return notYet("it was not confirmed in time by " + named(nodes))
+}
+
+// notReached names the nodes that may read Redis and do not know better.
+func (r *Revoker) notReached(at contract.Position) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var nodes []string
+	for name, k := range r.known {
+		if k.covered < at {
+			_, node, _ := strings.Cut(name, others)
+			nodes = append(nodes, node)
+		}
+	}
+	if len(nodes) == 0 {
+		return notYet("it was not confirmed in time")
+	}
+	return notYet(fmt.Sprintf("Redis could not be written and %d of %d gateways have not confirmed that they do without it (%s)", len(nodes), len(r.known), named(nodes)))
+}
+
+// named lists nodes, each once and not too many.
+func named(nodes []string) string {
+	slices.Sort(nodes)
+	nodes = slices.Compact(nodes)
+	for i, n := range nodes {
+		if n == "" {
+			nodes[i] = "any gateway of the last day"
+		}
+	}
+	if more := len(nodes) - maxNamed; more > 0 {
+		return fmt.Sprintf("%s and %d more", strings.Join(nodes[:maxNamed], ", "), more)
+	}
+	return strings.Join(nodes, ", ")
+}
+
+// notYet is the answer that claims nothing. why says what was waited for.
+func notYet(why string) error {
+	return fault.New(fault.Unavailable, "The token was revoked, but %s: there it may still be accepted.", why)
+}

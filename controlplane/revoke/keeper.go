@@ -1,0 +1,388 @@
+package revoke
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/meshgate/meshgate/controlplane/store"
+	"github.com/meshgate/meshgate/filter/contract"
+	"github.com/meshgate/meshgate/filter/redisconn"
+)
+
+const (
+	watchEvery = time.Second
+	minBackoff = 100 * time.Millisecond
+	maxBackoff = 2 * time.Second
+)
+
+var (
+	errFell    = errors.New("a write failed")
+	errReplica = errors.New("redis is not a primary")
+)
+
+// keeper owns what is written to Redis. It connects, puts Redis in order and
+// watches it. Redis is in order when it holds every entry of the log, and the clock
+// says so. Only then anybody else writes there.
+type keeper struct {
+	r      *Revoker
+	remote remote
+	// first is closed after the first attempt to put Redis in order.
+	first chan struct{}
+	once  sync.Once
+	fell  chan struct{} // wakes the keeper when a write has failed
+	queue chan refill
+	inUse chan *inUseBatch
+
+	mu sync.Mutex
+	// ready says that Redis is in order. It becomes true only while turn is held.
+	ready bool
+	// doubtful says that a write may still be carried out which must not count;
+	// late names the owners whose floors it may lower. See late.go.
+	doubtful bool
+	late     late
+	// stored is what was persisted. clock is what was written last, and what may
+	// have been: a clock whose write got no answer.
+	stored Epoch
+	clock  [2]contract.Clock
+	// writes counts those of the clock.
+	writes  uint64
+	dropped uint64
+}
+
+func newKeeper(r *Revoker, remote remote) *keeper {
+	return &keeper{
+		r: r, remote: remote, first: make(chan struct{}), fell: make(chan struct{}, 1),
+		queue: make(chan refill, refillQueue), inUse: make(chan *inUseBatch),
+	}
+}
+
+// isReady reports whether Redis is in order.
+func (k *keeper) isReady() bool {
+	if k == nil {
+		return false
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.ready
+}
+
+// attempted returns after the first attempt to put Redis in order.
+func (k *keeper) attempted(quit <-chan struct{}) error {
+	if k == nil {
+		return nil
+	}
+	select {
+	case <-k.first:
+		return nil
+	case <-quit:
+		return errEnded
+	case <-k.r.ctx.Done():
+		return errClosing
+	}
+}
+
+// state is what metrics show.
+func (k *keeper) state() (up bool, dropped uint64) {
+	if k == nil {
+		return false, 0
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.ready, k.dropped
+}
+
+// fail takes Redis out of order and wakes the keeper.
+func (k *keeper) fail() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.ready = false
+	select {
+	case k.fell <- struct{}{}:
+	default: // it is awake
+	}
+}
+
+// run keeps Redis in order until the Revoker is closed.
+func (k *keeper) run() {
+	backoff := minBackoff
+	for k.r.ctx.Err() == nil {
+		inOrder, err := k.session()
+		k.mu.Lock()
+		k.ready = false
+		k.mu.Unlock()
+		k.once.Do(func() { close(k.first) })
+		if k.r.ctx.Err() != nil {
+			return
+		}
+		k.r.log.Warn("redis is not in order", "error", err)
+		if inOrder {
+			backoff = minBackoff
+			continue // what was in order a moment ago is put in order at once
+		}
+		t := time.NewTimer(backoff)
+		backoff = min(2*backoff, maxBackoff)
+		select {
+		case <-t.C:
+		case <-k.r.ctx.Done():
+			t.Stop()
+		}
+	}
+}
+
+// session puts Redis in order and returns when it is so no more.
+func (k *keeper) session() (inOrder bool, err error) {
+	ctx := k.r.ctx
+	select {
+	case <-k.fell: // of the session before
+	default:
+	}
+	k.settleWrites() // before their connections are closed
+	servers, err := k.identify(ctx, k.remote.pin, k.greet)
+	if err != nil {
+		return false, err
+	}
+	if err := k.decide(ctx, servers); err != nil {
+		return false, err
+	}
+	if err := k.restore(ctx); err != nil {
+		return false, fmt.Errorf("put in order: %w", err)
+	}
+	k.once.Do(func() { close(k.first) })
+	return true, k.watch(ctx, servers)
+}
+
+// settleWrites returns when nobody writes any more who began while Redis was in
+// order: an old record must not be written after the tombstone that replaces it.
+func (k *keeper) settleWrites() {
+	k.r.turn.Lock()
+	defer k.r.turn.Unlock() // nobody begins while it is not in order
+}
+
+// identify names the primaries that are written to; none if they do not tell. A
+// replica is refused.
+func (k *keeper) identify(ctx context.Context, ask func(context.Context) ([]redisconn.Server, error), greet func([]redisconn.Server)) ([]string, error) {
+	ctx, cancel := context.WithTimeout(ctx, redisTimeout)
+	defer cancel()
+	all, err := ask(ctx)
+	if err != nil {
+		return nil, err
+	}
+	greet(all)
+	var ids []string
+	for i := range all {
+		if role := all[i].Role; role != "" && role != "master" {
+			return nil, errReplica
+		}
+		if all[i].Identity() == "" {
+			return nil, nil
+		}
+		ids = append(ids, all[i].Identity())
+	}
+	slices.Sort(ids)
+	return ids, nil
+}
+
+// greet warns of a server that may forget what guards records: those records are
+// then looked up at the control plane.
+func (k *keeper) greet(all []redisconn.Server) {
+	for i := range all {
+		if strings.HasPrefix(all[i].Eviction, "allkeys") {
+			k.r.log.Warn("redis may drop keys that have no expiry when its memory is full; tokens are then looked up at the control plane", "maxmemory_policy", all[i].Eviction)
+		}
+	}
+}
+
+// decide draws a new epoch if what stands in Redis cannot be vouched for, and
+// persists what is used from here on.
+func (k *keeper) decide(ctx context.Context, servers []string) error {
+	read, cancel := context.WithTimeout(ctx, redisTimeout)
+	defer cancel()
+	data, err := k.remote.clock(read)
+	if err != nil {
+		return fmt.Errorf("read the clock: %w", err)
+	}
+	k.mu.Lock()
+	doubtful := k.doubtful
+	k.mu.Unlock()
+	next := Epoch{Epoch: k.stored.Epoch, Servers: servers, Log: k.r.history.id}
+	if why := k.distrust(servers, data); why != "" {
+		next.Epoch = drawEpoch()
+		k.r.log.Info("a new epoch of redis is drawn: records written before are void", "reason", why)
+	}
+	if next.Epoch == k.stored.Epoch && next.Log == k.stored.Log && slices.Equal(next.Servers, k.stored.Servers) {
+		return nil
+	}
+	if err := k.r.persistEpoch(ctx, next); err != nil {
+		return err
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if !slices.Equal(next.Servers, k.stored.Servers) {
+		k.late = late{} // what was under way went to another server
+	}
+	k.stored = next
+	if doubtful { // one that came while this was decided still counts
+		k.doubtful = false
+	}
+	return nil
+}
+
+// distrust says why what stands in Redis cannot be vouched for, empty if it can.
+func (k *keeper) distrust(servers []string, data []byte) string {
+	k.r.mu.Lock()
+	lost := k.r.history.lost
+	k.r.mu.Unlock()
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	c, err := contract.ParseClock(data)
+	switch {
+	case k.stored.Epoch == 0:
+		return "it is the first"
+	case k.doubtful:
+		return "a write may still be carried out"
+	case !slices.Equal(servers, k.stored.Servers):
+		return "it is another server"
+	case data == nil:
+		return "it is empty"
+	case err != nil:
+		return "its clock cannot be read"
+	case k.clock[0] != (contract.Clock{}) || k.clock[1] != (contract.Clock{}):
+		if c != k.clock[0] && c != k.clock[1] {
+			return "it has gone back, or somebody else has written"
+		}
+	case c.Epoch != k.stored.Epoch || c.Log != k.stored.Log:
+		return "somebody else has written"
+	case c.Revision > k.r.o.Store.Revision():
+		return "the store has gone back"
+	default:
+		c.Position = 0 // it means nothing in this log
+	}
+	if lost > c.Position {
+		return "more was revoked in the meantime than is remembered"
+	}
+	return ""
+}
+
+// restore writes the entries of the log, then the clock, and takes Redis into use.
+func (k *keeper) restore(ctx context.Context) error {
+	at, err := k.replay(ctx, 0)
+	if err != nil {
+		return err
+	}
+	k.r.turn.Lock()
+	defer k.r.turn.Unlock()
+	if at, err = k.replay(ctx, at); err != nil { // what was published meanwhile
+		return err
+	}
+	// The change of trust takes the next position. A filter that has applied it must
+	// find a clock that is not behind.
+	next := contract.Trust{Epoch: k.stored.Epoch, Servers: k.stored.Servers}
+	k.r.mu.Lock()
+	changed := !sameTrust(k.r.trust, next)
+	k.r.mu.Unlock()
+	clock := at
+	if changed {
+		clock++
+	}
+	if err := k.writeClock(ctx, clock); err != nil {
+		return err
+	}
+	k.r.mu.Lock()
+	defer k.r.mu.Unlock()
+	k.mu.Lock()
+	k.ready = !k.doubtful
+	k.mu.Unlock()
+	k.r.redisAt = at
+	if changed {
+		k.r.announce(next)
+	}
+	k.r.advance()
+	return nil
+}
+
+func sameTrust(a, b contract.Trust) bool {
+	return a.Epoch == b.Epoch && slices.Equal(a.Servers, b.Servers)
+}
+
+// replay writes what the log holds behind a position, and returns up to where.
+func (k *keeper) replay(ctx context.Context, from contract.Position) (contract.Position, error) {
+	k.r.mu.Lock()
+	at := k.r.history.at
+	entries := slices.Clone(k.r.history.after(from))
+	k.r.mu.Unlock()
+	for part := range slices.Chunk(entries, pipelineSize) {
+		if err := k.writeEntries(ctx, part); err != nil {
+			return 0, err
+		}
+	}
+	return at, nil
+}
+
+// watch compares who answers, and the clock, until they are not what they were.
+func (k *keeper) watch(ctx context.Context, servers []string) error {
+	tick := time.NewTicker(watchEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-k.fell:
+			return errFell
+		case <-tick.C:
+		}
+		now, err := k.identify(ctx, k.remote.identify, func([]redisconn.Server) {})
+		if err != nil {
+			return err
+		}
+		if !slices.Equal(now, servers) {
+			return errors.New("another redis answers")
+		}
+		if err := k.compare(ctx); err != nil {
+			return err
+		}
+	}
+}
+
+// compare reads the clock. One that was written in the meantime says nothing.
+func (k *keeper) compare(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, redisTimeout)
+	defer cancel()
+	k.mu.Lock()
+	writes, want := k.writes, k.clock[0]
+	k.mu.Unlock()
+	data, err := k.remote.clock(ctx)
+	if err != nil {
+		return fmt.Errorf("read the clock: %w", err)
+	}
+	got, err := contract.ParseClock(data)
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.writes == writes && (err != nil || got != want) {
+		return errors.New("its clock is not the one that was written")
+	}
+	return nil
+}
+
+// load reads what was persisted about Redis. A predecessor that did not end in good
+// order may have left a write under way.
+func (k *keeper) load(tx store.Reader) (err error) {
+	k.stored, err = storedEpoch(tx)
+	k.doubtful = !k.stored.Clean
+	k.stored.Clean = false
+	return err
+}
+
+// leave says that no write is under way any more.
+func (k *keeper) leave(ctx context.Context) error {
+	if k == nil || k.doubtful || k.stored.Log != k.r.history.id {
+		return nil
+	}
+	last := k.stored
+	last.Clean = true
+	return k.r.persistEpoch(context.WithoutCancel(ctx), last)
+}

@@ -1,0 +1,108 @@
+package revoke
+
+import (
+	"encoding/binary"
+	"fmt"
+	"time"
+
+	"github.com/meshgate/meshgate/filter/contract"
+)
+
+func (l *link) writeLoop() {
+	defer l.end()
+	for {
+		select {
+		case <-l.quit:
+			return
+		case f := <-l.out:
+			if err := l.conn.SetWriteDeadline(time.Now().Add(writeTimeout)); err != nil {
+				return
+			}
+			if err := contract.WriteFrame(l.conn, f.kind, f.body); err != nil {
+				return
+			}
+		}
+	}
+}
+
+// read reads one frame within the limit of what filters send.
+func (l *link) read() (contract.FrameType, []byte, error) {
+	head, err := l.in.Peek(4)
+	if err != nil {
+		return 0, nil, err
+	}
+	if n := binary.BigEndian.Uint32(head); n > maxInbound {
+		return 0, nil, fmt.Errorf("frame of %d bytes exceeds the limit of %d", n, maxInbound)
+	}
+	return contract.ReadFrame(l.in)
+}
+
+func (l *link) readLoop() error {
+	for {
+		if err := l.conn.SetReadDeadline(time.Now().Add(readTimeout)); err != nil {
+			return err
+		}
+		kind, body, err := l.read()
+		if err != nil {
+			return err
+		}
+		if err := l.handle(kind, body); err != nil {
+			return err
+		}
+	}
+}
+
+func (l *link) handle(kind contract.FrameType, body []byte) error {
+	switch kind {
+	case contract.FrameRenew, contract.FrameAck:
+		n, err := contract.DecodeNumber(body)
+		if err != nil {
+			return fmt.Errorf("decode frame of type %d: %w", kind, err)
+		}
+		if kind == contract.FrameRenew {
+			l.renew(n)
+			return nil
+		}
+		return l.ack(contract.Position(n))
+	case contract.FrameInUse:
+		m, err := contract.DecodeInUse(body)
+		if err != nil {
+			return fmt.Errorf("decode in use: %w", err)
+		}
+		return l.refillInUse(m)
+	case contract.FrameIntrospect:
+		q, err := contract.DecodeIntrospect(body)
+		if err != nil {
+			return fmt.Errorf("decode introspect: %w", err)
+		}
+		l.introspect(q)
+		return nil
+	case contract.FrameBye:
+		return errBye
+	default:
+		return fmt.Errorf("unexpected frame of type %d", kind)
+	}
+}
+
+// renew grants a lease, counted from the receipt, unless an invalidation is
+// unacknowledged for longer than a lease.
+func (l *link) renew(number uint64) {
+	received := time.Now()
+	l.r.mu.Lock()
+	defer l.r.mu.Unlock()
+	if len(l.waiting) > 0 && received.Sub(l.waiting[0].sent) > contract.Lease {
+		return
+	}
+	l.lease = received.Add(contract.Lease)
+	l.push(frame{contract.FrameGranted, contract.EncodeNumber(number)})
+}
+
+func (l *link) ack(at contract.Position) error {
+	l.r.mu.Lock()
+	defer l.r.mu.Unlock()
+	if at > l.r.history.at {
+		return fmt.Errorf("position %d was never sent", at)
+	}
+	l.acknowledge(at)
+	return nil
+}

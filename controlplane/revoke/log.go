@@ -1,0 +1,164 @@
+package revoke
+
+import (
+	"crypto/rand"
+	"slices"
+	"time"
+
+	"github.com/meshgate/meshgate/filter/contract"
+)
+
+// Bounds of the log and of one frame.
+const (
+	maxLog = 1 << 16
+	// spare is how many entries the log grows by before it looks for those that
+	// have expired.
+	spare = 1 << 10
+	// itemsPerFrame are far below the limit of a frame; ids are a few dozen bytes.
+	itemsPerFrame = 2048
+)
+
+// entry is one revocation, or the creation of a token whose value may be
+// remembered as unknown.
+type entry struct {
+	inv     contract.Invalidation
+	expires int64 // 0 only in rows of an older release
+	at      contract.Position
+	// again and scope: see [Tombstone].
+	again bool
+	scope string
+}
+
+func (e *entry) live(now time.Time) bool { return e.expires == 0 || now.UnixMilli() < e.expires }
+
+// history is the log: what this process has published, in the order of its
+// positions. Its owner serialises access.
+type history struct {
+	id contract.LogID
+	// at is the newest position. The first is taken by what a predecessor left.
+	at      contract.Position
+	entries []entry
+	// dropped is the newest position of which an entry has left the log, lost the
+	// newest of which one left that still mattered.
+	dropped, lost contract.Position
+	// floor replaces the entries that were lost: records below it are void.
+	floor uint64
+	// kept is the number of entries when the log was last tidied.
+	kept int
+	// welcome holds the frames for a filter that starts anew at position welcomeAt.
+	// When all filters come back at once they share them.
+	welcome   []frame
+	welcomeAt contract.Position
+}
+
+// newHistory begins a log with what the store remembers, in the order of the
+// revisions.
+func newHistory(now time.Time, entries []entry) *history {
+	h := &history{id: contract.LogID(rand.Text())}
+	h.add(now, entries)
+	return h
+}
+
+// add takes the next position for entries.
+func (h *history) add(now time.Time, entries []entry) contract.Position {
+	h.at++
+	for _, e := range entries {
+		e.at = h.at
+		h.entries = append(h.entries, e)
+	}
+	if len(h.entries) > min(2*h.kept+spare, maxLog) {
+		h.tidy(now)
+	}
+	return h.at
+}
+
+// tick takes the next position for something that is no entry.
+func (h *history) tick() contract.Position {
+	h.at++
+	return h.at
+}
+
+// tidy drops what has expired, and the oldest if the log is full all the same.
+func (h *history) tidy(now time.Time) {
+	keep := make([]entry, 0, len(h.entries))
+	for i := range h.entries {
+		if h.entries[i].live(now) {
+			keep = append(keep, h.entries[i])
+		} else {
+			h.dropped = max(h.dropped, h.entries[i].at)
+		}
+	}
+	if len(keep) > maxLog {
+		gone := keep[:len(keep)-maxLog*3/4]
+		for i := range gone {
+			h.floor = max(h.floor, gone[i].inv.Revision)
+			h.lost = max(h.lost, gone[i].at)
+		}
+		h.dropped = max(h.dropped, h.lost)
+		keep = slices.Clone(keep[len(gone):])
+	}
+	h.entries, h.kept = keep, len(keep)
+}
+
+// after returns the entries behind a position. The slice is shared.
+func (h *history) after(at contract.Position) []entry {
+	i, _ := slices.BinarySearchFunc(h.entries, at+1, func(e entry, at contract.Position) int {
+		switch {
+		case e.at < at:
+			return -1
+		case e.at > at:
+			return 1
+		}
+		return 0
+	})
+	return h.entries[i:len(h.entries):len(h.entries)]
+}
+
+// resume returns where a filter goes on, 0 if it has to start anew.
+func (h *history) resume(hello *contract.Hello) contract.Position {
+	if hello.Log != h.id || hello.Applied > h.at || hello.Applied < h.dropped {
+		return 0
+	}
+	return hello.Applied
+}
+
+// missed returns the frames that bring a filter from a position to the newest.
+func (h *history) missed(from contract.Position, now time.Time) []frame {
+	switch {
+	case from == h.at:
+		return nil
+	case from != 0:
+		return invalidates(from, h.at, h.after(from))
+	case h.welcomeAt == h.at:
+		return h.welcome
+	}
+	var live []entry
+	for i := range h.entries {
+		if h.entries[i].live(now) {
+			live = append(live, h.entries[i])
+		}
+	}
+	h.welcome, h.welcomeAt = invalidates(0, h.at, live), h.at
+	return h.welcome
+}
+
+// invalidates encodes entries as the way from one position to another. What does
+// not fit into one frame goes ahead in frames that do not move the position: only
+// with the last one everything was applied.
+func invalidates(from, to contract.Position, entries []entry) (out []frame) {
+	for {
+		m := contract.Invalidate{From: from, To: to}
+		part := entries[:min(itemsPerFrame, len(entries))]
+		entries = entries[len(part):]
+		if len(entries) > 0 {
+			m.To = from
+		}
+		for i := range part {
+			m.Items = append(m.Items, part[i].inv)
+		}
+		out = append(out, frame{contract.FrameInvalidate, m.Encode()})
+		if len(entries) == 0 {
+			return out
+		}
+	}
+}

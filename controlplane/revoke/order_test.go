@@ -1,0 +1,270 @@
+package revoke
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/meshgate/meshgate/controlplane/gateway"
+	"github.com/meshgate/meshgate/controlplane/model"
+	"github.com/meshgate/meshgate/controlplane/store"
+	"github.com/meshgate/meshgate/filter/contract"
+)
+
+func (w *world) remove(name string) func(store.Tx) error {
+	return func(tx store.Tx) error { return tx.Delete(gateway.Tokens, scope, name, 0) }
+}
+
+// Two revocations are published in another order than they were committed, while
+// Redis is slow. A filter that acknowledged one of them only and lost its link gets
+// exactly the other one.
+func TestOrderOfPositions(t *testing.T) {
+	virtually(t, nil, func(t *testing.T, w *world, redis *scripted) {
+		first, second := w.mint("a", false), w.mint("b", false)
+		f, wel := w.pipe("node", contract.Hello{Instance: "i"})
+		f.lease()
+		redis.be(waiting)
+		var commits [2]store.Commit
+		var publish [2]func(context.Context, store.Commit) error
+		for i, name := range []string{first, second} {
+			publish[i], _ = w.r.Begin()
+			c, err := w.commit(w.remove(name))
+			if err != nil {
+				t.Fatal(err)
+			}
+			commits[i] = c
+		}
+		later := async(func() error { return publish[1](t.Context(), commits[1]) })
+		synctest.Wait() // it is being written to Redis
+		earlier := async(func() error { return publish[0](t.Context(), commits[0]) })
+		synctest.Wait()
+		redis.be(fine)
+		redis.open()
+		m := f.invalidated()
+		if len(m.Items) != 1 || m.Items[0].Revision != commits[1].Revision || m.From != f.first.To {
+			t.Fatalf("%+v after %+v", m, f.first)
+		}
+		f.ack(m.To)
+		f.cut()
+		g, again := w.pipe("node", contract.Hello{Instance: "i", Log: wel.Log, Applied: m.To})
+		if again.From != m.To {
+			t.Fatalf("%+v", again)
+		}
+		rest := g.invalidated()
+		if len(rest.Items) != 1 || rest.Items[0].Revision != commits[0].Revision || rest.From != m.To || rest.To != m.To+1 {
+			t.Errorf("resumed with %+v", rest)
+		}
+		g.ack(rest.To)
+		for _, c := range []<-chan error{later, earlier} {
+			if _, err := took(t, c); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+}
+
+// A filter of another log, or one that claims more than there is, starts anew.
+func TestResume(t *testing.T) {
+	virtually(t, nil, func(t *testing.T, w *world, _ *scripted) {
+		if err := w.delete(w.mint("a", false)); err != nil {
+			t.Fatal(err)
+		}
+		f, wel := w.pipe("node", contract.Hello{Instance: "i"})
+		at := f.first.To
+		for _, tt := range []struct {
+			log     contract.LogID
+			applied contract.Position
+			want    contract.Position
+		}{{wel.Log, at, at}, {wel.Log, at + 1, 0}, {"another", at, 0}, {"", 0, 0}, {wel.Log, 0, 0}} {
+			_, got := w.pipe("node", contract.Hello{Instance: "j", Log: tt.log, Applied: tt.applied})
+			if got.From != tt.want || got.Log != wel.Log {
+				t.Errorf("%+v: welcomed with %+v", tt, got)
+			}
+		}
+	})
+}
+
+// Who finds that a token is gone waits like the one who removed it: while a link is
+// frozen, and also while the other's commit is not yet published.
+func TestSettleWaits(t *testing.T) {
+	virtually(t, nil, func(t *testing.T, w *world, _ *scripted) {
+		name := w.mint("a", false)
+		f, _ := w.pipe("node", contract.Hello{Instance: "i"})
+		f.lease()
+		publish, _ := w.r.Begin()
+		c, err := w.commit(w.remove(name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		second := async(func() error { return w.r.Settle(t.Context()) })
+		stillWaits(t, "settling before the publication", second)
+		first := async(func() error { return publish(t.Context(), c) })
+		m := f.invalidated()
+		stillWaits(t, "settling without an acknowledgement", second)
+		third := async(func() error { return w.r.Settle(t.Context()) })
+		stillWaits(t, "settling without an acknowledgement", third)
+		f.ack(m.To)
+		for _, c := range []<-chan error{first, second, third} {
+			if d, err := took(t, c); err != nil || d != 0 {
+				t.Errorf("%v after %v", err, d)
+			}
+		}
+	})
+}
+
+// A write that never publishes is waited for until the caller's patience ends, and
+// not any more when it was abandoned.
+func TestSettleAfterAbandoning(t *testing.T) {
+	virtually(t, nil, func(t *testing.T, w *world, _ *scripted) {
+		_, abandon := w.r.Begin()
+		waiting := async(func() error { return w.r.Settle(t.Context()) })
+		d, err := took(t, waiting)
+		if says(t, err, "another write"); d != patience {
+			t.Errorf("after %v", d)
+		}
+		abandon()
+		if err := w.r.Settle(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// A revocation that was answered 503 stays unconfirmed for whoever repeats it, until
+// what it waits for has happened.
+func TestSettleAfterRefusal(t *testing.T) {
+	virtually(t, nil, func(t *testing.T, w *world, redis *scripted) {
+		name := w.mint("a", false)
+		f, wel := w.pipe("gateway-1", contract.Hello{Instance: "i"})
+		f.cut()
+		redis.be(gone)
+		_, err := took(t, async(func() error { return w.delete(name) }))
+		says(t, err, "Redis could not be written", "gateway-1")
+		_, err = took(t, async(func() error { return w.r.Settle(t.Context()) }))
+		says(t, err, "gateway-1")
+		if s := w.r.Stats(); s.Pending != 1 || s.Unconfirmed != 1 || s.Trusted {
+			t.Errorf("%+v", s)
+		}
+		repeated := async(func() error { return w.r.Settle(t.Context()) })
+		stillWaits(t, "settling", repeated)
+		// The filter is back: it is told that Redis is not trusted, and confirms it.
+		g := w.dial("gateway-1")
+		g.hello(contract.Hello{Instance: "i", Log: wel.Log, Applied: f.first.To})
+		m := g.invalidated()
+		stillWaits(t, "settling", repeated)
+		g.ack(m.To)
+		if _, err := took(t, repeated); err != nil {
+			t.Error(err)
+		}
+		if s := w.r.Stats(); s.Pending != 0 {
+			t.Errorf("%+v", s)
+		}
+	})
+}
+
+// Every caller is answered within its patience, whatever is frozen.
+func TestPatience(t *testing.T) {
+	for _, mood := range []mood{fine, gone, frozen, full} {
+		virtually(t, nil, func(t *testing.T, w *world, redis *scripted) {
+			names := []string{w.mint("a", false), w.mint("b", false)}
+			f, _ := w.pipe("frozen gateway", contract.Hello{Instance: "i"})
+			f.lease() // and from here on it does not read, nor lets its link break
+			redis.be(mood)
+			var calls []<-chan error
+			for _, name := range names {
+				calls = append(calls, async(func() error { return w.delete(name) }))
+			}
+			begun := time.Now()
+			synctest.Wait()
+			calls = append(calls, async(func() error { return w.r.Settle(t.Context()) }))
+			for _, c := range calls {
+				err := <-c
+				if d := time.Since(begun); d > patience {
+					t.Errorf("redis %d: answered after %v", mood, d)
+				}
+				if mood == fine && err != nil {
+					t.Errorf("its lease is over: %v", err)
+				} else if mood != fine {
+					says(t, err, "frozen gateway")
+				}
+			}
+		})
+	}
+}
+
+// A creation is never an error, and promises nothing.
+func TestCreationIsNoRevocation(t *testing.T) {
+	virtually(t, nil, func(t *testing.T, w *world, redis *scripted) {
+		f, _ := w.pipe("node", contract.Hello{Instance: "i"})
+		f.cut()
+		redis.be(gone)
+		w.mint("given", true)
+		if s := w.r.Stats(); !s.Trusted || s.Pending != 0 || s.Revocations != 0 {
+			t.Errorf("%+v", s)
+		}
+		if err := w.r.Settle(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// A transaction function that runs twice, or fails, publishes what was committed,
+// once.
+func TestStageRunsTwice(t *testing.T) {
+	virtually(t, nil, func(t *testing.T, w *world, _ *scripted) {
+		name := w.mint("a", false)
+		publish, _ := w.r.Begin()
+		var c store.Commit
+		for _, last := range []bool{false, true} {
+			var err error
+			c, err = w.store.Update(t.Context(), model.Config, func(tx store.Tx) error {
+				if err := tx.Delete(gateway.Tokens, scope, name, 0); err != nil {
+					return err
+				}
+				res, err := tx.Create(&model.Resource{Kind: gateway.Tokens, Scope: scope, Name: "n", Spec: &gateway.Token{
+					Credential: w.app, AccessToken: "a", TokenType: "bearer", ExpiresIn: 7200}})
+				if err != nil {
+					return err
+				}
+				tx.Announce(res.Key(), store.Created)
+				if err := w.r.Stage(tx); err != nil {
+					return err
+				}
+				if !last {
+					return context.Canceled
+				}
+				return nil
+			})
+			if last != (err == nil) {
+				t.Fatal(err)
+			}
+		}
+		if err := publish(t.Context(), c); err != nil {
+			t.Fatal(err)
+		}
+		f, _ := w.pipe("node", contract.Hello{Instance: "i"})
+		if n := len(f.first.Items); n == 0 || f.first.Items[n-1].Revision != c.Revision {
+			t.Errorf("%+v", f.first)
+		}
+	})
+}
+
+// A commit that is not published, because the control plane stops, is no answer to
+// whoever waits for it.
+func TestSettleWhileStopping(t *testing.T) {
+	virtually(t, nil, func(t *testing.T, w *world, _ *scripted) {
+		name := w.mint("a", false)
+		publish, _ := w.r.Begin()
+		c, err := w.commit(w.remove(name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		settled := async(func() error { return w.r.Settle(t.Context()) })
+		synctest.Wait()
+		w.r.calls.wait(t.Context()) // as Close begins
+		says(t, publish(t.Context(), c), "stopping")
+		stillWaits(t, "settling", settled)
+		w.close(w.r)
+		says(t, <-settled, "stopping")
+	})
+}

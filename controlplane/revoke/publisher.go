@@ -1,0 +1,177 @@
+package revoke
+
+import (
+	"time"
+
+	"github.com/meshgate/meshgate/filter/contract"
+)
+
+// turn is a lock that is held while others are waited for.
+type turn chan struct{}
+
+// Lock waits for the turn.
+func (t turn) Lock() { t <- struct{}{} }
+
+// Unlock gives it to the next one.
+func (t turn) Unlock() { <-t }
+
+// publication is what one commit has to make known.
+type publication struct {
+	entries []entry
+	// revokes says that it promises something; a creation promises nothing.
+	revokes bool
+	// queued is closed when it has a position and is on its way. The fields below
+	// it are written before.
+	queued chan struct{}
+	at     contract.Position
+	round  *round
+}
+
+// round is what one batch waits for: that every filter which may answer from
+// memory has applied it, or may no longer. pending and missing are guarded by mu.
+type round struct {
+	at      contract.Position
+	revokes bool
+	begun   time.Time
+	missing map[*link]struct{}
+	done    chan struct{} // closed when nothing is missing
+	// until is when the last lease ends of those that miss it, lost that of links
+	// that are gone, for which nobody will acknowledge.
+	until, lost time.Time
+}
+
+// settle takes a link from those that miss a round. mu is held.
+func (d *round) settle(l *link) {
+	if _, ok := d.missing[l]; !ok {
+		return
+	}
+	if delete(d.missing, l); len(d.missing) == 0 {
+		close(d.done)
+	}
+}
+
+// over reports whether nobody answers from the state before the round.
+func (d *round) over(now time.Time) bool {
+	select {
+	case <-d.done:
+		return !d.lost.After(now)
+	default:
+		return !d.until.After(now) && !d.lost.After(now)
+	}
+}
+
+func later(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
+}
+
+// enqueue hands a publication to the publisher; false if it has ended.
+func (r *Revoker) enqueue(p *publication) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.ctx.Err() != nil {
+		return false
+	}
+	r.queue = append(r.queue, p)
+	select {
+	case r.work <- struct{}{}:
+	default: // it is awake
+	}
+	return true
+}
+
+// publisher gives publications their positions, one batch after the other, until
+// the Revoker is closed. Since it is one, the order in Redis, in the log and on
+// every link is the same.
+func (r *Revoker) publisher() {
+	for {
+		select {
+		case <-r.ctx.Done():
+			return
+		case <-r.work:
+			r.publishAll()
+		}
+	}
+}
+
+func (r *Revoker) publishAll() {
+	r.turn.Lock()
+	defer r.turn.Unlock()
+	r.mu.Lock()
+	batch := r.queue
+	r.queue = nil
+	at := r.history.at + 1
+	r.mu.Unlock()
+	if len(batch) == 0 {
+		return
+	}
+	var entries []entry
+	revokes := false
+	for _, p := range batch {
+		entries = append(entries, p.entries...)
+		revokes = revokes || p.revokes
+	}
+	written := r.keeper.publish(entries, at)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	from := r.history.at
+	r.history.add(r.o.Now(), entries)
+	d := r.broadcast(from, at, entries)
+	d.revokes = revokes
+	if written {
+		r.redisAt = at
+	} else if revokes && r.trust.Epoch != 0 {
+		r.announce(contract.Trust{})
+	}
+	if revokes {
+		r.revokedAt = at
+		r.pend(at)
+	}
+	for _, p := range batch {
+		p.at, p.round = at, d
+		close(p.queued)
+	}
+}
+
+// broadcast queues entries on every link and returns what to wait for. mu is held.
+// The lease of a link that has not acknowledged counts as it stands now: what is
+// granted later follows these frames on the link.
+func (r *Revoker) broadcast(from, to contract.Position, entries []entry) *round {
+	now := time.Now()
+	d := &round{at: to, begun: now, missing: map[*link]struct{}{}, done: make(chan struct{}), until: now}
+	for _, end := range r.lost {
+		d.lost = later(d.lost, end)
+	}
+	frames := invalidates(from, to, entries)
+	for l := range r.links {
+		for _, f := range frames {
+			l.push(f)
+		}
+		if !l.lease.After(now) {
+			l.sent(to, nil)
+			continue
+		}
+		d.missing[l] = struct{}{}
+		d.until = later(d.until, l.lease)
+		l.sent(to, d)
+	}
+	if len(d.missing) == 0 {
+		close(d.done)
+	}
+	r.rounds = append(unfinished(r.rounds, now), d)
+	return d
+}
+
+// unfinished drops rounds that are over.
+func unfinished(rounds []*round, now time.Time) []*round {
+	keep := rounds[:0]
+	for _, d := range rounds {
+		if !d.over(now) {
+			keep = append(keep, d)
+		}
+	}
+	clear(rounds[len(keep):])
+	return keep
+}

@@ -1,0 +1,206 @@
+package revoke
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/meshgate/meshgate/filter/contract"
+)
+
+const (
+	refillQueue = 1024
+	// refillBatch bounds the records that are written at once, and so how long a
+	// revocation waits for them.
+	refillBatch = 64
+)
+
+// refill is a token whose record Redis should hold.
+type refill struct {
+	scope string
+	token contract.Hash
+	// done, if set, hears when it was dealt with.
+	done chan<- struct{}
+}
+
+func (q *refill) dealtWith() {
+	if q.done != nil {
+		q.done <- struct{}{}
+	}
+}
+
+// Refill puts the record of a token into Redis soon. It never blocks: while Redis
+// is slow or away the record is dropped, and filters ask the control plane.
+func (r *Revoker) Refill(scope string, token contract.Hash) {
+	r.keeper.ask(refill{scope: scope, token: token})
+}
+
+// ask reports whether a refill was queued.
+func (k *keeper) ask(q refill) bool {
+	if k == nil {
+		return false
+	}
+	if k.isReady() {
+		select {
+		case k.queue <- q:
+			return true
+		default:
+		}
+	}
+	k.drop(1)
+	return false
+}
+
+func (k *keeper) drop(n int) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.dropped += uint64(n) //nolint:gosec // a count
+}
+
+// refillNow queues the records of new tokens, and returns how to wait for them:
+// the first use of a token finds it in Redis, unless Redis is slow or away.
+func (k *keeper) refillNow(made []minted) (wait func(context.Context)) {
+	if len(made) == 0 {
+		return func(context.Context) {}
+	}
+	done, asked := make(chan struct{}, len(made)), 0
+	for _, m := range made {
+		if k.ask(refill{m.scope, m.hash, done}) {
+			asked++
+		}
+	}
+	return func(ctx context.Context) {
+		if asked == 0 {
+			return
+		}
+		ctx, cancel := context.WithTimeout(ctx, redisTimeout)
+		defer cancel()
+		for range asked {
+			select {
+			case <-done:
+			case <-ctx.Done():
+				return
+			case <-k.r.ctx.Done():
+				return
+			}
+		}
+	}
+}
+
+// refiller writes records until the Revoker is closed.
+func (k *keeper) refiller() {
+	for {
+		select {
+		case <-k.r.ctx.Done():
+			return
+		case first := <-k.queue:
+			batch := []refill{first}
+			for len(batch) < refillBatch && len(k.queue) > 0 {
+				batch = append(batch, <-k.queue) // nobody else takes from it
+			}
+			k.refillBatch(batch)
+		}
+	}
+}
+
+// refillBatch reads the store and writes Redis while turn is held, so that a
+// revocation is either seen by the read or written over the record.
+func (k *keeper) refillBatch(batch []refill) {
+	defer func() {
+		for i := range batch {
+			batch[i].dealtWith()
+		}
+	}()
+	k.r.turn.Lock()
+	defer k.r.turn.Unlock()
+	if !k.isReady() {
+		k.drop(len(batch))
+		return
+	}
+	ctx, cancel := context.WithTimeout(k.r.ctx, redisTimeout)
+	defer cancel()
+	var cells []cell
+	for _, q := range batch {
+		own, err := k.recordCells(ctx, q)
+		if err != nil {
+			k.drop(1)
+			k.r.log.Warn("record could not be read", "error", err)
+		}
+		cells = append(cells, own...)
+	}
+	if len(cells) == 0 {
+		return
+	}
+	ctx, cancel = context.WithTimeout(k.r.ctx, redisTimeout)
+	defer cancel()
+	err := k.write(ctx, cells)
+	if err == nil {
+		return
+	}
+	k.drop(len(batch))
+	k.r.log.Warn("records were not written to redis", "error", err)
+	if !errors.Is(err, errRefused) {
+		k.fail()
+	}
+}
+
+// until is when a record that is read now is too old to be used.
+func (r *Revoker) until() int64 { return r.o.Now().Add(contract.RecordLife).UnixMilli() }
+
+// inUsePause is the pause after each batch of records that filters hold: it bounds
+// how much of Redis and of the store that takes.
+const inUsePause = 16 * time.Millisecond
+
+// inUseBatch is what one filter holds in its memory. done is closed when it was
+// dealt with.
+type inUseBatch struct {
+	scope  string
+	tokens []contract.Hash
+	done   chan struct{}
+}
+
+// fill returns when a batch was dealt with, or the link that it came on has ended.
+func (k *keeper) fill(scope string, tokens []contract.Hash, quit <-chan struct{}) {
+	if k == nil || len(tokens) == 0 {
+		return
+	}
+	b := &inUseBatch{scope, tokens, make(chan struct{})}
+	select {
+	case k.inUse <- b:
+	case <-quit:
+		return
+	}
+	select {
+	case <-b.done:
+	case <-quit:
+	}
+}
+
+// refillInUse writes what filters hold, slowly, until the Revoker is closed.
+func (k *keeper) refillInUse() {
+	pause := time.NewTimer(0)
+	defer pause.Stop()
+	for {
+		select {
+		case <-k.r.ctx.Done():
+			return
+		case b := <-k.inUse:
+			for len(b.tokens) > 0 && k.isReady() {
+				n := min(refillBatch, len(b.tokens))
+				batch := make([]refill, n)
+				for i := range batch {
+					batch[i] = refill{scope: b.scope, token: b.tokens[i]}
+				}
+				b.tokens = b.tokens[n:]
+				k.refillBatch(batch)
+				pause.Reset(inUsePause)
+				select {
+				case <-pause.C:
+				case <-k.r.ctx.Done():
+					return
+				}
+			}
+			close(b.done)
+		}
+	}
+}

@@ -1,0 +1,300 @@
+package revoke
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/meshgate/meshgate/controlplane/gateway"
+	"github.com/meshgate/meshgate/controlplane/model"
+	"github.com/meshgate/meshgate/controlplane/store"
+	"github.com/meshgate/meshgate/filter/contract"
+)
+
+// A token that was issued is in Redis when its issuing returns, with the floors of
+// its owners, and of the age that it may have.
+func TestCreatedTokensAreInRedis(t *testing.T) {
+	virtually(t, nil, func(t *testing.T, w *world, redis *scripted) {
+		for value, announce := range map[string]bool{"minted": false, "given": true} {
+			w.mint(value, announce)
+			r := redis.entry(t, value).Record
+			if r == nil || r.Epoch != w.trust().Epoch || r.Until != time.Now().Add(contract.RecordLife).UnixMilli() {
+				t.Errorf("%s: %+v", value, r)
+			}
+			if f := redis.floor(t, contract.RedisCredentialKey(w.app)); f != 0 {
+				t.Errorf("%s: floor %d", value, f)
+			}
+		}
+		// A Redis that does not answer costs its timeout and no error.
+		redis.be(frozen)
+		begun := time.Now()
+		w.mint("cold", false)
+		if d := time.Since(begun); d > redisTimeout {
+			t.Errorf("issued after %v", d)
+		}
+		redis.be(gone)
+		time.Sleep(time.Minute)
+		begun = time.Now()
+		w.mint("dead", false)
+		if d := time.Since(begun); d != 0 {
+			t.Errorf("issued after %v", d)
+		}
+	})
+}
+
+// touch changes an owner, which voids its records.
+func (w *world) touch(kind *model.Kind, name string) func(store.Tx) error {
+	return func(tx store.Tx) error {
+		old, err := tx.Get(kind, scope, name)
+		if err != nil {
+			return err
+		}
+		_, err = tx.Update(old, 0)
+		return err
+	}
+}
+
+// The floor of an owner goes up with each revocation, and the record of a token that
+// is written afterwards never lowers it.
+func TestFloorsAreNotLowered(t *testing.T) {
+	virtually(t, nil, func(t *testing.T, w *world, redis *scripted) {
+		w.mint("a", false)
+		for _, owner := range []struct {
+			kind *model.Kind
+			name string
+			key  string
+		}{
+			{gateway.Applications, w.app, contract.RedisCredentialKey(w.app)},
+			{gateway.Consumers, w.owner, contract.RedisConsumerKey(w.owner)},
+		} {
+			w.source.owner = w.owner
+			w.must(w.touch(owner.kind, owner.name))
+			want := int(w.store.Revision())
+			if f := redis.floor(t, owner.key); f != want {
+				t.Errorf("floor %d, want %d", f, want)
+			}
+			w.mint(fmt.Sprint("after ", owner.name), false)
+			if f := redis.floor(t, owner.key); f != want {
+				t.Errorf("floor %d after a new record, want %d", f, want)
+			}
+			if r := redis.entry(t, "after "+owner.name).Record; r == nil || r.Revision < uint64(want) {
+				t.Errorf("%+v", r)
+			}
+			// Redis forgets everything: the floor comes back with the log, and from
+			// the store with the record.
+			redis.restore(map[string][]byte{})
+			w.settles(t)
+			w.r.Refill(scope, contract.HashToken([]byte("a")))
+			synctest.Wait()
+			if f := redis.floor(t, owner.key); f != want {
+				t.Errorf("floor %d after a loss, want %d", f, want)
+			}
+		}
+	})
+}
+
+// The record of a token that was created again survives the replay of its old
+// tombstone, also after a restart.
+func TestCreatedAgain(t *testing.T) {
+	virtually(t, nil, func(t *testing.T, w *world, redis *scripted) {
+		if err := w.delete(w.mint("a", false)); err != nil {
+			t.Fatal(err)
+		}
+		if e := redis.entry(t, "a"); e.Revoked == 0 {
+			t.Fatalf("%+v", e)
+		}
+		name := w.mint("a", true)
+		check := func(when string) {
+			t.Helper()
+			if e := redis.entry(t, "a"); e.Record == nil {
+				t.Errorf("%s: %+v", when, e)
+			}
+		}
+		check("created")
+		w.r.keeper.fail()
+		w.settles(t)
+		check("replayed")
+		w.close(w.r)
+		w.open(nil)
+		w.settles(t)
+		check("restarted")
+		w.must(w.touch(gateway.Tokens, name))
+		check("changed")
+		if err := w.delete(name); err != nil {
+			t.Fatal(err)
+		}
+		w.r.keeper.fail()
+		w.settles(t)
+		if e := redis.entry(t, "a"); e.Revoked == 0 {
+			t.Errorf("deleted: %+v", e)
+		}
+	})
+}
+
+// A floor that got no answer may arrive after one that was written since. Then it
+// lowers nothing that counts: everything before is void, and the owner gets no more
+// records there.
+func TestLateFloor(t *testing.T) {
+	virtually(t, nil, func(t *testing.T, w *world, redis *scripted) {
+		w.mint("a", false)
+		redis.be(frozen)
+		w.must(w.touch(gateway.Applications, w.app)) // its floor is on its way
+		redis.be(fine)
+		w.settles(t)
+		w.mint("b", false)
+		if redis.entry(t, "b").Record == nil {
+			t.Fatal("no record although nothing was revoked since")
+		}
+		was := w.trust()
+		w.must(w.touch(gateway.Applications, w.app))
+		w.settles(t)
+		if w.trust().Epoch == was.Epoch {
+			t.Error("records that a late floor could make count again are trusted")
+		}
+		w.mint("c", false)
+		if e := redis.entry(t, "c"); e.Record != nil {
+			t.Errorf("%+v", e)
+		}
+		redis.thaw()
+		redis.mu.Lock()
+		redis.id = "run-2" // it can arrive nowhere any more
+		redis.mu.Unlock()
+		w.settles(t)
+		w.mint("d", false)
+		if redis.entry(t, "d").Record == nil {
+			t.Error("no record in another server")
+		}
+	})
+}
+
+// What a filter holds is written to Redis, batch by batch and not all at once; only
+// for nodes that may ask.
+func TestInUse(t *testing.T) {
+	virtually(t, func(o *Options) {
+		o.ChecksTokens = func(n Node) bool { return n.ID == "gateway" }
+	}, func(t *testing.T, w *world, redis *scripted) {
+		var hashes []contract.Hash
+		for i := range contract.MaxInUse {
+			value := fmt.Sprint("t", i)
+			w.mint(value, false)
+			hashes = append(hashes, contract.HashToken([]byte(value)))
+		}
+		redis.restore(map[string][]byte{})
+		w.settles(t)
+		records := func() (n int) {
+			for _, h := range hashes {
+				if redis.get(contract.RedisRecordKey(h)) != nil {
+					n++
+				}
+			}
+			return n
+		}
+		batch := (&contract.InUse{Number: 7, Tokens: hashes}).Encode()
+		stranger, _ := w.pipe("stranger", contract.Hello{Instance: "s"})
+		stranger.send(contract.FrameInUse, batch)
+		stranger.expect(contract.FrameRefilled)
+		if n := records(); n != 0 {
+			t.Fatalf("%d records for a node that may not ask", n)
+		}
+		f, _ := w.pipe("gateway", contract.Hello{Instance: "i"})
+		begun := time.Now()
+		f.send(contract.FrameInUse, batch)
+		if n, err := contract.DecodeNumber(f.expect(contract.FrameRefilled)); err != nil || n != 7 {
+			t.Errorf("%d %v", n, err)
+		}
+		if n := records(); n != len(hashes) {
+			t.Errorf("%d records of %d", n, len(hashes))
+		}
+		if d := time.Since(begun); d < (contract.MaxInUse/refillBatch-1)*inUsePause {
+			t.Errorf("all at once, in %v", d)
+		}
+		// One at a time.
+		redis.be(waiting)
+		f.send(contract.FrameInUse, batch)
+		synctest.Wait()
+		f.send(contract.FrameInUse, batch)
+		if kind, _, err := contract.ReadFrame(f.in); err == nil {
+			t.Errorf("frame of type %d, want the end", kind)
+		}
+		redis.be(fine)
+		redis.open()
+	})
+}
+
+// The agent's word is taken from whoever has the node's token, within bounds.
+func TestServeEnded(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nil)
+	process := strings.Repeat("A", 26)
+	w.pass("n", instance(process, "x"))
+	w.pass("n", instance(strings.Repeat("B", 26), "x"))
+	post := func(method, token, body string) int {
+		req := httptest.NewRequest(method, contract.EndedPath, strings.NewReader(body))
+		req.Header.Set(contract.NodeHeader, "n")
+		req.Header.Set("Authorization", "Bearer "+token)
+		rec := httptest.NewRecorder()
+		w.r.ServeEnded(rec, req)
+		return rec.Code
+	}
+	many := `{"processes":["` + strings.Repeat(process+`","`, contract.MaxEnded) + process + `"]}`
+	good, gone := `{"processes":["`+process+`"]}`, `{"processes":["`+process+`"],"gone":true}`
+	for _, tt := range []struct {
+		method, token, body string
+		want                int
+	}{
+		{"POST", "", good, 401}, {"POST", "bad", good, 401}, {"GET", "good", good, 405}, {"POST", "good", "", 400},
+		{"POST", "good", many, 400}, {"POST", "good", `{"processes":["x"]}`, 400}, {"POST", "good", good + good, 400},
+		{"POST", "good", `{"more":1}`, 400}, {"POST", "good", `{"processes":["` + strings.Repeat("x", maxEndedBody) + `"]}`, 400},
+	} {
+		if got := post(tt.method, tt.token, tt.body); got != tt.want {
+			t.Errorf("%s %s %.40s: %d, want %d", tt.method, tt.token, tt.body, got, tt.want)
+		}
+	}
+	// The one of B is not linked either: an Envoy that starts now may believe what A
+	// believed, and nobody knows of it.
+	if got := post("POST", "good", good); got != http.StatusTooEarly {
+		t.Errorf("without a successor: %d", got)
+	}
+	if n, known := w.rows(), w.r.Stats().KnownFilters; n != 2 || known != 2 {
+		t.Errorf("%d rows, %d known", n, known)
+	}
+	for range 2 { // said again, it is as true as before
+		if got := post("POST", "good", gone); got != http.StatusNoContent {
+			t.Errorf("status %d", got)
+		}
+	}
+	if n, known := w.rows(), w.r.Stats().KnownFilters; n != 1 || known != 1 {
+		t.Errorf("%d rows, %d known", n, known)
+	}
+}
+
+// A record of the old state that was read before a revocation, and is written slowly,
+// does not end up over the tombstone.
+func TestRefillCannotOverwriteTombstone(t *testing.T) {
+	virtually(t, nil, func(t *testing.T, w *world, redis *scripted) {
+		name := w.mint("a", false)
+		read, release := make(chan struct{}), make(chan struct{})
+		w.source.mu.Lock()
+		w.source.hook = func() { close(read); <-release }
+		w.source.mu.Unlock()
+		w.r.Refill(scope, contract.HashToken([]byte("a")))
+		<-read // the old state
+		done := async(func() error { return w.delete(name) })
+		synctest.Wait()
+		close(release)
+		if _, err := took(t, done); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if e := redis.entry(t, "a"); e.Revoked != w.store.Revision() || e.Record != nil {
+			t.Errorf("%+v", e)
+		}
+		if c := redis.clockNow(t); c.Revision != w.store.Revision() || c.Position != w.r.history.at {
+			t.Errorf("%+v", c)
+		}
+	})
+}

@@ -1,0 +1,187 @@
+package revoke
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/binary"
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/meshgate/meshgate/controlplane/fault"
+	"github.com/meshgate/meshgate/controlplane/model"
+	"github.com/meshgate/meshgate/controlplane/store"
+	"github.com/meshgate/meshgate/filter/contract"
+)
+
+// everything is covered of a filter that believes no Redis, until it is told
+// otherwise.
+const everything = contract.Position(math.MaxUint64)
+
+// told is a trust that was sent on a link and is not acknowledged.
+type told struct {
+	at contract.Position
+	// none says that it takes all trust away.
+	none bool
+}
+
+// announce makes a trust the one in force and queues it on all links. mu is held.
+func (r *Revoker) announce(t contract.Trust) {
+	if !slices.Equal(t.Servers, r.servers) && t.Epoch != 0 {
+		r.servers, r.serversAt = t.Servers, r.history.at+1
+	}
+	r.trust, r.trustAt = t, r.history.tick()
+	body, err := contract.EncodeJSON(contract.TrustChange{At: r.trustAt, Trust: t})
+	for l := range r.links {
+		if err != nil { // numbers and short texts always encode
+			l.end()
+			continue
+		}
+		l.sent(r.trustAt, nil)
+		l.push(frame{contract.FrameTrust, body})
+		l.entrust(told{r.trustAt, t.Epoch == 0})
+	}
+}
+
+// entrust notes what the filter of a link may have on its disk from now on. mu is held.
+func (l *link) entrust(t told) {
+	l.told = append(l.told, t)
+	if !t.none && l.known.covered == everything {
+		// It still believes nothing, or this: all before it is covered either way.
+		l.r.cover(l.known, t.at)
+	}
+}
+
+// confirmTrust notes what the filter of a link has on its disk, now that it has
+// applied a position. mu is held.
+func (l *link) confirmTrust(at contract.Position) {
+	n := 0
+	for n < len(l.told) && l.told[n].at <= at {
+		n++
+	}
+	if n == 0 {
+		return
+	}
+	t := l.told[n-1]
+	l.told = l.told[n:]
+	covered := max(t.at, l.known.covered)
+	if t.none {
+		covered = everything
+		for i := range l.told {
+			if !l.told[i].none {
+				covered = l.told[i].at
+				break
+			}
+		}
+	}
+	l.r.cover(l.known, covered)
+}
+
+// cover notes up to where a filter can do without Redis holding the revocations:
+// the trust on its disk is later, or none. mu is held.
+func (r *Revoker) cover(k *known, at contract.Position) {
+	if k.covered == at || k.gone {
+		return
+	}
+	r.tally.remove(k.covered)
+	k.covered = at
+	r.tally.add(at)
+	r.advance()
+}
+
+// tally counts filters by what they are covered up to.
+type tally map[contract.Position]int
+
+func (t tally) add(at contract.Position) { t[at]++ }
+
+func (t tally) remove(at contract.Position) {
+	if t[at]--; t[at] <= 0 {
+		delete(t, at)
+	}
+}
+
+func (t tally) lowest() contract.Position {
+	lowest := everything
+	for at := range t {
+		lowest = min(lowest, at)
+	}
+	return lowest
+}
+
+// confirmed is the position up to which no known filter takes an old state from
+// Redis. mu is held.
+func (r *Revoker) confirmed() contract.Position {
+	if r.keeper == nil {
+		return everything
+	}
+	lowest := r.tally.lowest()
+	if !r.o.Failover || lowest >= r.serversAt {
+		return max(lowest, r.redisAt)
+	}
+	return lowest
+}
+
+// advance settles the publications that are confirmed by now, and wakes those who
+// wait for them. It is called after every event that can confirm one. mu is held.
+func (r *Revoker) advance() {
+	if len(r.unconfirmed) == 0 {
+		return
+	}
+	at, n := r.confirmed(), 0
+	for n < len(r.unconfirmed) && r.unconfirmed[n] <= at {
+		n++
+	}
+	if n == 0 {
+		return
+	}
+	r.unconfirmed = append(r.unconfirmed[:0], r.unconfirmed[n:]...)
+	close(r.settled)
+	r.settled = make(chan struct{})
+}
+
+// pend notes a position that has to be confirmed. mu is held.
+func (r *Revoker) pend(at contract.Position) {
+	if len(r.unconfirmed) >= maxUnconfirmed { // the last one stands for several
+		r.unconfirmed[len(r.unconfirmed)-1] = at
+	} else {
+		r.unconfirmed = append(r.unconfirmed, at)
+	}
+	r.advance()
+}
+
+const maxUnconfirmed = 1 << 16
+
+// drawEpoch draws a number that no store and no Redis that goes back can meet again.
+func drawEpoch() contract.Epoch {
+	var b [8]byte
+	for {
+		_, _ = rand.Read(b[:]) // it never fails
+		if e := contract.Epoch(binary.BigEndian.Uint64(b[:])); e != 0 {
+			return e
+		}
+	}
+}
+
+// persistEpoch stores what is known of Redis before it is used.
+func (r *Revoker) persistEpoch(ctx context.Context, e Epoch) error {
+	_, err := r.o.Store.Update(ctx, model.Config, func(tx store.Tx) error {
+		_, err := tx.Get(epochs, "", singleton)
+		return put(tx, &model.Resource{Kind: epochs, Name: singleton, Spec: &e}, err)
+	})
+	if err != nil {
+		return fmt.Errorf("persist the epoch: %w", err)
+	}
+	return nil
+}
+
+// storedEpoch reads what was persisted, nothing if nothing was.
+func storedEpoch(tx store.Reader) (Epoch, error) {
+	row, err := tx.Get(epochs, "", singleton)
+	switch {
+	case err == nil:
+		return *row.Spec.(*Epoch), nil
+	case fault.Is(err, fault.NotFound):
+		return Epoch{}, nil
+	}
+	return Epoch{}, err
+}

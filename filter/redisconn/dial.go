@@ -1,0 +1,250 @@
+package redisconn
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/meshgate/meshgate/filter/contract"
+)
+
+// maxPEM bounds a file of certificates.
+const maxPEM = 1 << 20
+
+type dial = func(ctx context.Context, network, address string) (net.Conn, error)
+
+// dials are the attempts to connect that are under way. The library makes them
+// on goroutines that outlive the call that wanted a connection, so that a server
+// far away can be reached at all.
+type dials struct {
+	ctx    context.Context
+	cancel context.CancelFunc
+
+	mu     sync.Mutex
+	closed bool
+	open   sync.WaitGroup
+	conns  map[*keptConn]struct{} // those that were not closed yet
+}
+
+func newDials() *dials {
+	d := &dials{conns: map[*keptConn]struct{}{}}
+	d.ctx, d.cancel = context.WithCancel(context.Background())
+	return d
+}
+
+// counted ties a dial to the life of the client.
+func (d *dials) counted(next dial) dial {
+	return func(ctx context.Context, network, address string) (net.Conn, error) {
+		d.mu.Lock()
+		if d.closed {
+			d.mu.Unlock()
+			return nil, net.ErrClosed
+		}
+		d.open.Add(1)
+		d.mu.Unlock()
+		defer d.open.Done()
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		defer context.AfterFunc(d.ctx, cancel)()
+		return next(ctx, network, address)
+	}
+}
+
+// end lets no further dial begin and cancels those that did.
+func (d *dials) end() {
+	d.mu.Lock()
+	d.closed = true
+	d.mu.Unlock()
+	d.cancel()
+}
+
+func (d *dials) wait() { d.open.Wait() }
+
+// late lets a dial that failed be found out at the first use of its connection.
+// The library counts failures of its dialer: after some it answers with the last
+// one for a second without trying, and tries on a goroutine that nobody ends.
+func late(next dial) dial {
+	return func(ctx context.Context, network, address string) (net.Conn, error) {
+		conn, err := next(ctx, network, address)
+		if err != nil {
+			return &noConn{err: err}, nil
+		}
+		return conn, nil
+	}
+}
+
+// noConn stands for a connection that does not exist.
+type noConn struct {
+	err error
+}
+
+// Read implements [net.Conn].
+func (n *noConn) Read([]byte) (int, error) { return 0, n.err }
+
+// Write implements [net.Conn].
+func (n *noConn) Write([]byte) (int, error) { return 0, n.err }
+
+// Close implements [net.Conn].
+func (n *noConn) Close() error { return nil }
+
+// SetDeadline implements [net.Conn].
+func (n *noConn) SetDeadline(time.Time) error { return nil }
+
+// SetReadDeadline implements [net.Conn].
+func (n *noConn) SetReadDeadline(time.Time) error { return nil }
+
+// SetWriteDeadline implements [net.Conn].
+func (n *noConn) SetWriteDeadline(time.Time) error { return nil }
+
+// LocalAddr implements [net.Conn].
+func (n *noConn) LocalAddr() net.Addr { return &net.TCPAddr{} }
+
+// RemoteAddr implements [net.Conn].
+func (n *noConn) RemoteAddr() net.Addr { return &net.TCPAddr{} }
+
+// kept remembers what was opened, for [dials.drop].
+func (d *dials) kept(next dial) dial {
+	return func(ctx context.Context, network, address string) (net.Conn, error) {
+		conn, err := next(ctx, network, address)
+		if err != nil {
+			return nil, err
+		}
+		k := &keptConn{Conn: conn, of: d}
+		d.mu.Lock()
+		d.conns[k] = struct{}{}
+		d.mu.Unlock()
+		return k, nil
+	}
+}
+
+// drop closes every connection. The library finds that out when it wants to use
+// one, and opens others.
+func (d *dials) drop() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for k := range d.conns {
+		k.dropped.Store(true)
+		_ = k.Conn.Close() // nobody waits for what it has to say
+	}
+	clear(d.conns)
+}
+
+// keptConn leaves the list when it is closed.
+type keptConn struct {
+	net.Conn
+	of      *dials
+	dropped atomic.Bool
+}
+
+// SyscallConn implements [syscall.Conn] for connections with TLS, whose socket
+// tells the library nothing: it says only that one was dropped.
+func (k *keptConn) SyscallConn() (syscall.RawConn, error) {
+	if k.dropped.Load() {
+		return nil, net.ErrClosed
+	}
+	return noSocket{}, nil
+}
+
+// noSocket is not looked at.
+type noSocket struct{}
+
+// Control implements [syscall.RawConn].
+func (noSocket) Control(func(uintptr)) error { return nil }
+
+// Read implements [syscall.RawConn].
+func (noSocket) Read(func(uintptr) bool) error { return nil }
+
+// Write implements [syscall.RawConn].
+func (noSocket) Write(func(uintptr) bool) error { return nil }
+
+// Close implements [net.Conn].
+func (k *keptConn) Close() error {
+	k.of.mu.Lock()
+	delete(k.of.conns, k)
+	k.of.mu.Unlock()
+	return k.Conn.Close()
+}
+
+// rootsOf finds the authorities of a server and reads them once, to refuse what
+// cannot be read; no pool means the system's.
+func rootsOf(s *contract.RedisSettings, t *target) (func() (*x509.CertPool, error), error) {
+	if (s.CAFile != "" || s.CA != "") && !t.tls {
+		return nil, errors.New("ca_file or ca needs a rediss:// url")
+	}
+	roots := func() (*x509.CertPool, error) { return nil, nil }
+	switch {
+	case s.CAFile != "":
+		roots = func() (*x509.CertPool, error) { return readCertificates(s.CAFile) }
+	case s.CA != "":
+		roots = func() (*x509.CertPool, error) {
+			pool := x509.NewCertPool()
+			if !pool.AppendCertsFromPEM([]byte(s.CA)) {
+				return nil, errors.New("ca holds no certificate")
+			}
+			return pool, nil
+		}
+	}
+	_, err := roots()
+	return roots, err
+}
+
+// secured adds TLS where the target wants it.
+func secured(next dial, t *target, roots func() (*x509.CertPool, error)) dial {
+	if !t.tls {
+		return next
+	}
+	return func(ctx context.Context, network, address string) (net.Conn, error) {
+		pool, err := roots()
+		if err != nil {
+			return nil, err
+		}
+		name := t.serverName
+		if name == "" {
+			if name, _, err = net.SplitHostPort(address); err != nil {
+				return nil, fmt.Errorf("tls to redis: %w", err)
+			}
+		}
+		raw, err := next(ctx, network, address)
+		if err != nil {
+			return nil, err
+		}
+		conn := tls.Client(raw, &tls.Config{
+			MinVersion: tls.VersionTLS12, RootCAs: pool, ServerName: name,
+			InsecureSkipVerify: t.insecure, //nolint:gosec // only where the operator's URL says skip_verify
+		})
+		if err := conn.HandshakeContext(ctx); err != nil {
+			_ = raw.Close() // the handshake's error is the one that matters
+			return nil, fmt.Errorf("tls handshake with %s: %w", address, err)
+		}
+		return conn, nil
+	}
+}
+
+func readCertificates(path string) (*x509.CertPool, error) {
+	f, err := os.Open(path) //nolint:gosec // the path is the operator's
+	if err != nil {
+		return nil, fmt.Errorf("ca file: %w", err)
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, maxPEM+1))
+	if err != nil {
+		return nil, fmt.Errorf("ca file: %w", err)
+	}
+	if len(data) > maxPEM {
+		return nil, fmt.Errorf("ca file %s exceeds %d bytes", path, maxPEM)
+	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(data) {
+		return nil, fmt.Errorf("ca file %s holds no certificate", path)
+	}
+	return pool, nil
+}

@@ -1,0 +1,115 @@
+package redisconn
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// rolePrimary is what INFO calls a primary.
+const rolePrimary = "master"
+
+var errNotPrimary = errors.New("redis is not a primary")
+
+// Server is what a server says about itself. What it refuses to say, to a user
+// who may not ask, is empty.
+type Server struct {
+	// RunID is new with each start of the server.
+	RunID string
+	// ReplID names the history of its data; a replica that becomes a primary
+	// begins a new one.
+	ReplID string
+	// Role is master or slave.
+	Role string
+	// Eviction is what it does when its memory is full, such as noeviction.
+	Eviction string
+}
+
+// Identity names the server together with the data that it holds: it changes when
+// the server is started anew, and when it has followed another one, whose data it
+// then has. It is empty if the server does not tell.
+func (s Server) Identity() string {
+	if s.RunID == "" || s.ReplID == "" {
+		return s.RunID
+	}
+	return s.RunID + "/" + s.ReplID
+}
+
+// Identify asks every server that the client writes to: one, or all primaries
+// of a cluster that hold slots, as the cluster sees itself now. They are in the
+// order of their run ids.
+func Identify(ctx context.Context, c redis.UniversalClient) ([]Server, error) {
+	if own, ok := c.(*client); ok {
+		c = own.UniversalClient
+	}
+	cluster, ok := c.(*redis.ClusterClient)
+	if !ok {
+		s, err := ask(ctx, c.Pipeline())
+		if err != nil {
+			return nil, err
+		}
+		return []Server{s}, nil
+	}
+	var (
+		mu  sync.Mutex
+		all []Server
+	)
+	err := cluster.ForEachMaster(ctx, func(ctx context.Context, c *redis.Client) error {
+		s, err := ask(ctx, c.Pipeline())
+		mu.Lock()
+		all = append(all, s)
+		mu.Unlock()
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("identify the primaries of redis: %w", err)
+	}
+	if len(all) == 0 {
+		return nil, errors.New("the redis cluster has no primaries")
+	}
+	slices.SortFunc(all, func(a, b Server) int { return cmp.Compare(a.RunID, b.RunID) })
+	return all, nil
+}
+
+// ask sends one question for each section: older servers take no lists of them,
+// and some know some sections only.
+func ask(ctx context.Context, pipe redis.Pipeliner) (Server, error) {
+	sections := []*redis.StringCmd{pipe.Info(ctx, "server"), pipe.Info(ctx, "replication"), pipe.Info(ctx, "memory")}
+	_, _ = pipe.Exec(ctx) // each answer has its own error
+	var s Server
+	for _, cmd := range sections {
+		text, err := cmd.Result()
+		var refused redis.Error
+		if errors.As(err, &refused) {
+			continue
+		}
+		if err != nil {
+			return Server{}, fmt.Errorf("identify redis: %w", err)
+		}
+		s.parse(text)
+	}
+	return s, nil
+}
+
+// parse takes what it knows from the lines name:value of a section.
+func (s *Server) parse(text string) {
+	for line := range strings.Lines(text) {
+		name, value, _ := strings.Cut(strings.TrimSpace(line), ":")
+		switch name {
+		case "run_id":
+			s.RunID = value
+		case "master_replid":
+			s.ReplID = value
+		case "role":
+			s.Role = value
+		case "maxmemory_policy":
+			s.Eviction = value
+		}
+	}
+}

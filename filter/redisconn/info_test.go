@@ -1,0 +1,29 @@
+package redisconn
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestServerParse(t *testing.T) {
+	t.Parallel()
+	var s Server
+	s.parse("# Server\r\nredis_version:7.0.15\r\nrun_id:abc\r\n\r\n# Replication\r\nrole:slave\r\nmaster_replid:def\r\nmaster_replid2:000\r\nmaxmemory_policy:noeviction\r\n")
+	if want := (Server{RunID: "abc", ReplID: "def", Role: "slave", Eviction: "noeviction"}); s != want {
+		t.Errorf("%+v", s)
+	}
+}
+
+// FuzzServerParse: nothing but the text itself ends up in the facts.
+func FuzzServerParse(f *testing.F) {
+	f.Add("run_id:abc\r\nrole:master\nmaster_replid:\r\n:x\nmaxmemory_policy:noeviction:x")
+	f.Fuzz(func(t *testing.T, text string) {
+		var s Server
+		s.parse(text)
+		for _, v := range []string{s.RunID, s.ReplID, s.Role, s.Eviction} {
+			if !strings.Contains(text, v) || strings.ContainsAny(v, "\n") {
+				t.Fatalf("%q from %q", v, text)
+			}
+		}
+	})
+}

@@ -1,0 +1,181 @@
+package redisconn
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"net"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+)
+
+func fresh() *answers { return &answers{left: maxAnswer} }
+
+func TestAnswers(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		stream string
+		ok     bool
+	}{
+		"ordinary":               {"$3\r\n$9x\r\n+OK\r\n:12\r\n_\r\n$-1\r\n*-1\r\n$0\r\n\r\n*0\r\n*2\r\n$1\r\na\r\n:1\r\n", true},
+		"resp3":                  {"%1\r\n+k\r\n*1\r\n#t\r\n=8\r\ntxt:9999\r\n~1\r\n,1.5\r\n>2\r\n+x\r\n+y\r\n|1\r\n+a\r\n+b\r\n+c\r\n", true},
+		"numbers in strings":     {"$12\r\n*9999999999\n\r\n", true},
+		"many small ones":        {strings.Repeat("*1\r\n:1\r\n", maxItems+1), true},
+		"much in pieces":         {strings.Repeat("$1024\r\n"+strings.Repeat("x", 1024)+"\r\n", 2*maxAnswer/1024), true},
+		"large string":           {"$" + strconv.Itoa(maxString+1) + "\r\n", false},
+		"large string with sign": {"$+2147483647\r\n", false},
+		"large verbatim":         {"=9999999999999999999999\r\n", false},
+		"large error":            {"!2147483647\r\n", false},
+		"large array":            {"*300000\r\n", false},
+		"large map":              {"%200000\r\n", false},
+		"large push":             {">2147483647\r\n", false},
+		"large attribute":        {"|200000\r\n", false},
+		"many arrays":            {"*300\r\n" + strings.Repeat("*1000\r\n"+strings.Repeat(":1\r\n", 1000), 300), false},
+		"deep":                   {strings.Repeat("*1\r\n", maxDepth+1), false},
+		"deep with company":      {strings.Repeat("*2\r\n:1\r\n", maxDepth+1), false},
+		"endless line":           {"+" + strings.Repeat("x", maxAnswer), false},
+		"much in one":            {"*9\r\n" + strings.Repeat("$1000000\r\n"+strings.Repeat("x", 1000000)+"\r\n", 5), false},
+	} {
+		if got := fresh().follow([]byte(tc.stream)); got != tc.ok {
+			t.Errorf("%s: %t", name, got)
+		}
+		a, ok := fresh(), true
+		for i := 0; i < len(tc.stream) && ok; i++ {
+			ok = a.follow([]byte{tc.stream[i]})
+		}
+		if ok != tc.ok {
+			t.Errorf("%s, byte by byte: %t", name, ok)
+		}
+	}
+}
+
+// FuzzAnswers: what passes makes a reader that believes every announcement
+// allocate no more than the bounds, however the stream is cut.
+func FuzzAnswers(f *testing.F) {
+	f.Add([]byte("*2\r\n$1\r\na\r\n%1\r\n+k\r\n:1\r\n$-1\r\n"), uint8(3))
+	f.Add([]byte("$+99999999999\r\n"), uint8(1))
+	f.Fuzz(func(t *testing.T, stream []byte, cut uint8) {
+		whole, parts := fresh(), fresh()
+		ok, size := whole.follow(stream), int(cut)+1
+		for rest := stream; len(rest) > 0; {
+			n := min(size, len(rest))
+			if !parts.follow(rest[:n]) {
+				if ok {
+					t.Fatal("the cuts make a difference")
+				}
+				return
+			}
+			rest = rest[n:]
+		}
+		if !ok {
+			t.Fatal("the cuts make a difference")
+		}
+		believe(t, bufio.NewReader(strings.NewReader(string(stream))), 0)
+	})
+}
+
+// believe reads values as a client does, and fails at what a client must never
+// be told.
+func believe(t *testing.T, r *bufio.Reader, depth int) bool {
+	if depth > 2*maxDepth {
+		t.Fatal("too deep")
+	}
+	for top := depth == 0; ; {
+		line, err := r.ReadString('\n')
+		if err != nil {
+			return false
+		}
+		line = strings.TrimRight(line, "\r\n")
+		if line != "" && strings.ContainsRune("$!=*%~>|", rune(line[0])) {
+			n, err := strconv.Atoi(line[1:])
+			if err != nil {
+				return false
+			}
+			if n > maxString {
+				t.Fatalf("%q", line)
+			}
+			if strings.ContainsRune("$!=", rune(line[0])) {
+				if n >= 0 {
+					if _, err := r.Discard(n + 2); err != nil {
+						return false
+					}
+				}
+			} else {
+				for range min(n, 100) {
+					if !believe(t, r, depth+1) {
+						return false
+					}
+				}
+				if n > 100 {
+					return false
+				}
+			}
+		}
+		if !top {
+			return true
+		}
+	}
+}
+
+// TestHostileServer: announcements that would exhaust the memory are errors.
+func TestHostileServer(t *testing.T) {
+	t.Parallel()
+	for _, answer := range []string{"$2147483647\r\n", "*2147483647\r\n", strings.Repeat("*1\r\n", 1000), "%1000000000\r\n", ">1000000000\r\n"} {
+		for _, url := range []string{"redis://%s", "redis+cluster://%s", "redis+sentinel://%s/m"} {
+			address := respond(t, func(question string) string {
+				if strings.Contains(strings.ToLower(question), "hello") {
+					return "-ERR unknown command\r\n"
+				}
+				return answer
+			})
+			c := opened(t, Options{Settings: settings(fmt.Sprintf(url, address))})
+			if err := c.Get(t.Context(), "x").Err(); err == nil || errors.Is(err, redis.Nil) {
+				t.Errorf("%s, %.20q: %v", url, answer, err)
+			}
+		}
+	}
+}
+
+// TestGarbage: answers that are none are errors, too, at any point.
+func TestGarbage(t *testing.T) {
+	t.Parallel()
+	for _, garbage := range []string{"HTTP/1.1 400 Bad Request\r\n\r\n", "\x00\x01\x02\r\n", "*1\r\n$1\r\na\r\n", "*2\r\n$1\r\na\r\n$1\r\nb\r\n", ":1\r\n", "+OK\r\n", "*1\r\n*2\r\n:0\r\n:16383\r\n", "*1\r\n*3\r\n:0\r\n:16383\r\n*2\r\n$0\r\n\r\n:0\r\n"} {
+		for _, hello := range []string{garbage, "-ERR unknown command\r\n"} {
+			address := respond(t, func(question string) string {
+				if strings.Contains(strings.ToLower(question), "hello") {
+					return hello
+				}
+				return garbage
+			})
+			for _, url := range []string{"redis://%s", "redis+cluster://%s", "redis+sentinel://%s/m"} {
+				c := opened(t, Options{Settings: settings(fmt.Sprintf(url, address))})
+				if _, err := Identify(t.Context(), c); err == nil && garbage != "+OK\r\n" {
+					t.Errorf("identified %s by %q", url, garbage)
+				}
+			}
+		}
+	}
+}
+
+// TestSocketStaysVisible: the library finds out about a closed connection by
+// looking at the socket.
+func TestSocketStaysVisible(t *testing.T) {
+	t.Parallel()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	conn, err := limited((&net.Dialer{}).DialContext)(t.Context(), "tcp", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if _, ok := conn.(syscall.Conn); !ok {
+		t.Fatal("hidden")
+	}
+}

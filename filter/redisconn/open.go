@@ -1,0 +1,169 @@
+package redisconn
+
+import (
+	"context"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
+
+	"github.com/meshgate/meshgate/filter/contract"
+)
+
+const (
+	// defaultTimeout is that of exchanges and dials.
+	defaultTimeout = time.Second
+	// maxRedirects is how often a cluster may say that a slot is elsewhere.
+	maxRedirects = 3
+	// maxRetryPause is the longest pause of a client of a cluster between two
+	// attempts of one call.
+	maxRetryPause = 50 * time.Millisecond
+	// slotsFresh is how long a client of a cluster believes what it knows about
+	// slots before a call makes it ask again. A primary that is gone, or stands
+	// still, redirects nobody to its successor.
+	slotsFresh = time.Second
+)
+
+// Options say which Redis a client is for and how patient it is.
+type Options struct {
+	// Settings name the server or servers.
+	Settings contract.RedisSettings
+	// Timeout bounds a read, a write and the wait for a connection; 0 means 1 s.
+	Timeout time.Duration
+	// DialTimeout bounds one attempt to connect, TLS and the question to the
+	// sentinels included; 0 means 1 s.
+	DialTimeout time.Duration
+	// PoolSize is how many connections are kept to each server; 0 leaves it to
+	// the library.
+	PoolSize int
+	// Dial opens connections, without TLS, which is added to them; nil means
+	// [net.Dialer].
+	Dial func(ctx context.Context, network, address string) (net.Conn, error)
+	// OnConnect looks at each new connection to a server (not to a sentinel)
+	// before it is used; with an error it is closed, and the call that wanted it
+	// fails with that error. info asks the server over this very connection.
+	OnConnect func(ctx context.Context, info func() (Server, error)) error
+}
+
+// Open prepares a client, which connects when first used. The forms of an
+// address are
+//
+//	redis://[user:password@]host[:6379][/database]
+//	unix://[user:password@]/path/of/socket[?db=database]
+//	redis+sentinel://[user:password@]host[:26379][,host…]/master[/database][?sentinel_username=…&sentinel_password=…]
+//	redis+cluster://[user:password@]host[:6379][,host…]
+//	host:port
+//
+// and rediss instead of redis for TLS, to the sentinels too.
+func Open(o Options) (redis.UniversalClient, error) {
+	silence()
+	t, err := parse(o.Settings.URL)
+	if err != nil {
+		return nil, err
+	}
+	roots, err := rootsOf(&o.Settings, t)
+	if err != nil {
+		return nil, err
+	}
+	o.complete()
+	c := &client{dials: newDials()}
+	hook := o.OnConnect
+	o.OnConnect = func(ctx context.Context, info func() (Server, error)) error {
+		if err := c.pins.check(info); err != nil || hook == nil {
+			return err
+		}
+		return hook(ctx, info)
+	}
+	dial := c.dials.counted(limited(c.dials.kept(secured(o.Dial, t, roots))))
+	switch {
+	case t.cluster:
+		c.UniversalClient = redis.NewClusterClient(clusterOptions(&o, t, dial))
+	case t.master != "":
+		s := &sentinels{target: t, dial: dial, timeout: o.DialTimeout / 2}
+		c.UniversalClient = redis.NewClient(serverOptions(&o, t, c.dials.counted(s.dialMaster)))
+	default:
+		c.UniversalClient = redis.NewClient(serverOptions(&o, t, dial))
+	}
+	return c, nil
+}
+
+func (o *Options) complete() {
+	if o.Timeout == 0 {
+		o.Timeout = defaultTimeout
+	}
+	if o.DialTimeout == 0 {
+		o.DialTimeout = defaultTimeout
+	}
+	if o.Dial == nil {
+		o.Dial = (&net.Dialer{}).DialContext
+	}
+}
+
+// serverOptions are those of one server. Pipelines share the connections of
+// single commands: a pool of their own would multiply what is open.
+func serverOptions(o *Options, t *target, d dial) *redis.Options {
+	r := t.options // what the URL sets beyond address and credentials
+	r.Network, r.Addr, r.Dialer, r.TLSConfig = t.network, t.addresses[0], late(d), nil
+	r.Username, r.Password, r.DB = t.username, t.password, t.database
+	r.MaxRetries, r.DialerRetries = -1, 1
+	r.DialTimeout = o.DialTimeout
+	r.ReadTimeout, r.WriteTimeout, r.PoolTimeout = o.Timeout, o.Timeout, o.Timeout
+	r.ContextTimeoutEnabled = true
+	r.PoolSize, r.PipelinePoolSize = o.PoolSize, -1
+	r.DisableIdentity = true
+	r.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
+	r.OnConnect = o.connected(t.master != "")
+	return &r
+}
+
+func clusterOptions(o *Options, t *target, d dial) *redis.ClusterOptions {
+	return &redis.ClusterOptions{
+		Addrs: t.addresses, Dialer: late(d), Username: t.username, Password: t.password,
+		MaxRedirects: maxRedirects, MaxRetryBackoff: maxRetryPause, ClusterStateReloadInterval: slotsFresh,
+		DialTimeout: o.DialTimeout, DialerRetries: 1,
+		ReadTimeout: o.Timeout, WriteTimeout: o.Timeout, PoolTimeout: o.Timeout,
+		ContextTimeoutEnabled: true,
+		PoolSize:              o.PoolSize, PipelinePoolSize: -1,
+		// The library would ask the server for its commands otherwise.
+		DisableRoutingPolicies:   true,
+		DisableIdentity:          true,
+		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
+		OnConnect:                o.connected(false),
+	}
+}
+
+// connected is what happens on a new connection. Behind sentinels it must be a
+// primary's: a sentinel that is cut off from the others names the old one.
+func (o *Options) connected(primary bool) func(context.Context, *redis.Conn) error {
+	return func(ctx context.Context, conn *redis.Conn) error {
+		info := sync.OnceValues(func() (Server, error) { return ask(ctx, conn.Pipeline()) })
+		if primary {
+			s, err := info()
+			if err != nil {
+				return err
+			}
+			if s.Role != "" && s.Role != rolePrimary {
+				return errNotPrimary
+			}
+		}
+		return o.OnConnect(ctx, info)
+	}
+}
+
+// client is a client of the library together with its dials.
+type client struct {
+	redis.UniversalClient
+	dials *dials
+	pins  pins
+}
+
+// Close closes all connections, ends the dials that are under way and waits for
+// them.
+func (c *client) Close() error {
+	c.dials.end()
+	err := c.UniversalClient.Close()
+	c.dials.wait()
+	return err
+}

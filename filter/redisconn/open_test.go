@@ -1,0 +1,137 @@
+package redisconn
+
+import (
+	"context"
+	"errors"
+	"net"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// TestServer identifies a real server, over TCP and over a Unix socket.
+func TestServer(t *testing.T) {
+	t.Parallel()
+	port, socket := freePort(t), filepath.Join(t.TempDir(), "redis.sock")
+	startRedis(t, port, "--unixsocket", socket, "--maxmemory-policy", "allkeys-lru")
+	want := ""
+	for _, url := range []string{"redis://127.0.0.1:" + port + "/3", "127.0.0.1:" + port, "unix://" + socket + "?db=3"} {
+		var seen atomic.Pointer[Server]
+		c := opened(t, Options{Settings: settings(url), OnConnect: func(_ context.Context, info func() (Server, error)) error {
+			s, err := info()
+			seen.Store(&s)
+			return err
+		}})
+		all, err := Identify(t.Context(), c)
+		if err != nil || len(all) != 1 {
+			t.Fatalf("%s: %v %v", url, all, err)
+		}
+		s := all[0]
+		if *seen.Load() != s || len(s.RunID) != 40 || len(s.ReplID) != 40 || s.Role != "master" || s.Eviction != "allkeys-lru" {
+			t.Errorf("%s: %+v, on connecting %+v", url, s, *seen.Load())
+		}
+		if want == "" {
+			want = s.RunID
+		}
+		if s.RunID != want {
+			t.Errorf("%s: another server", url)
+		}
+	}
+}
+
+// TestRefusedFacts: who may not ask INFO still gets a client.
+func TestRefusedFacts(t *testing.T) {
+	t.Parallel()
+	port := freePort(t)
+	startRedis(t, port)
+	redisCLI(t, port, "ACL", "SETUSER", "reader", "on", ">pass", "~*", "-@all", "+get")
+	c := opened(t, Options{Settings: settings("redis://reader:pass@127.0.0.1:" + port)})
+	all, err := Identify(t.Context(), c)
+	if err != nil || len(all) != 1 || all[0] != (Server{}) {
+		t.Fatalf("%+v %v", all, err)
+	}
+	if err := c.Get(t.Context(), "x").Err(); !errors.Is(err, redis.Nil) {
+		t.Fatal(err)
+	}
+}
+
+// TestOnConnectRefuses: a connection that the hook refuses is not used.
+func TestOnConnectRefuses(t *testing.T) {
+	t.Parallel()
+	port := freePort(t)
+	startRedis(t, port)
+	foreign := errors.New("foreign")
+	c := opened(t, Options{Settings: settings("127.0.0.1:" + port), OnConnect: func(context.Context, func() (Server, error)) error { return foreign }})
+	if err := c.Get(t.Context(), "x").Err(); !errors.Is(err, foreign) {
+		t.Fatal(err)
+	}
+	if strings.Contains(redisCLI(t, port, "INFO", "commandstats"), "cmdstat_get:") {
+		t.Fatal("the server was asked")
+	}
+}
+
+// TestCloseEndsDials: a dial that never succeeds does not outlive its client.
+func TestCloseEndsDials(t *testing.T) {
+	t.Parallel()
+	begun, ended := make(chan struct{}), make(chan struct{})
+	c, err := Open(Options{Settings: settings("127.0.0.1:1"), DialTimeout: time.Hour, Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		close(begun)
+		<-ctx.Done()
+		close(ended)
+		return nil, ctx.Err()
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		<-begun
+		cancel()
+	}()
+	if err := c.Get(ctx, "x").Err(); !errors.Is(err, context.Canceled) {
+		t.Fatal(err)
+	}
+	if err := c.Close(); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-ended:
+	default:
+		t.Fatal("the dial goes on")
+	}
+}
+
+// TestServerIsBack: however often nobody could be reached, the next call tries,
+// and nothing goes on trying behind its back.
+func TestServerIsBack(t *testing.T) {
+	t.Parallel()
+	port := freePort(t)
+	startRedis(t, port)
+	away := errors.New("away")
+	var back atomic.Bool
+	var dials atomic.Int32
+	c := opened(t, Options{Settings: settings("127.0.0.1:" + port), PoolSize: 2, Dial: func(ctx context.Context, network, address string) (net.Conn, error) {
+		dials.Add(1)
+		if !back.Load() {
+			return nil, away
+		}
+		return (&net.Dialer{}).DialContext(ctx, network, address)
+	}})
+	const calls = 10
+	for range calls {
+		if err := c.Get(t.Context(), "x").Err(); !errors.Is(err, away) {
+			t.Fatal(err)
+		}
+	}
+	if n := dials.Load(); n != calls {
+		t.Errorf("%d dials for %d calls", n, calls)
+	}
+	back.Store(true)
+	if err := c.Get(t.Context(), "x").Err(); !errors.Is(err, redis.Nil) {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,90 @@
+package redisconn
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// TestPin: once servers were identified, a client writes to no other one, however
+// it got there.
+func TestPin(t *testing.T) {
+	t.Parallel()
+	first, second := freePort(t), freePort(t)
+	startRedis(t, first)
+	startRedis(t, second)
+	var named atomic.Value
+	named.Store(first)
+	address := respond(t, func(question string) string {
+		if strings.Contains(strings.ToLower(question), "hello") {
+			return "-ERR unknown command\r\n"
+		}
+		return fmt.Sprintf("*2\r\n$9\r\n127.0.0.1\r\n$%d\r\n%s\r\n", len(named.Load().(string)), named.Load())
+	})
+	c := opened(t, Options{Settings: settings("redis+sentinel://" + address + "/m")})
+	set := func() error { return c.Set(t.Context(), "x", 1, 0).Err() }
+	if err := set(); err != nil {
+		t.Fatal(err)
+	}
+
+	named.Store(second)
+	all, err := Pin(t.Context(), c) // the connection to the first is open
+	if err != nil || len(all) != 1 || !strings.Contains(redisCLI(t, second, "INFO", "server"), all[0].RunID) {
+		t.Fatalf("%+v %v", all, err)
+	}
+	redisCLI(t, first, "DEL", "x")
+	if err := set(); err != nil || redisCLI(t, first, "EXISTS", "x") != "0" {
+		t.Fatalf("not the server that was identified: %v", err)
+	}
+
+	named.Store(first)
+	redisCLI(t, second, "CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+	if err := set(); !errors.Is(err, errStranger) || redisCLI(t, first, "EXISTS", "x") != "0" {
+		t.Fatalf("the other server was written to: %v", err)
+	}
+	if _, err := Identify(t.Context(), c); !errors.Is(err, errStranger) {
+		t.Fatal(err)
+	}
+	if all, err := Pin(t.Context(), c); err != nil || !strings.Contains(redisCLI(t, first, "INFO", "server"), all[0].RunID) {
+		t.Fatalf("%+v %v", all, err)
+	}
+	if err := set(); err != nil || redisCLI(t, first, "EXISTS", "x") != "1" {
+		t.Fatal(err)
+	}
+}
+
+// TestPinRefusesReplicas: what is a replica now may be a primary soon.
+func TestPinRefusesReplicas(t *testing.T) {
+	t.Parallel()
+	port := freePort(t)
+	startRedis(t, port, "--replicaof", "127.0.0.1 1")
+	c := opened(t, Options{Settings: settings("127.0.0.1:" + port)})
+	if _, err := Pin(t.Context(), c); !errors.Is(err, errNotPrimary) {
+		t.Fatal(err)
+	}
+	redisCLI(t, port, "REPLICAOF", "NO", "ONE")
+	if _, err := Pin(t.Context(), c); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestPinWithoutFacts: where servers do not tell who they are, there is nothing to
+// compare, and work goes on.
+func TestPinWithoutFacts(t *testing.T) {
+	t.Parallel()
+	port := freePort(t)
+	startRedis(t, port)
+	redisCLI(t, port, "ACL", "SETUSER", "u", "on", ">p", "~*", "-@all", "+get")
+	c := opened(t, Options{Settings: settings("redis://u:p@127.0.0.1:" + port)})
+	if all, err := Pin(t.Context(), c); err != nil || all[0] != (Server{}) {
+		t.Fatalf("%+v %v", all, err)
+	}
+	redisCLI(t, port, "CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+	if err := c.Get(t.Context(), "x").Err(); !errors.Is(err, redis.Nil) {
+		t.Fatal(err)
+	}
+}

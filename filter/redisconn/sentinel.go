@@ -1,0 +1,100 @@
+package redisconn
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
+)
+
+// sentinels say where the primary is. They are asked for each connection, so
+// nothing has to listen to them: when they replace a primary they close its
+// connections, and a primary that is gone has none.
+type sentinels struct {
+	target  *target
+	dial    dial
+	timeout time.Duration // of one question
+}
+
+// dialMaster connects to the primary of the moment.
+func (s *sentinels) dialMaster(ctx context.Context, network, _ string) (net.Conn, error) {
+	address, err := s.primary(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return s.dial(ctx, network, address)
+}
+
+type sighting struct {
+	address string
+	err     error
+}
+
+// primary asks all sentinels at once and takes the answer that most give. It is
+// there as soon as no other can have more, so a sentinel that is away delays
+// nothing while the others agree, and one that is cut off from them and still
+// names the old primary is outvoted.
+func (s *sentinels) primary(ctx context.Context) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	defer cancel()
+	all := s.target.addresses
+	sightings := make(chan sighting)
+	for _, address := range all {
+		go func() {
+			primary, err := s.ask(ctx, address)
+			sightings <- sighting{primary, err}
+		}()
+	}
+	votes := map[string]int{}
+	best, decided := "", false
+	var failures []error
+	for left := len(all) - 1; left >= 0; left-- { // every one is waited for: none outlives the dial
+		v := <-sightings
+		if decided {
+			continue
+		}
+		if v.err != nil {
+			failures = append(failures, v.err)
+		} else if votes[v.address]++; votes[v.address] > votes[best] {
+			best = v.address
+		}
+		if 2*votes[best] > len(all) {
+			decided = true
+			cancel()
+		}
+	}
+	if best == "" {
+		return "", fmt.Errorf("no sentinel names the primary: %w", errors.Join(failures...))
+	}
+	return best, nil
+}
+
+// ask puts the question to one sentinel, over a connection of its own.
+func (s *sentinels) ask(ctx context.Context, address string) (string, error) {
+	c := redis.NewClient(&redis.Options{
+		Addr: address, Dialer: late(s.dial), Username: s.target.sentinelUsername, Password: s.target.sentinelPassword,
+		MaxRetries: -1, DialerRetries: 1, DialTimeout: s.timeout, ReadTimeout: s.timeout, WriteTimeout: s.timeout,
+		ContextTimeoutEnabled: true, PoolSize: 1, PipelinePoolSize: -1, DisableIdentity: true,
+		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
+	})
+	defer func() { _ = c.Close() }() // one that ctx has closed already says so
+	// A read that waits knows the deadline of its context only: closing ends it.
+	defer context.AfterFunc(ctx, func() { _ = c.Close() })()
+	question := redis.NewStringSliceCmd(ctx, "sentinel", "get-master-addr-by-name", s.target.master)
+	_ = c.Process(ctx, question) // the answer has the error
+	answer, err := question.Result()
+	if errors.Is(err, redis.Nil) {
+		return "", fmt.Errorf("sentinel %s knows no %q", address, s.target.master)
+	}
+	if err != nil {
+		return "", fmt.Errorf("sentinel %s: %w", address, err)
+	}
+	if len(answer) != 2 || !goodAddress(answer[0], answer[1]) {
+		return "", fmt.Errorf("sentinel %s gave no address", address)
+	}
+	return net.JoinHostPort(answer[0], answer[1]), nil
+}

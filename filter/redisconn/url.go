@@ -1,0 +1,168 @@
+package redisconn
+
+import (
+	"errors"
+	"net"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+)
+
+const (
+	serverPort   = "6379"
+	sentinelPort = "26379"
+	// maxAddresses bounds how many servers or sentinels a URL names.
+	maxAddresses = 64
+)
+
+// What is wrong with a URL is said without quoting it.
+var (
+	errForm     = errors.New("redis url: not a redis://, rediss://, unix://, redis+sentinel:// or redis+cluster:// address")
+	errAddress  = errors.New("redis url: not a list of host:port")
+	errMaster   = errors.New("redis url: after the sentinels comes /master, and /master/database at most")
+	errDatabase = errors.New("redis url: the database is not a number")
+	errCluster  = errors.New("redis url: a cluster has no databases and no parameters")
+	errQuery    = errors.New("redis url: sentinels have the parameters sentinel_username and sentinel_password only")
+	errUser     = errors.New("redis url: user and password are not escaped as in a URL")
+)
+
+// target is what a URL names.
+type target struct {
+	network   string
+	addresses []string
+	tls       bool
+	// serverName of certificates; empty means the host that is dialled.
+	serverName         string
+	insecure           bool
+	username, password string
+	database           int
+	// master is set for sentinels, with their credentials.
+	master                             string
+	sentinelUsername, sentinelPassword string
+	cluster                            bool
+	// options are further ones that the URL of a single server sets.
+	options redis.Options
+}
+
+// Failover says whether a URL names servers that replace each other, so that one
+// which was replaced may still run and be read.
+func Failover(url string) bool {
+	t, err := parse(url)
+	return err == nil && (t.cluster || t.master != "")
+}
+
+func parse(text string) (*target, error) {
+	scheme, rest, ok := strings.Cut(text, "://")
+	if !ok {
+		host, port, err := net.SplitHostPort(text)
+		if err != nil || !goodAddress(host, port) {
+			return nil, errForm
+		}
+		return &target{network: "tcp", addresses: []string{text}}, nil
+	}
+	base, kind, _ := strings.Cut(scheme, "+")
+	secure := base == "rediss"
+	if base != "redis" && !secure && scheme != "unix" {
+		return nil, errForm
+	}
+	switch kind {
+	case "":
+		return parseSingle(text)
+	case "sentinel":
+		return parseSentinels(rest, secure)
+	case "cluster":
+		return parseCluster(rest, secure)
+	}
+	return nil, errForm
+}
+
+// parseSingle takes what the library takes.
+func parseSingle(text string) (*target, error) {
+	o, err := redis.ParseURL(text)
+	if err != nil {
+		return nil, errForm // the cause may quote the password
+	}
+	t := &target{
+		network: o.Network, addresses: []string{o.Addr}, username: o.Username, password: o.Password, database: o.DB,
+		options: *o,
+	}
+	if c := o.TLSConfig; c != nil {
+		t.tls, t.serverName, t.insecure = true, c.ServerName, c.InsecureSkipVerify
+	}
+	return t, nil
+}
+
+func parseSentinels(rest string, secure bool) (*target, error) {
+	t := &target{network: "tcp", tls: secure}
+	path, query, err := t.parseAuthority(rest, sentinelPort)
+	if err != nil {
+		return nil, err
+	}
+	name, database, two := strings.Cut(path, "/")
+	if t.master, err = url.PathUnescape(name); err != nil || t.master == "" {
+		return nil, errMaster
+	}
+	if two {
+		if t.database, err = strconv.Atoi(database); err != nil || t.database < 0 {
+			return nil, errDatabase
+		}
+	}
+	values, err := url.ParseQuery(query)
+	if err != nil {
+		return nil, errQuery
+	}
+	t.sentinelUsername, t.sentinelPassword = values.Get("sentinel_username"), values.Get("sentinel_password")
+	for name, v := range values {
+		if (name != "sentinel_username" && name != "sentinel_password") || len(v) != 1 {
+			return nil, errQuery
+		}
+	}
+	return t, nil
+}
+
+func parseCluster(rest string, secure bool) (*target, error) {
+	t := &target{network: "tcp", tls: secure, cluster: true}
+	path, query, err := t.parseAuthority(rest, serverPort)
+	if err != nil {
+		return nil, err
+	}
+	if path != "" || query != "" {
+		return nil, errCluster
+	}
+	return t, nil
+}
+
+// parseAuthority reads [user:password@]host[:port][,host[:port]…] and returns
+// what comes after it. The standard library takes one host only.
+func (t *target) parseAuthority(rest, port string) (path, query string, err error) {
+	rest, query, _ = strings.Cut(rest, "?")
+	authority, path, _ := strings.Cut(rest, "/")
+	if at := strings.LastIndexByte(authority, '@'); at >= 0 {
+		user, password, _ := strings.Cut(authority[:at], ":")
+		authority = authority[at+1:]
+		if t.username, err = url.PathUnescape(user); err != nil {
+			return "", "", errUser
+		}
+		if t.password, err = url.PathUnescape(password); err != nil {
+			return "", "", errUser
+		}
+	}
+	for address := range strings.SplitSeq(authority, ",") {
+		host, p, err := net.SplitHostPort(address)
+		if err != nil {
+			host, p, err = net.SplitHostPort(address + ":" + port)
+		}
+		if err != nil || !goodAddress(host, p) || len(t.addresses) == maxAddresses {
+			return "", "", errAddress
+		}
+		t.addresses = append(t.addresses, net.JoinHostPort(host, p))
+	}
+	return path, query, nil
+}
+
+func goodAddress(host, port string) bool {
+	n, err := strconv.ParseUint(port, 10, 16)
+	return err == nil && n > 0 && host != "" && !strings.ContainsAny(host, "@/?# \t\r\n")
+}

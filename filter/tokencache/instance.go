@@ -1,0 +1,23 @@
+package tokencache
+
+import (
+	"crypto/rand"
+	"strings"
+)
+
+// newInstance draws the name of one cache. It begins with the name that the agent
+// gave this process, if that is one, so that the agent can say which filters have
+// ended.
+func newInstance(process string) string {
+	if !wellFormed(process) {
+		return rand.Text()
+	}
+	return process + "." + rand.Text()
+}
+
+// wellFormed says whether a process has a name: 26 letters and digits.
+func wellFormed(process string) bool {
+	return len(process) == 26 && !strings.ContainsFunc(process, func(r rune) bool {
+		return (r < '0' || r > '9') && (r < 'A' || r > 'Z') && (r < 'a' || r > 'z')
+	})
+}

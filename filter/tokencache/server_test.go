@@ -1,0 +1,217 @@
+package tokencache
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net"
+	"os/exec"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/meshgate/meshgate/filter/contract"
+	"github.com/meshgate/meshgate/filter/redisconn"
+)
+
+// startRedis runs a real server on a port until it is stopped or the test ends.
+func startRedis(t *testing.T, port string) (stop func()) {
+	t.Helper()
+	cmd := exec.Command("redis-server", "--port", port, "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir", t.TempDir())
+	out, err := cmd.StdoutPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	ready := make(chan struct{})
+	var reader sync.WaitGroup
+	reader.Go(func() {
+		for lines := bufio.NewScanner(out); lines.Scan(); {
+			if strings.Contains(lines.Text(), "Ready to accept connections") {
+				close(ready)
+				break
+			}
+		}
+		_, _ = io.Copy(io.Discard, out)
+	})
+	stop = sync.OnceFunc(func() {
+		_ = cmd.Process.Kill()
+		reader.Wait()
+		_ = cmd.Wait()
+	})
+	t.Cleanup(stop)
+	select {
+	case <-ready:
+	case <-time.After(10 * time.Second):
+		t.Fatal("redis does not start")
+	}
+	return stop
+}
+
+func unusedPort(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	_, port, _ := net.SplitHostPort(l.Addr().String())
+	return port
+}
+
+// admin is a client that may do everything.
+func admin(t *testing.T, port string) *redis.Client {
+	t.Helper()
+	c := redis.NewClient(&redis.Options{Addr: "127.0.0.1:" + port, DisableIdentity: true})
+	t.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+func openServer(t *testing.T, port string, servers []string) *redisStore {
+	t.Helper()
+	st, err := openRedis(&contract.RedisSettings{URL: "redis://127.0.0.1:" + port}, servers, nil, 5*time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = st.close() })
+	return st.(*redisStore) //nolint:forcetypeassert // it makes no other
+}
+
+// A connection leads to a server that the control plane vouches for, or is none:
+// not to one that was started anew on the same port, nor to one that follows
+// another since.
+func TestConnectionsLeadToTheServersVouchedFor(t *testing.T) {
+	port := unusedPort(t)
+	stop := startRedis(t, port)
+	ctx, db := context.Background(), admin(t, port)
+	all, err := redisconn.Identify(ctx, db)
+	if err != nil || len(all) != 1 || all[0].Identity() == "" {
+		t.Fatalf("%+v %v", all, err)
+	}
+	first := []string{all[0].Identity()}
+	if err := db.Set(ctx, contract.RedisClockKey, contract.Clock{Epoch: 1}.Marshal(), 0).Err(); err != nil {
+		t.Fatal(err)
+	}
+	old := openServer(t, port, first)
+	if _, clock, err := old.record(ctx, hashOf(1)); err != nil || clock == nil {
+		t.Errorf("the server: %q %v", clock, err)
+	}
+	if _, _, err := openServer(t, port, []string{"another"}).record(ctx, hashOf(1)); !errors.Is(err, errStranger) {
+		t.Errorf("another server: %v", err)
+	}
+	if err := db.Do(ctx, "REPLICAOF", "127.0.0.1", "1").Err(); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := openServer(t, port, first).record(ctx, hashOf(1)); !errors.Is(err, errStranger) {
+		t.Errorf("a replica: %v", err)
+	}
+	stop()
+	startRedis(t, port)
+	if _, _, err := old.record(ctx, hashOf(1)); err == nil {
+		// The connection had ended; the next one finds another server.
+		t.Error("a server that was started anew is read")
+	}
+	if _, _, err := old.record(ctx, hashOf(1)); !errors.Is(err, errStranger) {
+		t.Errorf("a server that was started anew: %v", err)
+	}
+	if _, _, err := openServer(t, port, nil).record(ctx, hashOf(1)); err != nil {
+		t.Errorf("any server: %v", err)
+	}
+}
+
+// Servers that do not say everything are not taken for those vouched for.
+func TestServersThatSayLittle(t *testing.T) {
+	for _, tc := range []struct {
+		server redisconn.Server
+		want   error
+	}{
+		{redisconn.Server{RunID: "a", Role: "master"}, nil},
+		{redisconn.Server{RunID: "b"}, nil},
+		{redisconn.Server{RunID: "a", ReplID: "r", Role: "master"}, errStranger}, // it has followed another one
+		{redisconn.Server{RunID: "a", Role: "slave"}, errStranger},
+		{redisconn.Server{RunID: "a", Role: "sentinel"}, errStranger},
+		{redisconn.Server{RunID: "c", Role: "master"}, errStranger},
+		{redisconn.Server{Role: "master"}, errStranger},
+	} {
+		if err := vouchedFor([]string{"a", "b", ""}, tc.server); !errors.Is(err, tc.want) {
+			t.Errorf("%+v: %v", tc.server, err)
+		}
+	}
+}
+
+// Whoever can write Redis cannot make Envoy hold what stands there: values that
+// nobody of ours has written are not read to their end, and say nothing about
+// Redis itself.
+func TestLargeValuesAreNotRead(t *testing.T) {
+	const size = 64 << 20
+	port := unusedPort(t)
+	startRedis(t, port)
+	ctx, db, st := context.Background(), admin(t, port), openServer(t, port, nil)
+	record := func() error { _, _, err := st.record(ctx, hashOf(1)); return err }
+	floors := func() error { _, _, err := st.floors(ctx, "a", "b"); return err }
+	for name, tc := range map[string]struct {
+		key  string
+		read func() error
+	}{
+		"clock": {contract.RedisClockKey, record}, "record": {contract.RedisRecordKey(hashOf(1)), record},
+		"credential": {contract.RedisCredentialKey("a"), floors}, "consumer": {contract.RedisConsumerKey("b"), floors},
+	} {
+		if err := tc.read(); err != nil {
+			t.Errorf("%s, absent: %v", name, err)
+		}
+		if err := db.SetRange(ctx, tc.key, size-1, "x").Err(); err != nil {
+			t.Fatal(err)
+		}
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		err := tc.read()
+		runtime.ReadMemStats(&after)
+		if got := after.TotalAlloc - before.TotalAlloc; !errors.Is(err, errUnusable) || got > 1<<20 {
+			t.Errorf("%s of %d bytes: %v, %d bytes allocated", name, size, err, got)
+		}
+		if err := errors.Join(db.Del(ctx, tc.key).Err(), db.LPush(ctx, tc.key, "x").Err()); err != nil {
+			t.Fatal(err)
+		}
+		if err := tc.read(); !errors.Is(err, errUnusable) {
+			t.Errorf("%s, a list: %v", name, err)
+		}
+		if err := db.Del(ctx, tc.key).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// The largest value that is written fits, a byte more does not.
+	for size, want := range map[int]error{contract.MaxSigned: nil, contract.MaxSigned + 1: errUnusable} {
+		if err := db.Set(ctx, contract.RedisRecordKey(hashOf(1)), bytes.Repeat([]byte("x"), size), 0).Err(); err != nil {
+			t.Fatal(err)
+		}
+		if err := record(); !errors.Is(err, want) {
+			t.Errorf("%d bytes: %v", size, err)
+		}
+	}
+}
+
+// A value that cannot be used costs its own look-up an introspection, and no other
+// one its Redis.
+func TestUnusableValuesDoNotCountAgainstRedis(t *testing.T) {
+	inWorld(t, worldConfig{}, func(w *world) {
+		w.control.introspect = func(*contract.Introspect) *contract.Result {
+			return &contract.Result{Answer: contract.Unknown, Revision: 9}
+		}
+		w.live()
+		w.store.fail = errUnusable
+		for i := range 2 * breakerFailures {
+			w.want("unusable", w.resolve(i), contract.Unknown)
+		}
+		if s := w.cache.Stats(); s.L2Untrusted != 2*breakerFailures || s.L2Errors != 0 || s.BreakerOpen {
+			t.Errorf("%+v", s)
+		}
+	})
+}

@@ -1,0 +1,106 @@
+package tokencache
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/meshgate/meshgate/filter/contract"
+)
+
+// standing is what a filter has applied of which log, and what it was told to
+// believe. It is immutable: a look-up takes it when it begins, and compares.
+type standing struct {
+	// generation is that of the table. A look-up that began under another one
+	// leaves nothing in the table.
+	generation uint64
+	// log is empty until the first welcome.
+	log contract.LogID
+	// applied means everything up to it, without a gap.
+	applied contract.Position
+	// trust has its servers in order; an epoch of 0 is none.
+	trust contract.Trust
+}
+
+var (
+	errGap     = errors.New("the frame does not follow what was applied")
+	errMoved   = errors.New("the settings name another control plane")
+	errServers = fmt.Errorf("trust names more than %d servers", contract.MaxServers)
+)
+
+// amend replaces the standing by a changed copy.
+func (c *Cache) amend(change func(*standing)) {
+	c.amending.Lock()
+	defer c.amending.Unlock()
+	next := *c.standing.Load()
+	change(&next)
+	c.standing.Store(&next)
+}
+
+// welcomed puts in force what a Welcome says, before anything else is read.
+func (c *Cache) welcomed(cp *contract.ControlPlaneSettings, w *contract.Welcome) error {
+	if w.Log == "" {
+		return errors.New("welcomed without a log")
+	}
+	if st := c.standing.Load(); st.log != w.Log || st.applied != w.From {
+		c.startAnew(w.Log)
+		if w.From != 0 {
+			// The floors of what comes before it are not known here.
+			return fmt.Errorf("welcomed from position %d: %w", w.From, errGap)
+		}
+	}
+	raise(&c.table.floors.global, w.Floor)
+	switch err := c.adopt(cp, w.Trust); {
+	case errors.Is(err, errMoved): // the writer will say goodbye
+	case err != nil:
+		return err
+	default:
+		c.refillAfter(w.Trust)
+	}
+	return nil
+}
+
+// startAnew gives up everything that belongs to what was applied so far. The
+// order matters. Without the lease no look-up begins in L1. The generation keeps
+// out those that are under way. Floors go last: an entry that only a floor voids
+// must not be met without it. Trust is taken away until the welcome gives it, so
+// that nothing of the former log is read under the new generation.
+func (c *Cache) startAnew(log contract.LogID) {
+	c.lease.Store(nil)
+	c.holdForRefill()
+	generation := c.table.restart()
+	c.amend(func(st *standing) {
+		*st = standing{generation: generation, log: log}
+	})
+	c.counters.starts.Add(1)
+	c.log.Info("the memory of tokens starts anew", "log", log)
+}
+
+// invalidated applies an Invalidate, which must follow what was applied.
+func (c *Cache) invalidated(m *contract.Invalidate) error {
+	if at := c.standing.Load().applied; m.From != at {
+		return fmt.Errorf("invalidate from position %d at %d: %w", m.From, at, errGap)
+	}
+	for i := range m.Items {
+		c.table.invalidate(&m.Items[i])
+	}
+	c.amend(func(st *standing) { st.applied = m.To })
+	return nil
+}
+
+// entrusted applies a TrustChange, which must follow what was applied.
+func (c *Cache) entrusted(cp *contract.ControlPlaneSettings, m *contract.TrustChange) error {
+	if at := c.standing.Load().applied; m.At != at+1 {
+		return fmt.Errorf("trust at position %d after %d: %w", m.At, at, errGap)
+	}
+	if err := c.adopt(cp, m.Trust); err != nil {
+		return err
+	}
+	c.amend(func(st *standing) { st.applied = m.At })
+	return nil
+}
+
+// sameTrust compares two that have their servers in order.
+func sameTrust(a, b contract.Trust) bool {
+	return a.Epoch == b.Epoch && slices.Equal(a.Servers, b.Servers)
+}
