@@ -69,9 +69,9 @@ var _ = Describe("with two gateways", func() {
 		token := f.MustMint(a.HTTPS)
 		load := framework.StartLoad(f, a.HTTP, token, 4)
 		load.Served(200)
-		before := redis.Calls("get")
+		before := redis.Calls("getrange")
 		c.Kill()
-		Eventually(func() int { return redis.Calls("get") - before }, 20*time.Second, 50*time.Millisecond).
+		Eventually(func() int { return redis.Calls("getrange") - before }, 20*time.Second, 50*time.Millisecond).
 			Should(BeNumerically(">", 1000), "the lease is over, Redis is asked")
 		load.Served(1000)
 		c.Start()
@@ -111,7 +111,7 @@ var _ = Describe("with two gateways", func() {
 	It("1,000 concurrent first uses of a token cause one look-up", func() {
 		Eventually(func() error { return hears(b) }, 20*time.Second, 20*time.Millisecond).Should(Succeed())
 		token := f.MustMint(a.HTTPS)
-		before, asked := redis.Calls("get"), introspections(c)
+		before, asked := redis.Calls("getrange"), introspections(c)
 		var wg sync.WaitGroup
 		var refused atomic.Int64
 		start := make(chan struct{})
@@ -128,9 +128,9 @@ var _ = Describe("with two gateways", func() {
 		close(start)
 		wg.Wait()
 		Expect(refused.Load()).To(BeZero())
-		// One look-up is one pipeline of record and clock, and then either one of two
-		// tombstones, or one introspection if the record was not there yet.
-		gets, questions := redis.Calls("get")-before, introspections(c)-asked
+		// One look-up is one pipeline of record and clock, and then either one of the two
+		// floors, or one introspection if the record was not there yet.
+		gets, questions := redis.Calls("getrange")-before, introspections(c)-asked
 		Expect([]int{gets, questions}).To(Or(Equal([]int{4, 0}), Equal([]int{2, 1})))
 	})
 })
