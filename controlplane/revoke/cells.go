@@ -80,6 +80,10 @@ func (k *keeper) writeEntries(ctx context.Context, entries []entry) error {
 // write an older one: turn is held, or Redis is not in order.
 func (k *keeper) cellsOf(ctx context.Context, entries []entry) ([]cell, error) {
 	now := k.r.o.Now()
+	floors, err := k.floorsOf(ctx, entries)
+	if err != nil {
+		return nil, err
+	}
 	last := make(map[string]int, len(entries))
 	cells := make([]cell, 0, len(entries))
 	add := func(c cell) {
@@ -96,7 +100,7 @@ func (k *keeper) cellsOf(ctx context.Context, entries []entry) ([]cell, error) {
 			continue
 		}
 		if key, owner := e.floorKey(); owner {
-			add(cell{isFloor, key, contract.MarshalFloor(e.inv.Revision), e.expires})
+			add(cell{isFloor, key, contract.MarshalFloor(max(e.inv.Revision, floors[key])), e.expires})
 		} else {
 			add(cell{isTombstone, contract.RedisRecordKey(e.inv.Token), contract.MarshalTombstone(e.inv.Revision), e.expires})
 		}
@@ -120,6 +124,29 @@ func (k *keeper) cellsOf(ctx context.Context, entries []entry) ([]cell, error) {
 		}
 	}
 	return cells, nil
+}
+
+// floorsOf reads how far the owners among entries are revoked in the store.
+// Publications come in another order than their commits: one that is late must not
+// lower what a later commit has raised already.
+func (k *keeper) floorsOf(ctx context.Context, entries []entry) (map[string]uint64, error) {
+	floors := map[string]uint64{}
+	return floors, k.r.o.Store.View(ctx, func(tx store.Reader) (err error) {
+		for i := range entries {
+			key, owner := entries[i].floorKey()
+			if !owner {
+				continue
+			}
+			row := credentialRow(entries[i].inv.ID)
+			if entries[i].inv.Subject == contract.SubjectConsumer {
+				row = consumerRow(entries[i].inv.ID)
+			}
+			if floors[key], err = floorOf(tx, row); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
 }
 
 // floorKey is where the floor of an owner stands; owner is false for a token.

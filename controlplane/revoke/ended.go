@@ -39,8 +39,8 @@ func (r *Revoker) Ended(node Node, processes []string, gone bool) error {
 	r.mu.Lock()
 	for l := range r.links {
 		if of(l.called()) {
-			l.lease = time.Time{} // nobody is there to answer
-			l.acknowledge(r.history.at)
+			l.lease = time.Time{}  // nobody is there to answer
+			l.settle(r.history.at) // what it believed is on its disk all the same
 			l.end()
 		}
 	}

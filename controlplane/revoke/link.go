@@ -286,8 +286,10 @@ func (r *Revoker) unregister(l *link, bye bool) {
 	l.known.seen = r.o.Now()
 	l.known.links--
 	if bye {
-		r.drop(l)
-		l.acknowledge(r.history.at)
+		if l.known.links == 0 { // else the same filter is linked again already
+			r.drop(l)
+		}
+		l.settle(r.history.at)
 	} else if l.lease.After(now) {
 		r.lost = append(r.lost, l.lease)
 	}
@@ -313,8 +315,16 @@ func (l *link) sent(at contract.Position, d *round) {
 	l.waiting = append(l.waiting, unacked{at, time.Now(), d})
 }
 
-// acknowledge settles everything up to a position. mu is held.
+// acknowledge notes that the filter has applied everything up to a position. mu is
+// held.
 func (l *link) acknowledge(at contract.Position) {
+	l.settle(at)
+	l.confirmTrust(at)
+}
+
+// settle says that nothing up to a position is answered from the filter's memory in
+// its former state. It says nothing of what is on its disk. mu is held.
+func (l *link) settle(at contract.Position) {
 	n := 0
 	for n < len(l.waiting) && l.waiting[n].at <= at {
 		if d := l.waiting[n].round; d != nil {
@@ -323,5 +333,4 @@ func (l *link) acknowledge(at contract.Position) {
 		n++
 	}
 	l.waiting = l.waiting[n:]
-	l.confirmTrust(at)
 }

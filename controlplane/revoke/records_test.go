@@ -97,6 +97,26 @@ func TestFloorsAreNotLowered(t *testing.T) {
 	})
 }
 
+// A publication that comes after that of a later commit does not lower the floor
+// which that one has raised.
+func TestLatePublicationLowersNoFloor(t *testing.T) {
+	virtually(t, nil, func(t *testing.T, w *world, redis *scripted) {
+		w.mint("a", false)
+		late, err := w.commit(w.touch(gateway.Applications, w.app))
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.must(w.touch(gateway.Applications, w.app))
+		want := int(w.store.Revision())
+		if err := w.r.Publish(t.Context(), late); err != nil {
+			t.Fatal(err)
+		}
+		if f := redis.floor(t, contract.RedisCredentialKey(w.app)); f != want {
+			t.Errorf("floor %d, want %d", f, want)
+		}
+	})
+}
+
 // The record of a token that was created again survives the replay of its old
 // tombstone, also after a restart.
 func TestCreatedAgain(t *testing.T) {

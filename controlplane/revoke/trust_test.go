@@ -2,6 +2,7 @@ package revoke
 
 import (
 	"bytes"
+	"errors"
 	"log/slog"
 	"strings"
 	"testing"
@@ -335,6 +336,24 @@ func TestFailover(t *testing.T) {
 			}
 		})
 	}
+}
+
+// That a process has ended says nothing of what it has left on its disk: its link may
+// be half open, and the withdrawal of trust on its way to nobody.
+func TestEndedConfirmsNoTrust(t *testing.T) {
+	const process = "AAAAAAAAAAAAAAAAAAAAAAAAAA"
+	virtually(t, nil, func(t *testing.T, w *world, redis *scripted) {
+		token := w.mint("a", false)
+		w.pipe("node", contract.Hello{Instance: instance(process, "x")})
+		redis.be(gone)
+		done := async(func() error { return w.delete(token) })
+		synctest.Wait()
+		if err := w.r.Ended(Node{ID: "node"}, []string{process}, false); !errors.Is(err, errNoSuccessor) {
+			t.Errorf("%v", err)
+		}
+		_, err := took(t, done)
+		says(t, err, "node")
+	})
 }
 
 // A goodbye, and the word of the agent, free a publication from a filter.

@@ -114,6 +114,9 @@ func (a *answers) follow(p []byte) bool {
 func (a *answers) step(c byte, n int) bool {
 	switch a.state {
 	case atStart:
+		if c == '(' { // a big number: nobody asks for one, and reading it takes quadratic time
+			return false
+		}
 		a.begin(c)
 	case inNumber:
 		switch {

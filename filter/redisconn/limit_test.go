@@ -26,6 +26,7 @@ func TestAnswers(t *testing.T) {
 		"numbers in strings":     {"$12\r\n*9999999999\n\r\n", true},
 		"many small ones":        {strings.Repeat("*1\r\n:1\r\n", maxItems+1), true},
 		"much in pieces":         {strings.Repeat("$1024\r\n"+strings.Repeat("x", 1024)+"\r\n", 2*maxAnswer/1024), true},
+		"big number":             {"(1\r\n", false},
 		"large string":           {"$" + strconv.Itoa(maxString+1) + "\r\n", false},
 		"large string with sign": {"$+2147483647\r\n", false},
 		"large verbatim":         {"=9999999999999999999999\r\n", false},

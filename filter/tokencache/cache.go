@@ -42,11 +42,13 @@ type Cache struct {
 	// configuring is held while config changes. base are the settings as they
 	// were read, level2 what the control plane said beyond them, nil if nothing;
 	// onDisk is what the trust file holds, nil if nothing usable, and lastEpoch the
-	// newest epoch that was believed.
+	// newest epoch that was believed. departed says that the session has said
+	// goodbye, or is about to.
 	configuring sync.Mutex
 	base        *contract.Settings
 	level2      *contract.Level2
 	onDisk      *rememberedTrust
+	departed    bool
 	lastEpoch   contract.Epoch
 	leaseOnDisk atomic.Int64  // milliseconds of Unix time
 	changed     chan struct{} // the link's goroutine looks at config again

@@ -50,7 +50,7 @@ func (c *Cache) welcomed(cp *contract.ControlPlaneSettings, w *contract.Welcome)
 		}
 	}
 	raise(&c.table.floors.global, w.Floor)
-	switch err := c.adopt(cp, w.Trust); {
+	switch err := c.adopt(cp, w.Trust, true); {
 	case errors.Is(err, errMoved): // the writer will say goodbye
 	case err != nil:
 		return err
@@ -93,7 +93,7 @@ func (c *Cache) entrusted(cp *contract.ControlPlaneSettings, m *contract.TrustCh
 	if at := c.standing.Load().applied; m.At != at+1 {
 		return fmt.Errorf("trust at position %d after %d: %w", m.At, at, errGap)
 	}
-	if err := c.adopt(cp, m.Trust); err != nil {
+	if err := c.adopt(cp, m.Trust, false); err != nil {
 		return err
 	}
 	c.amend(func(st *standing) { st.applied = m.At })

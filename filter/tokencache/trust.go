@@ -17,17 +17,20 @@ const (
 	leaseAhead = time.Hour
 )
 
-// adopt puts in force and on disk what the control plane vouches for in Redis.
-func (c *Cache) adopt(cp *contract.ControlPlaneSettings, t contract.Trust) error {
+// adopt puts in force and on disk what the control plane vouches for in Redis. A
+// session that has said goodbye puts nothing there any more: a filter that starts
+// later would believe it, and nobody would know of that filter.
+func (c *Cache) adopt(cp *contract.ControlPlaneSettings, t contract.Trust, welcome bool) error {
 	if len(t.Servers) > contract.MaxServers {
 		return errServers
 	}
 	t.Servers = slices.Compact(slices.Sorted(slices.Values(t.Servers)))
 	c.configuring.Lock()
 	defer c.configuring.Unlock()
-	if now := c.base.ControlPlane; now == nil || *now != *cp {
+	if now := c.base.ControlPlane; now == nil || *now != *cp || c.departed && !welcome {
 		return errMoved
 	}
+	c.departed = false
 	if known := c.standing.Load().trust; !sameTrust(known, t) {
 		c.entrust(t)
 		c.log.Info("trust in redis changed", "trusted", t.Epoch != 0, "servers", len(t.Servers))

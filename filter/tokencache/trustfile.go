@@ -82,6 +82,7 @@ func readTrust(dir string) (*rememberedTrust, error) {
 func (c *Cache) forgetTrust(cp *contract.ControlPlaneSettings) error {
 	c.configuring.Lock()
 	defer c.configuring.Unlock()
+	c.departed = true
 	if now := c.base.ControlPlane; now != nil && now.Address == cp.Address && now.Node == cp.Node {
 		c.amend(func(st *standing) { st.trust = contract.Trust{} })
 		c.onDisk = nil

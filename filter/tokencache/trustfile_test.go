@@ -2,6 +2,7 @@ package tokencache
 
 import (
 	"encoding/json"
+	"errors"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -267,6 +268,26 @@ func TestGoodbyeForgetsTrust(t *testing.T) {
 		}
 		c.Close()
 		l.expectEnd()
+	})
+	t.Run("also if another trust was on its way", func(t *testing.T) {
+		d := newDirectory(t)
+		c := d.open()
+		l := d.control.accept()
+		l.json(contract.FrameWelcome, contract.Welcome{Log: testLog, Trust: testTrust})
+		l.invalidate(1)
+		l.expectAck(1)
+		cp := c.config.Load().settings.ControlPlane
+		if err := c.forgetTrust(cp); err != nil {
+			t.Fatal(err)
+		}
+		next := contract.Trust{Epoch: testEpoch + 1, Servers: testTrust.Servers}
+		if err := c.entrusted(cp, &contract.TrustChange{At: 2, Trust: next}); !errors.Is(err, errMoved) {
+			t.Errorf("%v", err)
+		}
+		if r := d.file(); r != nil {
+			t.Errorf("on disk after the goodbye: %+v", r)
+		}
+		c.Close()
 	})
 	t.Run("also if it comes back with another token file", func(t *testing.T) {
 		d := newDirectory(t)
