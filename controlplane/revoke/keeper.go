@@ -109,6 +109,7 @@ func (k *keeper) fail() {
 
 // run keeps Redis in order until the Revoker is closed.
 func (k *keeper) run() {
+	k.awaitFilters()
 	backoff := minBackoff
 	for k.r.ctx.Err() == nil {
 		inOrder, err := k.session()
@@ -132,6 +133,48 @@ func (k *keeper) run() {
 			t.Stop()
 		}
 	}
+}
+
+// awaitFilters returns when the filters that a killed predecessor knew are linked
+// again, or can hold no lease of it any more. The epoch that is drawn then voids
+// what they read in Redis; a filter that is not linked would refuse every token until
+// it is. Meanwhile nothing is written there and no filter is told to believe it, so
+// nothing is confirmed by it either.
+func (k *keeper) awaitFilters() {
+	k.mu.Lock()
+	wait := k.doubtful && k.stored.Epoch != 0
+	k.mu.Unlock()
+	if !wait {
+		return
+	}
+	k.once.Do(func() { close(k.first) })
+	late := time.NewTimer(time.Until(k.r.started.Add(contract.Lease)))
+	defer late.Stop()
+	for !k.r.reunited() {
+		select {
+		case <-k.r.arrived:
+		case <-late.C:
+			return
+		case <-k.r.ctx.Done():
+			return
+		}
+	}
+}
+
+// reunited reports whether every filter that is known is linked.
+func (r *Revoker) reunited() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	linked := map[*known]bool{}
+	for l := range r.links {
+		linked[l.known] = true
+	}
+	for _, k := range r.known {
+		if !linked[k] {
+			return false
+		}
+	}
+	return true
 }
 
 // session puts Redis in order and returns when it is so no more.

@@ -254,6 +254,10 @@ func (r *Revoker) register(l *link) error {
 	delete(r.joining, l)
 	r.links[l] = struct{}{}
 	l.known.welcomed = true
+	select {
+	case r.arrived <- struct{}{}:
+	default: // whoever waits will look
+	}
 	l.push(frame{contract.FrameWelcome, body})
 	at := r.history.at
 	l.entrust(told{at, w.Trust.Epoch == 0})

@@ -96,7 +96,8 @@ type Revoker struct {
 	owned   sync.WaitGroup
 	calls   calls
 	signer  signer
-	keeper  *keeper // nil without Redis
+	keeper  *keeper       // nil without Redis
+	arrived chan struct{} // wakes the keeper when a filter was welcomed
 	// turn is held by whoever writes to Redis while it is in order, and by whoever
 	// makes it so. It comes before mu.
 	turn turn
@@ -171,7 +172,8 @@ func New(ctx context.Context, o Options) (*Revoker, error) {
 	}
 	o.MaxLinks, o.MaxNodeLinks = cmp.Or(o.MaxLinks, 4096), cmp.Or(o.MaxNodeLinks, 64)
 	r := &Revoker{
-		o: o, log: o.Log, started: time.Now(), seen: make(chan struct{}, 1), work: make(chan struct{}, 1), turn: make(turn, 1),
+		arrived: make(chan struct{}, 1),
+		o:       o, log: o.Log, started: time.Now(), seen: make(chan struct{}, 1), work: make(chan struct{}, 1), turn: make(turn, 1),
 		links: map[*link]struct{}{}, joining: map[*link]struct{}{}, known: map[string]*known{}, written: map[string]int64{},
 		tally: tally{}, writes: map[*pending]struct{}{}, settled: make(chan struct{}),
 	}

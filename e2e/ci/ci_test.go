@@ -26,7 +26,7 @@ func checkout(t *testing.T, targets map[string]string, scripts ...string) string
 		write(t, filepath.Join(dir, ".ci", name), string(data))
 	}
 	var makefile strings.Builder
-	for _, target := range []string{"test", "lint", "smoke"} {
+	for _, target := range []string{"test", "lint", "models", "smoke"} {
 		line := targets[target]
 		if line == "" {
 			line = "true"

@@ -118,7 +118,7 @@ func server(t *testing.T) uint32 {
 		_ = s.Close()
 		<-done
 	})
-	return uint32(ln.Addr().(*net.TCPAddr).Port) //nolint:gosec // a port
+	return uint32(ln.Addr().(*net.TCPAddr).Port)
 }
 
 // asked runs a real Envoy and returns what a request to a port is answered with,

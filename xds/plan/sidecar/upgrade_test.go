@@ -45,7 +45,7 @@ func inbound(t *testing.T, request string) string {
 	port, heads := plantest.Listen(t)
 	w := newWorld(t)
 	d := dataplane("127.0.0.1", "backend", "http")
-	d.Networking.Inbound[0].Port, d.Networking.Inbound[0].ServicePort = uint32(free[0]), port //nolint:gosec // a port
+	d.Networking.Inbound[0].Port, d.Networking.Inbound[0].ServicePort = uint32(free[0]), port
 	w.put(mesh.Dataplanes, meshName, "backend-1", d)
 	text, err := protojson.Marshal(static(t, w.joined("backend-1")))
 	if err != nil {
