@@ -82,7 +82,7 @@ func durableWorld(b *testing.B, cfg gateway.OAuth2Config) *world {
 	b.Cleanup(func() { _ = db.Close() })
 	from := newWorld(b, cfg)
 	copyAll(b, from.db, db)
-	from.server.Store, from.server.Writer, from.server.Now, from.server.Minted = db, direct{Store: db}, time.Now, nil
+	from.server.Store, from.server.Writer, from.server.Now = db, direct{Store: db}, time.Now
 	return from
 }
 

@@ -107,7 +107,7 @@ func TestMetadataIssueNothing(t *testing.T) {
 			}
 		}
 	}
-	if len(w.minted) != 0 {
+	if len(w.minted()) != 0 {
 		t.Error("a token was minted")
 	}
 }

@@ -10,7 +10,6 @@ import (
 	"github.com/meshgate/meshgate/controlplane/gateway"
 	"github.com/meshgate/meshgate/controlplane/model"
 	"github.com/meshgate/meshgate/controlplane/store"
-	"github.com/meshgate/meshgate/filter/contract"
 )
 
 // mint uses up what the request presents, stores a new token, both in one
@@ -49,9 +48,6 @@ func (s *Server) mint(ctx context.Context, t *Request, issue *Issue) (*reply, er
 	}
 	if again != nil {
 		return t.reply(again), nil
-	}
-	if s.Minted != nil {
-		s.Minted(t.Scope, contract.HashToken([]byte(stored.Spec.(*gateway.Token).AccessToken)))
 	}
 	return t.reply(stored), nil
 }

@@ -29,8 +29,6 @@ type Options struct {
 	Grants []Grant
 	// Limits of failed attempts; the zero value has its defaults.
 	Limits Limits
-	// Minted, if set, hears of each new token. It must not block.
-	Minted func(scope string, token contract.Hash)
 	Log    *slog.Logger
 	// Now is the clock.
 	Now func() time.Time

@@ -90,7 +90,7 @@ func TestTokenRefusals(t *testing.T) {
 			if rec.Code != http.StatusMethodNotAllowed && rec.Header().Get("Cache-Control") != "no-store" {
 				t.Error("a refusal may be cached")
 			}
-			if len(w.minted) != 0 {
+			if len(w.minted()) != 0 {
 				t.Error("a token was minted")
 			}
 		})
@@ -138,8 +138,8 @@ func TestTokenSuccess(t *testing.T) {
 func (w *world) checkRecord(token, scope, user string) {
 	w.t.Helper()
 	hash := contract.HashToken([]byte(token))
-	if len(w.minted) != 1 || w.minted[0] != hash {
-		w.t.Errorf("minted = %x, want the hash of the token", w.minted)
+	if len(w.minted()) != 1 || w.minted()[0] != hash {
+		w.t.Errorf("minted = %x, want the hash of the token", w.minted())
 	}
 	s := &Source{Store: w.db, Now: func() time.Time { return w.now }}
 	rec, revision, err := s.Record(context.Background(), scopeName, hash)
@@ -188,7 +188,7 @@ func TestNeverExpiring(t *testing.T) {
 		t.Fatalf("got %d %s", rec.Code, rec.Body)
 	}
 	s := &Source{Store: w.db, Now: func() time.Time { return w.now.Add(1000 * time.Hour) }}
-	if r, _, err := s.Record(context.Background(), scopeName, w.minted[0]); err != nil || r == nil || r.Expires != 0 {
+	if r, _, err := s.Record(context.Background(), scopeName, w.minted()[0]); err != nil || r == nil || r.Expires != 0 {
 		t.Errorf("Record = %+v, %v", r, err)
 	}
 }

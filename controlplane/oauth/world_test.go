@@ -33,8 +33,7 @@ type world struct {
 	server *Server
 	now    time.Time
 
-	mu     sync.Mutex
-	minted []contract.Hash
+	mu sync.Mutex
 }
 
 // direct is the write path without revocation, which minting does not need.
@@ -117,11 +116,6 @@ func (w *world) fill(cfg gateway.OAuth2Config) {
 func (w *world) open() *Server {
 	return New(Options{
 		Store: w.db, Writer: direct{Store: w.db}, Grants: Grants(), Now: w.clock,
-		Minted: func(_ string, h contract.Hash) {
-			w.mu.Lock()
-			defer w.mu.Unlock()
-			w.minted = append(w.minted, h)
-		},
 		Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
 	})
 }
@@ -223,3 +217,18 @@ func basicAuth(id, secret string) string {
 }
 
 const form = "application/x-www-form-urlencoded"
+
+// minted are the hashes of the tokens that are stored.
+func (w *world) minted() (hashes []contract.Hash) {
+	w.t.Helper()
+	if err := w.db.View(context.Background(), func(tx store.Reader) error {
+		rows, err := tx.List(gateway.Tokens, store.Query{Scope: scopeName})
+		for _, row := range rows {
+			hashes = append(hashes, contract.HashToken([]byte(row.Spec.(*gateway.Token).AccessToken)))
+		}
+		return err
+	}); err != nil {
+		w.t.Fatal(err)
+	}
+	return hashes
+}

@@ -54,12 +54,6 @@ func (r *Revoker) Begin() (publish func(context.Context, store.Commit) error, ab
 	}, abandon
 }
 
-// Publish is Begin and publish in one, for a commit that nobody else can have met.
-func (r *Revoker) Publish(ctx context.Context, c store.Commit) error {
-	publish, _ := r.Begin()
-	return publish(ctx, c)
-}
-
 // stopped is the answer to a commit that is not published any more. The next
 // process does that before it serves anybody. Whoever waits for this one gets no
 // better answer, so what revokes is not over.

@@ -193,6 +193,12 @@ func (w *world) write(fn func(store.Tx) error) error {
 	return publish(context.Background(), c)
 }
 
+// Publish is Begin and publish in one, for a commit that nobody else can have met.
+func (r *Revoker) Publish(ctx context.Context, c store.Commit) error {
+	publish, _ := r.Begin()
+	return publish(ctx, c)
+}
+
 // commit is the part of a write before its publication.
 func (w *world) commit(fn func(store.Tx) error) (store.Commit, error) {
 	return w.store.Update(context.Background(), model.Config, func(tx store.Tx) error {
