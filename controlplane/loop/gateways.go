@@ -8,8 +8,14 @@ import (
 	"github.com/meshgate/meshgate/xds/plan/gateway"
 )
 
-// connectGateway registers a stream of a gateway, as Connect says.
-func (l *Loop) connectGateway(ctx context.Context, id string) (release func(), err error) {
+// Follow returns when the control plane of an enrolled gateway is followed, be the
+// gateway connected or not. From then on HasPlugin knows.
+func (l *Loop) Follow(ctx context.Context, id string) error {
+	_, err := l.follow(ctx, id)
+	return err
+}
+
+func (l *Loop) follow(ctx context.Context, id string) (*controlPlane, error) {
 	name, _, err := ParseNode(id)
 	if err != nil {
 		return nil, err
@@ -20,6 +26,15 @@ func (l *Loop) connectGateway(ctx context.Context, id string) (release func(), e
 	p, err := l.controlPlane(ctx, name, l.Views.ControlPlane)
 	if err != nil {
 		return nil, fmt.Errorf("open control plane %s: %w", name, err)
+	}
+	return p, nil
+}
+
+// connectGateway registers a stream of a gateway, as Connect says.
+func (l *Loop) connectGateway(ctx context.Context, id string) (release func(), err error) {
+	p, err := l.follow(ctx, id)
+	if err != nil {
+		return nil, err
 	}
 	// Nobody says anything new between the reading and the place among the connected
 	// ones, after which Enrolled finds the gateway.

@@ -282,6 +282,32 @@ func TestHasPlugin(t *testing.T) {
 	}
 }
 
+// TestFollow: what a gateway may ask about is known before it is connected.
+func TestFollow(t *testing.T) {
+	r := start(t, nil)
+	config, err := json.Marshal(gateway.OAuth2Config{AuthHeaderName: "authorization"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.write(func(tx store.Tx) error {
+		p := &gateway.Plugin{Name: gateway.PluginOAuth2, Config: config, Enabled: true}
+		_, err := tx.Create(&model.Resource{Kind: gateway.Plugins, Scope: "other", Name: pluginID, Spec: p})
+		return err
+	})
+	if r.loop.HasPlugin("other", pluginID) {
+		t.Fatal("a control plane is followed for nobody")
+	}
+	if err := r.loop.Follow(r.ctx, "cp/other/a"); err != nil {
+		t.Fatal(err)
+	}
+	if !r.loop.HasPlugin("other", pluginID) {
+		t.Error("what the gateways of a followed control plane may ask about is not known")
+	}
+	if err := r.loop.Follow(r.ctx, "mesh.node"); !fault.Is(err, fault.Invalid) {
+		t.Errorf("a proxy of a mesh is followed as a gateway: %v", err)
+	}
+}
+
 // TestHasPluginWaitsForNoRound: introspection asks while a round plans and
 // publishes, and is answered.
 func TestHasPluginWaitsForNoRound(t *testing.T) {

@@ -2,6 +2,7 @@ package revoke
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -32,6 +33,9 @@ const (
 	writeTimeout  = time.Second
 	helloTimeout  = 3 * time.Second
 	questionLimit = time.Second
+	// planLimit bounds how long a filter waits for its Welcome because its node is
+	// not planned. One that cannot be planned still hears of revocations.
+	planLimit = time.Second
 )
 
 type frame struct {
@@ -172,6 +176,7 @@ func (l *link) serve() error {
 		err = r.keeper.attempted(l.quit)
 	}
 	if err == nil {
+		r.awaitPlan(l)
 		err = r.register(l)
 	}
 	if err != nil {
@@ -196,6 +201,17 @@ func (l *link) serve() error {
 		return nil
 	}
 	return err
+}
+
+// awaitPlan returns when the node of a link is planned, or is not going to be soon.
+// Until it is welcomed, a filter reads Redis by what it was told before.
+func (r *Revoker) awaitPlan(l *link) {
+	if r.o.Planned == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(r.ctx, planLimit)
+	defer cancel()
+	r.o.Planned(ctx, l.node)
 }
 
 // reserve gives a link its place within the quotas, and the filter that of one

@@ -60,6 +60,10 @@ type Options struct {
 	// Allowed reports whether a node's configuration contains a plugin; nobody
 	// may ask about tokens otherwise.
 	Allowed func(node Node, plugin string) bool
+	// Planned returns when it is known what a node may ask about, or when ctx ends. A
+	// filter that is welcomed starts anew, so its questions must have answers then. A
+	// nil function knows at once.
+	Planned func(ctx context.Context, node Node)
 	// Redis is nil where there is none. The Revoker does not close it.
 	Redis redis.UniversalClient
 	// ChecksTokens reports whether a node's configuration has a chain: only then

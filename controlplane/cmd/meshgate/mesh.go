@@ -271,3 +271,25 @@ func (p meshProgress) Connected(meshName string) map[string]bool {
 func (cp *controlPlane) checksTokens(n revoke.Node) bool {
 	return strings.HasPrefix(n.ID, "cp/") || cp.snapshots.HasPlugins(n.ID)
 }
+
+// planned returns when it is known which plugins a node may ask about: of a gateway
+// when its control plane is followed, of a proxy of a mesh when it is connected.
+func (cp *controlPlane) planned(ctx context.Context, n revoke.Node) {
+	if strings.HasPrefix(n.ID, "cp/") {
+		if err := cp.loop.Follow(ctx, n.ID); err != nil && ctx.Err() == nil {
+			cp.log.Warn("a gateway may not ask about tokens yet", "node", n.ID, "error", err)
+		}
+		return
+	}
+	for {
+		moved := cp.snapshots.Moved()
+		if cp.snapshots.Get(n.ID) != nil {
+			return
+		}
+		select {
+		case <-moved:
+		case <-ctx.Done():
+			return
+		}
+	}
+}

@@ -1,0 +1,59 @@
+package revoke
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/meshgate/meshgate/filter/contract"
+)
+
+// TestWelcomeWaitsForThePlan: a filter that is welcomed by a new control plane
+// starts anew and asks about every token. Asked before the node is planned, that
+// control plane has no answers, and the filter would refuse what Redis vouched for.
+func TestWelcomeWaitsForThePlan(t *testing.T) {
+	planned := make(chan struct{})
+	tweak := func(o *Options) {
+		o.Planned = func(ctx context.Context, n Node) {
+			select {
+			case <-planned:
+			case <-ctx.Done():
+				t.Errorf("the plan of %s was not waited for", n.ID)
+			}
+		}
+	}
+	virtually(t, tweak, func(t *testing.T, w *world, _ *scripted) {
+		planned = make(chan struct{}) // of this bubble
+		f := w.dial("a")
+		welcomed := async(func() error {
+			f.hello(contract.Hello{Instance: "one"})
+			return nil
+		})
+		stillWaits(t, "the welcome", welcomed)
+		time.Sleep(planLimit / 2)
+		stillWaits(t, "the welcome", welcomed)
+		close(planned)
+		if err := <-welcomed; err != nil {
+			t.Fatal(err)
+		}
+		f.lease()
+	})
+}
+
+// TestWelcomeWithoutAPlan: a node that cannot be planned hears of revocations all
+// the same.
+func TestWelcomeWithoutAPlan(t *testing.T) {
+	tweak := func(o *Options) {
+		o.Planned = func(ctx context.Context, _ Node) { <-ctx.Done() }
+	}
+	virtually(t, tweak, func(t *testing.T, w *world, _ *scripted) {
+		begun := time.Now()
+		f, _ := w.pipe("a", contract.Hello{Instance: "one"})
+		if d := time.Since(begun); d != planLimit {
+			t.Errorf("welcomed after %v instead of %v", d, planLimit)
+		}
+		f.lease()
+		synctest.Wait()
+	})
+}
