@@ -220,7 +220,7 @@ func (m *modelFilter) ack(conn net.Conn) bool {
 	at := m.applied
 	m.mu.Unlock()
 	defer m.mu.Lock()
-	m.send(conn, contract.FrameAck, contract.EncodeNumber(uint64(at)))
+	m.send(conn, contract.FrameAck, contract.Ack{Applied: at, Durable: at}.Encode())
 	return true
 }
 
