@@ -178,8 +178,9 @@ func TestNothingIsRecalledThatIsBeingForgotten(t *testing.T) {
 	}
 	defer stall()()
 	c.forgetTrust(&d.cp)
-	s.ControlPlane = &d.cp
-	if err := c.reconfigure(&s); err != nil {
+	back := s
+	back.ControlPlane = &d.cp
+	if err := c.reconfigure(&back); err != nil {
 		t.Fatal(err)
 	}
 	if got := c.Stats().Epoch; got != 0 {
