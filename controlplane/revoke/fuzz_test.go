@@ -16,7 +16,7 @@ func FuzzLink(f *testing.F) {
 	contract.WriteFrame(&ok, contract.FrameHello, hello)
 	f.Add(append([]byte(nil), ok.Bytes()...))
 	contract.WriteFrame(&ok, contract.FrameRenew, contract.EncodeNumber(1))
-	contract.WriteFrame(&ok, contract.FrameAck, contract.EncodeNumber(9))
+	contract.WriteFrame(&ok, contract.FrameAck, contract.Ack{Applied: 9, Durable: 8}.Encode())
 	f.Add(append([]byte(nil), ok.Bytes()...))
 	f.Add([]byte{0xff, 0xff, 0xff, 0xff, 1})
 	f.Fuzz(func(t *testing.T, data []byte) {

@@ -316,8 +316,9 @@ func (f *fake) invalidated() *contract.Invalidate {
 	return m
 }
 
+// ack confirms everything up to a position, in memory and on disk.
 func (f *fake) ack(at contract.Position) {
-	f.send(contract.FrameAck, contract.EncodeNumber(uint64(at)))
+	f.send(contract.FrameAck, contract.Ack{Applied: at, Durable: at}.Encode())
 }
 
 func (f *fake) trusted() contract.TrustChange {

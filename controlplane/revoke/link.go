@@ -21,7 +21,8 @@ const (
 	// queueFrames bounds what waits to be written; a filter that lets it fill
 	// up is disconnected.
 	queueFrames = 512
-	// maxUnacked bounds the positions that a filter may leave unconfirmed.
+	// maxUnacked bounds the positions that a filter may leave unconfirmed, and the
+	// trusts that it has not on its disk.
 	maxUnacked = 1 << 14
 	// maxInbound bounds frames from a filter, none of which is large.
 	maxInbound = 16 << 10
@@ -280,12 +281,9 @@ func (r *Revoker) register(l *link) error {
 	for _, f := range r.history.missed(w.From, r.o.Now()) {
 		l.push(f)
 	}
-	if w.From == at {
-		// It has applied everything, the trust in force among it.
-		l.confirmTrust(at)
-		return nil
+	if w.From != at { // else it has applied everything; whether that is on its disk, it will say
+		l.sent(at, nil)
 	}
-	l.sent(at, nil)
 	return nil
 }
 
@@ -333,13 +331,6 @@ func (l *link) sent(at contract.Position, d *round) {
 		l.end()
 	}
 	l.waiting = append(l.waiting, unacked{at, time.Now(), d})
-}
-
-// acknowledge notes that the filter has applied everything up to a position. mu is
-// held.
-func (l *link) acknowledge(at contract.Position) {
-	l.settle(at)
-	l.confirmTrust(at)
 }
 
 // settle says that nothing up to a position is answered from the filter's memory in

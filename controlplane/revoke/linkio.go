@@ -54,16 +54,19 @@ func (l *link) readLoop() error {
 
 func (l *link) handle(kind contract.FrameType, body []byte) error {
 	switch kind {
-	case contract.FrameRenew, contract.FrameAck:
+	case contract.FrameRenew:
 		n, err := contract.DecodeNumber(body)
 		if err != nil {
-			return fmt.Errorf("decode frame of type %d: %w", kind, err)
+			return fmt.Errorf("decode renew: %w", err)
 		}
-		if kind == contract.FrameRenew {
-			l.renew(n)
-			return nil
+		l.renew(n)
+		return nil
+	case contract.FrameAck:
+		a, err := contract.DecodeAck(body)
+		if err != nil {
+			return fmt.Errorf("decode ack: %w", err)
 		}
-		return l.ack(contract.Position(n))
+		return l.ack(a)
 	case contract.FrameInUse:
 		m, err := contract.DecodeInUse(body)
 		if err != nil {
@@ -97,12 +100,16 @@ func (l *link) renew(number uint64) {
 	l.push(frame{contract.FrameGranted, contract.EncodeNumber(number)})
 }
 
-func (l *link) ack(at contract.Position) error {
+// ack notes how far the filter is. What its memory answers is one thing; what is on
+// its disk, which may be slow or full, is another and holds up nobody who waits for
+// the first.
+func (l *link) ack(a contract.Ack) error {
 	l.r.mu.Lock()
 	defer l.r.mu.Unlock()
-	if at > l.r.history.at {
-		return fmt.Errorf("position %d was never sent", at)
+	if a.Applied > l.r.history.at {
+		return fmt.Errorf("position %d was never sent", a.Applied)
 	}
-	l.acknowledge(at)
+	l.settle(a.Applied)
+	l.confirmTrust(a.Durable)
 	return nil
 }

@@ -38,8 +38,13 @@ type modelFilter struct {
 	number  uint64
 	asked   map[uint64]chan *contract.Result
 
-	trust contract.Trust // on disk
+	trust contract.Trust // in force
+	disk  contract.Trust // on disk
 	seen  time.Time      // when it last had a lease, on disk
+	// stalled says that the disk takes nothing; durable is up to where the trusts of
+	// this link are on it.
+	stalled bool
+	durable contract.Position
 }
 
 func newModelFilter(node string, redis *scripted) *modelFilter {
@@ -50,7 +55,7 @@ func newModelFilter(node string, redis *scripted) *modelFilter {
 
 // reset is what a new process begins with.
 func (m *modelFilter) reset() {
-	m.log, m.applied, m.lease = "", 0, time.Time{}
+	m.log, m.applied, m.lease, m.trust = "", 0, time.Time{}, m.disk
 	m.forget()
 }
 
@@ -156,7 +161,7 @@ func (m *modelFilter) apply(conn net.Conn, t contract.FrameType, body []byte) bo
 	defer m.mu.Unlock()
 	switch t {
 	case contract.FrameWelcome:
-		return m.welcomed(body)
+		return m.welcomed(body) && m.ack(conn)
 	case contract.FrameInvalidate:
 		inv, err := contract.DecodeInvalidate(body)
 		if err != nil || inv.From != m.applied {
@@ -170,6 +175,7 @@ func (m *modelFilter) apply(conn net.Conn, t contract.FrameType, body []byte) bo
 			}
 		}
 		m.applied = inv.To
+		m.save()
 		return m.ack(conn)
 	case contract.FrameTrust:
 		var c contract.TrustChange
@@ -177,6 +183,7 @@ func (m *modelFilter) apply(conn net.Conn, t contract.FrameType, body []byte) bo
 			return false
 		}
 		m.applied, m.trust = c.At, c.Trust
+		m.save()
 		return m.ack(conn)
 	case contract.FrameGranted:
 		n, _ := contract.DecodeNumber(body)
@@ -208,8 +215,30 @@ func (m *modelFilter) welcomed(body []byte) bool {
 			return false
 		}
 	}
-	m.floor, m.trust, m.up = max(m.floor, w.Floor), w.Trust, true
+	m.floor, m.trust, m.up, m.durable = max(m.floor, w.Floor), w.Trust, true, 0
+	m.save()
 	return true
+}
+
+// save brings to the disk what is in force, unless that stalls. mu is held.
+func (m *modelFilter) save() {
+	switch {
+	case !m.stalled:
+		m.disk, m.durable = m.trust, m.applied
+	case m.disk.Epoch == m.trust.Epoch && m.durable == m.applied-1:
+		m.durable = m.applied // nothing new
+	}
+}
+
+// stall stops the disk, or lets it take what waits for it.
+func (m *modelFilter) stall(stalled bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.stalled = stalled
+	m.save()
+	if m.up && !stalled {
+		m.ack(m.conn)
+	}
 }
 
 // ack sends what was applied, unless that is lost on the way.
@@ -217,10 +246,10 @@ func (m *modelFilter) ack(conn net.Conn) bool {
 	if m.silent {
 		return true
 	}
-	at := m.applied
+	a := contract.Ack{Applied: m.applied, Durable: m.durable}
 	m.mu.Unlock()
 	defer m.mu.Lock()
-	m.send(conn, contract.FrameAck, contract.EncodeNumber(uint64(at)))
+	m.send(conn, contract.FrameAck, a.Encode())
 	return true
 }
 

@@ -268,6 +268,8 @@ var happenings = []struct {
 	{"a network goes on", func(p *play, e event) { p.filters[e.A%3].stop(false) }},
 	{"acknowledgements are lost", func(p *play, e event) { p.filters[e.A%3].mute(true) }},
 	{"acknowledgements arrive", func(p *play, e event) { p.filters[e.A%3].mute(false) }},
+	{"a disk stalls", func(p *play, e event) { p.filters[e.A%3].stall(true) }},
+	{"a disk goes on", func(p *play, e event) { p.filters[e.A%3].stall(false) }},
 	{"a filter is restarted", func(p *play, e event) { p.restartFilter(p.filters[e.A%3], e.B%2 == 0) }},
 	{"redis is fine", func(p *play, _ event) { p.redis.be(fine) }},
 	{"redis is fine", func(p *play, _ event) { p.redis.be(fine); p.redis.thaw() }},
@@ -300,11 +302,11 @@ func (p *play) restartFilter(m *modelFilter, told bool) {
 	p.serial++
 	ended := m.instance[:26]
 	m.instance = fmt.Sprintf("%026d.0", 100+p.serial)
+	if told {
+		m.disk = contract.Trust{}
+	}
 	m.reset()
 	m.silent, m.stopped = false, false
-	if told {
-		m.trust = contract.Trust{}
-	}
 	m.mu.Unlock()
 	if told {
 		_ = p.r.Ended(Node{ID: m.node}, []string{ended}, true)

@@ -18,7 +18,8 @@ import (
 // otherwise.
 const everything = contract.Position(math.MaxUint64)
 
-// told is a trust that was sent on a link and is not acknowledged.
+// told is a trust that was sent on a link and is not on the filter's disk, as far
+// as is known.
 type told struct {
 	at contract.Position
 	// none says that it takes all trust away.
@@ -43,8 +44,12 @@ func (r *Revoker) announce(t contract.Trust) {
 	}
 }
 
-// entrust notes what the filter of a link may have on its disk from now on. mu is held.
+// entrust notes what the filter of a link may have on its disk from now on. One
+// whose disk takes nothing begins again with its next welcome. mu is held.
 func (l *link) entrust(t told) {
+	if len(l.told) >= maxUnacked {
+		l.end()
+	}
 	l.told = append(l.told, t)
 	if !t.none && l.known.covered == everything {
 		// It still believes nothing, or this: all before it is covered either way.
@@ -52,8 +57,8 @@ func (l *link) entrust(t told) {
 	}
 }
 
-// confirmTrust notes what the filter of a link has on its disk, now that it has
-// applied a position. mu is held.
+// confirmTrust notes what the filter of a link has on its disk: the last trust up to
+// a position. mu is held.
 func (l *link) confirmTrust(at contract.Position) {
 	n := 0
 	for n < len(l.told) && l.told[n].at <= at {

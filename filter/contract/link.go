@@ -24,7 +24,7 @@ const (
 	AcceptHeader = "Meshgate-Accept"
 	AcceptLevel2 = "level2"
 	// LinkVersion is offered in Hello; the server refuses versions it does not know.
-	LinkVersion = 2
+	LinkVersion = 3
 	// MaxFrame bounds a frame's length in bytes.
 	MaxFrame = 1 << 20
 )
@@ -96,7 +96,7 @@ const (
 	FrameRenew                           // F: asks for a lease
 	FrameGranted                         // S: lease given, counted from the Renew
 	FrameInvalidate                      // S: revocations and replacements, in the order of the log
-	FrameAck                             // F: everything up to a position was applied
+	FrameAck                             // F: what was applied, and what of it is on disk
 	FrameTrust                           // S: what may be believed in Redis from now on
 	FrameIntrospect                      // F: asks about one token hash
 	FrameResult                          // S: answers an Introspect
@@ -154,7 +154,7 @@ type Invalidation struct {
 }
 
 // Invalidate brings a filter from one position of the log to another: Items are
-// everything between them that still matters. It must be acknowledged by To after
+// everything between them that still matters. To is acknowledged as applied after
 // all of it has taken effect. A filter that has not applied exactly From must not
 // apply it, and ends the link.
 type Invalidate struct {
@@ -163,10 +163,38 @@ type Invalidate struct {
 }
 
 // TrustChange takes the position At, which must follow what was applied. It is
-// acknowledged after it is in force and on disk.
+// acknowledged as applied after it is in force, and as durable after it is on disk.
 type TrustChange struct {
 	At    Position `json:"at"`
 	Trust Trust    `json:"trust"`
+}
+
+// Ack says how far a filter is, in its memory and on its disk. The disk may take
+// its time: what matters for the memory is not held up by it.
+type Ack struct {
+	// Applied means that everything up to it has taken effect.
+	Applied Position
+	// Durable is not beyond Applied. It means that a filter which starts with this
+	// one's files believes the last trust up to there, a later one or none. The trust
+	// of the Welcome counts as given before everything that follows. 0 means nothing.
+	Durable Position
+}
+
+// Encode returns the body of a FrameAck.
+func (a Ack) Encode() []byte {
+	return binary.BigEndian.AppendUint64(EncodeNumber(uint64(a.Applied)), uint64(a.Durable))
+}
+
+// DecodeAck decodes a FrameAck.
+func DecodeAck(b []byte) (Ack, error) {
+	if len(b) != 16 {
+		return Ack{}, errShort
+	}
+	a := Ack{Position(binary.BigEndian.Uint64(b)), Position(binary.BigEndian.Uint64(b[8:]))}
+	if a.Durable > a.Applied {
+		return Ack{}, fmt.Errorf("position %d is on disk and only %d applied", a.Durable, a.Applied)
+	}
+	return a, nil
 }
 
 // InUse lists tokens that a filter holds in its memory, so that Redis is filled
@@ -235,7 +263,7 @@ func EncodeJSON(v any) ([]byte, error) { return json.Marshal(v) }
 func DecodeJSON(body []byte, into any) error { return decodeStrict(body, into) }
 
 // EncodeNumber encodes the one number of Renew, Granted (both: the number of
-// the Renew), Ack (the position) and Refilled (the number of the InUse).
+// the Renew) and Refilled (the number of the InUse).
 func EncodeNumber(n uint64) []byte { return binary.BigEndian.AppendUint64(nil, n) }
 
 // DecodeNumber decodes what [EncodeNumber] wrote.

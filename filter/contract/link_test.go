@@ -112,6 +112,7 @@ func TestDecodeRefuses(t *testing.T) {
 	answer := func(b []byte) error { _, err := DecodeResult(b); return err }
 	inUse := func(b []byte) error { _, err := DecodeInUse(b); return err }
 	number := func(b []byte) error { _, err := DecodeNumber(b); return err }
+	ack := func(b []byte) error { _, err := DecodeAck(b); return err }
 	for name, tc := range map[string]struct {
 		decode func([]byte) error
 		in     []byte
@@ -130,6 +131,8 @@ func TestDecodeRefuses(t *testing.T) {
 		"result unknown with record":   {answer, result(Unknown, whole[17:]...)},
 		"result miss":                  {answer, result(Miss)},
 		"result of no answer":          {answer, result(9)},
+		"ack of one number":            {ack, EncodeNumber(1)},
+		"ack of more on disk":          {ack, Ack{Applied: 1, Durable: 2}.Encode()},
 		"in use cut short":             {inUse, make([]byte, 8+31)},
 		"in use without number":        {inUse, make([]byte, 7)},
 		"in use too many":              {inUse, make([]byte, 8+32*(MaxInUse+1))},
@@ -176,6 +179,7 @@ func FuzzDecodeMessages(f *testing.F) {
 	}
 	f.Add(b)
 	f.Add(EncodeNumber(1))
+	f.Add(Ack{Applied: 2, Durable: 1}.Encode())
 	f.Add((&InUse{Number: 1, Tokens: make([]Hash, 2)}).Encode())
 	f.Fuzz(func(t *testing.T, in []byte) {
 		if m, err := DecodeInvalidate(in); err == nil && !bytes.Equal(m.Encode(), in) {
@@ -186,6 +190,9 @@ func FuzzDecodeMessages(f *testing.F) {
 		}
 		if n, err := DecodeNumber(in); err == nil && !bytes.Equal(EncodeNumber(n), in) {
 			t.Errorf("number %x became %d", in, n)
+		}
+		if a, err := DecodeAck(in); err == nil && (!bytes.Equal(a.Encode(), in) || a.Durable > a.Applied) {
+			t.Errorf("ack %x became %+v", in, a)
 		}
 		if m, err := DecodeInUse(in); err == nil && !bytes.Equal(m.Encode(), in) {
 			t.Errorf("in use %x became %x", in, m.Encode())

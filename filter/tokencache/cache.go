@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -27,10 +28,13 @@ type Cache struct {
 	lease atomic.Pointer[lease]
 	// lastLease is when the newest lease began, nil if there was none.
 	lastLease atomic.Pointer[Instant]
-	// standing is never nil; amending is held while it is replaced.
-	standing atomic.Pointer[standing]
-	amending sync.Mutex
-	inUse    inUse
+	// standing is never nil; amending is held while it is replaced. believing is held
+	// while a message of the control plane changes what is believed, so that look-ups
+	// begin before it or after, and not in the middle.
+	standing  atomic.Pointer[standing]
+	amending  sync.Mutex
+	believing sync.RWMutex
+	inUse     inUse
 	// session is the link that was welcomed, nil while there is none.
 	session atomic.Pointer[session]
 	// attempted is closed when the first attempt to link has come to an end.
@@ -39,19 +43,17 @@ type Cache struct {
 
 	instance string
 	config   atomic.Pointer[config]
-	// configuring is held while config changes. base are the settings as they
-	// were read, level2 what the control plane said beyond them, nil if nothing;
-	// onDisk is what the trust file holds, nil if nothing usable, and lastEpoch the
-	// newest epoch that was believed. departed says that the session has said
-	// goodbye, or is about to.
+	// configuring is held while config changes, and by nobody who waits for a disk.
+	// base are the settings as they were read, level2 what the control plane said
+	// beyond them, nil if nothing, and lastEpoch the newest epoch that was believed.
+	// departed says that the session has said goodbye, or is about to.
 	configuring sync.Mutex
 	base        *contract.Settings
 	level2      *contract.Level2
-	onDisk      *rememberedTrust
 	departed    bool
 	lastEpoch   contract.Epoch
-	leaseOnDisk atomic.Int64  // milliseconds of Unix time
 	changed     chan struct{} // the link's goroutine looks at config again
+	disk        disk
 	flights     flights
 	counters    counters
 
@@ -96,8 +98,10 @@ func Open(opts Options) (*Cache, error) {
 	}
 	c.flights.cache = c
 	c.inUse.ready = make(chan struct{}, 1)
+	c.openDisk()
 	c.base, c.level2 = settings, c.recall(settings)
-	trust := c.recalled(c.recallTrust(settings))
+	c.disk.onDisk = c.recallTrust(settings)
+	trust := c.recalled(c.disk.onDisk)
 	c.standing.Store(&standing{trust: trust})
 	first, err := c.configure(effective(c.base, c.level2), trust, nil)
 	if err != nil {
@@ -107,11 +111,35 @@ func Open(opts Options) (*Cache, error) {
 	c.config.Store(first)
 	c.table = newTable(first.maxBytes, c.clock)
 	c.ctx, c.cancel = context.WithCancel(context.Background())
-	c.start("link", c.keepLink)
+	if c.disk.files != nil {
+		c.start("run directory", c.disk.run)
+	}
+	c.start("link", func() {
+		defer close(c.disk.stop) // a goodbye waits for the disk
+		c.keepLink()
+	})
 	if watch != nil {
 		c.start("settings", func() { c.followSettings(watch) })
 	}
 	return c, nil
+}
+
+// openDisk prepares the run directory, if there is one.
+func (c *Cache) openDisk() {
+	d := &c.disk
+	d.log, d.moved = c.log, c.acknowledge
+	d.woken, d.stop, d.attempted = make(chan struct{}, 1), make(chan struct{}), make(chan struct{})
+	if c.opts.Path == "" {
+		return
+	}
+	d.files = c.opts.openFiles(filepath.Dir(c.opts.Path))
+}
+
+// acknowledge lets the session say how far the filter is now.
+func (c *Cache) acknowledge() {
+	if s := c.session.Load(); s != nil {
+		s.acknowledge()
+	}
 }
 
 // start runs fn in a goroutine that Close waits for.

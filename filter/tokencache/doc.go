@@ -20,7 +20,12 @@
 //     it was asked for, or in the documented grace.
 //   - Redis is believed only as far as the control plane vouches for it: its
 //     servers, its epoch, its place in the log, and the floors of each owner. What
-//     is acknowledged about it is on disk, and a goodbye takes it from there.
+//     is acknowledged about it as durable is on disk, and a goodbye takes it from
+//     there.
+//   - Whoever reads the link waits for no disk: one goroutine writes, and what it
+//     has not written is not acknowledged as durable.
+//   - A look-up that ends without an answer while the filter was told to believe
+//     something else begins again.
 //   - Nothing that stands in Redis makes Envoy allocate more than a record's size.
 //   - A waiter is answered by reads that began after it arrived, or by L1 under
 //     a live lease: coalescing never hands out an answer older than the request.

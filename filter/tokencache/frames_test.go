@@ -41,8 +41,8 @@ func FuzzFrames(f *testing.F) {
 			err := s.apply(kind, data[:n])
 			data = data[n:]
 			after := c.standing.Load().applied
-			if after < before || uint64(after) < s.acked.Load() || (err != nil && after != before) {
-				t.Fatalf("applied %d, then %d, acknowledged %d (%v)", before, after, s.acked.Load(), err)
+			if a := s.ack(); after < before || after < a.Applied || a.Applied < a.Durable || (err != nil && after != before) {
+				t.Fatalf("applied %d, then %d, acknowledged %+v (%v)", before, after, a, err)
 			}
 		}
 	})

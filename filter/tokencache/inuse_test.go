@@ -103,6 +103,7 @@ func TestInUseAfterStartingAnew(t *testing.T) {
 		_ = l.conn.Close()
 		l = w.control.accept()
 		l.json(contract.FrameWelcome, contract.Welcome{Log: "log-2", From: 1, Trust: testTrust})
+		l.expectAck(1)
 		if got := w.batches(l); len(got) != tokens {
 			t.Errorf("%d tokens on the next link, want %d", len(got), tokens)
 		}

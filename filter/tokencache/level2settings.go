@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"os"
-	"path/filepath"
 	"slices"
 
 	"github.com/meshgate/meshgate/filter/contract"
@@ -38,10 +37,10 @@ func effective(s *contract.Settings, l *contract.Level2) *contract.Settings {
 
 // recall reads what an earlier process was told; nil if there is nothing usable.
 func (c *Cache) recall(s *contract.Settings) *contract.Level2 {
-	if c.opts.Path == "" || s.ControlPlane == nil {
+	if c.disk.files == nil || s.ControlPlane == nil {
 		return nil
 	}
-	data, err := readLimited(filepath.Join(filepath.Dir(c.opts.Path), level2File), maxSettings)
+	data, err := c.disk.files.read(level2File)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil
 	}
@@ -81,18 +80,13 @@ func (c *Cache) told(cp *contract.ControlPlaneSettings, l *contract.Level2) {
 	c.level2 = l
 	c.logConfig()
 	c.inUse.look()
-	if c.opts.Path == "" {
-		return
-	}
-	if err := writeLevel2(filepath.Dir(c.opts.Path), &rememberedLevel2{cp.Address, cp.Node, *l}); err != nil {
-		c.log.Warn("what the control plane says about the second level is not remembered", "error", err)
-	}
+	c.disk.keepLevel2(&rememberedLevel2{cp.Address, cp.Node, *l})
 }
 
-func writeLevel2(dir string, r *rememberedLevel2) error {
+func writeLevel2(to files, r *rememberedLevel2) error {
 	data, err := json.Marshal(r)
 	if err != nil {
 		return err
 	}
-	return writeDurably(dir, level2File, data)
+	return to.write(level2File, data)
 }

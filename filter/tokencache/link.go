@@ -95,6 +95,7 @@ func (c *Cache) runSession(cp contract.ControlPlaneSettings) sessionEnd {
 	c.log.Info("freshness link is up", "address", cp.Address)
 	c.inUse.resume()
 	c.session.Store(s)
+	s.acknowledge() // the trust of the welcome may have come to the disk meanwhile
 	c.firstAttemptEnded()
 	if now := c.config.Load().settings.ControlPlane; now == nil || *now != cp {
 		s.depart() // whoever changed the settings did not see this session

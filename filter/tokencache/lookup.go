@@ -6,8 +6,8 @@ import (
 	"github.com/meshgate/meshgate/filter/contract"
 )
 
-// maxAttempts bounds how often a look-up is repeated because an invalidation
-// overtook its answer.
+// maxAttempts bounds how often a look-up is repeated because something overtook
+// it.
 const maxAttempts = 4
 
 // outcome is what a round came to.
@@ -21,45 +21,69 @@ type outcome struct {
 var unavailable = outcome{answer: contract.Unavailable}
 
 // lookUp goes through the levels by the table of states. Every read it uses
-// begins after it was called.
+// begins after it was called. What ends without an answer while the filter was told
+// to believe something else begins again: Redis may well answer now, and a control
+// plane that has just started may not be able to yet.
 func (c *Cache) lookUp(ctx context.Context, hash contract.Hash, plugin string) outcome {
-	cfg := c.config.Load()
-	if cfg.static() {
-		return c.lookUpStatic(ctx, cfg, hash)
-	}
-	if out, ok := c.fromL1(&hash); ok {
-		return out
-	}
-	began := c.standing.Load()
-	r, l2 := c.readL2(ctx, cfg, began, hash)
-	if l2 == l2Found {
-		if out, ok := c.accept(cfg, began.generation, &hash, r, r.Until); ok {
+	for attempt := 1; ; attempt++ {
+		last := attempt == maxAttempts
+		began, cfg := c.begin()
+		if cfg.static() {
+			return c.lookUpStatic(ctx, cfg, hash)
+		}
+		if out, ok := c.fromL1(&hash); ok {
+			return out
+		}
+		r, l2 := c.readL2(ctx, cfg, began, hash)
+		if l2 == l2Found {
+			if out, ok := c.accept(cfg, began.generation, &hash, r, r.Until); ok {
+				return out
+			}
+		}
+		if !last && c.overtaken(began, l2Absent) { // a publication alone is no reason not to ask
+			continue
+		}
+		out := c.introspect(ctx, cfg, &hash, plugin, l2)
+		if last || out.answer != contract.Unavailable || !c.overtaken(began, l2) {
 			return out
 		}
 	}
+}
+
+// overtaken says whether Redis might tell more now than it told a look-up that began
+// at a standing: the filter believes something else, or what forbade the use may
+// have been no more than a publication that came between two reads.
+func (c *Cache) overtaken(began *standing, l2 l2Outcome) bool {
+	now, _ := c.begin()
+	return now.generation != began.generation || !sameTrust(now.trust, began.trust) ||
+		(l2 == l2Untrusted && now.applied != began.applied)
+}
+
+// introspect asks the control plane; l2 is what Redis had said.
+func (c *Cache) introspect(ctx context.Context, cfg *config, hash *contract.Hash, plugin string, l2 l2Outcome) outcome {
 	for range maxAttempts {
 		s := c.linked(ctx)
 		if s == nil {
-			return c.withoutLink(cfg, &hash, l2)
+			return c.withoutLink(cfg, hash, l2)
 		}
 		c.counters.introspections.Add(1)
 		generation, asked := c.table.generation.Load(), c.clock.Now()
-		res, err := s.ask(ctx, hash, plugin)
+		res, err := s.ask(ctx, *hash, plugin)
 		if err != nil {
 			c.counters.introspectionErrors.Add(1)
 			if c.session.Load() == nil {
-				return c.withoutLink(cfg, &hash, l2)
+				return c.withoutLink(cfg, hash, l2)
 			}
 			return unavailable
 		}
 		switch res.Answer {
 		case contract.Found:
-			if out, ok := c.accept(cfg, generation, &hash, res.Record, untilOf(res.Record, asked)); ok {
+			if out, ok := c.accept(cfg, generation, hash, res.Record, untilOf(res.Record, asked)); ok {
 				return out
 			}
 			// An invalidation overtook the answer, or the memory began anew: ask again.
 		case contract.Unknown:
-			c.table.remember(generation, &hash, res.Revision, c.clock.Now().Mono+cfg.negativeTTL)
+			c.table.remember(generation, hash, res.Revision, c.clock.Now().Mono+cfg.negativeTTL)
 			return outcome{answer: contract.Unknown}
 		case contract.Miss, contract.Unavailable:
 			return outcome{answer: contract.Unavailable, pluginOnly: true}

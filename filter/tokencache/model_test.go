@@ -326,10 +326,13 @@ func (m *model) drain() {
 				m.cut()
 				return
 			}
-			n, _ := contract.DecodeNumber(f.body)
 			switch f.kind {
 			case contract.FrameAck:
-				m.acked, m.anyAck = contract.Position(n), true
+				a, err := contract.DecodeAck(f.body)
+				if err != nil {
+					m.faults = append(m.faults, err.Error())
+				}
+				m.acked, m.anyAck = a.Applied, true
 			case contract.FrameBye:
 				m.known = false
 			case contract.FrameInUse:

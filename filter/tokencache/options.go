@@ -34,8 +34,9 @@ type Options struct {
 	// 100 ms.
 	RedisTimeout time.Duration
 
-	// openStore replaces Redis in tests.
+	// openStore replaces Redis in tests, openFiles the disk.
 	openStore func(s *contract.RedisSettings, servers []string) (store, error)
+	openFiles func(dir string) files
 }
 
 // Dial opens a connection and gives up when the context ends.
@@ -63,6 +64,9 @@ func (o *Options) complete() error {
 	}
 	if o.RedisTimeout == 0 {
 		o.RedisTimeout = l2Timeout
+	}
+	if o.openFiles == nil {
+		o.openFiles = func(dir string) files { return runDirectory(dir) }
 	}
 	if o.openStore == nil {
 		dial, timeout := o.DialRedis, o.RedisTimeout

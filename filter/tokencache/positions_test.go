@@ -138,7 +138,7 @@ func TestWelcomeFromElsewhereIsRefused(t *testing.T) {
 }
 
 // A look-up reads Redis, the memory begins anew, and only then the look-up ends:
-// what it read belongs to another history.
+// what it read belongs to another history, in which the record is gone.
 func TestLookUpUnderWayLeavesNothing(t *testing.T) {
 	inWorld(t, worldConfig{}, func(w *world) {
 		w.control.introspect = func(*contract.Introspect) *contract.Result {
@@ -156,10 +156,79 @@ func TestLookUpUnderWayLeavesNothing(t *testing.T) {
 			next := w.control.accept()
 			next.json(contract.FrameWelcome, contract.Welcome{Log: "log-2", Trust: testTrust})
 			synctest.Wait()
+			w.store.set(contract.RedisRecordKey(hashOf(1)), nil)
 		}
 		w.want("look-up", w.resolve(1), contract.Unknown)
 		w.want("in memory", w.lookup(1), contract.Unknown)
 	})
+}
+
+// A control plane that starts welcomes a filter in the middle of a look-up, and
+// cannot answer questions yet: Redis and the trust in it are good, so the look-up is
+// repeated under the new log.
+func TestLookUpIsRepeatedUnderAnotherLog(t *testing.T) {
+	inWorld(t, worldConfig{}, func(w *world) {
+		w.control.introspect = func(*contract.Introspect) *contract.Result {
+			return &contract.Result{Answer: contract.Unavailable}
+		}
+		l := w.live()
+		w.store.putClock(0)
+		w.store.putRecord(t, 1, testRecord(1, 5))
+		w.store.reading = func(key string) {
+			if key != contract.RedisCredentialKey("credential-1") {
+				return
+			}
+			w.store.reading = nil
+			_ = l.conn.Close()
+			next := w.control.accept()
+			next.json(contract.FrameWelcome, contract.Welcome{Log: "log-2", Trust: testTrust})
+			synctest.Wait()
+		}
+		w.want("look-up", w.resolve(1), contract.Found)
+		w.want("in memory", w.lookup(1), contract.Found)
+		if asked := w.control.asked.Load(); asked != 0 {
+			t.Errorf("%d introspections", asked)
+		}
+	})
+}
+
+// What is believed, or what was published, changes while a control plane that
+// cannot answer yet is asked: then Redis is asked again, and otherwise not.
+func TestRedisIsAskedAgainAfterAChange(t *testing.T) {
+	for name, tc := range map[string]struct {
+		trust contract.Trust // of the welcome
+		clock contract.Position
+		then  func(*world, *fakeLink)
+		want  contract.Answer
+		asked int64
+	}{
+		"trust is given":         {contract.Trust{}, 9, func(_ *world, l *fakeLink) { l.trust(1, testTrust) }, contract.Found, 1},
+		"nothing changes":        {contract.Trust{}, 9, func(*world, *fakeLink) {}, contract.Unavailable, 1},
+		"a publication overtook": {testTrust, 0, func(w *world, l *fakeLink) { w.store.putClock(2); l.invalidate(2) }, contract.Found, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, worldConfig{}, func(w *world) {
+				var l *fakeLink
+				w.control.introspect = func(*contract.Introspect) *contract.Result {
+					tc.then(w, l)
+					return &contract.Result{Answer: contract.Unavailable}
+				}
+				w.control.auto = true
+				l = w.control.accept()
+				l.json(contract.FrameWelcome, contract.Welcome{Log: testLog, Trust: tc.trust})
+				if tc.trust.Epoch != 0 {
+					l.invalidate(1)
+				}
+				synctest.Wait()
+				w.store.putClock(tc.clock)
+				w.store.putRecord(t, 1, testRecord(1, 5))
+				w.want("look-up", w.resolve(1), tc.want)
+				if asked := w.control.asked.Load(); asked != tc.asked {
+					t.Errorf("%d introspections", asked)
+				}
+			})
+		})
+	}
 }
 
 // Answers of a former generation do not enter the table.

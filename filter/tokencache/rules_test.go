@@ -109,12 +109,17 @@ func TestFloorsInMemoryVoidWhatRedisHolds(t *testing.T) {
 // What changes while the floors are read counts: the answer would be used after
 // the change was acknowledged.
 func TestChangesDuringARead(t *testing.T) {
-	for name, change := range map[string]func(*fakeLink){
-		"trust taken back":  func(l *fakeLink) { l.trust(1, contract.Trust{}) },
-		"another epoch":     func(l *fakeLink) { l.trust(1, contract.Trust{Epoch: 77, Servers: testTrust.Servers}) },
-		"other servers":     func(l *fakeLink) { l.trust(1, contract.Trust{Epoch: testEpoch, Servers: []string{"run-2"}}) },
-		"a later place":     func(l *fakeLink) { l.send(contract.FrameInvalidate, (&contract.Invalidate{To: 2}).Encode()) },
-		"the token revoked": func(l *fakeLink) { l.invalidate(1, tokenGone(1, 6)) },
+	for name, change := range map[string]func(*world, *fakeLink){
+		"trust taken back": func(_ *world, l *fakeLink) { l.trust(1, contract.Trust{}) },
+		"another epoch":    func(_ *world, l *fakeLink) { l.trust(1, contract.Trust{Epoch: 77, Servers: testTrust.Servers}) },
+		"other servers": func(w *world, l *fakeLink) {
+			w.store.set(contract.RedisRecordKey(hashOf(1)), nil) // it is not there
+			l.trust(1, contract.Trust{Epoch: testEpoch, Servers: []string{"run-2"}})
+		},
+		"a later place": func(_ *world, l *fakeLink) {
+			l.send(contract.FrameInvalidate, (&contract.Invalidate{To: 2}).Encode())
+		},
+		"the token revoked": func(_ *world, l *fakeLink) { l.invalidate(1, tokenGone(1, 6)) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			inWorld(t, worldConfig{}, func(w *world) {
@@ -126,7 +131,8 @@ func TestChangesDuringARead(t *testing.T) {
 				w.store.putClock(1) // behind what comes only if that is a later place
 				w.store.reading = func(key string) {
 					if key == contract.RedisCredentialKey("credential-1") {
-						change(l)
+						w.store.reading = nil
+						change(w, l)
 						l.expect(contract.FrameAck)
 					}
 				}

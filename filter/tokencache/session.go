@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/meshgate/meshgate/filter/contract"
@@ -41,8 +40,8 @@ type session struct {
 	conn  *linkConn
 	cp    contract.ControlPlaneSettings
 
-	acked     atomic.Uint64 // position up to which everything is applied
-	ackReady  chan struct{}
+	said      contract.Ack  // the writer's: what was acknowledged last
+	ackReady  chan struct{} // the writer acknowledges what is new
 	questions chan *contract.Introspect
 	broken    chan struct{} // closed when reading has ended
 	leaving   chan struct{} // closed when the filter wants to go
@@ -56,6 +55,21 @@ type session struct {
 	renewed uint64           // number of the newest Renew
 	granted bool
 	left    bool // no lease is taken any more
+	// applied is the position up to which everything is; unsaved are trusts that may
+	// not be on disk, in their order.
+	applied contract.Position
+	unsaved []unsaved
+}
+
+// maxUnsaved is one trust that is being written and one that stands for those that
+// come after it, of which only the last is written.
+const maxUnsaved = 2
+
+// unsaved is a trust, or several in a row, that the disk holds when the wish of
+// that number is fulfilled. What it holds meanwhile is good up to before.
+type unsaved struct {
+	number uint64
+	before contract.Position
 }
 
 // renew remembers when a Renew was sent.
@@ -109,9 +123,12 @@ func (s *session) hello(ctx context.Context) error {
 	if err := contract.DecodeJSON(body, &w); err != nil {
 		return fmt.Errorf("decode welcome: %w", err)
 	}
-	if err := s.cache.welcomed(&s.cp, &w); err != nil {
+	number, err := s.cache.welcomed(&s.cp, &w)
+	if err != nil {
 		return err
 	}
+	s.said.Applied, s.applied = w.From, w.From
+	s.unsaved = []unsaved{{number, 0}}
 	if !stop() {
 		return errLinkDown
 	}
@@ -146,18 +163,18 @@ func (s *session) apply(t contract.FrameType, body []byte) error {
 		if err := s.cache.invalidated(m); err != nil {
 			return err
 		}
-		s.acknowledge(m.To)
+		s.took(m.To, nil)
 	case contract.FrameTrust:
 		var m contract.TrustChange
 		if err := contract.DecodeJSON(body, &m); err != nil {
 			return fmt.Errorf("decode trust: %w", err)
 		}
-		switch err := s.cache.entrusted(&s.cp, &m); {
+		switch number, err := s.cache.entrusted(&s.cp, &m); {
 		case errors.Is(err, errMoved): // not acknowledged; the writer says goodbye
 		case err != nil:
 			return err
 		default:
-			s.acknowledge(m.At)
+			s.took(m.At, &unsaved{number, m.At - 1})
 			s.cache.refillAfter(m.Trust)
 		}
 	case contract.FrameGranted:
@@ -191,14 +208,42 @@ func (s *session) apply(t contract.FrameType, body []byte) error {
 	return nil
 }
 
-// acknowledge lets the writer send the newest position; those before it are
-// acknowledged with it.
-func (s *session) acknowledge(at contract.Position) {
-	s.acked.Store(uint64(at))
+// took notes what was applied, and if that is a trust, by when it is on disk.
+func (s *session) took(at contract.Position, trust *unsaved) {
+	s.mu.Lock()
+	s.applied = at
+	switch n := len(s.unsaved); {
+	case trust == nil:
+	case n >= maxUnsaved:
+		s.unsaved[n-1].number = trust.number
+	default:
+		s.unsaved = append(s.unsaved, *trust)
+	}
+	s.mu.Unlock()
+	s.acknowledge()
+}
+
+// acknowledge lets the writer say how far the filter is.
+func (s *session) acknowledge() {
 	select {
 	case s.ackReady <- struct{}{}:
-	default: // one is under way and will carry this position
+	default: // it will look anyway
 	}
+}
+
+// ack is how far the filter is now.
+func (s *session) ack() contract.Ack {
+	done := s.cache.disk.fulfilled()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for len(s.unsaved) > 0 && s.unsaved[0].number <= done {
+		s.unsaved = s.unsaved[1:]
+	}
+	a := contract.Ack{Applied: s.applied, Durable: s.applied}
+	if len(s.unsaved) > 0 {
+		a.Durable = s.unsaved[0].before
+	}
+	return a
 }
 
 // state says whether a lease was ever granted and whether the filter has left.

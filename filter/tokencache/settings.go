@@ -96,12 +96,19 @@ func (c *Cache) followSettings(f *settingsFile) {
 }
 
 // reconfigure puts new settings in force. What a control plane said that they
-// no longer name is forgotten.
+// no longer name is forgotten. One goroutine calls it at a time.
 func (c *Cache) reconfigure(s *contract.Settings) error {
+	var to *remembered
 	c.configuring.Lock()
-	defer c.configuring.Unlock()
 	if !sameControlPlane(c.base.ControlPlane, s.ControlPlane) {
-		return c.moveTo(s)
+		// The link's reader needs the lock, and must not wait for the disk.
+		c.configuring.Unlock()
+		to = c.readRemembered(s)
+		c.configuring.Lock()
+	}
+	defer c.configuring.Unlock()
+	if to != nil {
+		return c.moveTo(s, to)
 	}
 	if err := c.apply(s, c.level2, c.standing.Load().trust); err != nil {
 		return err
@@ -111,22 +118,38 @@ func (c *Cache) reconfigure(s *contract.Settings) error {
 	return nil
 }
 
+// remembered is what a control plane said to an earlier process.
+type remembered struct {
+	level2 *contract.Level2
+	trust  *rememberedTrust
+	// number is that of the newest wish when the reading began.
+	number uint64
+}
+
+func (c *Cache) readRemembered(s *contract.Settings) *remembered {
+	number := c.disk.newest()
+	return &remembered{level2: c.recall(s), trust: c.recallTrust(s), number: number}
+}
+
 // moveTo turns to another control plane. Until that one has spoken, only what it
-// said to an earlier process counts. configuring is held.
-func (c *Cache) moveTo(s *contract.Settings) error {
-	l2, remembered := c.recall(s), c.recallTrust(s)
+// said to an earlier process counts, unless a goodbye is taking that from the disk:
+// then nobody would know that it is believed. configuring is held.
+func (c *Cache) moveTo(s *contract.Settings, to *remembered) error {
+	if !c.disk.still(to.number) {
+		to.trust = nil
+	}
 	former := c.standing.Load().trust
 	c.amend(func(st *standing) { st.trust = contract.Trust{} })
 	next := contract.Trust{}
-	if remembered != nil {
-		next = remembered.Trust
+	if to.trust != nil {
+		next = to.trust.Trust
 	}
-	if err := c.apply(s, l2, next); err != nil {
+	if err := c.apply(s, to.level2, next); err != nil {
 		c.amend(func(st *standing) { st.trust = former })
 		return err
 	}
-	c.base, c.level2 = s, l2
-	c.recalled(remembered)
+	c.base, c.level2 = s, to.level2
+	c.recalled(to.trust)
 	c.amend(func(st *standing) { st.trust = next })
 	c.logConfig()
 	return nil

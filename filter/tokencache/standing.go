@@ -3,6 +3,7 @@ package tokencache
 import (
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 
 	"github.com/meshgate/meshgate/filter/contract"
@@ -37,27 +38,47 @@ func (c *Cache) amend(change func(*standing)) {
 	c.standing.Store(&next)
 }
 
-// welcomed puts in force what a Welcome says, before anything else is read.
-func (c *Cache) welcomed(cp *contract.ControlPlaneSettings, w *contract.Welcome) error {
+// begin returns the standing that a look-up begins at, with the configuration that
+// belongs to it.
+func (c *Cache) begin() (*standing, *config) {
+	c.believing.RLock()
+	defer c.believing.RUnlock()
+	return c.standing.Load(), c.config.Load()
+}
+
+// neverOnDisk is the number of a wish that nobody has.
+const neverOnDisk = math.MaxUint64
+
+// welcomed puts in force what a Welcome says, before anything else is read. The
+// number is that of the wish for its trust to be on disk.
+func (c *Cache) welcomed(cp *contract.ControlPlaneSettings, w *contract.Welcome) (number uint64, err error) {
 	if w.Log == "" {
-		return errors.New("welcomed without a log")
+		return 0, errors.New("welcomed without a log")
 	}
+	number, err = c.follow(cp, w)
+	switch {
+	case errors.Is(err, errMoved): // the writer will say goodbye
+		return neverOnDisk, nil
+	case err != nil:
+		return 0, err
+	}
+	c.refillAfter(w.Trust)
+	return number, nil
+}
+
+// follow goes on in the log of a Welcome, or begins it.
+func (c *Cache) follow(cp *contract.ControlPlaneSettings, w *contract.Welcome) (number uint64, err error) {
+	c.believing.Lock()
+	defer c.believing.Unlock()
 	if st := c.standing.Load(); st.log != w.Log || st.applied != w.From {
 		c.startAnew(w.Log)
 		if w.From != 0 {
 			// The floors of what comes before it are not known here.
-			return fmt.Errorf("welcomed from position %d: %w", w.From, errGap)
+			return 0, fmt.Errorf("welcomed from position %d: %w", w.From, errGap)
 		}
 	}
 	raise(&c.table.floors.global, w.Floor)
-	switch err := c.adopt(cp, w.Trust, true); {
-	case errors.Is(err, errMoved): // the writer will say goodbye
-	case err != nil:
-		return err
-	default:
-		c.refillAfter(w.Trust)
-	}
-	return nil
+	return c.adopt(cp, w.Trust, true)
 }
 
 // startAnew gives up everything that belongs to what was applied so far. The
@@ -88,16 +109,19 @@ func (c *Cache) invalidated(m *contract.Invalidate) error {
 	return nil
 }
 
-// entrusted applies a TrustChange, which must follow what was applied.
-func (c *Cache) entrusted(cp *contract.ControlPlaneSettings, m *contract.TrustChange) error {
+// entrusted applies a TrustChange, which must follow what was applied. The number
+// is that of the wish for it to be on disk.
+func (c *Cache) entrusted(cp *contract.ControlPlaneSettings, m *contract.TrustChange) (number uint64, err error) {
+	c.believing.Lock()
+	defer c.believing.Unlock()
 	if at := c.standing.Load().applied; m.At != at+1 {
-		return fmt.Errorf("trust at position %d after %d: %w", m.At, at, errGap)
+		return 0, fmt.Errorf("trust at position %d after %d: %w", m.At, at, errGap)
 	}
-	if err := c.adopt(cp, m.Trust, false); err != nil {
-		return err
+	if number, err = c.adopt(cp, m.Trust, false); err != nil {
+		return 0, err
 	}
 	c.amend(func(st *standing) { st.applied = m.At })
-	return nil
+	return number, nil
 }
 
 // sameTrust compares two that have their servers in order.

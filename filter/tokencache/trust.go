@@ -17,25 +17,26 @@ const (
 	leaseAhead = time.Hour
 )
 
-// adopt puts in force and on disk what the control plane vouches for in Redis. A
-// session that has said goodbye puts nothing there any more: a filter that starts
-// later would believe it, and nobody would know of that filter.
-func (c *Cache) adopt(cp *contract.ControlPlaneSettings, t contract.Trust, welcome bool) error {
+// adopt puts in force what the control plane vouches for in Redis, and has it
+// brought to the disk; the number is that of the wish. A session that has said
+// goodbye puts nothing there any more: a filter that starts later would believe it,
+// and nobody would know of that filter.
+func (c *Cache) adopt(cp *contract.ControlPlaneSettings, t contract.Trust, welcome bool) (number uint64, err error) {
 	if len(t.Servers) > contract.MaxServers {
-		return errServers
+		return 0, errServers
 	}
 	t.Servers = slices.Compact(slices.Sorted(slices.Values(t.Servers)))
 	c.configuring.Lock()
 	defer c.configuring.Unlock()
 	if now := c.base.ControlPlane; now == nil || *now != *cp || c.departed && !welcome {
-		return errMoved
+		return 0, errMoved
 	}
 	c.departed = false
 	if known := c.standing.Load().trust; !sameTrust(known, t) {
 		c.entrust(t)
 		c.log.Info("trust in redis changed", "trusted", t.Epoch != 0, "servers", len(t.Servers))
 	}
-	return c.rememberTrust(cp, t)
+	return c.rememberTrust(cp, t), nil
 }
 
 // entrust puts a trust in force. Clients of other servers are closed; meanwhile

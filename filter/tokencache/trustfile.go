@@ -5,16 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"slices"
 	"time"
 
 	"github.com/meshgate/meshgate/filter/contract"
 )
 
-// trustFile holds what the control plane
-// vouched for last, so that a filter that starts while the control plane is away
-// believes the same Redis as before, and no other.
+// trustFile holds what the control plane vouched for last, so that a filter that
+// starts while the control plane is away believes the same Redis as before, and no
+// other.
 const trustFile = contract.TrustFile
 
 // rememberedTrust is the content of that file. What another control plane said,
@@ -49,13 +48,18 @@ func parseTrust(data []byte) (*rememberedTrust, error) {
 	return &r, nil
 }
 
+// agrees says whether both say the same but for the time of the last lease.
+func (r *rememberedTrust) agrees(o *rememberedTrust) bool {
+	return r != nil && r.Address == o.Address && r.Node == o.Node && sameTrust(r.Trust, o.Trust)
+}
+
 // recallTrust reads what an earlier process was told; nil if there is nothing
 // usable.
 func (c *Cache) recallTrust(s *contract.Settings) *rememberedTrust {
-	if c.opts.Path == "" || s.ControlPlane == nil {
+	if c.disk.files == nil || s.ControlPlane == nil {
 		return nil
 	}
-	r, err := readTrust(filepath.Dir(c.opts.Path))
+	r, err := readTrust(c.disk.files)
 	if err != nil {
 		c.log.Warn("what the control plane vouched for in redis is forgotten", "error", err)
 		return nil
@@ -66,46 +70,33 @@ func (c *Cache) recallTrust(s *contract.Settings) *rememberedTrust {
 	return r
 }
 
-// readTrust reads the file; nil if there is none.
-func readTrust(dir string) (*rememberedTrust, error) {
-	data, err := readLimited(filepath.Join(dir, trustFile), maxSettings)
+// readTrust reads the trust file; nil if there is none.
+func readTrust(from files) (*rememberedTrust, error) {
+	data, err := from.read(trustFile)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, nil
 	}
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("read %s: %w", trustFile, err)
 	}
 	return parseTrust(data)
 }
 
-// forgetTrust takes back what one control plane said, in memory and on disk.
-func (c *Cache) forgetTrust(cp *contract.ControlPlaneSettings) error {
-	c.configuring.Lock()
-	defer c.configuring.Unlock()
-	c.departed = true
-	if now := c.base.ControlPlane; now != nil && now.Address == cp.Address && now.Node == cp.Node {
-		c.amend(func(st *standing) { st.trust = contract.Trust{} })
-		c.onDisk = nil
+func writeTrust(to files, r *rememberedTrust) error {
+	data, err := json.Marshal(r)
+	if err != nil {
+		return err
 	}
-	if c.opts.Path == "" {
-		return nil
-	}
-	dir := filepath.Dir(c.opts.Path)
-	if r, err := readTrust(dir); err == nil && !r.usedBy(cp) {
-		return nil // another control plane has said that since
-	}
-	return removeDurably(dir, trustFile)
+	return to.write(trustFile, data)
 }
 
 // recalled makes what was read the trust in force; nil is none. configuring is
 // held, or nobody else has the cache yet.
 func (c *Cache) recalled(r *rememberedTrust) contract.Trust {
-	c.onDisk = r
 	c.lastLease.Store(nil)
 	if r == nil {
 		return contract.Trust{}
 	}
-	c.leaseOnDisk.Store(r.Leased)
 	if r.Leased != 0 {
 		now := c.clock.Now()
 		wall := r.Leased * int64(time.Millisecond)
@@ -116,55 +107,37 @@ func (c *Cache) recalled(r *rememberedTrust) contract.Trust {
 	return r.Trust
 }
 
-// rememberTrust writes the file unless it says so already. A trust that cannot be
-// written must not leave an older one behind: a restarted filter would believe
-// what was taken back. configuring is held.
-func (c *Cache) rememberTrust(cp *contract.ControlPlaneSettings, t contract.Trust) error {
-	if c.opts.Path == "" || (c.onDisk.usedBy(cp) && sameTrust(c.onDisk.Trust, t)) {
-		return nil
+// forgetTrust takes back what one control plane said: in memory at once, on the
+// disk when the wish of that number is fulfilled.
+func (c *Cache) forgetTrust(cp *contract.ControlPlaneSettings) (number uint64) {
+	c.configuring.Lock()
+	defer c.configuring.Unlock()
+	c.departed = true
+	if now := c.base.ControlPlane; now != nil && now.Address == cp.Address && now.Node == cp.Node {
+		c.amend(func(st *standing) { st.trust = contract.Trust{} })
 	}
-	err := c.writeTrust(cp, t)
-	if err == nil {
-		return nil
-	}
-	c.log.Warn("what the control plane vouches for in redis is not remembered", "error", err)
-	c.onDisk = nil
-	if err := removeDurably(filepath.Dir(c.opts.Path), trustFile); err != nil {
-		return fmt.Errorf("an older trust stays on disk: %w", err)
-	}
-	return nil
+	return c.disk.forget(cp)
 }
 
-func (c *Cache) writeTrust(cp *contract.ControlPlaneSettings, t contract.Trust) error {
+// rememberTrust has the file say this, with the time of the last lease. configuring
+// is held.
+func (c *Cache) rememberTrust(cp *contract.ControlPlaneSettings, t contract.Trust) (number uint64) {
 	r := &rememberedTrust{Address: cp.Address, Node: cp.Node, Trust: t}
 	if last := c.lastLease.Load(); last != nil {
 		r.Leased = last.millis()
 	}
-	data, err := json.Marshal(r)
-	if err != nil {
-		return err
-	}
-	if err := writeDurably(filepath.Dir(c.opts.Path), trustFile, data); err != nil {
-		return err
-	}
-	c.onDisk = r
-	c.leaseOnDisk.Store(r.Leased)
-	return nil
+	return c.disk.keep(r)
 }
 
 // noteLease keeps the time of the last lease in the file about right.
 func (c *Cache) noteLease(cp *contract.ControlPlaneSettings) {
 	last := c.lastLease.Load()
-	if c.opts.Path == "" || last == nil || last.millis()-c.leaseOnDisk.Load() < leaseNoted.Milliseconds() {
+	if last == nil || !c.disk.noteDue(last.millis()) {
 		return
 	}
 	c.configuring.Lock()
 	defer c.configuring.Unlock()
-	c.leaseOnDisk.Store(last.millis()) // what cannot be written is tried again later
-	if !c.onDisk.usedBy(cp) || !sameControlPlane(c.base.ControlPlane, cp) {
-		return
-	}
-	if err := c.writeTrust(cp, c.onDisk.Trust); err != nil {
-		c.log.Warn("the time of the last lease is not remembered", "error", err)
+	if sameControlPlane(c.base.ControlPlane, cp) {
+		c.disk.note(cp, last.millis())
 	}
 }

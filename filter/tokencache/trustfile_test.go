@@ -22,6 +22,8 @@ type directory struct {
 	store   *fakeStore
 	clock   *fakeClock
 	cp      contract.ControlPlaneSettings
+	// files are the disk, unless it is the directory as it is.
+	files func(dir string) files
 }
 
 func newDirectory(t *testing.T) *directory {
@@ -53,6 +55,7 @@ func (d *directory) open() *Cache {
 	c, err := Open(Options{
 		Path: filepath.Join(d.dir, "settings.json"), Logger: slog.New(slog.DiscardHandler), DialLink: d.control.dial, Clock: d.clock,
 		openStore: func(*contract.RedisSettings, []string) (store, error) { return d.store, nil },
+		openFiles: d.files,
 	})
 	if err != nil {
 		d.t.Fatal(err)
@@ -142,14 +145,15 @@ func TestTrustIsOnDiskBeforeItIsAcknowledged(t *testing.T) {
 	}
 }
 
-// What cannot be written is acknowledged if a filter that starts again believes
-// nothing, and not if it would believe what was taken back.
+// A run directory that cannot be written keeps no link down. What a filter that
+// starts there would believe decides over what is durable: nothing, or an older
+// trust. The directory is tried again.
 func TestTrustThatCannotBeWritten(t *testing.T) {
 	d := newDirectory(t)
 	if err := os.MkdirAll(d.path(), 0o700); err != nil { // it can be removed, but not replaced
 		t.Fatal(err)
 	}
-	d.open()
+	c := d.open()
 	l := d.control.accept()
 	l.json(contract.FrameWelcome, contract.Welcome{Log: testLog, Trust: testTrust})
 	l.invalidate(1)
@@ -161,9 +165,22 @@ func TestTrustThatCannotBeWritten(t *testing.T) {
 		t.Fatal(err)
 	}
 	l.trust(2, contract.Trust{})
-	l.expectEnd()
-	if next := d.control.accept(); next.hello.Applied != 1 {
-		t.Errorf("hello %+v", next.hello)
+	if got, want := l.ack(), (contract.Ack{Applied: 2, Durable: 1}); got != want {
+		t.Errorf("acknowledged %+v, want %+v", got, want)
+	}
+	l.invalidate(3)
+	if got, want := l.ack(), (contract.Ack{Applied: 3, Durable: 1}); got != want {
+		t.Errorf("acknowledged %+v, want %+v", got, want)
+	}
+	if s := c.Stats(); s.Epoch != 0 || !s.Linked {
+		t.Errorf("%+v", s)
+	}
+	if err := os.RemoveAll(d.path()); err != nil {
+		t.Fatal(err)
+	}
+	l.expectAck(3)
+	if r := d.file(); r == nil || r.Trust.Epoch != 0 {
+		t.Errorf("on disk: %+v", r)
 	}
 }
 
@@ -277,11 +294,11 @@ func TestGoodbyeForgetsTrust(t *testing.T) {
 		l.invalidate(1)
 		l.expectAck(1)
 		cp := c.config.Load().settings.ControlPlane
-		if err := c.forgetTrust(cp); err != nil {
+		if err := c.disk.await(c.forgetTrust(cp)); err != nil {
 			t.Fatal(err)
 		}
 		next := contract.Trust{Epoch: testEpoch + 1, Servers: testTrust.Servers}
-		if err := c.entrusted(cp, &contract.TrustChange{At: 2, Trust: next}); !errors.Is(err, errMoved) {
+		if _, err := c.entrusted(cp, &contract.TrustChange{At: 2, Trust: next}); !errors.Is(err, errMoved) {
 			t.Errorf("%v", err)
 		}
 		if r := d.file(); r != nil {
@@ -366,23 +383,25 @@ func TestLastLeaseIsNotedHourly(t *testing.T) {
 	l.expectAck(1)
 	_ = l.conn.Close() // leases are the test's from here on
 	d.control.down.Store(true)
-	note := func(after time.Duration) int64 {
+	note := func(after time.Duration) (at int64, due bool) {
 		d.clock.add(after)
 		now := d.clock.Now()
 		c.lastLease.Store(&now)
+		due = c.disk.noteDue(now.millis())
 		c.noteLease(&d.cp)
-		return d.file().Leased
+		return now.millis(), due
 	}
-	first := note(leaseNoted)
-	if first != d.clock.Now().millis() {
-		t.Errorf("the first lease is noted as %d", first)
+	written := func(at int64) {
+		t.Helper()
+		soon(t, "the lease is noted", func() bool { return d.file().Leased == at })
 	}
-	if got := note(leaseNoted - time.Second); got != first {
-		t.Errorf("noted again within the hour: %d", got)
+	first, _ := note(leaseNoted)
+	written(first)
+	if _, due := note(leaseNoted - time.Second); due {
+		t.Error("noted again within the hour")
 	}
-	if got := note(time.Second); got != d.clock.Now().millis() {
-		t.Errorf("after an hour: %d", got)
-	}
+	second, _ := note(time.Second)
+	written(second)
 	info, err := os.Stat(d.path())
 	if err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("%v %v", info, err)

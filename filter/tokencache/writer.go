@@ -37,8 +37,14 @@ func (s *session) write() {
 	}
 }
 
+// sendAck says what is new since the last time.
 func (s *session) sendAck() error {
-	return s.send(contract.FrameAck, contract.EncodeNumber(s.acked.Load()), writeTimeout)
+	a := s.ack()
+	if a == s.said {
+		return nil
+	}
+	s.said = a
+	return s.send(contract.FrameAck, a.Encode(), writeTimeout)
 }
 
 func (s *session) send(t contract.FrameType, body []byte, timeout time.Duration) error {
@@ -65,7 +71,7 @@ func (s *session) renew() error {
 // it of; if it cannot forget, the control plane must not either.
 func (s *session) leave() {
 	s.giveUpLease()
-	if err := s.cache.forgetTrust(&s.cp); err != nil {
+	if err := s.cache.disk.await(s.cache.forgetTrust(&s.cp)); err != nil {
 		s.cache.log.Warn("what the control plane vouched for in redis stays on disk", "error", err)
 		return
 	}

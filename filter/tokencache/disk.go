@@ -1,0 +1,277 @@
+package tokencache
+
+import (
+	"errors"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/meshgate/meshgate/filter/contract"
+)
+
+const (
+	// diskRetry is the pause before what could not be written is tried again. A disk
+	// that has room again tells nobody.
+	diskRetry = 5 * time.Second
+	// forgetTimeout bounds the wait of a goodbye for the disk.
+	forgetTimeout = time.Second
+)
+
+var errDiskSlow = errors.New("the disk takes too long")
+
+// disk brings the run directory to what it should hold. Its goroutine is the only
+// one that waits for the disk: invalidations and leases must not, or a disk that
+// stalls would cost the lease and hold up revocations. Without files there is
+// nothing to keep, and every wish counts as fulfilled.
+type disk struct {
+	files files
+	log   *slog.Logger
+	// moved is called after each attempt.
+	moved func()
+
+	mu   sync.Mutex
+	wish wish
+	// done is the number of the newest wish that is on the disk, failed that of the
+	// newest that could not be brought there, because of failure.
+	done, failed uint64
+	failure      error
+	level2       *rememberedLevel2 // nil if it is on the disk
+	attempted    chan struct{}     // closed after an attempt, and made anew
+	noted        atomic.Int64      // lease in the newest wish, in milliseconds of Unix time
+
+	woken chan struct{} // has room for one
+	stop  chan struct{} // closed when nobody wishes anything any more
+
+	// onDisk is what the trust file holds, nil if that is not known; trouble is what
+	// was logged last. Both are the goroutine's.
+	onDisk  *rememberedTrust
+	trouble trouble
+}
+
+// wish is what the trust file should hold. A newer one takes the place of those
+// that wait.
+type wish struct {
+	number uint64
+	trust  *rememberedTrust // nil if it should be gone
+	// of is whose word should be gone.
+	of contract.ControlPlaneSettings
+}
+
+// trouble is what is wrong with the run directory.
+type trouble uint8
+
+const (
+	noTrouble trouble = iota
+	// forgetful: something is not written, and nothing older stands in its place.
+	forgetful
+	// outdated: an older trust may stand there.
+	outdated
+)
+
+// run serves wishes until stop is closed, and tries once more then.
+func (d *disk) run() {
+	retry := time.NewTimer(diskRetry)
+	defer retry.Stop()
+	for {
+		select {
+		case <-d.woken:
+		case <-retry.C:
+		case <-d.stop:
+			d.attempt()
+			return
+		}
+		if d.attempt() {
+			retry.Stop()
+		} else {
+			retry.Reset(diskRetry)
+		}
+	}
+}
+
+// keep wishes that the trust file says this. The number is that of the wish.
+func (d *disk) keep(r *rememberedTrust) uint64 {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if same := d.wish.trust; same != nil && same.agrees(r) {
+		return d.wish.number
+	}
+	d.noted.Store(r.Leased)
+	return d.wants(wish{trust: r})
+}
+
+// forget wishes that what one control plane said is gone.
+func (d *disk) forget(cp *contract.ControlPlaneSettings) uint64 {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.wants(wish{of: *cp})
+}
+
+// wants is called with mu held.
+func (d *disk) wants(w wish) uint64 {
+	w.number = d.wish.number + 1
+	d.wish = w
+	if d.files == nil {
+		d.done = w.number
+	}
+	d.wake()
+	return w.number
+}
+
+// noteDue says whether the file may say too long ago a time of the last lease.
+func (d *disk) noteDue(leased int64) bool {
+	return d.files != nil && leased-d.noted.Load() >= leaseNoted.Milliseconds()
+}
+
+// note wishes that the file says when this control plane gave the last lease.
+func (d *disk) note(cp *contract.ControlPlaneSettings, leased int64) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.noted.Store(leased)
+	if !d.wish.trust.usedBy(cp) {
+		return
+	}
+	r := *d.wish.trust
+	r.Leased = leased
+	d.wish.trust = &r
+	d.wake()
+}
+
+// keepLevel2 wishes that the other file says this.
+func (d *disk) keepLevel2(r *rememberedLevel2) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.files != nil {
+		d.level2 = r
+		d.wake()
+	}
+}
+
+func (d *disk) wake() {
+	select {
+	case d.woken <- struct{}{}:
+	default: // it will look anyway
+	}
+}
+
+// fulfilled is the number up to which wishes are on the disk.
+func (d *disk) fulfilled() uint64 {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.done
+}
+
+// newest is the number of the newest wish; still says that there was no other since
+// and that none waits, so that a file which was read in between is worth something.
+func (d *disk) newest() uint64 {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.wish.number
+}
+
+func (d *disk) still(number uint64) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.wish.number == number && d.done == number
+}
+
+// await returns when a wish is on the disk. It gives up when that has failed, or
+// takes too long.
+func (d *disk) await(number uint64) error {
+	late := time.NewTimer(forgetTimeout)
+	defer late.Stop()
+	for {
+		d.mu.Lock()
+		done, failed, failure, attempted := d.done, d.failed, d.failure, d.attempted
+		d.mu.Unlock()
+		switch {
+		case done >= number:
+			return nil
+		case failed >= number:
+			return failure
+		}
+		select {
+		case <-attempted:
+		case <-late.C:
+			return errDiskSlow
+		}
+	}
+}
+
+// attempt brings what is wished to the disk; false if it has to be tried again.
+func (d *disk) attempt() bool {
+	d.mu.Lock()
+	w, l2, done := d.wish, d.level2, d.done
+	d.mu.Unlock()
+	state, err := d.bring(w, done)
+	var err2 error
+	if l2 != nil {
+		err2 = writeLevel2(d.files, l2)
+	}
+	d.mu.Lock()
+	if state == outdated {
+		d.failed, d.failure = w.number, err
+	} else {
+		d.done = w.number
+	}
+	if err2 == nil && d.level2 == l2 {
+		d.level2 = nil
+	}
+	close(d.attempted)
+	d.attempted = make(chan struct{})
+	d.mu.Unlock()
+	if err2 != nil {
+		state = max(state, forgetful)
+	}
+	d.report(state, errors.Join(err, err2))
+	d.moved()
+	return state == noTrouble
+}
+
+// bring makes the trust file what is wished. What cannot be written must not leave
+// an older trust behind: a filter that starts later would believe what was taken
+// back.
+func (d *disk) bring(w wish, done uint64) (trouble, error) {
+	switch {
+	case w.trust == nil && w.number == done, w.trust != nil && d.onDisk.agrees(w.trust) && d.onDisk.Leased == w.trust.Leased:
+		return noTrouble, nil
+	case w.trust == nil:
+		if r, err := readTrust(d.files); err == nil && r != nil && !r.usedBy(&w.of) {
+			return noTrouble, nil // another control plane has said that since
+		}
+		d.onDisk = nil
+		if err := d.files.remove(trustFile); err != nil {
+			return outdated, err
+		}
+		return noTrouble, nil
+	}
+	err := writeTrust(d.files, w.trust)
+	if err == nil {
+		d.onDisk = w.trust
+		return noTrouble, nil
+	}
+	if d.onDisk.agrees(w.trust) {
+		return forgetful, err // only the time of the last lease is older
+	}
+	d.onDisk = nil
+	if gone := d.files.remove(trustFile); gone != nil {
+		return outdated, errors.Join(err, gone)
+	}
+	return forgetful, err
+}
+
+// report logs when the trouble changes, not with each attempt.
+func (d *disk) report(now trouble, err error) {
+	if now == d.trouble {
+		return
+	}
+	d.trouble = now
+	switch now {
+	case noTrouble:
+		d.log.Info("the run directory can be written again")
+	case forgetful:
+		d.log.Warn("the run directory cannot be written: a filter that starts here while the control plane is away may not use redis", "error", err)
+	case outdated:
+		d.log.Warn("the run directory cannot be written and holds an older trust in redis: revocations that do not reach redis stay unconfirmed", "error", err)
+	}
+}
