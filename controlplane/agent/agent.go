@@ -132,6 +132,7 @@ func (a *Agent) Ready() <-chan struct{} { return a.ready }
 func (a *Agent) Run(ctx context.Context) error {
 	enrolled, err := a.enrolFirst(ctx)
 	if err != nil {
+		a.tellGone() // nothing is registered that could be taken away
 		return err
 	}
 	// Envoy drains after ctx has ended and still needs the relay for that.
