@@ -227,3 +227,25 @@ func TestSlowEarDoesNotKeepTheDataplane(t *testing.T) {
 		t.Error("the proxy did not deregister")
 	}
 }
+
+// TestRegisteredAndNotStarted: a proxy that has registered and cannot be started is
+// taken away again.
+func TestRegisteredAndNotStarted(t *testing.T) {
+	p := newJoinPlane(t)
+	o, _ := p.options(t)
+	a := newAgent(t, o)
+	if err := os.RemoveAll(a.dir.path); err != nil {
+		t.Fatal(err)
+	}
+	if err := a.Run(t.Context()); err == nil {
+		t.Error("it began without a run directory")
+	}
+	close(p.log)
+	var got []string
+	for l := range p.log {
+		got = append(got, l)
+	}
+	if diff := cmp.Diff([]string{"POST default.web-1 the dataplane", "DELETE default.web-1 "}, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
