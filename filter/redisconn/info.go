@@ -105,10 +105,11 @@ func refused(err error) bool {
 		return false
 	}
 	text := said.Error()
-	switch code, _, _ := strings.Cut(text, " "); {
-	case code == "NOPERM":
+	code, _, _ := strings.Cut(text, " ")
+	switch code {
+	case "NOPERM":
 		return true
-	case code == "ERR":
+	case "ERR":
 		return !strings.HasPrefix(text, "ERR max number of clients")
 	default: // proxies answer without a code
 		return code != strings.ToUpper(code)
