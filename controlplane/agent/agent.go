@@ -131,7 +131,12 @@ func (a *Agent) Ready() <-chan struct{} { return a.ready }
 // away does not hinder the start of a node that has run before.
 func (a *Agent) Run(ctx context.Context) error {
 	enrolled, err := a.enrolFirst(ctx)
-	if err != nil {
+	switch {
+	case err != nil && enrolled:
+		a.leave() // what was registered must not stay there
+		return err
+	case err != nil:
+		a.tellGone()
 		return err
 	}
 	// Envoy drains after ctx has ended and still needs the relay for that.

@@ -49,27 +49,28 @@ func (a *Agent) tellEnded(ctx context.Context) {
 	}
 }
 
-// errTooEarly says that the Envoy that follows the one which has ended is not linked
-// yet. It starts with what that one believed of Redis, so until then the control
-// plane must go on counting on it.
-var errTooEarly = errors.New("the next envoy is not known yet")
+// errTooEarly says that the Envoy that follows the one which has ended is not known to
+// the control plane yet. It starts with what that one believed of Redis, so until then
+// the control plane must go on counting on that one.
+var errTooEarly = errors.New("the next envoy is not linked yet")
 
 // tellNow tells what is untold. gone says that no Envoy follows: what the last one
-// was told to believe is removed first.
+// was told to believe is removed first, unless an Envoy that cannot be stopped has
+// read it.
 func (a *Agent) tellNow(ctx context.Context, gone bool) error {
-	names := a.processes.untold()
-	if len(names) == 0 {
+	ended := a.processes.untold(gone)
+	if len(ended.Processes) == 0 {
 		return nil
 	}
-	if gone {
+	if ended.Gone {
 		if err := a.dir.removeTrust(); err != nil {
 			return err
 		}
 	}
-	if err := a.postEnded(ctx, contract.Ended{Processes: names, Gone: gone}); err != nil {
+	if err := a.postEnded(ctx, ended); err != nil {
 		return err
 	}
-	return a.processes.told(names)
+	return a.processes.told(ended.Processes)
 }
 
 func (a *Agent) postEnded(ctx context.Context, ended contract.Ended) error {

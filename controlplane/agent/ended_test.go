@@ -6,7 +6,6 @@ import (
 	"io"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"testing"
 
@@ -94,32 +93,23 @@ func TestProcessesThatRunAreNotEnded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), roleEnv+"=sleeper", contract.ProcessEnv+"="+name)
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	end := sleeper(t, name)
 	next, err := openProcesses(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff([]string{gone}, next.untold()); diff != "" {
+	if diff := cmp.Diff([]string{gone}, next.untold(false).Processes); diff != "" {
 		t.Errorf("while it runs (-want +got):\n%s", diff)
 	}
-	if err := next.told(next.untold()); err != nil {
+	if err := next.told(next.untold(false).Processes); err != nil {
 		t.Fatal(err)
 	}
-	_ = in.Close()
-	_ = cmd.Wait()
+	end()
 	last, err := openProcesses(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff([]string{name}, last.untold()); diff != "" {
+	if diff := cmp.Diff([]string{name}, last.untold(false).Processes); diff != "" {
 		t.Errorf("after it has ended (-want +got):\n%s", diff)
 	}
 	if m := mode(t, path); m != 0o600 {
@@ -134,7 +124,7 @@ func TestDamagedProcessesFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	p, err := openProcesses(path)
-	if err != nil || len(p.untold()) != 0 {
+	if err != nil || len(p.untold(false).Processes) != 0 {
 		t.Errorf("%v, %v", p, err)
 	}
 }

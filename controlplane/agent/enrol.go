@@ -14,8 +14,10 @@ import (
 const (
 	enrolFirst = 100 * time.Millisecond
 	enrolMax   = 2 * time.Second
-	// leaveTimeout bounds the deregistration at a stop.
+	// leaveTimeout bounds the deregistration at a stop, goneTimeout what is said of
+	// Envoys before it: the next agent can say that, too.
 	leaveTimeout = 5 * time.Second
+	goneTimeout  = 2 * time.Second
 )
 
 // enrolFirst enrols before the first start. A node that has settings from an
@@ -120,21 +122,38 @@ func (a *Agent) enrol(ctx context.Context) (*enrol.Answer, error) {
 // leave takes away what the proxy has registered, after Envoy has been drained. An
 // end that must come at once does not wait for it.
 func (a *Agent) leave() {
-	select {
-	case <-a.Abort:
+	if a.aborted() {
 		return
-	default:
 	}
+	a.tellGone()
 	ctx, cancel := context.WithTimeout(context.Background(), leaveTimeout)
 	defer cancel()
-	if err := a.tellNow(ctx, true); err != nil {
-		a.Log.Info("the control plane hears at the next start that envoy has ended", "error", err)
-	}
 	token, err := a.token()
 	if err == nil {
 		err = a.proxy().leave(ctx, a.client(), token)
 	}
 	if err != nil {
 		a.Log.Warn("the proxy could not deregister", "error", err)
+	}
+}
+
+func (a *Agent) aborted() bool {
+	select {
+	case <-a.Abort:
+		return true
+	default:
+		return false
+	}
+}
+
+// tellGone says that this agent starts no Envoy any more.
+func (a *Agent) tellGone() {
+	if a.aborted() {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), goneTimeout)
+	defer cancel()
+	if err := a.tellNow(ctx, true); err != nil {
+		a.Log.Info("the control plane hears at the next start that envoy has ended", "error", err)
 	}
 }

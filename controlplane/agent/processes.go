@@ -80,12 +80,18 @@ func runs(name string) bool {
 func (p *processes) begin() (string, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	name := rand.Text()
-	p.known = append(p.known, process{Name: name})
+	name, before := rand.Text(), p.known
+	p.known = append(slices.Clone(before), process{Name: name})
 	if over := len(p.known) - contract.MaxEnded; over > 0 {
-		p.known = slices.Delete(p.known, 0, over) // the control plane forgets them by itself
+		// The control plane forgets them by itself after a day. Of Envoys that die one
+		// after another at their start it knows none but the one before them.
+		p.known = slices.Delete(p.known, 1, 1+over)
 	}
-	return name, p.write()
+	err := p.write()
+	if err != nil {
+		p.known = before // it is not started
+	}
+	return name, err
 }
 
 // end notes that an Envoy runs no more.
@@ -101,17 +107,28 @@ func (p *processes) end(name string) error {
 	return p.write()
 }
 
-// untold lists those that have ended and of which the control plane has not heard.
-func (p *processes) untold() []string {
+// untold is what the control plane has to hear: which Envoys have ended, and which one
+// was started after them. While two run, because one of an agent before could not be
+// stopped, neither is named: each may believe what was left, and the control plane
+// would wait for one of them only. gone says that no Envoy is started any more; it is
+// not said while one runs.
+func (p *processes) untold(gone bool) (e contract.Ended) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	var names []string
+	running := 0
 	for _, known := range p.known {
 		if known.Ended {
-			names = append(names, known.Name)
+			e.Processes = append(e.Processes, known.Name)
+			continue
 		}
+		running++
+		e.Successor = known.Name
 	}
-	return names
+	if running > 1 {
+		e.Successor = ""
+	}
+	e.Gone = gone && running == 0
+	return e
 }
 
 // told forgets those that the control plane has heard of.

@@ -108,7 +108,13 @@ func (d *runDir) removeTrust() error {
 	if err := os.Remove(filepath.Join(d.path, contract.TrustFile)); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return fmt.Errorf("run directory: %w", err)
 	}
-	dir, err := os.Open(d.path)
+	return syncDir(d.path)
+}
+
+// syncDir makes what was renamed and removed in a directory survive a crash of the
+// machine.
+func syncDir(path string) error {
+	dir, err := os.Open(path) //nolint:gosec // below the state directory
 	if err != nil {
 		return fmt.Errorf("run directory: %w", err)
 	}
@@ -119,8 +125,8 @@ func (d *runDir) removeTrust() error {
 }
 
 // replace writes a file so that readers see the old or the new content, never
-// half of one, nor nothing after a crash of the machine: a node may have to start
-// from these files while the control plane is away.
+// half of one, nor nothing, nor the old one again after a crash of the machine: a node
+// may have to start from these files while the control plane is away.
 func replace(path string, data []byte) error {
 	tmp := path + ".new"
 	f, err := os.OpenFile(tmp, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600) //nolint:gosec // below the state directory
@@ -140,7 +146,7 @@ func replace(path string, data []byte) error {
 	if err := os.Rename(tmp, path); err != nil {
 		return fmt.Errorf("run directory: %w", err)
 	}
-	return nil
+	return syncDir(filepath.Dir(path))
 }
 
 func absolute(path string) string {

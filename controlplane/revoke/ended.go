@@ -22,19 +22,20 @@ var process = regexp.MustCompile(`^[A-Za-z0-9]{26}$`)
 
 // errNoSuccessor says that a filter which runs no more may have left to another one
 // what it believed.
-var errNoSuccessor = errors.New("no other filter of the node is linked")
+var errNoSuccessor = errors.New("no filter of the process that follows is known")
 
 // Ended forgets the filters of a node whose processes run no more: nobody waits
 // for what they confirm. It returns when that would survive a restart.
 //
 // What such a filter believed of Redis is in a file, with which the next one of its
 // run directory starts. So unless the file is gone, a filter is forgotten only once
-// another one of the node is linked, which stands for what the file said.
-func (r *Revoker) Ended(node Node, processes []string, gone bool) error {
+// one of the process that was started next is known, which then counts for what the
+// file said. No other filter of the node will do: there may be two run directories of
+// one node, on two hosts.
+func (r *Revoker) Ended(node Node, ended contract.Ended) error {
 	of := func(name string) bool {
-		instance, id, _ := strings.Cut(name, others)
-		p, _, named := strings.Cut(instance, ".")
-		return named && id == node.ID && slices.Contains(processes, p)
+		p, ok := processOf(name, node)
+		return ok && slices.Contains(ended.Processes, p)
 	}
 	r.mu.Lock()
 	for l := range r.links {
@@ -44,14 +45,17 @@ func (r *Revoker) Ended(node Node, processes []string, gone bool) error {
 			l.end()
 		}
 	}
-	gone = gone || r.succeeded(node, of)
+	early := false
+	forget := ended.Gone || r.knows(node, ended.Successor)
 	for name := range r.known {
-		if of(name) && gone {
-			r.leave(name)
+		if of(name) {
+			if early = !forget; forget {
+				r.leave(name)
+			}
 		}
 	}
 	r.mu.Unlock()
-	if !gone {
+	if early {
 		return errNoSuccessor
 	}
 	if err := r.persistKnown(false); err != nil {
@@ -60,14 +64,23 @@ func (r *Revoker) Ended(node Node, processes []string, gone bool) error {
 	return nil
 }
 
-// succeeded reports whether another filter of a node than these is linked. mu is held.
-func (r *Revoker) succeeded(node Node, of func(name string) bool) bool {
-	for l := range r.links {
-		if l.node.ID == node.ID && !of(l.called()) {
+// knows reports whether a filter of a process counts: it was welcomed, and is not
+// forgotten. mu is held.
+func (r *Revoker) knows(node Node, process string) bool {
+	for name, k := range r.known {
+		if p, ok := processOf(name, node); ok && p == process && k.welcomed {
 			return true
 		}
 	}
 	return false
+}
+
+// processOf is the process of a known filter, if it is one of a node and an agent has
+// named it.
+func processOf(name string, node Node) (string, bool) {
+	instance, id, _ := strings.Cut(name, others)
+	p, _, named := strings.Cut(instance, ".")
+	return p, named && p != "" && id == node.ID
 }
 
 // ServeEnded answers a POST of [contract.Ended] with the token of the node: 204
@@ -87,7 +100,7 @@ func (r *Revoker) ServeEnded(w http.ResponseWriter, req *http.Request) {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
-	switch err := r.Ended(node, ended.Processes, ended.Gone); {
+	switch err := r.Ended(node, *ended); {
 	case errors.Is(err, errNoSuccessor):
 		http.Error(w, err.Error(), http.StatusTooEarly)
 		return
@@ -112,10 +125,17 @@ func decodeEnded(body io.Reader) (*contract.Ended, error) {
 	if len(m.Processes) > contract.MaxEnded {
 		return nil, fmt.Errorf("more than %d processes", contract.MaxEnded)
 	}
-	for _, p := range m.Processes {
+	named := m.Processes
+	if m.Successor != "" {
+		named = append(slices.Clone(named), m.Successor)
+	}
+	for _, p := range named {
 		if !process.MatchString(p) {
 			return nil, errors.New("a process has a name of 26 letters and digits")
 		}
+	}
+	if slices.Contains(m.Processes, m.Successor) {
+		return nil, errors.New("a process that has ended succeeds nobody")
 	}
 	return &m, nil
 }

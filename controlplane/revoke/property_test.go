@@ -271,6 +271,7 @@ var happenings = []struct {
 	{"a disk stalls", func(p *play, e event) { p.filters[e.A%3].stall(true) }},
 	{"a disk goes on", func(p *play, e event) { p.filters[e.A%3].stall(false) }},
 	{"a filter is restarted", func(p *play, e event) { p.restartFilter(p.filters[e.A%3], e.B%2 == 0) }},
+	{"a filter is succeeded", func(p *play, e event) { p.succeed(p.filters[e.A%3], e.B%2 == 0) }},
 	{"redis is fine", func(p *play, _ event) { p.redis.be(fine) }},
 	{"redis is fine", func(p *play, _ event) { p.redis.be(fine); p.redis.thaw() }},
 	{"redis is bad", func(p *play, e event) { p.redis.be([]mood{gone, full, frozen}[e.A%3]) }},
@@ -297,20 +298,36 @@ func (m *modelFilter) mute(silent bool) {
 // restartFilter begins another process with the same disk. Of a process that an
 // agent has seen end the control plane is told, once the trust on its disk is gone.
 func (p *play) restartFilter(m *modelFilter, told bool) {
+	if ended := p.nextProcess(m, told); told {
+		_ = p.r.Ended(Node{ID: m.node}, contract.Ended{Processes: []string{ended}, Gone: true})
+	}
+}
+
+// succeed begins another process that believes what the one before it did, and names
+// it to the control plane, which may not know it yet.
+func (p *play) succeed(m *modelFilter, linked bool) {
+	ended := p.nextProcess(m, false)
+	if linked {
+		p.link(m)
+	}
+	_ = p.r.Ended(Node{ID: m.node}, contract.Ended{Processes: []string{ended}, Successor: m.instance[:26]})
+}
+
+// nextProcess puts another process in place of one that was killed, and returns the
+// name of that.
+func (p *play) nextProcess(m *modelFilter, clean bool) (ended string) {
 	p.cutLink(m)
 	m.mu.Lock()
 	p.serial++
-	ended := m.instance[:26]
+	ended = m.instance[:26]
 	m.instance = fmt.Sprintf("%026d.0", 100+p.serial)
-	if told {
+	if clean {
 		m.disk = contract.Trust{}
 	}
 	m.reset()
 	m.silent, m.stopped = false, false
 	m.mu.Unlock()
-	if told {
-		_ = p.r.Ended(Node{ID: m.node}, []string{ended}, true)
-	}
+	return ended
 }
 
 func (p *play) restartRedis(e event) {

@@ -261,21 +261,22 @@ func TestServeEnded(t *testing.T) {
 		return rec.Code
 	}
 	many := `{"processes":["` + strings.Repeat(process+`","`, contract.MaxEnded) + process + `"]}`
-	good, gone := `{"processes":["`+process+`"]}`, `{"processes":["`+process+`"],"gone":true}`
+	good, gone := `{"processes":["`+process+`"],"successor":"`+strings.Repeat("C", 26)+`"}`, `{"processes":["`+process+`"],"gone":true}`
 	for _, tt := range []struct {
 		method, token, body string
 		want                int
 	}{
 		{"POST", "", good, 401}, {"POST", "bad", good, 401}, {"GET", "good", good, 405}, {"POST", "good", "", 400},
 		{"POST", "good", many, 400}, {"POST", "good", `{"processes":["x"]}`, 400}, {"POST", "good", good + good, 400},
+		{"POST", "good", `{"processes":["` + process + `"],"successor":"` + process + `"}`, 400}, {"POST", "good", `{"successor":"x"}`, 400},
 		{"POST", "good", `{"more":1}`, 400}, {"POST", "good", `{"processes":["` + strings.Repeat("x", maxEndedBody) + `"]}`, 400},
 	} {
 		if got := post(tt.method, tt.token, tt.body); got != tt.want {
 			t.Errorf("%s %s %.40s: %d, want %d", tt.method, tt.token, tt.body, got, tt.want)
 		}
 	}
-	// The one of B is not linked either: an Envoy that starts now may believe what A
-	// believed, and nobody knows of it.
+	// The one of B is of another run directory: what starts where A was may believe what
+	// A believed, and nobody knows of it.
 	if got := post("POST", "good", good); got != http.StatusTooEarly {
 		t.Errorf("without a successor: %d", got)
 	}

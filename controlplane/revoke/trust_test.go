@@ -348,7 +348,7 @@ func TestEndedConfirmsNoTrust(t *testing.T) {
 		redis.be(gone)
 		done := async(func() error { return w.delete(token) })
 		synctest.Wait()
-		if err := w.r.Ended(Node{ID: "node"}, []string{process}, false); !errors.Is(err, errNoSuccessor) {
+		if err := w.r.Ended(Node{ID: "node"}, contract.Ended{Processes: []string{process}}); !errors.Is(err, errNoSuccessor) {
 			t.Errorf("%v", err)
 		}
 		_, err := took(t, done)
@@ -365,10 +365,10 @@ func TestForgottenFiltersConfirm(t *testing.T) {
 			g.send(contract.FrameBye, nil)
 		},
 		"ended": func(t *testing.T, w *world, _ *fake) {
-			if err := w.r.Ended(Node{ID: "another"}, []string{process}, true); err != nil || w.r.Stats().KnownFilters != 1 {
+			if err := w.r.Ended(Node{ID: "another"}, contract.Ended{Processes: []string{process}, Gone: true}); err != nil || w.r.Stats().KnownFilters != 1 {
 				t.Errorf("%v, %d known", err, w.r.Stats().KnownFilters)
 			}
-			if err := w.r.Ended(Node{ID: "node"}, []string{process}, true); err != nil || w.rows() != 0 {
+			if err := w.r.Ended(Node{ID: "node"}, contract.Ended{Processes: []string{process}, Gone: true}); err != nil || w.rows() != 0 {
 				t.Errorf("%v, %d rows", err, w.rows())
 			}
 		},

@@ -78,10 +78,13 @@ const (
 type Ended struct {
 	// Processes are values of [ProcessEnv] whose Envoys run no more.
 	Processes []string `json:"processes"`
+	// Successor is the process that was started after them with their run directory,
+	// and so with what their filters were told to believe ([TrustFile]); empty if there
+	// is none yet. Their filters are forgotten once the control plane knows one of the
+	// successor. Until then the answer is 425, and the agent says it again.
+	Successor string `json:"successor,omitempty"`
 	// Gone says that no other Envoy starts with what their filters were told to
-	// believe: [TrustFile] was removed. Otherwise their filters are forgotten when
-	// their successor is linked; until then the answer is 425, and the agent says it
-	// again.
+	// believe: [TrustFile] was removed.
 	Gone bool `json:"gone,omitempty"`
 }
 

@@ -18,7 +18,7 @@ const rolePrimary = "master"
 var errNotPrimary = errors.New("redis is not a primary")
 
 // Server is what a server says about itself. What it refuses to say, to a user
-// who may not ask, is empty.
+// who may not ask or through a proxy, is empty.
 type Server struct {
 	// RunID is new with each start of the server.
 	RunID string
@@ -81,12 +81,11 @@ func Identify(ctx context.Context, c redis.UniversalClient) ([]Server, error) {
 // and some know some sections only.
 func ask(ctx context.Context, pipe redis.Pipeliner) (Server, error) {
 	sections := []*redis.StringCmd{pipe.Info(ctx, "server"), pipe.Info(ctx, "replication"), pipe.Info(ctx, "memory")}
-	_, _ = pipe.Exec(ctx) // each answer has its own error
+	_, _ = pipe.Exec(ctx) // each answer has its own error, see stamp
 	var s Server
 	for _, cmd := range sections {
 		text, err := cmd.Result()
-		var refused redis.Error
-		if errors.As(err, &refused) {
+		if refused(err) {
 			continue
 		}
 		if err != nil {
@@ -95,6 +94,26 @@ func ask(ctx context.Context, pipe redis.Pipeliner) (Server, error) {
 		s.parse(text)
 	}
 	return s, nil
+}
+
+// refused reports whether an answer says that INFO may not be asked, or is not
+// understood. Other codes say how the server is at the moment (BUSY, LOADING): that
+// must not pass for a server which never tells, for such a one is not pinned.
+func refused(err error) bool {
+	var said redis.Error
+	if !errors.As(err, &said) || errors.Is(err, errNotSent) {
+		return false
+	}
+	text := said.Error()
+	code, _, _ := strings.Cut(text, " ")
+	switch code {
+	case "NOPERM":
+		return true
+	case "ERR":
+		return !strings.HasPrefix(text, "ERR max number of clients")
+	default: // proxies answer without a code
+		return code != strings.ToUpper(code)
+	}
 }
 
 // parse takes what it knows from the lines name:value of a section.

@@ -1,6 +1,7 @@
 package redisconn
 
 import (
+	"os/exec"
 	"strings"
 	"testing"
 )
@@ -26,4 +27,56 @@ func FuzzServerParse(f *testing.F) {
 			}
 		}
 	})
+}
+
+// TestBusyServer: a server that has no time to say who it is has not refused to. It
+// must not be taken for one that never does, whose successor nobody would notice.
+func TestBusyServer(t *testing.T) {
+	t.Parallel()
+	port := freePort(t)
+	startRedis(t, port, "--lua-time-limit", "1")
+	c := opened(t, Options{Settings: settings("127.0.0.1:" + port)})
+	all, err := Pin(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	script := exec.Command("redis-cli", "-p", port, "EVAL", "while true do end", "0")
+	if err := script.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = script.Wait() }()
+	defer redisCLI(t, port, "SCRIPT", "KILL")
+	until(t, "the script takes too long", func() bool { return strings.HasPrefix(redisCLI(t, port, "GET", "x"), "BUSY") })
+	if got, err := Identify(t.Context(), c); err == nil {
+		t.Errorf("it says it is %+v, and was %+v", got, all)
+	}
+	if got, err := Pin(t.Context(), c); err == nil {
+		t.Errorf("pinned to %+v", got)
+	}
+}
+
+// TestRefusal: only who may not ask, or asks what is not understood, gets no answer
+// ever.
+func TestRefusal(t *testing.T) {
+	t.Parallel()
+	for answer, refused := range map[string]bool{
+		"NOPERM this user has no permissions to run the 'info' command": true,
+		"ERR unknown command 'info'":                                    true,
+		"unsupported command 'info'":                                    true,
+		"ERR max number of clients reached":                             false,
+		"LOADING Redis is loading the dataset in memory":                false,
+		"BUSY Redis is busy running a script":                           false,
+		"NOAUTH Authentication required.":                               false,
+	} {
+		address := respond(t, func(question string) string {
+			if strings.Contains(strings.ToLower(question), "info") {
+				return strings.Repeat("-"+answer+"\r\n", 3)
+			}
+			return "-ERR unknown command\r\n"
+		})
+		all, err := Identify(t.Context(), opened(t, Options{Settings: settings(address)}))
+		if (err == nil) != refused {
+			t.Errorf("%s: %+v, %v", answer, all, err)
+		}
+	}
 }

@@ -79,13 +79,16 @@ func Open(o Options) (redis.UniversalClient, error) {
 	dial := c.dials.counted(limited(c.dials.kept(secured(o.Dial, t, roots))))
 	switch {
 	case t.cluster:
-		c.UniversalClient = redis.NewClusterClient(clusterOptions(&o, t, dial))
+		cluster := redis.NewClusterClient(clusterOptions(&o, t, dial))
+		cluster.OnNewNode(func(node *redis.Client) { node.AddHook(stamp{}) })
+		c.UniversalClient = cluster
 	case t.master != "":
 		s := &sentinels{target: t, dial: dial, timeout: o.DialTimeout / 2}
 		c.UniversalClient = redis.NewClient(serverOptions(&o, t, c.dials.counted(s.dialMaster)))
 	default:
 		c.UniversalClient = redis.NewClient(serverOptions(&o, t, dial))
 	}
+	c.AddHook(stamp{})
 	return c, nil
 }
 

@@ -110,6 +110,27 @@ func TestRedisStore(t *testing.T) {
 	}
 }
 
+// A Redis that does not let the filter in says nothing of tokens: they are not unknown.
+func TestRedisThatRefusesThePassword(t *testing.T) {
+	server := miniredis.RunT(t)
+	server.RequireAuth("right")
+	c := staticCache(t, &contract.RedisSettings{URL: "redis://:wrong@" + server.Addr()}, nil, patient)
+	if got := ask(t, c, 1); got != contract.Unavailable {
+		t.Errorf("answer %d (%+v)", got, c.Stats())
+	}
+	// Other connections may be open from before. What is revoked by a floor stays so.
+	s, err := openRedis(&contract.RedisSettings{URL: "redis://:wrong@" + server.Addr()}, nil, nil, patient)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := s.floors(t.Context(), "credential-1", "consumer-1"); err == nil {
+		t.Error("floors are absent")
+	}
+	if err := s.close(); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestRedisCertificateIsVerified(t *testing.T) {
 	cert, _ := testCertificate(t, t.TempDir())
 	_, otherCA := testCertificate(t, t.TempDir())

@@ -17,13 +17,15 @@ type Alarm struct {
 	timer *time.Timer
 }
 
-// New returns an alarm that is not set. now is the wall clock; nil is that of the
-// host.
-func New(now func() time.Time) *Alarm {
+// New returns an alarm that is not set. now is the wall clock, here as in [Wait] and
+// [AfterFunc]; nil is that of the host.
+func New(now func() time.Time) *Alarm { return &Alarm{now: orHost(now)} }
+
+func orHost(now func() time.Time) func() time.Time {
 	if now == nil {
-		now = time.Now
+		return time.Now
 	}
-	return &Alarm{now: now}
+	return now
 }
 
 // Set has the alarm ring at a moment, in place of the one before. The zero time
@@ -86,6 +88,7 @@ type Call struct {
 // AfterFunc calls f at a moment, on a goroutine of its own, unless the call is
 // stopped before.
 func AfterFunc(now func() time.Time, at time.Time, f func()) *Call {
+	now = orHost(now)
 	c := &Call{}
 	c.mu.Lock()
 	defer c.mu.Unlock()

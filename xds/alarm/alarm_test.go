@@ -112,6 +112,12 @@ func TestAlarmStops(t *testing.T) {
 		if <-a.C(); !a.Due() {
 			t.Error("a moment of the past has not come")
 		}
+		called := false
+		defer alarm.AfterFunc(nil, time.Now().Add(time.Second), func() { called = true }).Stop()
+		time.Sleep(time.Second)
+		if synctest.Wait(); !called {
+			t.Error("a call by the clock of the host was not made")
+		}
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		if err := alarm.Wait(ctx, nil, time.Now().Add(time.Hour)); !errors.Is(err, context.Canceled) {

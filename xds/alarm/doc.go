@@ -7,8 +7,8 @@
 // hours would run out on a host that slept for ten of them.
 //
 // So an alarm never trusts a timer for longer than Slice: it then compares its
-// moment with the wall clock and arms the timer again. Late by more than a Slice
-// of waking time it never is. A file descriptor that the kernel wakes when the
+// moment with the wall clock and arms the timer again. It is never late by more
+// than a Slice of waking time. A file descriptor that the kernel wakes when the
 // clock is set (timerfd with TFD_TIMER_CANCEL_ON_SET) would be exact, but exists
 // on Linux only, says nothing of a virtual machine that was paused, and cannot be
 // tried without setting the clock of the host.

@@ -1,0 +1,251 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/meshgate/meshgate/filter/contract"
+)
+
+func begun(t *testing.T, p *processes) string {
+	t.Helper()
+	name, err := p.begin()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return name
+}
+
+func ends(t *testing.T, p *processes, name string) {
+	t.Helper()
+	if err := p.end(name); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// sleeper runs this binary as an Envoy with a name, until the returned function is
+// called.
+func sleeper(t *testing.T, name string) (end func()) {
+	t.Helper()
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), roleEnv+"=sleeper", contract.ProcessEnv+"="+name)
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	end = func() { _ = in.Close(); _ = cmd.Wait() }
+	t.Cleanup(end)
+	return end
+}
+
+// TestSuccessorIsNamed: what has ended is told together with the process that was
+// started last, whatever became of those in between and of the agent.
+func TestSuccessorIsNamed(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "processes.json")
+	p, err := openProcesses(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	check := func(when string, want contract.Ended) {
+		t.Helper()
+		if diff := cmp.Diff(want, p.untold(false)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", when, diff)
+		}
+	}
+	first := begun(t, p)
+	check("while it runs", contract.Ended{Successor: first})
+	ends(t, p, first)
+	check("before the next one", contract.Ended{Processes: []string{first}})
+	second := begun(t, p)
+	check("with the next one", contract.Ended{Processes: []string{first}, Successor: second})
+	ends(t, p, second)
+	third := begun(t, p)
+	check("when that has died, too", contract.Ended{Processes: []string{first, second}, Successor: third})
+
+	end := sleeper(t, third)
+	if p, err = openProcesses(path); err != nil {
+		t.Fatal(err)
+	}
+	check("after the agent's death", contract.Ended{Processes: []string{first, second}, Successor: third})
+	fourth := begun(t, p)
+	check("while two run, of which each may have read what was left", contract.Ended{Processes: []string{first, second}})
+	end()
+	if p, err = openProcesses(path); err != nil {
+		t.Fatal(err)
+	}
+	check("when all have died", contract.Ended{Processes: []string{first, second, third, fourth}})
+	if err := p.told([]string{first, second}); err != nil {
+		t.Fatal(err)
+	}
+	check("when some were told", contract.Ended{Processes: []string{third, fourth}})
+}
+
+// TestFirstOfManyIsKept: of Envoys that die one after another without ever being
+// linked, the control plane counts on the one before them.
+func TestFirstOfManyIsKept(t *testing.T) {
+	p, err := openProcesses(filepath.Join(t.TempDir(), "processes.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	first := begun(t, p)
+	ends(t, p, first)
+	for range contract.MaxEnded + 3 {
+		ends(t, p, begun(t, p))
+	}
+	last := begun(t, p)
+	got := p.untold(false)
+	if n := len(got.Processes); n != contract.MaxEnded-1 || got.Processes[0] != first || got.Successor != last {
+		t.Errorf("%d are told, the first is kept: %t", n, n > 0 && got.Processes[0] == first)
+	}
+}
+
+// TestProcessThatCannotBeNoted is not started, so it succeeds nobody and keeps nothing
+// from being told.
+func TestProcessThatCannotBeNoted(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "run")
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	p, err := openProcesses(filepath.Join(dir, "processes.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	first := begun(t, p)
+	ends(t, p, first)
+	if err := os.RemoveAll(dir); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := p.begin(); err == nil {
+		t.Fatal("it was noted")
+	}
+	if diff := cmp.Diff(contract.Ended{Processes: []string{first}}, p.untold(false)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// left is an agent whose predecessor has left an Envoy that has ended, and trust.
+func left(t *testing.T, o Options) (a *Agent, ended, trust string) {
+	t.Helper()
+	a = newAgent(t, o)
+	ended = begun(t, a.processes)
+	ends(t, a.processes, ended)
+	trust = filepath.Join(a.dir.path, contract.TrustFile)
+	if err := os.WriteFile(trust, []byte("{}"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return a, ended, trust
+}
+
+// TestTrustIsNotGoneWhileAnEnvoyRuns: an Envoy that cannot be stopped has read the
+// trust, and may not be linked yet. So an agent that leaves it behind does not say
+// that the trust is gone.
+func TestTrustIsNotGoneWhileAnEnvoyRuns(t *testing.T) {
+	cp := newControlPlane(t)
+	o, _ := cp.options(t, "gw")
+	a, ended, trust := left(t, o)
+	orphan := begun(t, a.processes)
+	sleeper(t, orphan)
+	a = newAgent(t, o)
+	bodies := heard(t, cp, 0)
+	a.leave()
+	if diff := cmp.Diff(contract.Ended{Processes: []string{ended}, Successor: orphan}, <-bodies); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if _, err := os.Stat(trust); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestAgentThatNeverBegins: an agent that is turned down starts no Envoy any more.
+// Nobody needs what the last one believed, and nobody shall wait for that one.
+func TestAgentThatNeverBegins(t *testing.T) {
+	cp := newControlPlane(t)
+	o, _ := cp.options(t, "gw")
+	a, ended, trust := left(t, o)
+	bodies := heard(t, cp, 0)
+	answer := *cp.refuse.Load()
+	turnsDown := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == contract.EndedPath {
+			answer(w, r)
+			return
+		}
+		http.Error(w, "the port is taken", http.StatusUnprocessableEntity)
+	})
+	cp.refuse.Store(&turnsDown)
+	if err := a.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "refused") {
+		t.Errorf("%v", err)
+	}
+	select {
+	case got := <-bodies:
+		if diff := cmp.Diff(contract.Ended{Processes: []string{ended}, Gone: true}, got); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+	default:
+		t.Error("nobody was told")
+	}
+	if _, err := os.Stat(trust); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the trust is still there: %v", err)
+	}
+}
+
+// TestSlowEarDoesNotKeepTheDataplane: a control plane that does not answer at one
+// place is still told at the other that the proxy leaves.
+func TestSlowEarDoesNotKeepTheDataplane(t *testing.T) {
+	cp := newControlPlane(t)
+	o, _ := cp.options(t, "gw")
+	o.Sidecar = &Sidecar{Mesh: "default", Dataplane: "type: Dataplane"}
+	a, _, _ := left(t, o)
+	ctx, cancel := context.WithCancel(context.Background())
+	t.Cleanup(cancel)
+	deregistered := make(chan string, 1)
+	slow := http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == contract.EndedPath {
+			select {
+			case <-r.Context().Done():
+			case <-ctx.Done():
+			}
+			return
+		}
+		deregistered <- r.URL.Path
+	})
+	cp.refuse.Store(&slow)
+	a.leave()
+	select {
+	case <-deregistered:
+	default:
+		t.Error("the proxy did not deregister")
+	}
+}
+
+// TestRegisteredAndNotStarted: a proxy that has registered and cannot be started is
+// taken away again.
+func TestRegisteredAndNotStarted(t *testing.T) {
+	p := newJoinPlane(t)
+	o, _ := p.options(t)
+	a := newAgent(t, o)
+	if err := os.RemoveAll(a.dir.path); err != nil {
+		t.Fatal(err)
+	}
+	if err := a.Run(t.Context()); err == nil {
+		t.Error("it began without a run directory")
+	}
+	close(p.log)
+	var got []string
+	for l := range p.log {
+		got = append(got, l)
+	}
+	if diff := cmp.Diff([]string{"POST default.web-1 the dataplane", "DELETE default.web-1 "}, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}

@@ -1,0 +1,66 @@
+package redisconn
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// TestPipelineWithoutConnection: what was never sent has no answer. It must not look
+// like a value that is absent: a floor that is absent revokes nothing.
+func TestPipelineWithoutConnection(t *testing.T) {
+	t.Parallel()
+	port, other := freePort(t), freePort(t)
+	startRedis(t, port, "--requirepass", "right")
+	startRedis(t, other)
+	closed := respond(t, func(string) string { return "-NOAUTH Authentication required.\r\n" })
+	hook := errors.New("not this one")
+	for name, o := range map[string]Options{
+		"a wrong password":                             {Settings: settings("redis://:wrong@127.0.0.1:" + port)},
+		"no password":                                  {Settings: settings("redis://127.0.0.1:" + port + "/1")},
+		"a database that is none":                      {Settings: settings("redis://127.0.0.1:" + other + "/4711")},
+		"a sentinel that wants another":                {Settings: settings("redis+sentinel://" + closed + "/m")},
+		"a cluster that wants another":                 {Settings: settings("redis+cluster://:wrong@127.0.0.1:" + port)},
+		"a server that is not wanted":                  {Settings: settings("127.0.0.1:" + other), OnConnect: onConnect(hook)},
+		"a server that is not wanted, by its own word": {Settings: settings("127.0.0.1:" + other), OnConnect: onConnect(fmt.Errorf("asked: %w", redis.Nil))},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := opened(t, o)
+			pipe := c.Pipeline()
+			one, two := pipe.GetRange(t.Context(), "{x}a", 0, 9), pipe.GetRange(t.Context(), "{x}b", 0, 9)
+			if _, err := pipe.Exec(t.Context()); err == nil || one.Err() == nil || two.Err() == nil {
+				t.Errorf("the pipeline says %v, its commands %v and %v", err, one.Err(), two.Err())
+			}
+			if all, err := Identify(t.Context(), c); err == nil {
+				t.Errorf("identified as %+v", all)
+			}
+			if all, err := Pin(t.Context(), c); err == nil {
+				t.Errorf("pinned to %+v", all)
+			}
+		})
+	}
+}
+
+// TestPipelineKeepsItsAnswers: a command that was answered has its own answer, whatever
+// the others got.
+func TestPipelineKeepsItsAnswers(t *testing.T) {
+	t.Parallel()
+	port := freePort(t)
+	startRedis(t, port)
+	redisCLI(t, port, "SET", "a", "1")
+	redisCLI(t, port, "LPUSH", "b", "1")
+	pipe := opened(t, Options{Settings: settings("127.0.0.1:" + port)}).Pipeline()
+	one, two := pipe.GetRange(t.Context(), "a", 0, 9), pipe.GetRange(t.Context(), "b", 0, 9)
+	_, err := pipe.Exec(t.Context())
+	if one.Err() != nil || one.Val() != "1" || two.Err() == nil || !strings.HasPrefix(two.Err().Error(), "WRONGTYPE") || err == nil {
+		t.Errorf("%v, %v, %v", one, two, err)
+	}
+}
+
+func onConnect(err error) func(context.Context, func() (Server, error)) error {
+	return func(context.Context, func() (Server, error)) error { return err }
+}
