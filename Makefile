@@ -95,9 +95,10 @@ chaos: build ## faults against the promise of revocation, for TIME (2h), from SE
 		MESHGATE_E2E_CHAOS_REPORT=$(abspath $(or $(REPORT),bin/chaos.md)) \
 		go test -count=1 -timeout 0 -v ./e2e/chaos -ginkgo.v -ginkgo.timeout=1000h
 
-soak: build ## the module under storms, resets, reloads and a busy collector for TIME (default 10m)
+soak: build ## the module under storms, then also under resets, reloads and a busy collector, for TIME each (default 10m)
 	@.ci/install-packages
-	@MESHGATE_E2E_SOAK_TIME=$(or $(TIME),10m) go test -count=1 -timeout 0 -v -run '^TestSoak$$' ./e2e/module
+	@MESHGATE_E2E_STORM_TIME=$(or $(TIME),10m) MESHGATE_E2E_SOAK_TIME=$(or $(TIME),10m) \
+		go test -count=1 -timeout 0 -v -run '^Test(StormOfStrangers|Soak)$$' ./e2e/module
 
 fuzz: ## every fuzz target for FUZZTIME (default 20s)
 	@.ci/fuzz $(or $(FUZZTIME),20s)
