@@ -8,6 +8,8 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo deve
 GO_FILES := $(shell find . -name '*.go' -not -path './.tools/*') go.mod go.sum
 C_FILES := $(wildcard filter/dynamicmodule/*.[ch])
 TEST_FLAGS ?=
+# The same for suites that are tried side by side.
+GINKGO_FLAGS ?=
 # Further versions of Envoy that the core of the mesh suite must pass.
 ENVOY_VERSIONS ?= 1.38.3
 
