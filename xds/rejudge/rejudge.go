@@ -27,8 +27,8 @@ type Set[T comparable] struct {
 	cancel context.CancelFunc
 
 	mu sync.Mutex
-	// left has for each subject how many there were before it was added, last.
-	// What was asked before cannot know why it was added again.
+	// left says of each subject which addition was its last one: a question that was
+	// asked before that one cannot know why the subject was added again.
 	left           map[T]uint64
 	added          uint64
 	running, ended bool
