@@ -8,11 +8,18 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo deve
 GO_FILES := $(shell find . -name '*.go' -not -path './.tools/*') go.mod go.sum
 C_FILES := $(wildcard filter/dynamicmodule/*.[ch])
 TEST_FLAGS ?=
+# The same for suites that are tried side by side.
+GINKGO_FLAGS ?=
 # Further versions of Envoy that the core of the mesh suite must pass.
 ENVOY_VERSIONS ?= 1.38.3
 
 # Suites that load the machine on purpose or measure it: nothing else is tried beside them.
-LOADS := module|faults|chaos|redises|attacker|mesh
+LOADS := module|faults|chaos|attacker
+# Suites that wait most of the time, each spec in a world of its own: PROCS of them
+# are tried side by side.
+WAITS := redises|mesh
+PROCS ?= 4
+SIDE_BY_SIDE := go tool ginkgo --procs=$(PROCS) --timeout=20m $(GINKGO_FLAGS)
 
 .PHONY: help run build test check lint models smoke bench bench-fleet bench-gateway bench-routes soak chaos fuzz clean tools
 
@@ -44,13 +51,14 @@ test: build ## every test, with a real Envoy and a real Redis
 	@echo "unit tests, with the race detector"
 	@go test -race $(TEST_FLAGS) $$(go list ./... | grep -v '/e2e')
 	@echo "end-to-end tests"
-	@go test -count=1 -p 2 -timeout 20m $(TEST_FLAGS) $$(go list ./e2e/... | grep -vE '/e2e/($(LOADS))$$')
+	@go test -count=1 -p 2 -timeout 20m $(TEST_FLAGS) $$(go list ./e2e/... | grep -vE '/e2e/($(LOADS)|$(WAITS))$$')
 	@go test -count=1 -p 1 -timeout 20m $(TEST_FLAGS) $$(go list ./e2e/... | grep -E '/e2e/($(LOADS))$$')
+	@$(SIDE_BY_SIDE) --keep-going $(foreach suite,$(subst |, ,$(WAITS)),./e2e/$(suite))
 	@.ci/install-envoy $(ENVOY_VERSIONS)
 	@go build -race -o bin/meshgate-race ./controlplane/cmd/meshgate
 	@for v in $(ENVOY_VERSIONS); do echo "meshes on Envoy $$v, the program with the race detector"; \
 		MESHGATE_E2E_ENVOY=$(CURDIR)/.tools/envoy-$$v MESHGATE_E2E_BINARY=$(CURDIR)/bin/meshgate-race \
-		go test -count=1 $(TEST_FLAGS) ./e2e/mesh -ginkgo.label-filter=core || exit 1; done
+		$(SIDE_BY_SIDE) --label-filter=core ./e2e/mesh || exit 1; done
 
 check: test lint models ## make test, make lint, make models
 
@@ -89,9 +97,10 @@ chaos: build ## faults against the promise of revocation, for TIME (2h), from SE
 		MESHGATE_E2E_CHAOS_REPORT=$(abspath $(or $(REPORT),bin/chaos.md)) \
 		go test -count=1 -timeout 0 -v ./e2e/chaos -ginkgo.v -ginkgo.timeout=1000h
 
-soak: build ## the module under storms, resets, reloads and a busy collector for TIME (default 10m)
+soak: build ## the module under storms, then also under resets, reloads and a busy collector, for TIME each (default 10m)
 	@.ci/install-packages
-	@MESHGATE_E2E_SOAK_TIME=$(or $(TIME),10m) go test -count=1 -timeout 0 -v -run '^TestSoak$$' ./e2e/module
+	@MESHGATE_E2E_STORM_TIME=$(or $(TIME),10m) MESHGATE_E2E_SOAK_TIME=$(or $(TIME),10m) \
+		go test -count=1 -timeout 0 -v -run '^Test(StormOfStrangers|Soak)$$' ./e2e/module
 
 fuzz: ## every fuzz target for FUZZTIME (default 20s)
 	@.ci/fuzz $(or $(FUZZTIME),20s)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/meshgate/meshgate/controlplane/fault"
 	"github.com/meshgate/meshgate/xds/alarm"
+	"github.com/meshgate/meshgate/xds/rejudge"
 )
 
 // Authenticator checks who opens a link.
@@ -59,15 +60,10 @@ type Server struct {
 	mu sync.Mutex
 	// links has the newest link of each node: two are normal while an old
 	// connection has not been noticed to be dead.
-	links map[string]*link
-	// unjudged are the links whose recheck failed, by node, and retrying says that a
-	// goroutine makes up for it.
-	unjudged map[*link]string
-	retrying bool
+	links    map[string]*link
+	unjudged *rejudge.Set[*link] // whose recheck failed
 	closing  bool
-	// end is closed with closing.
-	end   chan struct{}
-	owned sync.WaitGroup
+	owned    sync.WaitGroup
 }
 
 // NewServer returns a server without links.
@@ -75,18 +71,20 @@ func NewServer(o Options) *Server {
 	if o.MaxLinks == 0 {
 		o.MaxLinks = defaultMaxLinks
 	}
-	return &Server{o: o, links: map[string]*link{}, unjudged: map[*link]string{}, end: make(chan struct{})}
+	s := &Server{o: o, links: map[string]*link{}}
+	s.unjudged = rejudge.New(s.judge, s.notRechecked)
+	return s
 }
 
 // link is one connection.
 type link struct {
-	token string // what it came with; see Recheck
-	conn  net.Conn
-	in    *bufio.Reader
-	turn  chan struct{} // holds a token while a question is open
-	quit  chan struct{} // closed when the link has ended
-	once  sync.Once
-	err   error // why; set before quit is closed
+	node, token string // what it came with; see Recheck
+	conn        net.Conn
+	in          *bufio.Reader
+	turn        chan struct{} // holds a token while a question is open
+	quit        chan struct{} // closed when the link has ended
+	once        sync.Once
+	err         error // why; set before quit is closed
 
 	write sync.Mutex // frames are written whole
 
@@ -143,18 +141,18 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if _, err := conn.Write([]byte(switching)); err != nil {
 		return
 	}
-	l := &link{token: token, conn: conn, in: rw.Reader, turn: make(chan struct{}, 1), quit: make(chan struct{})}
-	if err := s.serve(r.Context(), node, l, until); err != nil {
+	l := &link{node: node, token: token, conn: conn, in: rw.Reader, turn: make(chan struct{}, 1), quit: make(chan struct{})}
+	if err := s.serve(r.Context(), l, until); err != nil {
 		s.o.Log.Info("admin link ended", "node", node, "error", err)
 	}
 }
 
-func (s *Server) serve(ctx context.Context, node string, l *link, until time.Time) error {
-	if err := s.register(node, l); err != nil {
+func (s *Server) serve(ctx context.Context, l *link, until time.Time) error {
+	if err := s.register(l); err != nil {
 		return err
 	}
 	defer s.owned.Done()
-	s.recheck(ctx, node, l) // its token may have been revoked before it was registered
+	s.recheck(ctx, l) // its token may have been revoked before it was registered
 	if !until.IsZero() {
 		expiry := alarm.AfterFunc(s.o.Now, until, func() { l.close(errExpired) })
 		defer expiry.Stop()
@@ -162,15 +160,15 @@ func (s *Server) serve(ctx context.Context, node string, l *link, until time.Tim
 	var pinger sync.WaitGroup
 	pinger.Go(l.ping)
 	l.close(l.read())
-	s.unregister(node, l)
+	s.unregister(l)
 	pinger.Wait()
 	return l.err
 }
 
-func (s *Server) register(node string, l *link) error {
+func (s *Server) register(l *link) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	old := s.links[node]
+	old := s.links[l.node]
 	switch {
 	case s.closing:
 		return errClosing
@@ -179,31 +177,29 @@ func (s *Server) register(node string, l *link) error {
 	case old != nil:
 		old.close(errReplaced)
 	}
-	s.links[node] = l
+	s.links[l.node] = l
 	s.owned.Add(1)
 	return nil
 }
 
-func (s *Server) unregister(node string, l *link) {
+func (s *Server) unregister(l *link) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.unjudged, l)
-	if s.links[node] == l {
-		delete(s.links, node)
+	s.unjudged.Remove(l)
+	if s.links[l.node] == l {
+		delete(s.links, l.node)
 	}
 }
 
 // Close ends every link and waits for them.
 func (s *Server) Close() {
 	s.mu.Lock()
-	if !s.closing {
-		s.closing = true
-		close(s.end)
-	}
+	s.closing = true
 	for _, l := range s.links {
 		l.close(errClosing)
 	}
 	s.mu.Unlock()
+	s.unjudged.End()
 	s.owned.Wait()
 }
 

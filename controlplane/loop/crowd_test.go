@@ -25,7 +25,6 @@ import (
 	"github.com/meshgate/meshgate/controlplane/model"
 	"github.com/meshgate/meshgate/controlplane/store"
 	"github.com/meshgate/meshgate/controlplane/store/memstore"
-	"github.com/meshgate/meshgate/controlplane/view"
 	"github.com/meshgate/meshgate/xds/draft"
 	"github.com/meshgate/meshgate/xds/policy"
 	"github.com/meshgate/meshgate/xds/policy/all"
@@ -146,16 +145,10 @@ func (c *crowd) fill(n int) {
 // open starts everything between the store and the wire.
 func (c *crowd) open() {
 	c.t.Helper()
-	log := slog.New(slog.DiscardHandler)
-	ctx, cancel := context.WithCancel(context.Background())
-	views := view.New(c.db, all.Kinds(), log)
-	l := loop.New(loop.Options{
-		Views: views, Publisher: c.snaps, Parameters: parameters{}, Identities: workloadsOf{&identities{}, c}, Policies: c.policies(),
-		Latest: c.db.Revision, Log: log,
-	})
-	ran := make(chan error, 1)
-	go func() { ran <- l.Run(ctx) }()
-	srv, err := server.New(server.Config{Snapshots: c.snaps, Nodes: connects{l}, Secrets: l, Confirmed: l.Confirmed, Log: log})
+	l := loop.Begin(c.t, c.db, loop.Options{
+		Publisher: c.snaps, Parameters: parameters{}, Identities: workloadsOf{&identities{}, c}, Policies: c.policies(),
+	}, nil)
+	srv, err := server.New(server.Config{Snapshots: c.snaps, Nodes: connects{l}, Secrets: l, Confirmed: l.Confirmed, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		c.t.Fatal(err)
 	}
@@ -171,10 +164,6 @@ func (c *crowd) open() {
 		}
 		g.Stop()
 		<-served
-		cancel()
-		<-ran
-		views.Close()
-		_ = c.db.Close()
 	})
 }
 

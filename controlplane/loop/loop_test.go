@@ -121,20 +121,9 @@ func start(t *testing.T, ids loop.Identities) *rig {
 func startWith(t *testing.T, ids loop.Identities, params loop.Parameters) *rig {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
-	log := slog.New(slog.DiscardHandler)
+	t.Cleanup(cancel)
 	r := &rig{t: t, ctx: ctx, store: memstore.New(), out: &recorder{sets: map[string]*resource.Set{}, revisions: map[string]uint64{}}}
-	views := view.New(r.store, nil, log)
-	r.loop = loop.New(loop.Options{Views: views, Publisher: r.out, Parameters: params, Identities: ids, Latest: r.store.Revision, Log: log})
-	done := make(chan error, 1)
-	go func() { done <- r.loop.Run(ctx) }()
-	t.Cleanup(func() {
-		cancel()
-		<-done
-		views.Close()
-		if err := r.store.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	r.loop = loop.Begin(t, r.store, loop.Options{Publisher: r.out, Parameters: params, Identities: ids}, nil)
 	return r
 }
 

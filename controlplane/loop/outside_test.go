@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"log/slog"
 	"strings"
 	"sync"
 	"testing"
@@ -17,8 +16,6 @@ import (
 	"github.com/meshgate/meshgate/controlplane/model"
 	"github.com/meshgate/meshgate/controlplane/store"
 	"github.com/meshgate/meshgate/controlplane/store/memstore"
-	"github.com/meshgate/meshgate/controlplane/view"
-	"github.com/meshgate/meshgate/xds/policy/all"
 	"github.com/meshgate/meshgate/xds/policy/meshtokenauth"
 	"github.com/meshgate/meshgate/xds/resource"
 	"github.com/meshgate/meshgate/xds/snapshot"
@@ -96,7 +93,6 @@ type between struct {
 func betweenScopes(t *testing.T, prepare, fn func(t *testing.T, b *between)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		log := slog.New(slog.DiscardHandler)
 		rows := &closed{Store: memstore.New(), wait: map[string]chan struct{}{}, fail: map[string]bool{}}
 		b := &between{&patient{t: t, db: rows, snaps: snapshot.New(), begin: time.Now()}, rows}
 		b.put(mesh.Meshes, "", "m", &mesh.Mesh{})
@@ -110,20 +106,10 @@ func betweenScopes(t *testing.T, prepare, fn func(t *testing.T, b *between)) {
 			})
 		}
 		prepare(t, b)
-		views := view.New(b.db, all.Kinds(), log)
-		b.loop = New(Options{Views: views, Publisher: b.snaps, Parameters: ports{}, Policies: all.Policies(), Latest: b.db.Revision, Check: true, Log: log})
-		ctx, cancel := context.WithCancel(context.Background())
-		done := make(chan error, 1)
-		go func() { done <- b.loop.Run(ctx) }()
+		b.loop = Begin(t, b.db, Options{Publisher: b.snaps, Parameters: ports{}, Check: true}, nil)
 		fn(t, b)
 		if n := b.loop.Differences(); n != 0 {
 			t.Errorf("%d batches are not what a plan from nothing makes", n)
-		}
-		cancel()
-		<-done
-		views.Close()
-		if err := b.db.Close(); err != nil {
-			t.Error(err)
 		}
 	})
 }

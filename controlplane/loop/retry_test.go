@@ -2,7 +2,6 @@ package loop
 
 import (
 	"context"
-	"log/slog"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -20,7 +19,6 @@ import (
 	"github.com/meshgate/meshgate/controlplane/store/memstore"
 	"github.com/meshgate/meshgate/controlplane/view"
 	"github.com/meshgate/meshgate/xds/plan/gateway"
-	"github.com/meshgate/meshgate/xds/policy/all"
 	"github.com/meshgate/meshgate/xds/resource"
 	"github.com/meshgate/meshgate/xds/snapshot"
 )
@@ -114,38 +112,31 @@ func (p *patient) begun(forget bool) []time.Duration {
 func (p *patient) fails(call string) { p.sick.Store(&call) }
 func (p *patient) mend()             { p.sick.Store(nil) }
 
+// infect gives a loop the planners that fail on command.
+func (p *patient) infect(l *Loop) {
+	sidecars, gateways := l.sidecars, l.gateways
+	l.sidecars = func(m *view.Mesh) sidecarPlanner {
+		if m.Name() != "sick" {
+			return sidecars(m)
+		}
+		p.attempts = append(p.attempts, time.Since(p.begin))
+		return sickPlanner{sidecars(m), p}
+	}
+	l.gateways = func(params gateway.Params) gatewayPlanner { return sickGateway{gateways(params), p, params.HTTPPort} }
+}
+
 // nurse runs a test with two meshes, sick and well, of two dataplanes each.
 func nurse(t *testing.T, fn func(t *testing.T, p *patient)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		log := slog.New(slog.DiscardHandler)
 		p := &patient{t: t, db: memstore.New(), snaps: snapshot.New(), begin: time.Now()}
-		views := view.New(p.db, all.Kinds(), log)
-		p.loop = New(Options{Views: views, Publisher: p.snaps, Parameters: ports{}, Policies: all.Policies(), Latest: p.db.Revision, Log: log})
-		sidecars, gateways := p.loop.sidecars, p.loop.gateways
-		p.loop.sidecars = func(m *view.Mesh) sidecarPlanner {
-			if m.Name() != "sick" {
-				return sidecars(m)
-			}
-			p.attempts = append(p.attempts, time.Since(p.begin))
-			return sickPlanner{sidecars(m), p}
-		}
-		p.loop.gateways = func(params gateway.Params) gatewayPlanner { return sickGateway{gateways(params), p, params.HTTPPort} }
-		ctx, cancel := context.WithCancel(context.Background())
-		done := make(chan error, 1)
-		go func() { done <- p.loop.Run(ctx) }()
+		p.loop = Begin(t, p.db, Options{Publisher: p.snaps, Parameters: ports{}}, p.infect)
 		for _, name := range []string{"sick", "well"} {
 			p.put(mesh.Meshes, "", name, &mesh.Mesh{})
 			p.web(name, "web-1", "127.0.0.1")
 			p.web(name, "web-2", "127.0.0.2")
 		}
 		fn(t, p)
-		cancel()
-		<-done
-		views.Close()
-		if err := p.db.Close(); err != nil {
-			t.Error(err)
-		}
 	})
 }
 
@@ -157,19 +148,7 @@ func (p *patient) web(meshName, name, address string) uint64 {
 
 func (p *patient) put(k *model.Kind, scope, name string, spec any) uint64 {
 	p.t.Helper()
-	c, err := p.db.Update(p.t.Context(), model.Config, func(tx store.Tx) error {
-		r := &model.Resource{Kind: k, Scope: scope, Name: name, Spec: spec}
-		if _, err := tx.Get(k, scope, name); err == nil {
-			_, err = tx.Update(r, 0)
-			return err
-		}
-		_, err := tx.Create(r)
-		return err
-	})
-	if err != nil {
-		p.t.Fatal(err)
-	}
-	return c.Revision
+	return Put(p.t, p.db, k, scope, name, spec)
 }
 
 func (p *patient) connect(node string) func() {

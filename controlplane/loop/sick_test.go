@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"runtime"
 	"slices"
 	"strings"
@@ -20,7 +19,6 @@ import (
 	"github.com/meshgate/meshgate/controlplane/model"
 	"github.com/meshgate/meshgate/controlplane/store"
 	"github.com/meshgate/meshgate/controlplane/store/memstore"
-	"github.com/meshgate/meshgate/controlplane/view"
 	"github.com/meshgate/meshgate/xds/policy/all"
 	"github.com/meshgate/meshgate/xds/resource"
 	"github.com/meshgate/meshgate/xds/snapshot"
@@ -85,24 +83,10 @@ func startFleet(t *testing.T, meshes ...string) *fleet {
 
 func startFleetOn(t *testing.T, db *spoilt, meshes ...string) *fleet {
 	t.Helper()
-	ctx, cancel := context.WithCancel(context.Background())
-	log := slog.New(slog.DiscardHandler)
 	f := &fleet{t: t, db: db, snaps: snapshot.New()}
-	views := view.New(f.db, all.Kinds(), log)
-	f.loop = loop.New(loop.Options{
-		Views: views, Publisher: f.snaps, Parameters: parameters{}, Policies: all.Policies(), Latest: f.db.Revision, Log: log,
-		Kinds: slices.Concat(mesh.Kinds(), all.Kinds(), gateway.Kinds()),
-	})
-	done := make(chan error, 1)
-	go func() { done <- f.loop.Run(ctx) }()
-	t.Cleanup(func() {
-		cancel()
-		<-done
-		views.Close()
-		if err := f.db.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	f.loop = loop.Begin(t, db, loop.Options{
+		Publisher: f.snaps, Parameters: parameters{}, Kinds: slices.Concat(mesh.Kinds(), all.Kinds(), gateway.Kinds()),
+	}, nil)
 	for _, name := range meshes {
 		f.put(mesh.Meshes, "", name, &mesh.Mesh{})
 		f.put(mesh.Dataplanes, name, "web-1", dataplane("127.0.0.1", "web", "http"))
@@ -112,19 +96,7 @@ func startFleetOn(t *testing.T, db *spoilt, meshes ...string) *fleet {
 
 func (f *fleet) put(k *model.Kind, scope, name string, spec any) uint64 {
 	f.t.Helper()
-	c, err := f.db.Update(f.t.Context(), model.Config, func(tx store.Tx) error {
-		r := &model.Resource{Kind: k, Scope: scope, Name: name, Spec: spec}
-		if _, err := tx.Get(k, scope, name); err == nil {
-			_, err = tx.Update(r, 0)
-			return err
-		}
-		_, err := tx.Create(r)
-		return err
-	})
-	if err != nil {
-		f.t.Fatal(err)
-	}
-	return c.Revision
+	return loop.Put(f.t, f.db, k, scope, name, spec)
 }
 
 func (f *fleet) connect(node string) (release func()) {

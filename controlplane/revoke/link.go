@@ -14,6 +14,7 @@ import (
 
 	"github.com/meshgate/meshgate/filter/contract"
 	"github.com/meshgate/meshgate/xds/alarm"
+	"github.com/meshgate/meshgate/xds/rejudge"
 )
 
 // Limits of one link.
@@ -67,9 +68,12 @@ type link struct {
 	once           sync.Once
 	asked          chan struct{} // semaphore of introspections
 	work           sync.WaitGroup
+	// unjudged has the link itself while nobody can tell whether its token counts.
+	// Each link asks on its own: none waits for the question of another.
+	unjudged *rejudge.Set[*link]
 	// mayAsk says that it has asked a question that it may ask, refilling that what
-	// it holds is being written to Redis, judging that its token is.
-	mayAsk, refilling, judging atomic.Bool
+	// it holds is being written to Redis.
+	mayAsk, refilling atomic.Bool
 
 	lease   time.Time
 	waiting []unacked
@@ -146,6 +150,7 @@ func (r *Revoker) newLink(node Node, conn net.Conn, in *bufio.Reader) *link {
 	return &link{
 		r: r, node: node, conn: conn, in: in, local: ok && a.IP.IsLoopback(),
 		out: make(chan frame, queueFrames), quit: make(chan struct{}), asked: make(chan struct{}, maxQuestions),
+		unjudged: rejudge.New(r.judged, nil),
 	}
 }
 
@@ -197,6 +202,7 @@ func (l *link) serve() error {
 	err = l.readLoop()
 	l.end()
 	r.unregister(l, errors.Is(err, errBye))
+	l.unjudged.End()
 	l.work.Wait()
 	if errors.Is(err, errBye) {
 		return nil

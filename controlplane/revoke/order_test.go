@@ -16,6 +16,17 @@ func (w *world) remove(name string) func(store.Tx) error {
 	return func(tx store.Tx) error { return tx.Delete(gateway.Tokens, scope, name, 0) }
 }
 
+// commitOnly removes a token; who calls publish publishes it.
+func (w *world) commitOnly(name string) (c store.Commit, publish func() error) {
+	w.t.Helper()
+	end, _ := w.r.Begin()
+	c, err := w.commit(w.remove(name))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return c, func() error { return end(w.t.Context(), c) }
+}
+
 // Two revocations are published in another order than they were committed, while
 // Redis is slow. A filter that acknowledged one of them only and lost its link gets
 // exactly the other one.
@@ -25,24 +36,16 @@ func TestOrderOfPositions(t *testing.T) {
 		f, wel := w.pipe("node", contract.Hello{Instance: "i"})
 		f.lease()
 		redis.be(waiting)
-		var commits [2]store.Commit
-		var publish [2]func(context.Context, store.Commit) error
-		for i, name := range []string{first, second} {
-			publish[i], _ = w.r.Begin()
-			c, err := w.commit(w.remove(name))
-			if err != nil {
-				t.Fatal(err)
-			}
-			commits[i] = c
-		}
-		later := async(func() error { return publish[1](t.Context(), commits[1]) })
+		before, publishFirst := w.commitOnly(first)
+		after, publishSecond := w.commitOnly(second)
+		later := async(publishSecond)
 		synctest.Wait() // it is being written to Redis
-		earlier := async(func() error { return publish[0](t.Context(), commits[0]) })
+		earlier := async(publishFirst)
 		synctest.Wait()
 		redis.be(fine)
 		redis.open()
 		m := f.invalidated()
-		if len(m.Items) != 1 || m.Items[0].Revision != commits[1].Revision || m.From != f.first.To {
+		if len(m.Items) != 1 || m.Items[0].Revision != after.Revision || m.From != f.first.To {
 			t.Fatalf("%+v after %+v", m, f.first)
 		}
 		f.ack(m.To)
@@ -52,7 +55,7 @@ func TestOrderOfPositions(t *testing.T) {
 			t.Fatalf("%+v", again)
 		}
 		rest := g.invalidated()
-		if len(rest.Items) != 1 || rest.Items[0].Revision != commits[0].Revision || rest.From != m.To || rest.To != m.To+1 {
+		if len(rest.Items) != 1 || rest.Items[0].Revision != before.Revision || rest.From != m.To || rest.To != m.To+1 {
 			t.Errorf("resumed with %+v", rest)
 		}
 		g.ack(rest.To)
@@ -92,14 +95,10 @@ func TestSettleWaits(t *testing.T) {
 		name := w.mint("a", false)
 		f, _ := w.pipe("node", contract.Hello{Instance: "i"})
 		f.lease()
-		publish, _ := w.r.Begin()
-		c, err := w.commit(w.remove(name))
-		if err != nil {
-			t.Fatal(err)
-		}
+		_, publish := w.commitOnly(name)
 		second := async(func() error { return w.r.Settle(t.Context()) })
 		stillWaits(t, "settling before the publication", second)
-		first := async(func() error { return publish(t.Context(), c) })
+		first := async(publish)
 		m := f.invalidated()
 		stillWaits(t, "settling without an acknowledgement", second)
 		third := async(func() error { return w.r.Settle(t.Context()) })
@@ -254,15 +253,11 @@ func TestStageRunsTwice(t *testing.T) {
 func TestSettleWhileStopping(t *testing.T) {
 	virtually(t, nil, func(t *testing.T, w *world, _ *scripted) {
 		name := w.mint("a", false)
-		publish, _ := w.r.Begin()
-		c, err := w.commit(w.remove(name))
-		if err != nil {
-			t.Fatal(err)
-		}
+		_, publish := w.commitOnly(name)
 		settled := async(func() error { return w.r.Settle(t.Context()) })
 		synctest.Wait()
 		w.r.calls.wait(t.Context()) // as Close begins
-		says(t, publish(t.Context(), c), "stopping")
+		says(t, publish(), "stopping")
 		stillWaits(t, "settling", settled)
 		w.close(w.r)
 		says(t, <-settled, "stopping")

@@ -3,15 +3,8 @@ package revoke
 import (
 	"context"
 	"slices"
-	"time"
 
 	"github.com/meshgate/meshgate/controlplane/fault"
-)
-
-// Pauses between two attempts to judge a token.
-const (
-	judgeMin = 100 * time.Millisecond
-	judgeMax = 5 * time.Second
 )
 
 // Recheck authenticates links again with the tokens they came with and ends those
@@ -33,54 +26,25 @@ func (r *Revoker) Recheck(ctx context.Context, nodes ...string) {
 
 // judge ends a link whose token no longer counts, soon if that cannot be told now.
 func (r *Revoker) judge(ctx context.Context, l *link) {
-	if r.judged(ctx, l) || !l.judging.CompareAndSwap(false, true) {
-		return
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if _, open := r.links[l]; open { // what it still does is waited for
-		l.work.Go(func() { r.judgeAgain(l) })
+	if r.judged(ctx, l) != nil {
+		l.unjudged.Add(l)
 	}
 }
 
-// judgeAgain tries until the token is judged or the link has ended.
-func (r *Revoker) judgeAgain(l *link) {
-	pause := judgeMin
-	t := time.NewTimer(pause)
-	defer t.Stop()
-	for {
-		select {
-		case <-l.quit:
-			return
-		case <-t.C:
-		}
-		// A recheck that comes from here on begins an attempt of its own.
-		l.judging.Store(false)
-		if r.judged(r.ctx, l) || !l.judging.CompareAndSwap(false, true) {
-			return
-		}
-		pause = min(2*pause, judgeMax)
-		t.Reset(pause)
-	}
-}
-
-// judged ends a link whose token no longer counts. It reports whether that could
-// be told: a failure that says nothing of the token ends nobody.
-func (r *Revoker) judged(ctx context.Context, l *link) bool {
+// judged ends a link whose token no longer counts. The error says that this could
+// not be told: such a failure ends nobody.
+func (r *Revoker) judged(ctx context.Context, l *link) error {
 	if l.node.token == "" {
-		return true
+		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, questionLimit)
 	defer cancel()
 	_, err := r.o.Auth.Authenticate(ctx, l.node.ID, l.node.token)
-	if err == nil {
-		return true
-	}
 	switch fault.CodeOf(err) {
 	case fault.Denied, fault.Forbidden, fault.NotFound:
 		r.log.Warn("link revoked", "node", l.node.ID, "error", err)
 		l.end()
-		return true
+		return nil
 	}
-	return false
+	return err
 }

@@ -215,8 +215,13 @@ func (w *world) pipe(node string, hello contract.Hello) (*fake, contract.Welcome
 
 // dial is pipe before the hello.
 func (w *world) dial(node string) *fake {
+	n, err := w.r.o.Auth.Authenticate(w.t.Context(), node, "good")
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	n.token = "good"
 	near, far := net.Pipe()
-	l := w.r.newLink(Node{ID: node, ControlPlane: scope, token: "good"}, far, bufio.NewReader(far))
+	l := w.r.newLink(n, far, bufio.NewReader(far))
 	served := make(chan struct{})
 	go func() {
 		defer close(served)

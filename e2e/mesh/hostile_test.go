@@ -21,7 +21,8 @@ import (
 	"github.com/meshgate/meshgate/e2e/framework"
 )
 
-var _ = Describe("a hostile client of the control plane", Ordered, ContinueOnFailure, func() {
+// It needs the machine for itself to be fast enough to be thrown out.
+var _ = Describe("a hostile client of the control plane", Ordered, ContinueOnFailure, Serial, func() {
 	var (
 		w            *world
 		web, backend *member

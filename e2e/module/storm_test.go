@@ -21,7 +21,7 @@ import (
 const (
 	// stormTime is how long the storm lasts; MESHGATE_E2E_STORM_TIME says
 	// otherwise.
-	stormTime = 40 * time.Second
+	stormTime = 20 * time.Second
 	// strangers wait for their answers, leavers do not.
 	strangers, leavers = 64, 16
 	// leaverLeak bounds in bytes what each client that leaves may leave behind in

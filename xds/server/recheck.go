@@ -22,12 +22,6 @@ type verdict struct {
 	err   error
 }
 
-// The pauses between attempts to recheck what could not be judged.
-const (
-	firstRecheck = 100 * time.Millisecond
-	lastRecheck  = 5 * time.Second
-)
-
 // Recheck authenticates open streams again with the tokens they came with and
 // ends those that fail: the streams of the named nodes, or of all if none is
 // named. Call it when what tokens are judged by has changed. A
@@ -67,76 +61,25 @@ func (s *Server) recheck(ctx context.Context, st *stream, c claim) error {
 	return nil
 }
 
-// postpone has a stream judged later.
+// postpone has a stream judged later, unless it has left.
 func (s *Server) postpone(st *stream) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if _, open := s.streams[st]; !open || s.closed {
-		return
-	}
-	s.unjudged[st] = struct{}{}
-	if s.retrying {
-		return
-	}
-	s.retrying = true
-	s.work.Go(s.retry)
-}
-
-// retry rechecks what could not be judged until nothing of it is left.
-func (s *Server) retry() {
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
-	s.work.Go(func() { // a check that hangs holds up no end
-		select {
-		case <-s.closing:
-			cancel()
-		case <-ctx.Done():
-		}
-	})
-	pause := time.NewTimer(firstRecheck)
-	defer pause.Stop()
-	for next := 2 * firstRecheck; ; next = min(2*next, lastRecheck) {
-		select {
-		case <-pause.C:
-		case <-ctx.Done():
-			return
-		}
-		open, failed := s.postponed(), error(nil)
-		for st, claim := range open {
-			if err := s.recheck(ctx, st, claim); err != nil {
-				failed = err
-			}
-			if ctx.Err() != nil {
-				return
-			}
-		}
-		if s.rested() {
-			return
-		}
-		if failed != nil {
-			s.cfg.Log.Warn("streams_not_rechecked", "streams", len(open), "again_in", next.String(), "error", failed)
-		}
-		pause.Reset(next)
+	if _, open := s.streams[st]; open {
+		s.unjudged.Add(st)
 	}
 }
 
-// postponed are the streams that are still to be judged.
-func (s *Server) postponed() map[*stream]claim {
+// recheckLater judges a stream that could not be judged.
+func (s *Server) recheckLater(ctx context.Context, st *stream) error {
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	out := make(map[*stream]claim, len(s.unjudged))
-	for st := range s.unjudged {
-		out[st] = claim{st.claim, st.token}
-	}
-	return out
+	c := claim{st.claim, st.token}
+	s.mu.Unlock()
+	return s.recheck(ctx, st, c)
 }
 
-// rested ends the retries if nothing is left to judge.
-func (s *Server) rested() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.retrying = len(s.unjudged) > 0
-	return !s.retrying
+func (s *Server) notRechecked(left int, again time.Duration, err error) {
+	s.cfg.Log.Warn("streams_not_rechecked", "streams", left, "again_in", again.String(), "error", err)
 }
 
 type claim struct{ node, token string }
@@ -156,7 +99,6 @@ func (s *Server) claims(nodes []string) map[*stream]claim {
 func (s *Server) judge(st *stream, v verdict) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.unjudged, st)
 	st.judge(v)
 }
 

@@ -3,6 +3,7 @@ package server_test
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -28,6 +29,40 @@ func TestRecheckThatFailedIsTriedUntilItIsJudged(t *testing.T) {
 				t.Errorf("ended by a failure that says nothing of the token: %v", v.Err())
 			}
 		})
+		a.set(time.Time{}, server.ErrUnauthenticated)
+		ends(t, c, codes.Unauthenticated)
+	})
+}
+
+// dated answers one question late, with what was so when it was asked: the token
+// counts.
+type dated struct {
+	roll
+	answer atomic.Pointer[chan struct{}]
+}
+
+func (d *dated) Authenticate(ctx context.Context, node, token string) (time.Time, error) {
+	if answer := d.answer.Swap(nil); answer != nil {
+		<-*answer
+		return time.Time{}, nil
+	}
+	return d.roll.Authenticate(ctx, node, token)
+}
+
+// A token that was revoked while an older question about it was open is asked for
+// again, although that question says that it counts.
+func TestRecheckThatFailedIsNotSettledByAnOlderOne(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, answer := &dated{}, make(chan struct{})
+		r := setup(t, func(c *server.Config) { c.Auth = a })
+		c := started(t, r, xdstest.Options{Token: "x"})
+		a.set(time.Time{}, errors.New("the store is away"))
+		r.srv.Recheck(t.Context(), nodeID)
+		a.answer.Store(&answer)
+		<-time.After(time.Second) // in the bubble's time: it was asked again
+		r.srv.Recheck(t.Context(), nodeID)
+		close(answer)
+		synctest.Wait()
 		a.set(time.Time{}, server.ErrUnauthenticated)
 		ends(t, c, codes.Unauthenticated)
 	})

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"github.com/meshgate/meshgate/xds/rejudge"
 	"github.com/meshgate/meshgate/xds/resource"
 	"github.com/meshgate/meshgate/xds/snapshot"
 	"google.golang.org/grpc"
@@ -121,13 +122,10 @@ type Server struct {
 	silent  []*stream            // those without a request yet, oldest first
 	last    uint64
 	closed  bool
-	// unjudged are the streams whose recheck failed, and retrying says that a
-	// goroutine makes up for it.
-	unjudged map[*stream]struct{}
-	retrying bool
 
-	closing chan struct{}
-	work    sync.WaitGroup // handlers and what they started
+	unjudged *rejudge.Set[*stream] // whose recheck failed
+	closing  chan struct{}
+	work     sync.WaitGroup // handlers and what they started
 }
 
 // New returns a server; Register makes it reachable and Close ends it.
@@ -142,7 +140,9 @@ func New(cfg Config) (*Server, error) {
 		cfg.Now = time.Now
 	}
 	cfg.Limits = cfg.Limits.withDefaults()
-	return &Server{cfg: cfg, streams: map[*stream]struct{}{}, byNode: map[string][]*stream{}, unjudged: map[*stream]struct{}{}, closing: make(chan struct{})}, nil
+	s := &Server{cfg: cfg, streams: map[*stream]struct{}{}, byNode: map[string][]*stream{}, closing: make(chan struct{})}
+	s.unjudged = rejudge.New(s.recheckLater, s.notRechecked)
+	return s, nil
 }
 
 // Register adds the service to a gRPC server, which should have Options.
@@ -206,6 +206,7 @@ func (s *Server) Close(ctx context.Context) error {
 	s.mu.Unlock()
 	done := make(chan struct{})
 	go func() {
+		s.unjudged.End()
 		s.work.Wait()
 		close(done)
 	}()

@@ -92,7 +92,7 @@ func (s *Server) open(ctx context.Context, w wire) (*stream, error) {
 func (s *Server) leave(st *stream) {
 	s.mu.Lock()
 	delete(s.streams, st)
-	delete(s.unjudged, st)
+	s.unjudged.Remove(st)
 	s.heard(st)
 	if i := slices.Index(s.byNode[st.node], st); i >= 0 {
 		s.byNode[st.node] = slices.Delete(s.byNode[st.node], i, i+1)

@@ -27,7 +27,8 @@ var layers = map[string]string{
 	"xds/resource":      "",
 	"xds/snapshot":      "xds/resource",
 	"xds/alarm":         "",
-	"xds/server":        "xds/alarm xds/bootstrap xds/resource xds/snapshot",
+	"xds/rejudge":       "",
+	"xds/server":        "xds/alarm xds/bootstrap xds/rejudge xds/resource xds/snapshot",
 	"xds/relay":         "xds/resource xds/snapshot xds/server",
 	"xds/xdstest":       "xds/resource",
 	"xds/bootstrap":     "filter/contract",
@@ -77,7 +78,7 @@ var layers = map[string]string{
 	"controlplane/admit":           "controlplane/fault controlplane/model controlplane/store",
 	"controlplane/admit/admittest": "controlplane/store",
 	"controlplane/identity":        "controlplane/fault controlplane/mesh controlplane/model controlplane/store filter/contract xds/alarm",
-	"controlplane/revoke":          "controlplane/fault controlplane/model controlplane/store filter/contract filter/redisconn xds/alarm",
+	"controlplane/revoke":          "controlplane/fault controlplane/model controlplane/store filter/contract filter/redisconn xds/alarm xds/rejudge",
 	"controlplane/revoke/embedded": "",
 	"controlplane/loop":            "controlplane/fault controlplane/mesh controlplane/model controlplane/view xds/plan xds/plan/gateway xds/plan/sidecar xds/policy xds/resource xds/snapshot",
 
@@ -86,7 +87,7 @@ var layers = map[string]string{
 	// The cases are data; what they are held against is for their users to say.
 	"controlplane/oauth/oauthtest": "",
 	"controlplane/enrol":           "controlplane/admit controlplane/fault controlplane/gateway controlplane/httpkit controlplane/identity controlplane/mesh controlplane/model controlplane/store xds/bootstrap",
-	"controlplane/adminlink":       "controlplane/fault xds/alarm",
+	"controlplane/adminlink":       "controlplane/fault xds/alarm xds/rejudge",
 	"controlplane/adminapi":        "controlplane/admit controlplane/fault controlplane/gateway controlplane/httpkit controlplane/model controlplane/oauth controlplane/revoke controlplane/store",
 	"controlplane/meshapi":         "controlplane/admit controlplane/fault controlplane/httpkit controlplane/identity controlplane/mesh controlplane/model controlplane/store",
 	"controlplane/declarative":     "controlplane/admit controlplane/fault controlplane/gateway controlplane/model controlplane/store",
