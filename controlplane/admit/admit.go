@@ -24,7 +24,8 @@ type Revoker interface {
 	Stage(tx store.Tx) error
 	// Begin announces a write, before its transaction: whoever finds its work done
 	// by that transaction can then wait for its publication. One of the two
-	// functions must be called, once.
+	// functions must be called, once; neither is if it is not known whether the
+	// transaction was committed ([store.ErrUndecided]).
 	//
 	// publish returns once no filter answers from the state before the commit. A
 	// fault of code Unavailable says that this cannot be claimed; the commit stands
@@ -93,6 +94,9 @@ var errStricter = errors.New("the transaction revokes and needs a stricter durab
 // The context says who writes (see [model.WithActor]); what is staged, stored and
 // published sees it there. Internal without an actor.
 //
+// [store.ErrUndecided] if the process ends before it is known whether the transaction
+// was committed. ctx does not end the wait for that.
+//
 // If the returned commit has changes although there is an error, the commit
 // stands and only its publication failed.
 func (g *Gate) Write(ctx context.Context, class model.Class, fn func(store.Tx) error) (store.Commit, error) {
@@ -101,9 +105,9 @@ func (g *Gate) Write(ctx context.Context, class model.Class, fn func(store.Tx) e
 		return store.Commit{}, err
 	}
 	publish, abandon := g.revoker.Begin()
-	committed := false
+	abandoned := true // unless something else becomes known; a panic commits nothing
 	defer func() {
-		if !committed { // or the transaction panicked
+		if abandoned {
 			abandon()
 		}
 	}()
@@ -111,10 +115,13 @@ func (g *Gate) Write(ctx context.Context, class model.Class, fn func(store.Tx) e
 	if errors.Is(err, errStricter) {
 		commit, err = g.update(ctx, model.Config, fn)
 	}
+	// One that may have been committed is neither published nor abandoned: what it
+	// may have revoked is unconfirmed for as long as this process lives, and the next
+	// one publishes what it finds.
+	abandoned = err != nil && !errors.Is(err, store.ErrUndecided)
 	if err != nil {
 		return store.Commit{}, err
 	}
-	committed = true
 	return commit, publish(context.WithoutCancel(ctx), commit)
 }
 

@@ -3,6 +3,7 @@ package meshapi
 import (
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -30,6 +31,9 @@ type listing struct {
 	Items []any `json:"items"`
 	// Next is the URL of the next page.
 	Next *string `json:"next"`
+	// Unreadable counts what is left out because it cannot be read, as after a
+	// downgrade; the log names it. It is left out itself while everything can be.
+	Unreadable int `json:"unreadable,omitempty"`
 }
 
 // list answers with a page of a mesh, or of all of them. pattern is that of the
@@ -51,11 +55,17 @@ func (c collection) listOf(pattern string, show func(*http.Request, *model.Resou
 			answer(w, r, opList, err)
 			return
 		}
-		doc := listing{Total: found.total, Items: make([]any, 0, len(found.page))}
-		written := 0
+		if found.unreadable != nil {
+			httpkit.EntryOf(r.Context()).Cause = errors.Join(found.unreadable...)
+		}
+		doc := listing{Total: found.total, Items: make([]any, 0, len(found.page)), Unreadable: len(found.unreadable)}
+		written, shown := 0, 0
 		for _, res := range found.page {
 			if written > maxListBytes {
 				break
+			}
+			if shown++; res == nil {
+				continue
 			}
 			item, err := show(r, res)
 			if err != nil {
@@ -70,7 +80,7 @@ func (c collection) listOf(pattern string, show func(*http.Request, *model.Resou
 			}
 			doc.Items = append(doc.Items, item)
 		}
-		if end := window.offset + len(doc.Items); len(doc.Items) > 0 && end < doc.Total {
+		if end := window.offset + shown; shown > 0 && end < doc.Total {
 			next := nextPage(r, query, end)
 			doc.Next = &next
 		}
@@ -85,10 +95,13 @@ type window struct {
 	part         string
 }
 
-// result is the part of a list that is answered, and the size of the whole.
+// result is the part of a list that is answered, and the size of the whole. nil
+// stands in the page at the place of what cannot be read; unreadable says why, also
+// of what was only looked through.
 type result struct {
-	page  []*model.Resource
-	total int
+	page       []*model.Resource
+	total      int
+	unreadable []error
 }
 
 // find looks at size, filters, mesh and offset, in this order, and reads
@@ -103,7 +116,7 @@ func (c collection) find(r *http.Request, query url.Values, pattern string) (fou
 		return found, win, err
 	}
 	err = c.api.Store.View(r.Context(), func(reader store.Reader) error {
-		scopes, err := c.scopes(reader, r.PathValue(pathMesh))
+		scopes, unreadable, err := c.scopes(reader, r.PathValue(pathMesh))
 		if err != nil {
 			return err
 		}
@@ -111,25 +124,26 @@ func (c collection) find(r *http.Request, query url.Values, pattern string) (fou
 			return failed(opOffset, err)
 		}
 		found, err = c.search(reader, scopes, match, win)
+		found.unreadable = append(found.unreadable, unreadable...)
 		return err
 	})
 	return found, win, err
 }
 
-// scopes returns those that a list covers, in the order of the list.
-func (c collection) scopes(reader store.Reader, name string) ([]string, error) {
+// scopes returns those that a list covers, in the order of the list, and why others
+// that it should cover are not known.
+func (c collection) scopes(reader store.Reader, name string) (scopes []string, unreadable []error, err error) {
 	if c.kind.Scoping != model.Mesh {
-		return []string{""}, nil
+		return []string{""}, nil, nil
 	}
 	if name != "" {
-		return []string{name}, meshExists(reader, name)
+		return []string{name}, nil, meshExists(reader, name)
 	}
-	meshes, err := reader.List(mesh.Meshes, store.Query{})
-	scopes := make([]string, len(meshes))
-	for i, m := range meshes {
-		scopes[i] = m.Name
+	meshes, unreadable, err := store.ListReadable(reader, mesh.Meshes, "")
+	for _, m := range meshes {
+		scopes = append(scopes, m.Name)
 	}
-	return scopes, err
+	return scopes, unreadable, err
 }
 
 // search reads a page of what matches; match is nil if everything does, and then
@@ -161,20 +175,26 @@ func (c collection) slice(reader store.Reader, scope string, win window, found *
 		return nil
 	}
 	q.Skip, q.Limit = max(0, win.offset-before), win.size-len(found.page)
-	part, err := reader.List(c.kind, q)
-	found.page = append(found.page, part...)
+	part, unreadable, err := store.PageReadable(reader, c.kind, q)
+	found.page, found.unreadable = append(found.page, part...), append(found.unreadable, unreadable...)
 	return err
 }
 
 // collect adds what one scope has. What matches is seen by its content alone, so
-// that all of it is read for the total.
+// that all of it is read for the total; what cannot be read matches nothing.
 func (c collection) collect(reader store.Reader, scope string, match func(*model.Resource) bool, win window, found *result) error {
-	for after := ""; ; {
-		part, err := reader.List(c.kind, store.Query{Scope: scope, After: after, Limit: batch, Part: win.part})
+	for q := (store.Query{Scope: scope, Limit: batch, Part: win.part}); ; {
+		part, unreadable, err := store.PageReadable(reader, c.kind, q)
 		if err != nil {
 			return err
 		}
+		found.unreadable = append(found.unreadable, unreadable...)
 		for _, res := range part {
+			if res == nil {
+				q.Skip++ // its name is not known
+				continue
+			}
+			q.After, q.Skip = res.Name, 0
 			if !match(res) {
 				continue
 			}
@@ -185,7 +205,6 @@ func (c collection) collect(reader store.Reader, scope string, match func(*model
 		if len(part) < batch {
 			return nil
 		}
-		after = part[len(part)-1].Name
 	}
 }
 

@@ -7,31 +7,46 @@ import "github.com/meshgate/meshgate/controlplane/model"
 // List that meets it. It returns the resources of a kind and scope that can be read,
 // ordered by name, and why each other one cannot. err says that nothing could be.
 func ListReadable(r Reader, k *model.Kind, scope string) (readable []*model.Resource, unreadable []error, err error) {
-	all, err := r.List(k, Query{Scope: scope})
-	if err == nil {
-		return all, nil, nil
+	page, unreadable, err := PageReadable(r, k, Query{Scope: scope})
+	for _, res := range page {
+		if res != nil {
+			readable = append(readable, res)
+		}
 	}
-	n, failed := r.Count(k, Query{Scope: scope})
+	return readable, unreadable, err
+}
+
+// PageReadable is ListReadable for a page. nil stands in it at the place of what
+// cannot be read.
+func PageReadable(r Reader, k *model.Kind, q Query) (page []*model.Resource, unreadable []error, err error) {
+	page, err = r.List(k, q)
+	if err == nil {
+		return page, nil, nil
+	}
+	n, failed := r.Count(k, q)
 	if failed != nil || n == 0 {
 		return nil, nil, err
 	}
-	readable, unreadable = halves(r, k, Query{Scope: scope, Limit: n})
-	return readable, unreadable, nil
+	if q.Limit == 0 || q.Limit > n {
+		q.Limit = n
+	}
+	page, unreadable = halves(r, k, q)
+	return page, unreadable, nil
 }
 
 // halves lists a page, in halves where it cannot be listed as a whole.
-func halves(r Reader, k *model.Kind, q Query) (readable []*model.Resource, unreadable []error) {
+func halves(r Reader, k *model.Kind, q Query) (page []*model.Resource, unreadable []error) {
 	page, err := r.List(k, q)
 	switch {
 	case err == nil:
 		return page, nil
 	case q.Limit == 1:
-		return nil, []error{err}
+		return []*model.Resource{nil}, []error{err}
 	}
 	first, second := q, q
 	first.Limit = q.Limit / 2
 	second.Skip, second.Limit = q.Skip+first.Limit, q.Limit-first.Limit
-	readable, unreadable = halves(r, k, first)
+	page, unreadable = halves(r, k, first)
 	more, others := halves(r, k, second)
-	return append(readable, more...), append(unreadable, others...)
+	return append(page[:len(page):len(page)], more...), append(unreadable, others...)
 }

@@ -12,6 +12,7 @@ import (
 	"context"
 	"iter"
 
+	"github.com/meshgate/meshgate/controlplane/fault"
 	"github.com/meshgate/meshgate/controlplane/model"
 )
 
@@ -117,6 +118,10 @@ type Store interface {
 	// failure once Update has returned, Credential commits survive the death of
 	// the process. fn may run more than once and must have no other effects.
 	// Writing a Config kind under a laxer class is an internal error.
+	//
+	// ctx ends the wait for the turn of fn. Once fn has run, Update returns when it
+	// is known whether the commit took effect, however long that takes; with
+	// [ErrUndecided] if the store ends before. Any other error says that it did not.
 	Update(ctx context.Context, class model.Class, fn func(Tx) error) (Commit, error)
 	// Watch yields events with a revision above after, first those that have
 	// happened, then as they happen, until ctx ends (the sequence then ends
@@ -128,6 +133,21 @@ type Store interface {
 	Revision() uint64
 	// Close releases the store after running transactions have ended.
 	Close() error
+}
+
+// ErrUndecided is the error of an Update whose commit took effect or did not: the
+// store ended before it could tell. Whoever opens the store next will see. Nothing
+// may be done that is right in one of both cases only.
+var ErrUndecided error = fault.New(fault.Unavailable, "it is not known whether the change was made: the database could not be read after it, and the control plane is stopping")
+
+// Undecided is implemented by stores whose commits may have an outcome that is not
+// known for a while, as on a disk that fails.
+type Undecided interface {
+	// Undecided says what is not known; it is empty while everything is.
+	Undecided() string
+	// GiveUp says that the process is about to end: nobody waits any more for an
+	// outcome that is not known. The store works on until there is one.
+	GiveUp()
 }
 
 // UniqueViolation is the subject of Unique errors.

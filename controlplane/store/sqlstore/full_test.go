@@ -1,7 +1,6 @@
 package sqlstore
 
 import (
-	"bytes"
 	"fmt"
 	"log/slog"
 	"path/filepath"
@@ -18,11 +17,19 @@ type note struct{ Text string }
 
 var notes = &model.Kind{Name: "note", Class: model.Config, New: func() any { return new(note) }}
 
+// whispers are notes of which nobody hears.
+var whispers = &model.Kind{Name: "whisper", Class: model.Credential, Announce: model.AnnounceNone, New: func() any { return new(note) }}
+
 // openNotes opens a store for tests that reach into it.
 func openNotes(t *testing.T) *sqlite {
 	t.Helper()
+	return openNotesAt(t, filepath.Join(t.TempDir(), "meshgate.db"))
+}
+
+func openNotesAt(t *testing.T, path string) *sqlite {
+	t.Helper()
 	s, err := Open(t.Context(), Options{
-		Path: filepath.Join(t.TempDir(), "meshgate.db"), Kinds: []*model.Kind{notes}, Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
+		Path: path, Kinds: []*model.Kind{notes, whispers}, Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -117,44 +124,5 @@ func TestIgnoredFailure(t *testing.T) {
 	}
 	if n := s.count(t); n != 1 {
 		t.Errorf("%d notes", n)
-	}
-}
-
-// TestLostAnswer: a commit whose COMMIT reported an error but took effect
-// reaches watchers, and the revisions go on behind it.
-func TestLostAnswer(t *testing.T) {
-	s := openNotes(t)
-	if _, err := s.Update(t.Context(), model.Config, func(tx store.Tx) error {
-		// Ends the writer's transaction behind its back, as a COMMIT that was
-		// not heard of would.
-		w := s.writer
-		for _, query := range []string{
-			`INSERT INTO events (revision, ordinal, kind, scope, name, op) VALUES (1, 0, 'note', '', 'unheard', 'created')`,
-			`UPDATE meta SET value = 1 WHERE name = 'revision'`, `COMMIT`,
-		} {
-			if err := w.session.control(query); err != nil {
-				return err
-			}
-		}
-		tx.Announce(model.Key{Kind: "note", Name: "x"}, store.Updated)
-		return nil
-	}); !fault.Is(err, fault.Internal) {
-		t.Fatalf("got %v", err)
-	}
-	if err := write(t, s, "a", 1); err != nil {
-		t.Fatal(err)
-	}
-	var got bytes.Buffer
-	for events, err := range s.Watch(t.Context(), 0) {
-		if err != nil {
-			t.Fatal(err)
-		}
-		fmt.Fprintln(&got, events[0].Revision, events[0].Key.Name)
-		if events[0].Revision == 2 {
-			break
-		}
-	}
-	if want := "1 unheard\n2 a\n"; got.String() != want {
-		t.Errorf("got %q, want %q", got.String(), want)
 	}
 }

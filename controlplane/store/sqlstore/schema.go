@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"slices"
 	"strings"
 
@@ -51,7 +52,7 @@ func newCodec(o Options) (*codec, error) {
 
 // prepare brings a database up to date in one transaction: schema, key check
 // and indexes.
-func prepare(s *session, c *codec) error {
+func prepare(s *session, c *codec, log *slog.Logger) error {
 	if err := s.control("PRAGMA journal_size_limit = 67108864"); err != nil {
 		return err
 	}
@@ -67,7 +68,7 @@ func prepare(s *session, c *codec) error {
 	if err := checkKey(s, c.sealer); err != nil {
 		return errors.Join(err, s.control("ROLLBACK"))
 	}
-	if err := refreshIndexes(s, c); err != nil {
+	if err := refreshIndexes(s, c, log); err != nil {
 		return errors.Join(err, s.control("ROLLBACK"))
 	}
 	return s.control("COMMIT")
@@ -151,8 +152,9 @@ func fingerprint(kinds map[string]*model.Kind) string {
 }
 
 // refreshIndexes writes all index rows anew if a version of the program with
-// other indexes wrote the database.
-func refreshIndexes(s *session, c *codec) error {
+// other indexes wrote the database. While there are rows that cannot be read, every
+// start tries again: they may be of a version that this one comes after.
+func refreshIndexes(s *session, c *codec, log *slog.Logger) error {
 	var have string
 	want := fingerprint(c.kinds)
 	found, err := s.row(`SELECT value FROM meta WHERE name = 'indexes'`, nil, &have)
@@ -160,8 +162,12 @@ func refreshIndexes(s *session, c *codec) error {
 		return err
 	}
 	if found {
-		if err := reindex(&rows{session: s, codec: c}); err != nil {
+		left, err := reindex(&rows{session: s, codec: c}, log)
+		if err != nil {
 			return fmt.Errorf("building the indexes of this version: %w", err)
+		}
+		if left > 0 { // no version has such indexes
+			want += "\nbut those of rows that cannot be read"
 		}
 	}
 	_, err = s.exec(`INSERT INTO meta (name, value) VALUES ('indexes', ?) ON CONFLICT (name) DO UPDATE SET value = excluded.value`, want)
@@ -171,31 +177,61 @@ func refreshIndexes(s *session, c *codec) error {
 // reindexPage bounds the resources held in memory at once.
 const reindexPage = 500
 
-func reindex(t *rows) error {
-	for _, table := range [...]string{`DELETE FROM uniques`, `DELETE FROM refs`, `DELETE FROM lists`} {
-		if _, err := t.exec(table); err != nil {
-			return err
+// reindex writes the index rows of all resources that can be read and returns how
+// many others are left. Those keep the index rows that they have, so that nobody
+// takes a unique value of theirs, or deletes what they refer to, behind their backs.
+// None takes the others with it.
+func reindex(t *rows, log *slog.Logger) (left int, err error) {
+	// All go before the first new one comes: two rows may have changed places.
+	if err := t.walk(func(id int64, _ *model.Resource, unreadable error) error {
+		if unreadable != nil {
+			left++
+			log.Error("a resource cannot be read; its indexes stay as they are", "error", unreadable)
+			return nil
 		}
+		return t.unindex(id)
+	}); err != nil {
+		return 0, err
 	}
+	return left, t.walk(func(_ int64, res *model.Resource, unreadable error) error {
+		if unreadable != nil {
+			return nil
+		}
+		row, err := engine.Rebuild(res)
+		if err == nil {
+			err = t.Replace(row, row, true)
+		}
+		if err != nil {
+			return fmt.Errorf("%s %q: %w", res.Kind.Name, res.Name, err)
+		}
+		return nil
+	})
+}
+
+// stored is one row of a walk.
+type stored struct {
+	id         int64
+	res        *model.Resource
+	unreadable error
+}
+
+// walk visits all resources, or why one of them cannot be read. The visitor may write
+// what it is shown.
+func (t *rows) walk(visit func(id int64, res *model.Resource, unreadable error) error) error {
 	var last int64
 	for {
-		var page []engine.Row
+		var page []stored
 		var r record
-		err := t.each(`SELECT `+columns+` FROM resources r WHERE r.id > ? ORDER BY r.id LIMIT ?`, []any{last, reindexPage}, func() error {
+		if err := t.each(`SELECT `+columns+` FROM resources r WHERE r.id > ? ORDER BY r.id LIMIT ?`, []any{last, reindexPage}, func() error {
 			res, err := t.decode(&r)
-			if err != nil {
-				return err
-			}
-			row, err := engine.Rebuild(res)
-			page, last = append(page, row), r.id
-			return err
-		}, r.dest()...)
-		if err != nil || len(page) == 0 {
+			page, last = append(page, stored{r.id, res, err}), r.id
+			return nil
+		}, r.dest()...); err != nil || len(page) == 0 {
 			return err
 		}
-		for _, row := range page {
-			if err := t.Replace(row, row, true); err != nil {
-				return fmt.Errorf("%s %q: %w", row.Resource.Kind.Name, row.Resource.Name, err)
+		for _, s := range page {
+			if err := visit(s.id, s.res, s.unreadable); err != nil {
+				return err
 			}
 		}
 	}

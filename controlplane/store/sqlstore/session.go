@@ -14,8 +14,15 @@ import (
 // Statements never get the caller's context: cancelling one would cost a
 // goroutine per statement, and each of them is short.
 type session struct {
-	conn  *sql.Conn
+	conn  connection
 	stmts map[string]*sql.Stmt
+}
+
+// connection is what a session needs of a [sql.Conn].
+type connection interface {
+	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
+	PrepareContext(ctx context.Context, query string) (*sql.Stmt, error)
+	Close() error
 }
 
 func newSession(ctx context.Context, db *sql.DB) (*session, error) {

@@ -104,7 +104,7 @@ func (s *sqlite) open(ctx context.Context, o Options) (err error) {
 	if err != nil {
 		return err
 	}
-	if err := prepare(session, s.codec); err != nil {
+	if err := prepare(session, s.codec, o.Log); err != nil {
 		return errors.Join(err, session.close())
 	}
 	s.writer, err = newWriter(session, s.codec, o, s.closing)

@@ -21,7 +21,6 @@ type transaction struct {
 	// earliest is the earliest expiry that was written.
 	earliest int64
 	wrote    bool
-	open     bool
 	// broken is set if the transaction cannot go on.
 	broken error
 }
@@ -38,11 +37,7 @@ func (b *transaction) begin(full bool) error {
 		}
 		b.full = full
 	}
-	if err := b.session.control("BEGIN IMMEDIATE"); err != nil {
-		return err
-	}
-	b.open = true
-	return nil
+	return b.session.control("BEGIN IMMEDIATE")
 }
 
 // step runs one request in a savepoint. It returns the caller's error after
@@ -89,7 +84,8 @@ func (b *transaction) take(tx *engine.Tx, res engine.Result) {
 	}
 }
 
-// end commits and publishes.
+// end commits and publishes. It returns when it is known whether the commit took
+// effect.
 func (b *transaction) end() error {
 	if !b.wrote {
 		return b.rollback()
@@ -101,48 +97,37 @@ func (b *transaction) end() error {
 		}
 		b.feed.Expect(b.rows.revision)
 	}
-	if err := b.session.control("COMMIT"); err != nil {
+	if err := b.number(); err != nil {
 		return err
 	}
-	b.open = false
-	b.revision = b.rows.revision
+	if err := b.session.control("COMMIT"); err != nil {
+		if err := b.settle(err); err != nil {
+			return err
+		}
+	}
+	b.revision, b.committed = b.rows.revision, b.tried
 	b.feed.Publish(b.commits)
 	b.alarm.Set(b.earliest, b.now())
 	return nil
 }
 
-// recover ends a transaction that failed and finds out what it left: a COMMIT
-// that reported an error may have taken effect after all, and then watchers
-// have to hear of it.
+// recover ends a transaction that was not committed.
 func (b *transaction) recover() error {
-	if err := b.rollback(); err != nil {
-		return err
-	}
-	revision, err := readRevision(b.session)
-	if err != nil {
-		return err
-	}
-	commits, err := readHistory(b.session, b.revision)
-	if err != nil {
-		return err
-	}
-	b.revision = revision
-	b.feed.Expect(revision)
-	b.feed.Publish(commits)
-	return b.setAlarm()
-}
-
-// rollback ends the SQLite transaction if there is one. Some errors have made
-// SQLite end it already; that is no error here.
-func (b *transaction) rollback() error {
-	if !b.open {
+	if b.lost {
 		return nil
 	}
-	b.open = false
+	b.feed.Expect(b.revision)
+	return b.rollback()
+}
+
+// rollback ends the SQLite transaction if there is one, be it of another one that
+// could not be ended. Some errors have made SQLite end it already; that is no error
+// here.
+func (b *transaction) rollback() error {
 	_ = b.session.control("ROLLBACK")
 	// Whatever happened, the next transaction must find none: this fails if it would.
 	if err := b.session.control("BEGIN"); err != nil {
 		return err
 	}
-	return b.session.control("COMMIT")
+	return b.session.control("ROLLBACK")
 }

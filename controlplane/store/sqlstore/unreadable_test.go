@@ -80,3 +80,72 @@ func TestListReadable(t *testing.T) {
 		})
 	}
 }
+
+// TestReindexWithUnreadableRows: a row that does not decode keeps nobody from starting
+// with other indexes, loses none of its own, and gets the new ones when it can be read.
+func TestReindexWithUnreadableRows(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "meshgate.db")
+	text := func(spec any) string { return spec.(*note).Text }
+	before := &model.Kind{Name: "note", Class: model.Config, New: func() any { return new(note) }, Unique: []model.Index{
+		{Name: "text", Value: func(spec any) (string, bool) { return text(spec), true }},
+	}}
+	after := *before
+	after.Lists = []model.ListIndex{{Name: "size", Values: func(spec any) []string { return []string{fmt.Sprint(len(text(spec)))} }}}
+	in := func(kind *model.Kind, do func(*sqlite)) {
+		t.Helper()
+		s, err := Open(t.Context(), Options{Path: path, Kinds: []*model.Kind{kind}, Log: slog.New(slog.NewTextHandler(t.Output(), nil))})
+		if err != nil {
+			t.Fatal(err)
+		}
+		do(s.(*sqlite))
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	rewrite := func(s *sqlite, spec string) {
+		t.Helper()
+		if _, err := s.Update(t.Context(), model.Config, func(tx store.Tx) error {
+			tx.Announce(model.Key{Kind: "note", Name: "n1"}, store.Updated)
+			return s.writer.session.control(`UPDATE resources SET spec = CAST('` + spec + `' AS BLOB) WHERE name = 'n1'`)
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	create := func(s *sqlite, kind *model.Kind, name, text string) error {
+		_, err := s.Update(t.Context(), model.Config, func(tx store.Tx) error {
+			_, err := tx.Create(&model.Resource{Kind: kind, Name: name, Spec: &note{Text: text}})
+			return err
+		})
+		return err
+	}
+	listed := func(s *sqlite, kind *model.Kind, want int) {
+		t.Helper()
+		if err := s.View(t.Context(), func(r store.Reader) error {
+			n, err := r.Count(kind, store.Query{Index: "size", Value: "1"})
+			if n != want {
+				t.Errorf("%d are listed, want %d", n, want)
+			}
+			return err
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	in(before, func(s *sqlite) {
+		for _, name := range []string{"n0", "n1", "n2"} {
+			if err := create(s, before, name, name[1:]); err != nil {
+				t.Fatal(err)
+			}
+		}
+		rewrite(s, `{"Text":[1]}`)
+	})
+	in(&after, func(s *sqlite) {
+		listed(s, &after, 2)
+		for name, text := range map[string]string{"x": "0", "y": "1"} {
+			if err := create(s, &after, name, text); err == nil {
+				t.Errorf("the text %s could be taken twice", text)
+			}
+		}
+		rewrite(s, `{"Text":"1"}`)
+	})
+	in(&after, func(s *sqlite) { listed(s, &after, 3) })
+}

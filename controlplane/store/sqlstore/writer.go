@@ -33,10 +33,14 @@ type writer struct {
 	closing <-chan struct{}
 	done    chan struct{}
 
-	// Fields of the goroutine. revision is the newest committed one; full says
-	// what PRAGMA synchronous is set to.
-	revision uint64
-	full     bool
+	doubt doubt
+
+	// Fields of the goroutine. revision is the newest committed one; committed is
+	// the number of the newest commit, tried the newest that was given out; full says
+	// what PRAGMA synchronous is set to. lost says that it is not known what the
+	// database holds, and ends the goroutine.
+	revision, committed, tried uint64
+	full, lost                 bool
 	// sweeping counts the rows that the sweep under way has removed; nil if none
 	// is under way.
 	sweeping *int
@@ -62,12 +66,16 @@ type outcome struct {
 func newWriter(s *session, c *codec, o Options, closing <-chan struct{}) (*writer, error) {
 	w := &writer{
 		session: s, codec: c, now: o.Now, log: o.Log, queue: make(chan *request), alarm: engine.NewAlarm(),
-		closing: closing, done: make(chan struct{}), full: true,
+		closing: closing, done: make(chan struct{}), full: true, doubt: doubt{ending: make(chan struct{})},
 	}
 	var err error
 	if w.revision, err = readRevision(s); err != nil {
 		return nil, err
 	}
+	if w.committed, err = readNumber(s); err != nil {
+		return nil, err
+	}
+	w.tried = w.committed
 	history, err := readHistory(s, 0)
 	if err != nil {
 		return nil, err
@@ -101,6 +109,8 @@ func (w *writer) submit(ctx context.Context, class model.Class, fn func(store.Tx
 		return store.Commit{}, ctx.Err()
 	case <-w.closing:
 		return store.Commit{}, feed.Closed()
+	case <-w.done: // it was lost
+		return store.Commit{}, feed.Closed()
 	}
 	for {
 		select {
@@ -125,7 +135,7 @@ func (w *writer) loop() {
 	defer w.alarm.Stop()
 	now := make(chan time.Time)
 	close(now)
-	for {
+	for !w.lost {
 		// A sweep goes on at once, but a batch of those who wait has its turn
 		// between any two of its steps.
 		due := w.alarm.C()
@@ -202,7 +212,10 @@ func (w *writer) commit(batch []*request) (again []*request) {
 		err = b.end()
 	}
 	if err != nil {
-		err = fault.Wrap(fault.Internal, errors.Join(err, b.recover()), "the transaction could not be committed")
+		err = errors.Join(err, b.recover())
+		if !b.lost {
+			err = fault.Wrap(fault.Internal, err, "the transaction could not be committed")
+		}
 		for _, r := range batch {
 			r.reply <- outcome{err: err}
 		}
