@@ -23,6 +23,7 @@ const (
 var (
 	errFell    = errors.New("a write failed")
 	errReplica = errors.New("redis is not a primary")
+	errClock   = errors.New("its clock is not the one that was written")
 )
 
 // keeper owns what is written to Redis. It connects, puts Redis in order and
@@ -41,12 +42,11 @@ type keeper struct {
 	mu sync.Mutex
 	// ready says that Redis is in order. It becomes true only while turn is held.
 	ready bool
-	// doubtful says that a write may still be carried out which must not count;
-	// late names the owners whose floors it may lower. See late.go.
-	doubtful bool
-	late     late
-	// stored is what was persisted. clock is what was written last, and what may
-	// have been: a clock whose write got no answer.
+	// doubt says why what stands in Redis, or will, must not count; empty if it may.
+	// See late.go.
+	doubt string
+	// stored is what was persisted. clock is what stands under its key, and what may
+	// stand there: a clock whose write got no answer.
 	stored Epoch
 	clock  [2]contract.Clock
 	// writes counts those of the clock.
@@ -96,6 +96,13 @@ func (k *keeper) state() (up bool, dropped uint64) {
 	return k.ready, k.dropped
 }
 
+// epoch is that of what is written now.
+func (k *keeper) epoch() contract.Epoch {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.stored.Epoch
+}
+
 // fail takes Redis out of order and wakes the keeper.
 func (k *keeper) fail() {
 	k.mu.Lock()
@@ -142,7 +149,7 @@ func (k *keeper) run() {
 // nothing is confirmed by it either.
 func (k *keeper) awaitFilters() {
 	k.mu.Lock()
-	wait := k.doubtful && k.stored.Epoch != 0
+	wait := k.doubt != "" && k.stored.Epoch != 0
 	k.mu.Unlock()
 	if !wait {
 		return
@@ -250,27 +257,26 @@ func (k *keeper) decide(ctx context.Context, servers []string) error {
 		return fmt.Errorf("read the clock: %w", err)
 	}
 	k.mu.Lock()
-	doubtful := k.doubtful
+	doubt := k.doubt
 	k.mu.Unlock()
 	next := Epoch{Epoch: k.stored.Epoch, Servers: servers, Log: k.r.history.id}
 	if why := k.distrust(servers, data); why != "" {
 		next.Epoch = drawEpoch()
 		k.r.log.Info("a new epoch of redis is drawn: records written before are void", "reason", why)
 	}
-	if next.Epoch == k.stored.Epoch && next.Log == k.stored.Log && slices.Equal(next.Servers, k.stored.Servers) {
-		return nil
-	}
-	if err := k.r.persistEpoch(ctx, next); err != nil {
-		return err
+	if next.Epoch != k.stored.Epoch || next.Log != k.stored.Log || !slices.Equal(next.Servers, k.stored.Servers) {
+		if err := k.r.persistEpoch(ctx, next); err != nil {
+			return err
+		}
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if !slices.Equal(next.Servers, k.stored.Servers) {
-		k.late = late{} // what was under way went to another server
-	}
 	k.stored = next
-	if doubtful { // one that came while this was decided still counts
-		k.doubtful = false
+	if k.clock[0], err = contract.ParseClock(data); err != nil {
+		k.clock[0] = contract.Clock{}
+	}
+	if doubt != "" { // one that came while this was decided still counts
+		k.doubt = ""
 	}
 	return nil
 }
@@ -286,8 +292,8 @@ func (k *keeper) distrust(servers []string, data []byte) string {
 	switch {
 	case k.stored.Epoch == 0:
 		return "it is the first"
-	case k.doubtful:
-		return "a write may still be carried out"
+	case k.doubt != "":
+		return k.doubt
 	case !slices.Equal(servers, k.stored.Servers):
 		return "it is another server"
 	case data == nil:
@@ -302,7 +308,8 @@ func (k *keeper) distrust(servers []string, data []byte) string {
 		return "somebody else has written"
 	case c.Revision > k.r.o.Store.Revision():
 		return "the store has gone back"
-	default:
+	}
+	if c.Log != k.r.history.id {
 		c.Position = 0 // it means nothing in this log
 	}
 	if lost > c.Position {
@@ -338,7 +345,7 @@ func (k *keeper) restore(ctx context.Context) error {
 	k.r.mu.Lock()
 	defer k.r.mu.Unlock()
 	k.mu.Lock()
-	k.ready = !k.doubtful
+	k.ready = k.doubt == ""
 	k.mu.Unlock()
 	k.r.redisAt = at
 	if changed {
@@ -406,7 +413,7 @@ func (k *keeper) compare(ctx context.Context) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.writes == writes && (err != nil || got != want) {
-		return errors.New("its clock is not the one that was written")
+		return errClock
 	}
 	return nil
 }
@@ -415,14 +422,16 @@ func (k *keeper) compare(ctx context.Context) error {
 // order may have left a write under way.
 func (k *keeper) load(tx store.Reader) (err error) {
 	k.stored, err = storedEpoch(tx)
-	k.doubtful = !k.stored.Clean
+	if !k.stored.Clean {
+		k.doubt = "a predecessor may have left a write under way"
+	}
 	k.stored.Clean = false
 	return err
 }
 
 // leave says that no write is under way any more.
 func (k *keeper) leave(ctx context.Context) error {
-	if k == nil || k.doubtful || k.stored.Log != k.r.history.id {
+	if k == nil || k.doubt != "" || k.stored.Log != k.r.history.id {
 		return nil
 	}
 	last := k.stored

@@ -277,7 +277,7 @@ func (m *modelFilter) fromRedis(hash contract.Hash) *contract.Record {
 	}
 	for _, key := range keys {
 		floor, err := contract.ParseFloor(s.values[key])
-		if err != nil || floor > e.Record.Revision {
+		if err != nil || floor.Epoch != e.Record.Epoch || floor.Revision > e.Record.Revision {
 			return nil
 		}
 	}

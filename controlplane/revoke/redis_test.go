@@ -159,6 +159,32 @@ func TestRealRedisRestartsEmptyAndStops(t *testing.T) {
 	}
 }
 
+// A Redis that is emptied and written to at once is noticed by that write: nobody
+// would put back what is in use otherwise.
+func TestEmptiedRedisIsNoticedByTheNextWrite(t *testing.T) {
+	t.Parallel()
+	c := client(t, startRedis(t, "").addr)
+	w := newWorld(t, c)
+	until(t, "redis up", func() bool { return w.r.Stats().RedisUp })
+	name, was := w.mint("a", false), w.trust()
+	w.r.turn.Lock() // both meet the same moment
+	done := async(func() error { return w.delete(name) })
+	if err := c.FlushAll(context.Background()).Err(); err != nil {
+		t.Fatal(err)
+	}
+	w.r.turn.Unlock()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	until(t, "another epoch", func() bool {
+		now := w.trust()
+		return w.r.Stats().RedisUp && now.Epoch != 0 && now.Epoch != was.Epoch
+	})
+	if e := entryOf(t, c, "a"); e.Revoked == 0 {
+		t.Error("the tombstone is not there")
+	}
+}
+
 // TestRefillNeverBlocks although nobody can write, for longer than the test lasts,
 // and the queue is full.
 func TestRefillNeverBlocks(t *testing.T) {
