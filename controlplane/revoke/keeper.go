@@ -36,6 +36,7 @@ type keeper struct {
 	first chan struct{}
 	once  sync.Once
 	fell  chan struct{} // wakes the keeper when a write has failed
+	told  chan struct{} // and when every filter has heard of its servers
 	queue chan refill
 	inUse chan *inUseBatch
 
@@ -45,6 +46,9 @@ type keeper struct {
 	// doubt says why what stands in Redis, or will, must not count; empty if it may.
 	// See late.go.
 	doubt string
+	// unheard says that no filter was told yet of the servers which were persisted
+	// last, and that some may believe others. Only the keeper itself uses it.
+	unheard bool
 	// stored is what was persisted. clock is what stands under its key, and what may
 	// stand there: a clock whose write got no answer.
 	stored Epoch
@@ -57,7 +61,7 @@ type keeper struct {
 func newKeeper(r *Revoker, remote remote) *keeper {
 	return &keeper{
 		r: r, remote: remote, first: make(chan struct{}), fell: make(chan struct{}, 1),
-		queue: make(chan refill, refillQueue), inUse: make(chan *inUseBatch),
+		told: make(chan struct{}, 1), queue: make(chan refill, refillQueue), inUse: make(chan *inUseBatch),
 	}
 }
 
@@ -111,6 +115,25 @@ func (k *keeper) fail() {
 	select {
 	case k.fell <- struct{}{}:
 	default: // it is awake
+	}
+}
+
+// allTold reports whether no known filter believes other servers than those that were
+// persisted.
+func (k *keeper) allTold() bool {
+	k.r.mu.Lock()
+	defer k.r.mu.Unlock()
+	return !k.unheard && k.r.told()
+}
+
+// heard wakes the keeper to persist that every filter has heard of its servers.
+func (k *keeper) heard() {
+	if k == nil {
+		return
+	}
+	select {
+	case k.told <- struct{}{}:
+	default: // it will look
 	}
 }
 
@@ -259,12 +282,16 @@ func (k *keeper) decide(ctx context.Context, servers []string) error {
 	k.mu.Lock()
 	doubt := k.doubt
 	k.mu.Unlock()
-	next := Epoch{Epoch: k.stored.Epoch, Servers: servers, Log: k.r.history.id}
+	same := slices.Equal(servers, k.stored.Servers)
+	if !same { // one that was part of a control plane has ended with it
+		k.unheard = !k.allTold() || !k.stored.Within
+	}
+	next := Epoch{Epoch: k.stored.Epoch, Servers: servers, Log: k.r.history.id, Told: k.allTold(), Within: k.r.o.Tracker != nil}
 	if why := k.distrust(servers, data); why != "" {
 		next.Epoch = drawEpoch()
 		k.r.log.Info("a new epoch of redis is drawn: records written before are void", "reason", why)
 	}
-	if next.Epoch != k.stored.Epoch || next.Log != k.stored.Log || !slices.Equal(next.Servers, k.stored.Servers) {
+	if next.Epoch != k.stored.Epoch || next.Log != k.stored.Log || next.Told != k.stored.Told || !same {
 		if err := k.r.persistEpoch(ctx, next); err != nil {
 			return err
 		}
@@ -349,6 +376,9 @@ func (k *keeper) restore(ctx context.Context) error {
 	k.mu.Unlock()
 	k.r.redisAt = at
 	if changed {
+		if k.unheard {
+			k.unheard, k.r.serversAt = false, k.r.history.at+1
+		}
 		k.r.announce(next)
 	}
 	k.r.advance()
@@ -383,6 +413,11 @@ func (k *keeper) watch(ctx context.Context, servers []string) error {
 			return ctx.Err()
 		case <-k.fell:
 			return errFell
+		case <-k.told:
+			if err := k.noteTold(ctx); err != nil {
+				return err
+			}
+			continue
 		case <-tick.C:
 		}
 		now, err := k.identify(ctx, k.remote.identify, func([]redisconn.Server) {})
@@ -396,6 +431,21 @@ func (k *keeper) watch(ctx context.Context, servers []string) error {
 			return err
 		}
 	}
+}
+
+// noteTold persists that every filter has heard of the servers.
+func (k *keeper) noteTold(ctx context.Context) error {
+	next := k.stored
+	if next.Told = k.allTold(); next.Told == k.stored.Told {
+		return nil
+	}
+	if err := k.r.persistEpoch(ctx, next); err != nil {
+		return err
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.stored = next
+	return nil
 }
 
 // compare reads the clock. One that was written in the meantime says nothing.
@@ -425,7 +475,7 @@ func (k *keeper) load(tx store.Reader) (err error) {
 	if !k.stored.Clean {
 		k.doubt = "a predecessor may have left a write under way"
 	}
-	k.stored.Clean = false
+	k.stored.Clean, k.unheard = false, !k.stored.Told
 	return err
 }
 
@@ -435,6 +485,6 @@ func (k *keeper) leave(ctx context.Context) error {
 		return nil
 	}
 	last := k.stored
-	last.Clean = true
+	last.Clean, last.Told = true, k.allTold()
 	return k.r.persistEpoch(context.WithoutCancel(ctx), last)
 }
