@@ -38,13 +38,15 @@ type scripted struct {
 	gate     chan struct{}
 	values   map[string][]byte
 	expiries map[string]int64
+	// formers are servers that were replaced and still run, by their ids.
+	formers map[string]map[string][]byte
 	// order is every key that was written, late what was written while frozen.
 	order []string
 	late  []cell
 }
 
 func newScripted(id string) *scripted {
-	return &scripted{id: id, role: "master", gate: make(chan struct{}), values: map[string][]byte{}, expiries: map[string]int64{}}
+	return &scripted{id: id, role: "master", gate: make(chan struct{}), values: map[string][]byte{}, expiries: map[string]int64{}, formers: map[string]map[string][]byte{}}
 }
 
 func (s *scripted) be(m mood) {
