@@ -407,6 +407,7 @@ func (k *keeper) replay(ctx context.Context, from contract.Position) (contract.P
 func (k *keeper) watch(ctx context.Context, servers []string) error {
 	tick := time.NewTicker(watchEvery)
 	defer tick.Stop()
+	untold := false // what noteTold has to do again
 	for {
 		select {
 		case <-ctx.Done():
@@ -414,11 +415,12 @@ func (k *keeper) watch(ctx context.Context, servers []string) error {
 		case <-k.fell:
 			return errFell
 		case <-k.told:
-			if err := k.noteTold(ctx); err != nil {
-				return err
-			}
+			untold = !k.noteTold(ctx)
 			continue
 		case <-tick.C:
+		}
+		if untold {
+			untold = !k.noteTold(ctx)
 		}
 		now, err := k.identify(ctx, k.remote.identify, func([]redisconn.Server) {})
 		if err != nil {
@@ -433,19 +435,23 @@ func (k *keeper) watch(ctx context.Context, servers []string) error {
 	}
 }
 
-// noteTold persists that every filter has heard of the servers.
-func (k *keeper) noteTold(ctx context.Context) error {
+// noteTold persists that every filter has heard of the servers, and reports whether it
+// could. Without that the next process waits for filters that it need not wait for.
+func (k *keeper) noteTold(ctx context.Context) bool {
 	next := k.stored
 	if next.Told = k.allTold(); next.Told == k.stored.Told {
-		return nil
+		return true
 	}
 	if err := k.r.persistEpoch(ctx, next); err != nil {
-		return err
+		if ctx.Err() == nil {
+			k.r.log.Error("it could not be noted that all gateways know the servers of redis", "error", err)
+		}
+		return false
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.stored = next
-	return nil
+	return true
 }
 
 // compare reads the clock. One that was written in the meantime says nothing.
