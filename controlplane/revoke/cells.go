@@ -2,7 +2,6 @@ package revoke
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 
@@ -18,7 +17,6 @@ const (
 	isTombstone what = iota
 	isFloor
 	isRecord
-	isClock
 )
 
 // cell is one key to write.
@@ -45,9 +43,6 @@ func (k *keeper) publish(entries []entry, at contract.Position) (written bool) {
 	ctx, cancel := context.WithTimeout(k.r.ctx, redisTimeout)
 	defer cancel()
 	cells, err := k.cellsOf(ctx, entries)
-	if err == nil && k.lowered(entries) {
-		err = errors.New("a floor that was not confirmed may follow")
-	}
 	for part := range slices.Chunk(cells, pipelineSize) {
 		if err == nil {
 			err = k.write(ctx, part)
@@ -80,6 +75,7 @@ func (k *keeper) writeEntries(ctx context.Context, entries []entry) error {
 // write an older one: turn is held, or Redis is not in order.
 func (k *keeper) cellsOf(ctx context.Context, entries []entry) ([]cell, error) {
 	now := k.r.o.Now()
+	epoch := k.epoch()
 	floors, err := k.floorsOf(ctx, entries)
 	if err != nil {
 		return nil, err
@@ -100,7 +96,7 @@ func (k *keeper) cellsOf(ctx context.Context, entries []entry) ([]cell, error) {
 			continue
 		}
 		if key, owner := e.floorKey(); owner {
-			add(cell{isFloor, key, contract.MarshalFloor(max(e.inv.Revision, floors[key])), e.expires})
+			add(cell{isFloor, key, contract.Floor{Revision: max(e.inv.Revision, floors[key]), Epoch: epoch}.Marshal(), e.expires})
 		} else {
 			add(cell{isTombstone, contract.RedisRecordKey(e.inv.Token), contract.MarshalTombstone(e.inv.Revision), e.expires})
 		}
@@ -165,7 +161,7 @@ func (e *entry) floorKey() (key string, owner bool) {
 func newer(a, b []byte) bool {
 	x, _ := contract.ParseFloor(a) // both were encoded here
 	y, _ := contract.ParseFloor(b)
-	return x > y
+	return x.Revision > y.Revision
 }
 
 // recordCells reads a token from the store, and returns its record with the floors
@@ -178,18 +174,10 @@ func (k *keeper) recordCells(ctx context.Context, q refill) ([]cell, error) {
 		return nil, err
 	}
 	own := *rec
-	own.Revision, own.Until = revision, k.r.until()
-	k.mu.Lock()
-	own.Epoch = k.stored.Epoch
-	k.mu.Unlock()
+	own.Revision, own.Until, own.Epoch = revision, k.r.until(), k.epoch()
 	floors, err := k.floorCells(ctx, &own)
 	if err != nil {
 		return nil, err
-	}
-	for i := range floors {
-		if k.barredOwner(floors[i].key) {
-			return nil, nil
-		}
 	}
 	data, err := k.r.signer.sign(&own, q.token)
 	if err != nil {
@@ -213,12 +201,15 @@ func (k *keeper) floorCells(ctx context.Context, rec *contract.Record) (out []ce
 		// Every record that it guards has ended when it goes, and each record that
 		// is written later renews it.
 		expires := rec.Until + expiryMargin.Milliseconds()
-		out = []cell{{isFloor, contract.RedisCredentialKey(rec.Credential.ID), contract.MarshalFloor(credential), expires}}
+		add := func(key string, revision uint64) {
+			out = append(out, cell{isFloor, key, contract.Floor{Revision: revision, Epoch: rec.Epoch}.Marshal(), expires})
+		}
+		add(contract.RedisCredentialKey(rec.Credential.ID), credential)
 		if rec.Consumer == nil {
 			return nil
 		}
 		consumer, err := floorOf(tx, consumerRow(rec.Consumer.ID))
-		out = append(out, cell{isFloor, contract.RedisConsumerKey(rec.Consumer.ID), contract.MarshalFloor(consumer), expires})
+		add(contract.RedisConsumerKey(rec.Consumer.ID), consumer)
 		return err
 	})
 	return out, err
@@ -235,21 +226,33 @@ func floorOf(tx store.Reader, row string) (uint64, error) {
 	return 0, err
 }
 
-// writeClock writes that Redis holds everything up to a position.
+// writeClock writes that Redis holds everything up to a position. It sees what it
+// replaces: a Redis that was emptied, or went back, a moment ago would look as it should
+// from then on.
 func (k *keeper) writeClock(ctx context.Context, at contract.Position) error {
 	k.mu.Lock()
 	c := contract.Clock{Epoch: k.stored.Epoch, Log: k.r.history.id, Position: at, Revision: k.r.o.Store.Revision()}
+	stood, may := k.clock[0], k.clock[1]
 	k.clock[1] = c
 	k.writes++
 	k.mu.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, redisTimeout)
 	defer cancel()
-	if err := k.write(ctx, []cell{{isClock, contract.RedisClockKey, c.Marshal(), 0}}); err != nil {
+	data, err := k.remote.setClock(ctx, c.Marshal())
+	if err != nil {
 		return fmt.Errorf("write the clock: %w", err)
+	}
+	before, err := contract.ParseClock(data)
+	if err != nil {
+		before = contract.Clock{}
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.clock = [2]contract.Clock{c}
 	k.writes++
+	if before != stood && (before != may || may == contract.Clock{}) {
+		k.doubt = "its clock had gone back, or was gone"
+		return errClock
+	}
 	return nil
 }

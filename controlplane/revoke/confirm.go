@@ -209,7 +209,7 @@ func (r *Revoker) notReached(at contract.Position) error {
 	defer r.mu.Unlock()
 	var nodes []string
 	for name, k := range r.known {
-		if k.covered < at {
+		if r.lacks(k, at) {
 			_, node, _ := strings.Cut(name, others)
 			nodes = append(nodes, node)
 		}
@@ -217,7 +217,11 @@ func (r *Revoker) notReached(at contract.Position) error {
 	if len(nodes) == 0 {
 		return notYet("it was not confirmed in time")
 	}
-	return notYet(fmt.Sprintf("Redis could not be written and %d of %d gateways have not confirmed that they do without it (%s)", len(nodes), len(r.known), named(nodes)))
+	why := "Redis could not be written and %d of %d gateways have not confirmed that they do without it (%s)"
+	if r.redisAt >= at {
+		why = "Redis was replaced and %d of %d gateways have not confirmed that they do without the former one (%s)"
+	}
+	return notYet(fmt.Sprintf(why, len(nodes), len(r.known), named(nodes)))
 }
 
 // named lists nodes, each once and not too many.

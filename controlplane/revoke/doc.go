@@ -26,7 +26,8 @@
 //     nobody writes there without turn. A record is read and written within one
 //     turn, so a revocation is seen by the read or written after the record.
 //   - If Redis was not written and filters are told to believe it, the next position
-//     takes that back. A publication is confirmed by Redis, or by every known filter.
+//     takes that back. A publication is confirmed by Redis, for filters that have heard of its
+//     servers, or by every known filter.
 //   - A write without an answer may be carried out later; see late.go.
 //   - What is to be published is in rows of the store, and nowhere else, until it has
 //     a position.

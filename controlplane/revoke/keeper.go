@@ -23,6 +23,7 @@ const (
 var (
 	errFell    = errors.New("a write failed")
 	errReplica = errors.New("redis is not a primary")
+	errClock   = errors.New("its clock is not the one that was written")
 )
 
 // keeper owns what is written to Redis. It connects, puts Redis in order and
@@ -35,18 +36,21 @@ type keeper struct {
 	first chan struct{}
 	once  sync.Once
 	fell  chan struct{} // wakes the keeper when a write has failed
+	told  chan struct{} // and when every filter has heard of its servers
 	queue chan refill
 	inUse chan *inUseBatch
 
 	mu sync.Mutex
 	// ready says that Redis is in order. It becomes true only while turn is held.
 	ready bool
-	// doubtful says that a write may still be carried out which must not count;
-	// late names the owners whose floors it may lower. See late.go.
-	doubtful bool
-	late     late
-	// stored is what was persisted. clock is what was written last, and what may
-	// have been: a clock whose write got no answer.
+	// doubt says why what stands in Redis, or will, must not count; empty if it may.
+	// See late.go.
+	doubt string
+	// unheard says that no filter was told yet of the servers which were persisted
+	// last, and that some may believe others. Only the keeper itself uses it.
+	unheard bool
+	// stored is what was persisted. clock is what stands under its key, and what may
+	// stand there: a clock whose write got no answer.
 	stored Epoch
 	clock  [2]contract.Clock
 	// writes counts those of the clock.
@@ -57,7 +61,7 @@ type keeper struct {
 func newKeeper(r *Revoker, remote remote) *keeper {
 	return &keeper{
 		r: r, remote: remote, first: make(chan struct{}), fell: make(chan struct{}, 1),
-		queue: make(chan refill, refillQueue), inUse: make(chan *inUseBatch),
+		told: make(chan struct{}, 1), queue: make(chan refill, refillQueue), inUse: make(chan *inUseBatch),
 	}
 }
 
@@ -96,6 +100,13 @@ func (k *keeper) state() (up bool, dropped uint64) {
 	return k.ready, k.dropped
 }
 
+// epoch is that of what is written now.
+func (k *keeper) epoch() contract.Epoch {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.stored.Epoch
+}
+
 // fail takes Redis out of order and wakes the keeper.
 func (k *keeper) fail() {
 	k.mu.Lock()
@@ -104,6 +115,25 @@ func (k *keeper) fail() {
 	select {
 	case k.fell <- struct{}{}:
 	default: // it is awake
+	}
+}
+
+// allTold reports whether no known filter believes other servers than those that were
+// persisted.
+func (k *keeper) allTold() bool {
+	k.r.mu.Lock()
+	defer k.r.mu.Unlock()
+	return !k.unheard && k.r.told()
+}
+
+// heard wakes the keeper to persist that every filter has heard of its servers.
+func (k *keeper) heard() {
+	if k == nil {
+		return
+	}
+	select {
+	case k.told <- struct{}{}:
+	default: // it will look
 	}
 }
 
@@ -142,7 +172,7 @@ func (k *keeper) run() {
 // nothing is confirmed by it either.
 func (k *keeper) awaitFilters() {
 	k.mu.Lock()
-	wait := k.doubtful && k.stored.Epoch != 0
+	wait := k.doubt != "" && k.stored.Epoch != 0
 	k.mu.Unlock()
 	if !wait {
 		return
@@ -250,27 +280,30 @@ func (k *keeper) decide(ctx context.Context, servers []string) error {
 		return fmt.Errorf("read the clock: %w", err)
 	}
 	k.mu.Lock()
-	doubtful := k.doubtful
+	doubt := k.doubt
 	k.mu.Unlock()
-	next := Epoch{Epoch: k.stored.Epoch, Servers: servers, Log: k.r.history.id}
+	same := slices.Equal(servers, k.stored.Servers)
+	if !same { // one that was part of a control plane has ended with it
+		k.unheard = !k.allTold() || !k.stored.Within
+	}
+	next := Epoch{Epoch: k.stored.Epoch, Servers: servers, Log: k.r.history.id, Told: k.allTold(), Within: k.r.o.Tracker != nil}
 	if why := k.distrust(servers, data); why != "" {
 		next.Epoch = drawEpoch()
 		k.r.log.Info("a new epoch of redis is drawn: records written before are void", "reason", why)
 	}
-	if next.Epoch == k.stored.Epoch && next.Log == k.stored.Log && slices.Equal(next.Servers, k.stored.Servers) {
-		return nil
-	}
-	if err := k.r.persistEpoch(ctx, next); err != nil {
-		return err
+	if next.Epoch != k.stored.Epoch || next.Log != k.stored.Log || next.Told != k.stored.Told || !same {
+		if err := k.r.persistEpoch(ctx, next); err != nil {
+			return err
+		}
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if !slices.Equal(next.Servers, k.stored.Servers) {
-		k.late = late{} // what was under way went to another server
-	}
 	k.stored = next
-	if doubtful { // one that came while this was decided still counts
-		k.doubtful = false
+	if k.clock[0], err = contract.ParseClock(data); err != nil {
+		k.clock[0] = contract.Clock{}
+	}
+	if doubt != "" { // one that came while this was decided still counts
+		k.doubt = ""
 	}
 	return nil
 }
@@ -286,8 +319,8 @@ func (k *keeper) distrust(servers []string, data []byte) string {
 	switch {
 	case k.stored.Epoch == 0:
 		return "it is the first"
-	case k.doubtful:
-		return "a write may still be carried out"
+	case k.doubt != "":
+		return k.doubt
 	case !slices.Equal(servers, k.stored.Servers):
 		return "it is another server"
 	case data == nil:
@@ -302,7 +335,8 @@ func (k *keeper) distrust(servers []string, data []byte) string {
 		return "somebody else has written"
 	case c.Revision > k.r.o.Store.Revision():
 		return "the store has gone back"
-	default:
+	}
+	if c.Log != k.r.history.id {
 		c.Position = 0 // it means nothing in this log
 	}
 	if lost > c.Position {
@@ -338,10 +372,13 @@ func (k *keeper) restore(ctx context.Context) error {
 	k.r.mu.Lock()
 	defer k.r.mu.Unlock()
 	k.mu.Lock()
-	k.ready = !k.doubtful
+	k.ready = k.doubt == ""
 	k.mu.Unlock()
 	k.r.redisAt = at
 	if changed {
+		if k.unheard {
+			k.unheard, k.r.serversAt = false, k.r.history.at+1
+		}
 		k.r.announce(next)
 	}
 	k.r.advance()
@@ -370,13 +407,20 @@ func (k *keeper) replay(ctx context.Context, from contract.Position) (contract.P
 func (k *keeper) watch(ctx context.Context, servers []string) error {
 	tick := time.NewTicker(watchEvery)
 	defer tick.Stop()
+	untold := false // what noteTold has to do again
 	for {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-k.fell:
 			return errFell
+		case <-k.told:
+			untold = !k.noteTold(ctx)
+			continue
 		case <-tick.C:
+		}
+		if untold {
+			untold = !k.noteTold(ctx)
 		}
 		now, err := k.identify(ctx, k.remote.identify, func([]redisconn.Server) {})
 		if err != nil {
@@ -389,6 +433,25 @@ func (k *keeper) watch(ctx context.Context, servers []string) error {
 			return err
 		}
 	}
+}
+
+// noteTold persists that every filter has heard of the servers, and reports whether it
+// could. Without that the next process waits for filters that it need not wait for.
+func (k *keeper) noteTold(ctx context.Context) bool {
+	next := k.stored
+	if next.Told = k.allTold(); next.Told == k.stored.Told {
+		return true
+	}
+	if err := k.r.persistEpoch(ctx, next); err != nil {
+		if ctx.Err() == nil {
+			k.r.log.Error("it could not be noted that all gateways know the servers of redis", "error", err)
+		}
+		return false
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.stored = next
+	return true
 }
 
 // compare reads the clock. One that was written in the meantime says nothing.
@@ -406,7 +469,7 @@ func (k *keeper) compare(ctx context.Context) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.writes == writes && (err != nil || got != want) {
-		return errors.New("its clock is not the one that was written")
+		return errClock
 	}
 	return nil
 }
@@ -415,17 +478,19 @@ func (k *keeper) compare(ctx context.Context) error {
 // order may have left a write under way.
 func (k *keeper) load(tx store.Reader) (err error) {
 	k.stored, err = storedEpoch(tx)
-	k.doubtful = !k.stored.Clean
-	k.stored.Clean = false
+	if !k.stored.Clean {
+		k.doubt = "a predecessor may have left a write under way"
+	}
+	k.stored.Clean, k.unheard = false, !k.stored.Told
 	return err
 }
 
 // leave says that no write is under way any more.
 func (k *keeper) leave(ctx context.Context) error {
-	if k == nil || k.doubtful || k.stored.Log != k.r.history.id {
+	if k == nil || k.doubt != "" || k.stored.Log != k.r.history.id {
 		return nil
 	}
 	last := k.stored
-	last.Clean = true
+	last.Clean, last.Told = true, k.allTold()
 	return k.r.persistEpoch(context.WithoutCancel(ctx), last)
 }

@@ -32,6 +32,12 @@ type Tombstone struct {
 type Epoch struct {
 	Epoch   contract.Epoch `json:"epoch"`
 	Servers []string       `json:"servers,omitempty"`
+	// Told says that every filter which was known believes no other servers than
+	// these. Those that were here before may still run, and it may still reach them.
+	Told bool `json:"told,omitempty"`
+	// Within says that the server is part of the control plane, and has ended when
+	// that has.
+	Within bool `json:"within,omitempty"`
 	// Log is that of the process which wrote the clock last.
 	Log contract.LogID `json:"log,omitempty"`
 	// Clean says that this process has ended and left no write under way.

@@ -286,17 +286,15 @@ func (m *modelFilter) fromRedis(hash contract.Hash) *contract.Record {
 	s := m.redis
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.mood != fine && s.mood != full && s.mood != waiting {
+	if m.trust.Epoch == 0 || time.Since(m.seen) > contract.TrustFor {
 		return nil
 	}
-	if m.trust.Epoch == 0 || time.Since(m.seen) > contract.TrustFor || !slices.Contains(m.trust.Servers, s.id) {
-		return nil
-	}
-	clock, err := contract.ParseClock(s.values[contract.RedisClockKey])
+	values := s.trusted(m.trust.Servers)
+	clock, err := contract.ParseClock(values[contract.RedisClockKey])
 	if err != nil || clock.Epoch != m.trust.Epoch || (clock.Log == m.log && clock.Position < m.applied) {
 		return nil
 	}
-	e, err := contract.ParseEntry(s.values[contract.RedisRecordKey(hash)])
+	e, err := contract.ParseEntry(values[contract.RedisRecordKey(hash)])
 	if err != nil || e.Record == nil || e.Record.Epoch != m.trust.Epoch {
 		return nil
 	}
@@ -305,8 +303,8 @@ func (m *modelFilter) fromRedis(hash contract.Hash) *contract.Record {
 		keys = append(keys, contract.RedisConsumerKey(e.Record.Consumer.ID))
 	}
 	for _, key := range keys {
-		floor, err := contract.ParseFloor(s.values[key])
-		if err != nil || floor > e.Record.Revision {
+		floor, err := contract.ParseFloor(values[key])
+		if err != nil || floor.Epoch != e.Record.Epoch || floor.Revision > e.Record.Revision {
 			return nil
 		}
 	}
@@ -314,6 +312,20 @@ func (m *modelFilter) fromRedis(hash contract.Hash) *contract.Record {
 		return nil
 	}
 	return e.Record
+}
+
+// trusted is what a filter finds that believes some servers. mu is held.
+func (s *scripted) trusted(servers []string) map[string][]byte {
+	if !slices.Contains(servers, s.id) {
+		for _, id := range servers {
+			return s.formers[id]
+		}
+		return nil
+	}
+	if s.mood != fine && s.mood != full && s.mood != waiting {
+		return nil
+	}
+	return s.values
 }
 
 // fromControlPlane asks, and remembers what is not void by the time it comes.

@@ -333,6 +333,9 @@ func (p *play) nextProcess(m *modelFilter, clean bool) (ended string) {
 func (p *play) restartRedis(e event) {
 	p.redis.mu.Lock()
 	p.serial++
+	if e.B%2 == 0 { // the former one still runs, where some reach it
+		p.redis.formers[p.redis.id] = p.redis.values
+	}
 	p.redis.id, p.redis.late = fmt.Sprint("run-", p.serial), nil
 	p.redis.values = map[string][]byte{}
 	if len(p.dumps) > 0 {

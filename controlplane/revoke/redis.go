@@ -32,6 +32,8 @@ type remote interface {
 	pin(ctx context.Context) ([]redisconn.Server, error)
 	// clock returns what stands under the key of the clock, nil if nothing does.
 	clock(ctx context.Context) ([]byte, error)
+	// setClock puts a clock there, and returns what stood there until then.
+	setClock(ctx context.Context, clock []byte) (before []byte, err error)
 	// write carries out writes. After an error some may not have been carried out;
 	// errRefused in it says that those will not be later either.
 	write(ctx context.Context, cells []cell) error
@@ -87,6 +89,25 @@ func (s *reached) write(ctx context.Context, cells []cell) error {
 		}
 	}
 	return errors.Join(errRefused, err)
+}
+
+// setClock asks and writes in one pipeline on one key, which every release of Redis
+// understands and carries out together.
+func (s *reached) setClock(ctx context.Context, clock []byte) ([]byte, error) {
+	if s.tracker != nil {
+		s.tracker.Track(contract.RedisClockKey, 0, true)
+	}
+	pipe := s.client.Pipeline()
+	get, set := pipe.Get(ctx, contract.RedisClockKey), pipe.Set(ctx, contract.RedisClockKey, clock, 0)
+	_, _ = pipe.Exec(ctx) // each command has its own error
+	if err := set.Err(); err != nil {
+		if sure(err) {
+			err = errors.Join(errRefused, err)
+		}
+		return nil, err
+	}
+	before, _ := get.Bytes() // what is no clock is none
+	return before, nil
 }
 
 // sure reports whether a failed command will not be carried out later: the server

@@ -159,6 +159,50 @@ func TestRealRedisRestartsEmptyAndStops(t *testing.T) {
 	}
 }
 
+// Another database of the same server is as good as another server: who is away still
+// reads the former one, in which nothing is written any more.
+func TestAnotherDatabaseIsAnotherServer(t *testing.T) {
+	t.Parallel()
+	addr := startRedis(t, "").addr
+	w := newWorld(t, client(t, addr+"/0"))
+	until(t, "redis up", func() bool { return w.r.Stats().RedisUp })
+	name := w.mint("a", false)
+	f, _ := w.connect("i")
+	f.conn.Close()
+	until(t, "unlinked", func() bool { return w.r.Stats().Links == 0 })
+	w.close(w.r)
+	w.open(client(t, addr+"/1"))
+	w.r.started = time.Now().Add(-contract.Lease)
+	until(t, "redis up", func() bool { return w.r.Stats().RedisUp })
+	unavailable(t, w.delete(name))
+}
+
+// A Redis that is emptied and written to at once is noticed by that write: nobody
+// would put back what is in use otherwise.
+func TestEmptiedRedisIsNoticedByTheNextWrite(t *testing.T) {
+	t.Parallel()
+	c := client(t, startRedis(t, "").addr)
+	w := newWorld(t, c)
+	until(t, "redis up", func() bool { return w.r.Stats().RedisUp })
+	name, was := w.mint("a", false), w.trust()
+	w.r.turn.Lock() // both meet the same moment
+	done := async(func() error { return w.delete(name) })
+	if err := c.FlushAll(context.Background()).Err(); err != nil {
+		t.Fatal(err)
+	}
+	w.r.turn.Unlock()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	until(t, "another epoch", func() bool {
+		now := w.trust()
+		return w.r.Stats().RedisUp && now.Epoch != 0 && now.Epoch != was.Epoch
+	})
+	if e := entryOf(t, c, "a"); e.Revoked == 0 {
+		t.Error("the tombstone is not there")
+	}
+}
+
 // TestRefillNeverBlocks although nobody can write, for longer than the test lasts,
 // and the queue is full.
 func TestRefillNeverBlocks(t *testing.T) {

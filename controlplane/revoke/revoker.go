@@ -74,7 +74,8 @@ type Options struct {
 	// them; local says that the filter runs on this host. It must not contain a
 	// credential that writes. A nil function has none for anybody.
 	NodeRedis func(local bool) *contract.RedisSettings
-	// Tracker is set for the embedded Redis; without it keys get PXAT.
+	// Tracker is set for a Redis that is part of this process and ends with it;
+	// without it keys get PXAT.
 	Tracker Tracker
 	Log     *slog.Logger
 	// Now is the wall clock, for expiries only.
@@ -82,10 +83,6 @@ type Options struct {
 	// MaxLinks bounds links, MaxNodeLinks those of one node; 0 means 4096, 64.
 	// How many filters are remembered follows from them; see known.go.
 	MaxLinks, MaxNodeLinks int
-	// Failover says that Redis may answer from another server while the former one
-	// still runs, as with Sentinel or a cluster.
-	Failover bool
-
 	// remote takes the place of Redis, in tests.
 	remote remote
 }
@@ -138,13 +135,14 @@ type Revoker struct {
 	// Redis. settled is closed, and replaced, when one of them is confirmed.
 	unconfirmed []contract.Position
 	settled     chan struct{}
-	// trust is in force since trustAt. servers are the ones that it named last,
-	// since serversAt. Redis holds everything up to redisAt.
-	trust              contract.Trust
-	servers            []string
-	trustAt, serversAt contract.Position
-	redisAt            contract.Position
-	stats              Stats
+	// trust is in force since trustAt. Redis holds everything up to redisAt.
+	trust            contract.Trust
+	trustAt, redisAt contract.Position
+	// serversAt is the position from which on filters are told to believe the servers
+	// that are written to now; 0 if all have confirmed that, and nobody may reach
+	// others that hold an old state.
+	serversAt contract.Position
+	stats     Stats
 }
 
 // Stats is a snapshot for metrics.

@@ -6,7 +6,6 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
-	"slices"
 
 	"github.com/meshgate/meshgate/controlplane/fault"
 	"github.com/meshgate/meshgate/controlplane/model"
@@ -28,9 +27,6 @@ type told struct {
 
 // announce makes a trust the one in force and queues it on all links. mu is held.
 func (r *Revoker) announce(t contract.Trust) {
-	if !slices.Equal(t.Servers, r.servers) && t.Epoch != 0 {
-		r.servers, r.serversAt = t.Servers, r.history.at+1
-	}
 	r.trust, r.trustAt = t, r.history.tick()
 	body, err := contract.EncodeJSON(contract.TrustChange{At: r.trustAt, Trust: t})
 	for l := range r.links {
@@ -120,15 +116,29 @@ func (r *Revoker) confirmed() contract.Position {
 		return everything
 	}
 	lowest := r.tally.lowest()
-	if !r.o.Failover || lowest >= r.serversAt {
+	if lowest >= r.serversAt {
 		return max(lowest, r.redisAt)
 	}
 	return lowest
 }
 
+// lacks reports whether a filter may take a state before a position from Redis. mu is
+// held.
+func (r *Revoker) lacks(k *known, at contract.Position) bool {
+	return k.covered < at && (r.redisAt < at || k.covered < r.serversAt)
+}
+
+// told reports whether every known filter believes no other servers than those that
+// are written to. mu is held.
+func (r *Revoker) told() bool { return r.serversAt == 0 }
+
 // advance settles the publications that are confirmed by now, and wakes those who
 // wait for them. It is called after every event that can confirm one. mu is held.
 func (r *Revoker) advance() {
+	if !r.told() && r.tally.lowest() >= r.serversAt {
+		r.serversAt = 0
+		r.keeper.heard()
+	}
 	if len(r.unconfirmed) == 0 {
 		return
 	}

@@ -64,6 +64,24 @@ func TestEpochs(t *testing.T) {
 			redis.be(fine)
 		}, false},
 		{"it was emptied", func(_ *testing.T, _ *world, redis *scripted) { redis.restore(map[string][]byte{}) }, false},
+		{"it was emptied, and written to before anybody looked", func(t *testing.T, w *world, redis *scripted) {
+			name := w.mint("b", false)
+			redis.restore(map[string][]byte{})
+			if err := w.delete(name); err != nil {
+				t.Error(err)
+			}
+		}, false},
+		{"it went back, and was written to before anybody looked", func(t *testing.T, w *world, redis *scripted) {
+			first, second := w.mint("b", false), w.mint("c", false)
+			old := redis.snapshot()
+			if err := w.delete(first); err != nil {
+				t.Error(err)
+			}
+			redis.restore(old)
+			if err := w.delete(second); err != nil {
+				t.Error(err)
+			}
+		}, false},
 		{"it has gone back", func(t *testing.T, w *world, redis *scripted) {
 			old := redis.snapshot()
 			if err := w.delete(w.mint("b", false)); err != nil {
@@ -74,10 +92,10 @@ func TestEpochs(t *testing.T) {
 		{"it is ahead", func(_ *testing.T, w *world, redis *scripted) {
 			c := redis.clockNow(w.t)
 			c.Position += 7
-			redis.carryOut([]cell{{isClock, contract.RedisClockKey, c.Marshal(), 0}})
+			redis.put(contract.RedisClockKey, c.Marshal())
 		}, false},
 		{"its clock is garbage", func(_ *testing.T, _ *world, redis *scripted) {
-			redis.carryOut([]cell{{isClock, contract.RedisClockKey, []byte("{"), 0}})
+			redis.put(contract.RedisClockKey, []byte("{"))
 		}, false},
 		{"it is another server", func(_ *testing.T, _ *world, redis *scripted) {
 			redis.mu.Lock()
@@ -90,14 +108,14 @@ func TestEpochs(t *testing.T) {
 			w.close(w.r)
 			c := redis.clockNow(t)
 			c.Revision += 5
-			redis.carryOut([]cell{{isClock, contract.RedisClockKey, c.Marshal(), 0}})
+			redis.put(contract.RedisClockKey, c.Marshal())
 			w.open(nil)
 		}, false},
 		{"a restart, and somebody else has written", func(t *testing.T, w *world, redis *scripted) {
 			w.close(w.r)
 			c := redis.clockNow(t)
 			c.Log = "another"
-			redis.carryOut([]cell{{isClock, contract.RedisClockKey, c.Marshal(), 0}})
+			redis.put(contract.RedisClockKey, c.Marshal())
 			w.open(nil)
 		}, false},
 		{"a restart, and Redis is another one", func(_ *testing.T, w *world, redis *scripted) {
@@ -312,28 +330,114 @@ func TestTrustOnItsWay(t *testing.T) {
 	})
 }
 
-// With a failover the former server may still run: what is in the new one is
-// confirmed for those only who know of it.
-func TestFailover(t *testing.T) {
-	for _, failover := range []bool{false, true} {
-		virtually(t, func(o *Options) { o.Failover = failover }, func(t *testing.T, w *world, redis *scripted) {
-			name := w.mint("a", false)
-			f, _ := w.pipe("node", contract.Hello{Instance: "i"})
-			f.cut()
-			redis.mu.Lock()
-			redis.id = "run-2"
-			redis.mu.Unlock()
+// stand lets another server answer for Redis, empty.
+func (s *scripted) stand(id string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.id, s.values = id, map[string][]byte{}
+}
+
+// A server that was replaced may still run, and who believed it may still reach it:
+// what is in the new one is confirmed for those only who have heard of that.
+func TestReplacedServer(t *testing.T) {
+	virtually(t, nil, func(t *testing.T, w *world, redis *scripted) {
+		first, second, third := w.mint("a", false), w.mint("b", false), w.mint("c", false)
+		f, _ := w.pipe("node", contract.Hello{Instance: "i"})
+		f.cut()
+		redis.stand("run-2")
+		w.settles(t)
+		_, err := took(t, async(func() error { return w.delete(first) }))
+		says(t, err, "node", "replaced")
+		w.restart(t) // whoever comes next knows no better
+		_, err = took(t, async(func() error { return w.delete(second) }))
+		says(t, err, "node")
+		f, _ = w.pipe("node", contract.Hello{Instance: "i"})
+		if err := w.r.Settle(t.Context()); err != nil {
+			t.Error(err)
+		}
+		f.cut()
+		if err := w.delete(third); err != nil {
+			t.Errorf("the filter believes the new one: %v", err)
+		}
+	})
+}
+
+// restart ends the control plane in good order, and waits until the next one has put
+// Redis in order.
+func (w *world) restart(t *testing.T) {
+	t.Helper()
+	w.close(w.r)
+	w.open(nil)
+	w.settles(t)
+	time.Sleep(contract.Lease)
+}
+
+// What a predecessor knew of who believes which server is not forgotten: a filter that
+// is away and believes the server which is there is not waited for.
+func TestRestartWaitsForNobodyWhoBelievesThisServer(t *testing.T) {
+	for name, again := range map[string]func(t *testing.T, w *world){
+		"restarted": func(t *testing.T, w *world) { w.restart(t) },
+		"killed": func(t *testing.T, w *world) {
+			w.crash()
+			w.open(nil)
 			w.settles(t)
-			_, err := took(t, async(func() error { return w.delete(name) }))
-			if failover {
-				says(t, err, "node")
-				w.pipe("node", contract.Hello{Instance: "i"})
-				if err := w.r.Settle(t.Context()); err != nil {
+			time.Sleep(contract.Lease)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			virtually(t, nil, func(t *testing.T, w *world, _ *scripted) {
+				token := w.mint("a", false)
+				f, _ := w.pipe("node", contract.Hello{Instance: "i"})
+				f.cut()
+				w.settles(t)
+				again(t, w)
+				if err := w.delete(token); err != nil {
 					t.Error(err)
 				}
-			} else if err != nil {
-				t.Error(err)
-			}
+			})
+		})
+	}
+}
+
+// nobody is the tracker of a Redis that is part of the control plane.
+type nobody struct{}
+
+// Track hears of a key.
+func (nobody) Track(string, int64, bool) {}
+
+// A server that was part of a control plane has ended with it. One that was not may
+// still run, whatever comes after it.
+func TestServerThatEndsWithTheControlPlane(t *testing.T) {
+	for name, tt := range map[string]struct {
+		before, after Tracker
+		waits         bool
+	}{
+		"both within":      {nobody{}, nobody{}, false},
+		"the second alone": {nil, nobody{}, true},
+		"the first alone":  {nobody{}, nil, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			virtually(t, func(o *Options) { o.Tracker = tt.before }, func(t *testing.T, w *world, redis *scripted) {
+				first, second := w.mint("a", false), w.mint("b", false)
+				f, _ := w.pipe("node", contract.Hello{Instance: "i"})
+				f.cut()
+				w.settles(t)
+				w.tweak = func(o *Options) { o.Tracker = tt.after }
+				redis.stand("run-2")
+				w.restart(t)
+				_, err := took(t, async(func() error { return w.delete(first) }))
+				if !tt.waits {
+					if err != nil {
+						t.Error(err)
+					}
+					return
+				}
+				says(t, err, "node")
+				redis.stand("run-3") // that one has ended, the first of all has not
+				w.restart(t)
+				_, err = took(t, async(func() error { return w.delete(second) }))
+				says(t, err, "node")
+			})
 		})
 	}
 }

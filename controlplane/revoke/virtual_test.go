@@ -38,13 +38,15 @@ type scripted struct {
 	gate     chan struct{}
 	values   map[string][]byte
 	expiries map[string]int64
+	// formers are servers that were replaced and still run, by their ids.
+	formers map[string]map[string][]byte
 	// order is every key that was written, late what was written while frozen.
 	order []string
 	late  []cell
 }
 
 func newScripted(id string) *scripted {
-	return &scripted{id: id, role: "master", gate: make(chan struct{}), values: map[string][]byte{}, expiries: map[string]int64{}}
+	return &scripted{id: id, role: "master", gate: make(chan struct{}), values: map[string][]byte{}, expiries: map[string]int64{}, formers: map[string]map[string][]byte{}}
 }
 
 func (s *scripted) be(m mood) {
@@ -128,6 +130,16 @@ func (s *scripted) carryOut(cells []cell) {
 	}
 }
 
+func (s *scripted) setClock(ctx context.Context, clock []byte) ([]byte, error) {
+	before := s.get(contract.RedisClockKey)
+	return before, s.write(ctx, []cell{{isTombstone, contract.RedisClockKey, clock, 0}})
+}
+
+// put is what somebody else writes.
+func (s *scripted) put(key string, value []byte) {
+	s.carryOut([]cell{{isTombstone, key, value, 0}})
+}
+
 // open lets writes that wait go on, and makes the next ones wait again.
 func (s *scripted) open() {
 	s.mu.Lock()
@@ -191,7 +203,7 @@ func (s *scripted) floor(t *testing.T, key string) int {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return int(f)
+	return int(f.Revision)
 }
 
 // virtually runs a test in a world whose time passes only when everybody waits.

@@ -104,34 +104,43 @@ type tombstone struct {
 // Marshal encodes a record.
 func (r *Record) Marshal() ([]byte, error) { return json.Marshal(r) }
 
-// floor is what stands under the key of a credential or consumer. Floor has no
-// omitempty: that nothing was revoked is a statement, too.
+// Floor is what must stand under the key of a credential or consumer beside each of
+// its records.
+type Floor struct {
+	// Revision voids the records below it. 0 says that nothing was revoked.
+	Revision uint64
+	// Epoch is that of the records which it stands beside. One of another epoch may
+	// have been written late, over a higher one, and says nothing about them.
+	Epoch Epoch
+}
+
+// floor is the form of a [Floor]. Floor has no omitempty: that nothing was revoked is
+// a statement, too.
 type floor struct {
 	Version int     `json:"v"`
 	Floor   *uint64 `json:"floor"`
+	Epoch   Epoch   `json:"epoch,omitempty"`
 }
 
-// MarshalFloor encodes what must stand under the key of a credential or consumer
-// beside each of its records: records below the revision are void. 0 says that
-// nothing was revoked.
-func MarshalFloor(revision uint64) []byte {
-	b, err := json.Marshal(floor{RecordVersion, &revision})
-	if err != nil { // two integers always encode
+// Marshal encodes a floor.
+func (f Floor) Marshal() []byte {
+	b, err := json.Marshal(floor{RecordVersion, &f.Revision, f.Epoch})
+	if err != nil { // integers always encode
 		panic(err)
 	}
 	return b
 }
 
-// ParseFloor returns the revision of a floor.
-func ParseFloor(data []byte) (uint64, error) {
+// ParseFloor decodes a floor.
+func ParseFloor(data []byte) (Floor, error) {
 	var f floor
 	if err := decodeStrict(data, &f); err != nil {
-		return 0, fmt.Errorf("decode floor: %w", err)
+		return Floor{}, fmt.Errorf("decode floor: %w", err)
 	}
 	if f.Version != RecordVersion || f.Floor == nil {
-		return 0, errors.New("not a floor of this version")
+		return Floor{}, errors.New("not a floor of this version")
 	}
-	return *f.Floor, nil
+	return Floor{Revision: *f.Floor, Epoch: f.Epoch}, nil
 }
 
 // MarshalTombstone encodes a revocation at the given revision, as it stands

@@ -120,14 +120,14 @@ func unpack(t *testing.T, p []byte) (fields [NumFields]string) {
 }
 
 func TestFloorRoundTrip(t *testing.T) {
-	for _, want := range []uint64{0, 7, math.MaxUint64} {
-		if got, err := ParseFloor(MarshalFloor(want)); err != nil || got != want {
-			t.Errorf("floor %d became %d, %v", want, got, err)
+	for _, want := range []Floor{{}, {7, 0}, {0, 7}, {math.MaxUint64, math.MaxUint64}} {
+		if got, err := ParseFloor(want.Marshal()); err != nil || got != want {
+			t.Errorf("%+v became %+v, %v", want, got, err)
 		}
 	}
-	for _, in := range []string{"", "1", `{"v":1}`, `{"v":2,"floor":0}`, `{"v":1,"floor":-1}`, `{"v":1,"floor":0,"x":1}`, string(MarshalTombstone(3))} {
+	for _, in := range []string{"", "1", `{"v":1}`, `{"v":2,"floor":0}`, `{"v":1,"floor":-1}`, `{"v":1,"floor":0,"x":1}`, `{"v":1,"epoch":7}`, string(MarshalTombstone(3))} {
 		if floor, err := ParseFloor([]byte(in)); err == nil {
-			t.Errorf("%q is a floor of %d", in, floor)
+			t.Errorf("%q is a floor: %+v", in, floor)
 		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 
@@ -29,28 +30,36 @@ type Server struct {
 	Role string
 	// Eviction is what it does when its memory is full, such as noeviction.
 	Eviction string
+	// Database is the one of its databases that is used.
+	Database int
 }
 
 // Identity names the server together with the data that it holds: it changes when
 // the server is started anew, and when it has followed another one, whose data it
-// then has. It is empty if the server does not tell.
+// then has. Another database holds other data. It is empty if the server does not
+// tell.
 func (s Server) Identity() string {
-	if s.RunID == "" || s.ReplID == "" {
-		return s.RunID
+	id := s.RunID
+	if id != "" && s.ReplID != "" {
+		id += "/" + s.ReplID
 	}
-	return s.RunID + "/" + s.ReplID
+	if id != "" && s.Database != 0 {
+		id += "#" + strconv.Itoa(s.Database)
+	}
+	return id
 }
 
 // Identify asks every server that the client writes to: one, or all primaries
 // of a cluster that hold slots, as the cluster sees itself now. They are in the
 // order of their run ids.
 func Identify(ctx context.Context, c redis.UniversalClient) ([]Server, error) {
+	database := 0
 	if own, ok := c.(*client); ok {
-		c = own.UniversalClient
+		c, database = own.UniversalClient, own.database
 	}
 	cluster, ok := c.(*redis.ClusterClient)
 	if !ok {
-		s, err := ask(ctx, c.Pipeline())
+		s, err := ask(ctx, c.Pipeline(), database)
 		if err != nil {
 			return nil, err
 		}
@@ -61,7 +70,7 @@ func Identify(ctx context.Context, c redis.UniversalClient) ([]Server, error) {
 		all []Server
 	)
 	err := cluster.ForEachMaster(ctx, func(ctx context.Context, c *redis.Client) error {
-		s, err := ask(ctx, c.Pipeline())
+		s, err := ask(ctx, c.Pipeline(), 0)
 		mu.Lock()
 		all = append(all, s)
 		mu.Unlock()
@@ -79,10 +88,10 @@ func Identify(ctx context.Context, c redis.UniversalClient) ([]Server, error) {
 
 // ask sends one question for each section: older servers take no lists of them,
 // and some know some sections only.
-func ask(ctx context.Context, pipe redis.Pipeliner) (Server, error) {
+func ask(ctx context.Context, pipe redis.Pipeliner, database int) (Server, error) {
 	sections := []*redis.StringCmd{pipe.Info(ctx, "server"), pipe.Info(ctx, "replication"), pipe.Info(ctx, "memory")}
 	_, _ = pipe.Exec(ctx) // each answer has its own error, see stamp
-	var s Server
+	s := Server{Database: database}
 	for _, cmd := range sections {
 		text, err := cmd.Result()
 		if refused(err) {

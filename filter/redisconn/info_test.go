@@ -15,6 +15,21 @@ func TestServerParse(t *testing.T) {
 	}
 }
 
+func TestIdentity(t *testing.T) {
+	t.Parallel()
+	for want, s := range map[string]Server{
+		"":      {ReplID: "r", Database: 1},
+		"a":     {RunID: "a"},
+		"a#1":   {RunID: "a", Database: 1},
+		"a/r":   {RunID: "a", ReplID: "r"},
+		"a/r#2": {RunID: "a", ReplID: "r", Database: 2},
+	} {
+		if got := s.Identity(); got != want {
+			t.Errorf("%+v is %q, want %q", s, got, want)
+		}
+	}
+}
+
 // FuzzServerParse: nothing but the text itself ends up in the facts.
 func FuzzServerParse(f *testing.F) {
 	f.Add("run_id:abc\r\nrole:master\nmaster_replid:\r\n:x\nmaxmemory_policy:noeviction:x")

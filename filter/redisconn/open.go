@@ -68,7 +68,7 @@ func Open(o Options) (redis.UniversalClient, error) {
 		return nil, err
 	}
 	o.complete()
-	c := &client{dials: newDials()}
+	c := &client{dials: newDials(), database: t.database}
 	hook := o.OnConnect
 	o.OnConnect = func(ctx context.Context, info func() (Server, error)) error {
 		if err := c.pins.check(info); err != nil || hook == nil {
@@ -117,7 +117,7 @@ func serverOptions(o *Options, t *target, d dial) *redis.Options {
 	r.PoolSize, r.PipelinePoolSize = o.PoolSize, -1
 	r.DisableIdentity = true
 	r.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
-	r.OnConnect = o.connected(t.master != "")
+	r.OnConnect = o.connected(t.master != "", t.database)
 	return &r
 }
 
@@ -133,15 +133,15 @@ func clusterOptions(o *Options, t *target, d dial) *redis.ClusterOptions {
 		DisableRoutingPolicies:   true,
 		DisableIdentity:          true,
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
-		OnConnect:                o.connected(false),
+		OnConnect:                o.connected(false, 0),
 	}
 }
 
 // connected is what happens on a new connection. Behind sentinels it must be a
 // primary's: a sentinel that is cut off from the others names the old one.
-func (o *Options) connected(primary bool) func(context.Context, *redis.Conn) error {
+func (o *Options) connected(primary bool, database int) func(context.Context, *redis.Conn) error {
 	return func(ctx context.Context, conn *redis.Conn) error {
-		info := sync.OnceValues(func() (Server, error) { return ask(ctx, conn.Pipeline()) })
+		info := sync.OnceValues(func() (Server, error) { return ask(ctx, conn.Pipeline(), database) })
 		if primary {
 			s, err := info()
 			if err != nil {
@@ -158,8 +158,9 @@ func (o *Options) connected(primary bool) func(context.Context, *redis.Conn) err
 // client is a client of the library together with its dials.
 type client struct {
 	redis.UniversalClient
-	dials *dials
-	pins  pins
+	dials    *dials
+	pins     pins
+	database int
 }
 
 // Close closes all connections, ends the dials that are under way and waits for

@@ -46,13 +46,6 @@ type target struct {
 	options redis.Options
 }
 
-// Failover says whether a URL names servers that replace each other, so that one
-// which was replaced may still run and be read.
-func Failover(url string) bool {
-	t, err := parse(url)
-	return err == nil && (t.cluster || t.master != "")
-}
-
 func parse(text string) (*target, error) {
 	scheme, rest, ok := strings.Cut(text, "://")
 	if !ok {

@@ -42,9 +42,6 @@ func TestParse(t *testing.T) {
 		if diff := cmp.Diff(&want, got, cmp.AllowUnexported(target{}), cmpopts.IgnoreTypes(redis.Options{})); diff != "" {
 			t.Errorf("%s: %s", url, diff)
 		}
-		if Failover(url) != (strings.Contains(url, "+")) {
-			t.Errorf("%s: failover %t", url, Failover(url))
-		}
 	}
 }
 

@@ -96,7 +96,7 @@ func TestAgeInAStaticConfiguration(t *testing.T) {
 		}
 		w.store.set(contract.RedisRecordKey(hashOf(1)), plain) // by hand: no floors, no clock, no age
 		w.want("by hand", w.resolve(1), contract.Found)
-		w.store.set(contract.RedisCredentialKey("credential-1"), contract.MarshalFloor(6))
+		w.store.set(contract.RedisCredentialKey("credential-1"), contract.Floor{Revision: 6}.Marshal())
 		w.want("revoked by hand", w.resolve(1), contract.Unknown)
 		delete(w.store.values, contract.RedisCredentialKey("credential-1"))
 		r := testRecord(2, 5)

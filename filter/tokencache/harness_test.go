@@ -334,9 +334,9 @@ func (s *fakeStore) putRecord(t *testing.T, token int, r *contract.Record) {
 func (s *fakeStore) putFloors(r *contract.Record) {
 	for _, key := range []string{contract.RedisCredentialKey(r.Credential.ID), contract.RedisConsumerKey(r.Consumer.ID)} {
 		s.mu.Lock()
-		if s.values[key] == nil {
-			s.values[key] = contract.MarshalFloor(0)
-		}
+		f, _ := contract.ParseFloor(s.values[key]) // 0 if there is none
+		f.Epoch = storable(r).Epoch
+		s.values[key] = f.Marshal()
 		s.mu.Unlock()
 	}
 }

@@ -161,21 +161,30 @@ func (c *Cache) readFloors(ctx context.Context, cfg *config, r *contract.Record)
 	if err != nil {
 		return l2Failed, err
 	}
-	needed := !cfg.static()
-	if needed && (ofCredential == nil || (consumer != "" && ofConsumer == nil)) {
-		return l2Untrusted, nil // it was evicted, and may have been above the record
+	outcome := underFloor(r, ofCredential, !cfg.static())
+	if consumer != "" && outcome == l2Found {
+		outcome = underFloor(r, ofConsumer, !cfg.static())
 	}
-	if revokes(ofCredential, r.Revision) || revokes(ofConsumer, r.Revision) {
-		return l2Absent, nil
-	}
-	return l2Found, nil
+	return outcome, nil
 }
 
-// revokes says whether a floor is above a record. One that cannot be decoded is.
-func revokes(floor []byte, revision uint64) bool {
+// underFloor compares a record with the floor of one of its owners. Where the control
+// plane vouches for what is read, there must be one, of the epoch of the record.
+func underFloor(r *contract.Record, floor []byte, vouched bool) l2Outcome {
 	if floor == nil {
-		return false
+		if vouched {
+			return l2Untrusted // it was evicted, and may have been above the record
+		}
+		return l2Found
 	}
 	at, err := contract.ParseFloor(floor)
-	return err != nil || at > revision
+	switch {
+	case err != nil:
+		return l2Absent
+	case vouched && at.Epoch != r.Epoch:
+		return l2Untrusted // it came late, and may have replaced one above the record
+	case at.Revision > r.Revision:
+		return l2Absent
+	}
+	return l2Found
 }

@@ -173,7 +173,7 @@ func (m *model) writeFloor(o contract.Invalidation) {
 	if o.Subject == contract.SubjectConsumer {
 		key = contract.RedisConsumerKey(o.ID)
 	}
-	m.redis[key] = contract.MarshalFloor(m.store.owners[o])
+	m.redis[key] = contract.Floor{Revision: m.store.owners[o], Epoch: m.epoch}.Marshal()
 }
 
 // refill writes the record of a token, or its tombstone.

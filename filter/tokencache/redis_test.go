@@ -98,7 +98,7 @@ func TestRedisStore(t *testing.T) {
 				}
 			}
 			expect("a record", contract.Found)
-			put(t, tc.server, contract.RedisConsumerKey("consumer-1"), contract.MarshalFloor(6))
+			put(t, tc.server, contract.RedisConsumerKey("consumer-1"), contract.Floor{Revision: 6}.Marshal())
 			expect("consumer revoked", contract.Unknown)
 			tc.server.Del(contract.RedisConsumerKey("consumer-1"))
 			expect("floor gone", contract.Found)

@@ -27,6 +27,9 @@ func TestRulesOfReadingRedis(t *testing.T) {
 			s.set(contract.RedisRecordKey(hashOf(1)), b)
 		}
 	}
+	floor := func(revision uint64, epoch contract.Epoch) []byte {
+		return contract.Floor{Revision: revision, Epoch: epoch}.Marshal()
+	}
 	key, credential, consumer := contract.RedisRecordKey(hashOf(1)), contract.RedisCredentialKey("credential-1"), contract.RedisConsumerKey("consumer-1")
 	for name, tc := range map[string]struct {
 		set func(*fakeStore)
@@ -49,9 +52,11 @@ func TestRulesOfReadingRedis(t *testing.T) {
 		"record that cannot be decoded": {set(key, []byte("x")), false},
 		"no floor of the credential":    {without(credential), false},
 		"no floor of the consumer":      {without(consumer), false},
-		"floor of the credential above": {set(credential, contract.MarshalFloor(6)), false},
-		"floor of the consumer above":   {set(consumer, contract.MarshalFloor(6)), false},
-		"floor of the record itself":    {set(credential, contract.MarshalFloor(5)), true},
+		"floor of the credential above": {set(credential, floor(6, testEpoch)), false},
+		"floor of the consumer above":   {set(consumer, floor(6, testEpoch)), false},
+		"floor of the record itself":    {set(credential, floor(5, testEpoch)), true},
+		"floor of another epoch":        {set(credential, floor(0, testEpoch+1)), false},
+		"floor of no epoch":             {set(consumer, floor(0, 0)), false},
 		"floor that is none":            {set(consumer, []byte("x")), false},
 		"floor of the former kind":      {set(consumer, contract.MarshalTombstone(1)), false},
 		"no consumer, no floor for it": {func(s *fakeStore) {

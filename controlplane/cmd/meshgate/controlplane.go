@@ -154,7 +154,7 @@ func (cp *controlPlane) openRevocation(ctx context.Context) (err error) {
 			return cp.snapshots.HasPlugin(n.ID, plugin)
 		},
 		Planned: cp.planned,
-		Redis:   cp.redis.client, Tracker: cp.redis.tracker(), NodeRedis: cp.redis.forNodes, Failover: cp.redis.failover(),
+		Redis:   cp.redis.client, Tracker: cp.redis.tracker(), NodeRedis: cp.redis.forNodes,
 		ChecksTokens: cp.checksTokens, Log: cp.log, Now: time.Now,
 	})
 	if err != nil {

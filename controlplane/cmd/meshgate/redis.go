@@ -110,12 +110,6 @@ func (p *redisParts) tracker() revoke.Tracker {
 	return p.embedded
 }
 
-// failover says that another server may take over while the former one still runs.
-func (p *redisParts) failover() bool {
-	scheme, _, _ := strings.Cut(p.url, "://")
-	return strings.HasSuffix(scheme, "+sentinel") || strings.HasSuffix(scheme, "+cluster")
-}
-
 // forNodes is what filters are told, nil if nothing. They never get what may
 // write, nor the embedded cache from another host, where it is out of reach.
 func (p *redisParts) forNodes(local bool) *contract.RedisSettings {
