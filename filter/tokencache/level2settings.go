@@ -38,10 +38,10 @@ func effective(s *contract.Settings, l *contract.Level2) *contract.Settings {
 
 // recall reads what an earlier process was told; nil if there is nothing usable.
 func (c *Cache) recall(s *contract.Settings) *contract.Level2 {
-	if c.opts.Path == "" || s.ControlPlane == nil {
+	if c.opts.Dir == "" || s.ControlPlane == nil {
 		return nil
 	}
-	data, err := readLimited(filepath.Join(filepath.Dir(c.opts.Path), level2File), maxSettings)
+	data, err := readLimited(filepath.Join(c.opts.Dir, level2File), maxSettings)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil
 	}
@@ -81,10 +81,10 @@ func (c *Cache) told(cp *contract.ControlPlaneSettings, l *contract.Level2) {
 	c.level2 = l
 	c.logConfig()
 	c.inUse.look()
-	if c.opts.Path == "" {
+	if c.opts.Dir == "" {
 		return
 	}
-	if err := writeLevel2(filepath.Dir(c.opts.Path), &rememberedLevel2{cp.Address, cp.Node, *l}); err != nil {
+	if err := writeLevel2(c.opts.Dir, &rememberedLevel2{cp.Address, cp.Node, *l}); err != nil {
 		c.log.Warn("what the control plane says about the second level is not remembered", "error", err)
 	}
 }

@@ -52,10 +52,10 @@ func parseTrust(data []byte) (*rememberedTrust, error) {
 // recallTrust reads what an earlier process was told; nil if there is nothing
 // usable.
 func (c *Cache) recallTrust(s *contract.Settings) *rememberedTrust {
-	if c.opts.Path == "" || s.ControlPlane == nil {
+	if c.opts.Dir == "" || s.ControlPlane == nil {
 		return nil
 	}
-	r, err := readTrust(filepath.Dir(c.opts.Path))
+	r, err := readTrust(c.opts.Dir)
 	if err != nil {
 		c.log.Warn("what the control plane vouched for in redis is forgotten", "error", err)
 		return nil
@@ -87,10 +87,10 @@ func (c *Cache) forgetTrust(cp *contract.ControlPlaneSettings) error {
 		c.amend(func(st *standing) { st.trust = contract.Trust{} })
 		c.onDisk = nil
 	}
-	if c.opts.Path == "" {
+	if c.opts.Dir == "" {
 		return nil
 	}
-	dir := filepath.Dir(c.opts.Path)
+	dir := c.opts.Dir
 	if r, err := readTrust(dir); err == nil && !r.usedBy(cp) {
 		return nil // another control plane has said that since
 	}
@@ -120,7 +120,7 @@ func (c *Cache) recalled(r *rememberedTrust) contract.Trust {
 // written must not leave an older one behind: a restarted filter would believe
 // what was taken back. configuring is held.
 func (c *Cache) rememberTrust(cp *contract.ControlPlaneSettings, t contract.Trust) error {
-	if c.opts.Path == "" || (c.onDisk.usedBy(cp) && sameTrust(c.onDisk.Trust, t)) {
+	if c.opts.Dir == "" || (c.onDisk.usedBy(cp) && sameTrust(c.onDisk.Trust, t)) {
 		return nil
 	}
 	err := c.writeTrust(cp, t)
@@ -129,7 +129,7 @@ func (c *Cache) rememberTrust(cp *contract.ControlPlaneSettings, t contract.Trus
 	}
 	c.log.Warn("what the control plane vouches for in redis is not remembered", "error", err)
 	c.onDisk = nil
-	if err := removeDurably(filepath.Dir(c.opts.Path), trustFile); err != nil {
+	if err := removeDurably(c.opts.Dir, trustFile); err != nil {
 		return fmt.Errorf("an older trust stays on disk: %w", err)
 	}
 	return nil
@@ -144,7 +144,7 @@ func (c *Cache) writeTrust(cp *contract.ControlPlaneSettings, t contract.Trust) 
 	if err != nil {
 		return err
 	}
-	if err := writeDurably(filepath.Dir(c.opts.Path), trustFile, data); err != nil {
+	if err := writeDurably(c.opts.Dir, trustFile, data); err != nil {
 		return err
 	}
 	c.onDisk = r
@@ -155,7 +155,7 @@ func (c *Cache) writeTrust(cp *contract.ControlPlaneSettings, t contract.Trust) 
 // noteLease keeps the time of the last lease in the file about right.
 func (c *Cache) noteLease(cp *contract.ControlPlaneSettings) {
 	last := c.lastLease.Load()
-	if c.opts.Path == "" || last == nil || last.millis()-c.leaseOnDisk.Load() < leaseNoted.Milliseconds() {
+	if c.opts.Dir == "" || last == nil || last.millis()-c.leaseOnDisk.Load() < leaseNoted.Milliseconds() {
 		return
 	}
 	c.configuring.Lock()
