@@ -5,6 +5,7 @@ import (
 
 	"github.com/meshgate/meshgate/controlplane/gateway"
 	"github.com/meshgate/meshgate/controlplane/revoke"
+	"github.com/meshgate/meshgate/filter/contract"
 )
 
 // event is one thing that happens; A, B and D choose to what, how and how long.
@@ -23,8 +24,12 @@ type happening struct {
 	do      func(p *play, e event)
 }
 
+// nothing is what an order is shortened to, event by event.
+const nothing = 0
+
 // happenings are all of them; what stands there twice happens more often.
 var happenings = []happening{
+	nothing: {"nothing", false, nil},
 	{"issue", false, func(p *play, e event) { p.issue(e.value()) }},
 	{"issue", false, func(p *play, e event) { p.issue(e.value()) }},
 	{"revoke a token", false, func(p *play, e event) { p.revokeToken(e, 0) }},
@@ -97,6 +102,18 @@ var happenings = []happening{
 	{"redis drops a key", false, func(p *play, e event) { p.redis.now().evict(e.A*7 + e.D) }},
 	{"redis is dumped", false, func(p *play, _ event) { p.dumps = append(p.dumps, p.redis.now().dump()) }},
 	{"redis restarts with a dump", true, func(p *play, e event) { p.restartRedis(e) }},
+	// Two beginnings of stories, which chance would seldom tell.
+	{"a filter misses a revocation", false, func(p *play, e event) {
+		p.hosts[e.B%len(p.hosts)].unlink(true)
+		p.revokeToken(e, 0)
+		time.Sleep(contract.Lease + time.Second)
+	}},
+	{"redis goes back behind a revocation", true, func(p *play, e event) {
+		p.dumps = append([]map[string]held{p.redis.now().dump()}, p.dumps...)
+		p.revokeToken(e, 0)
+		time.Sleep(contract.Lease + time.Second)
+		p.restartRedis(event{})
+	}},
 	{"another redis", true, func(p *play, e event) { p.replaceRedis(e) }},
 }
 

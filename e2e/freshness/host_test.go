@@ -136,6 +136,7 @@ func (p *play) newHost(i int) *host {
 		clock: &hostClock{base: time.Now(), halved: p.seeded.slowClock}, up: newGate(), down: newGate(),
 	}
 	h.redis = &route{redis: p.redis, gates: []*gate{newGate()}}
+	h.wipe()
 	h.open()
 	return h
 }
@@ -144,9 +145,6 @@ func (p *play) newHost(i int) *host {
 func (h *host) open() {
 	h.p.serial++
 	h.process = fmt.Sprintf("%026d", h.p.serial)
-	if err := os.MkdirAll(h.dir, 0o700); err != nil {
-		panic(err)
-	}
 	if err := os.Setenv(contract.ProcessEnv, h.process); err != nil {
 		panic(err)
 	}

@@ -107,15 +107,14 @@ func begin(s *site, n *tried, seeded defects, failover bool) *play {
 	p.route = &route{redis: p.redis}
 	p.openPlane()
 	for i := range hosts {
-		h := p.newHost(i)
-		h.wipe()
-		p.hosts = append(p.hosts, h)
+		p.hosts = append(p.hosts, p.newHost(i))
 	}
 	synctest.Wait()
 	for _, v := range values {
 		p.issue(v)
 	}
 	synctest.Wait()
+	p.checkAll()
 	return p
 }
 
@@ -355,10 +354,28 @@ func revisionOf(packed []byte) uint64 {
 	return n
 }
 
+// checkAll asks every filter about every token, and those once more that could not
+// say at once: connections may have broken since they were used last.
 func (p *play) checkAll() {
+	var mu sync.Mutex
+	var again []func()
 	for _, h := range p.hosts {
 		for _, v := range values {
-			p.check(h, v, nil)
+			p.check(h, v, func(a contract.Answer) {
+				mu.Lock()
+				defer mu.Unlock()
+				if a == contract.Unavailable {
+					again = append(again, func() { p.check(h, v, nil) })
+				}
+			})
 		}
 	}
+	synctest.Wait()
+	mu.Lock()
+	once := again
+	mu.Unlock()
+	for _, ask := range once {
+		ask()
+	}
+	synctest.Wait()
 }

@@ -16,7 +16,7 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // ordersPerCheck is how many orders each example of rapid stands for.
-const ordersPerCheck = 10
+const ordersPerCheck = 6
 
 // order is what happens. Failover says that former servers of Redis may live on.
 type order struct {
@@ -24,21 +24,29 @@ type order struct {
 	Events   []event
 }
 
-// orders draws from some happenings.
+// orders draws from some happenings. Each order leaves about half of them out: what
+// mends and what ends a story would else come before the story gets anywhere.
 func orders(of []int) *rapid.Generator[order] {
 	one := rapid.Custom(func(t *rapid.T) event {
-		return event{rapid.SampledFrom(of).Draw(t, "kind"), rapid.IntRange(0, 5).Draw(t, "a"), rapid.IntRange(0, 5).Draw(t, "b"), rapid.IntRange(0, 40).Draw(t, "d")}
+		return event{rapid.SampledFrom(append([]int{nothing}, of...)).Draw(t, "kind"), rapid.IntRange(0, 5).Draw(t, "a"), rapid.IntRange(0, 5).Draw(t, "b"), rapid.IntRange(0, 40).Draw(t, "d")}
 	})
 	return rapid.Custom(func(t *rapid.T) order {
-		return order{rapid.Bool().Draw(t, "failover"), rapid.SliceOfN(one, 5, 50).Draw(t, "events")}
+		o := order{Failover: rapid.Bool().Draw(t, "failover")}
+		without := rapid.SliceOfN(rapid.Bool(), len(happenings), len(happenings)).Draw(t, "without")
+		for _, e := range rapid.SliceOfN(one, 30, 60).Draw(t, "events") {
+			if e.Kind != nothing && !without[e.Kind] {
+				o.Events = append(o.Events, e)
+			}
+		}
+		return o
 	})
 }
 
 // some are the happenings that are meant.
 func some(meant func(happening) bool) (of []int) {
-	for i, h := range happenings {
+	for i, h := range happenings[1:] {
 		if meant(h) {
-			of = append(of, i)
+			of = append(of, i+1)
 		}
 	}
 	return of
@@ -62,7 +70,6 @@ func inOrder(t *testing.T, s *site, n *tried, seeded defects, o order, last func
 			happenings[e.Kind].do(p, e)
 			synctest.Wait()
 			p.checkAll()
-			synctest.Wait()
 			if failure = p.failed(); failure != "" {
 				failure = fmt.Sprintf("%s\nafter %s", failure, recounted(o, i+1))
 				return
