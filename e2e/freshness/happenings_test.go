@@ -17,11 +17,13 @@ func (e event) odd() bool               { return e.B%2 == 1 }
 func (e event) span() time.Duration     { return time.Duration(e.D) * 10 * time.Millisecond }
 func (e event) longSpan() time.Duration { return time.Duration(e.D) * 200 * time.Millisecond }
 
-// happening is what an order consists of. hostile ones may cost availability.
+// happening is what an order consists of. A costly one may leave Redis without a
+// record that is in use: it drops a key that nobody misses as long as memory answers,
+// or a write may come late, which costs an owner that is revoked once more its records.
 type happening struct {
-	name    string
-	hostile bool
-	do      func(p *play, e event)
+	name   string
+	costly bool
+	do     func(p *play, e event)
 }
 
 // nothing is what an order is shortened to, event by event.
@@ -39,7 +41,7 @@ var happenings = []happening{
 		p.calls.Go(func() { p.revokeToken(e, 0) })
 		p.calls.Go(func() { p.revokeToken(e, 0) })
 	}},
-	{"revoke a token, and be killed", true, func(p *play, e event) {
+	{"revoke a token, and be killed", false, func(p *play, e event) {
 		p.revokeToken(e, time.Millisecond)
 		p.n.killed.Add(1)
 		p.killPlane()
@@ -82,7 +84,7 @@ var happenings = []happening{
 
 	{"the control plane restarts", false, func(p *play, _ event) { p.stopPlane(); p.startPlane() }},
 	{"the control plane stops", false, func(p *play, _ event) { p.stopPlane() }},
-	{"the control plane is killed", true, func(p *play, e event) {
+	{"the control plane is killed", false, func(p *play, e event) {
 		p.killPlane()
 		if e.odd() {
 			p.startPlane()
@@ -99,22 +101,22 @@ var happenings = []happening{
 	{"the control plane does not reach redis", true, func(p *play, _ event) { p.route.refuse(true) }},
 	{"a filter does not reach redis", false, func(p *play, e event) { e.host(p).redis.refuse(!e.odd()) }},
 	{"redis is emptied", false, func(p *play, _ event) { p.redis.now().become(map[string]held{}) }},
-	{"redis drops a key", false, func(p *play, e event) { p.redis.now().evict(e.A*7 + e.D) }},
+	{"redis drops a key", true, func(p *play, e event) { p.redis.now().evict(e.A*7 + e.D) }},
 	{"redis is dumped", false, func(p *play, _ event) { p.dumps = append(p.dumps, p.redis.now().dump()) }},
-	{"redis restarts with a dump", true, func(p *play, e event) { p.restartRedis(e) }},
+	{"redis restarts with a dump", false, func(p *play, e event) { p.restartRedis(e) }},
 	// Two beginnings of stories, which chance would seldom tell.
 	{"a filter misses a revocation", false, func(p *play, e event) {
 		p.hosts[e.B%len(p.hosts)].unlink(true)
 		p.revokeToken(e, 0)
 		time.Sleep(contract.Lease + time.Second)
 	}},
-	{"redis goes back behind a revocation", true, func(p *play, e event) {
+	{"redis goes back behind a revocation", false, func(p *play, e event) {
 		p.dumps = append([]map[string]held{p.redis.now().dump()}, p.dumps...)
 		p.revokeToken(e, 0)
 		time.Sleep(contract.Lease + time.Second)
 		p.restartRedis(event{})
 	}},
-	{"another redis", true, func(p *play, e event) { p.replaceRedis(e) }},
+	{"another redis", false, func(p *play, e event) { p.replaceRedis(e) }},
 }
 
 func (p *play) revokeToken(e event, later time.Duration) {

@@ -65,6 +65,7 @@ type tried struct {
 	orders, accepted, unknown, unclear  atomic.Int64
 	confirmed, refused, settled, killed atomic.Int64
 	restarted, planes, servers          atomic.Int64
+	needed                              atomic.Int64 // checks that had to accept
 }
 
 func (n *tried) String() string {
@@ -378,4 +379,56 @@ func (p *play) checkAll() {
 		ask()
 	}
 	synctest.Wait()
+}
+
+// mend puts everything in order and has every token used everywhere.
+func (p *play) mend() {
+	for _, h := range p.hosts {
+		h.thaw()
+		h.unlink(false)
+		h.redis.refuse(false)
+	}
+	p.redis.alone()
+	p.mendRedis()
+	p.startPlane()
+	time.Sleep(10 * time.Second)
+	for _, v := range values {
+		p.issue(v)
+	}
+	time.Sleep(5 * time.Second)
+	p.checkAll()
+	time.Sleep(5 * time.Second)
+}
+
+// need asks about every token everywhere, and wants each accepted.
+func (p *play) need(when string) {
+	synctest.Wait()
+	for _, h := range p.hosts {
+		for _, v := range values {
+			p.n.needed.Add(1)
+			p.check(h, v, func(a contract.Answer) {
+				if a != contract.Found {
+					p.fail("%s %s refuses %s: answer %d; %+v", when, h.node, v, a, h.cache.Stats())
+				}
+			})
+		}
+	}
+	synctest.Wait()
+}
+
+// mendAndLeave mends everything and takes the control plane away.
+func (p *play) mendAndLeave() {
+	p.mend()
+	p.need("with everything mended")
+	p.stopPlane()
+	p.need("right after the control plane has gone")
+	time.Sleep(contract.Lease)
+	p.need("after a lease")
+	for _, h := range p.hosts {
+		h.kill()
+		h.open()
+	}
+	p.need("after a restart of the filter")
+	time.Sleep(time.Minute)
+	p.need("after a minute")
 }

@@ -120,3 +120,20 @@ func TestWhatIsRevokedIsNotAccepted(t *testing.T) {
 		t.Error("it says too little")
 	}
 }
+
+// TestWhatIsInUseIsAccepted: whatever has happened, once everything is mended every
+// token is accepted everywhere; and while the control plane is away in good order and
+// Redis is unchanged, they go on being accepted, also by a filter that was killed and
+// has its run directory.
+func TestWhatIsInUseIsAccepted(t *testing.T) {
+	s, n, prompt := newSite(t), &tried{}, orders(some(func(h happening) bool { return !h.costly }))
+	rapid.Check(t, func(rt *rapid.T) {
+		if failure := inOrder(t, s, n, defects{}, prompt.Draw(rt, "order"), (*play).mendAndLeave); failure != "" {
+			rt.Fatal(failure)
+		}
+	})
+	t.Log(n)
+	if needed := int64(hosts * len(values) * 4); n.needed.Load() < needed*n.orders.Load() {
+		t.Error("it says too little")
+	}
+}

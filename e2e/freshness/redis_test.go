@@ -12,6 +12,8 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
+	"syscall"
 	"time"
 )
 
@@ -201,6 +203,15 @@ func (r *redises) turn(next *server, lives bool) {
 	}
 }
 
+// alone ends the servers that were the one once.
+func (r *redises) alone() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, s := range r.former {
+		s.of.cut()
+	}
+}
+
 // dial opens a connection on a route.
 func (r *route) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	r.redis.mu.Lock()
@@ -226,8 +237,47 @@ func (r *route) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	r.redis.work.Go(func() { s.serve(served) })
 	w.carry(&r.redis.work, pieces(near), far, up...)
 	w.carry(&r.redis.work, pieces(far), near, down...)
-	return client, nil
+	return &socket{Conn: client, wire: w}, nil
 }
+
+// socket lets the library see that a connection was closed while it was idle, as it
+// does where there is a real one.
+type socket struct {
+	net.Conn
+	wire   *wire
+	closed atomic.Bool
+}
+
+// Close implements [net.Conn].
+func (s *socket) Close() error {
+	s.closed.Store(true)
+	return s.Conn.Close()
+}
+
+// SyscallConn implements [syscall.Conn].
+func (s *socket) SyscallConn() (syscall.RawConn, error) {
+	select {
+	case <-s.wire.gone:
+		return nil, net.ErrClosed
+	default:
+	}
+	if s.closed.Load() {
+		return nil, net.ErrClosed
+	}
+	return noSocket{}, nil
+}
+
+// noSocket is not looked at.
+type noSocket struct{}
+
+// Control implements [syscall.RawConn].
+func (noSocket) Control(func(uintptr)) error { return nil }
+
+// Read implements [syscall.RawConn].
+func (noSocket) Read(func(uintptr) bool) error { return nil }
+
+// Write implements [syscall.RawConn].
+func (noSocket) Write(func(uintptr) bool) error { return nil }
 
 // refuse ends what is connected on a route, and lets nobody connect.
 func (r *route) refuse(refused bool) {
