@@ -128,7 +128,7 @@ func openPlane(s store.Store, to *route, failover bool) (*plane, error) {
 	p.r, err = revoke.New(context.Background(), revoke.Options{
 		Store: p, Subjects: subjects, Source: p, Auth: p, Redis: p.redis, Failover: failover,
 		NodeRedis: func(bool) *contract.RedisSettings { return &contract.RedisSettings{URL: redisURL} },
-		Allowed:   func(revoke.Node, string) bool { return true }, Log: slog.New(slog.DiscardHandler),
+		Allowed:   func(revoke.Node, string) bool { return true }, ChecksTokens: func(revoke.Node) bool { return true }, Log: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
 		return nil, errors.Join(err, p.redis.Close())
