@@ -16,7 +16,7 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // ordersPerCheck is how many orders each example of rapid stands for.
-const ordersPerCheck = 6
+const ordersPerCheck = 4
 
 // order is what happens. Failover says that former servers of Redis may live on.
 type order struct {
