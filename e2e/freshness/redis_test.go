@@ -118,17 +118,17 @@ func bulk(text string) string { return fmt.Sprintf("$%d\r\n%s\r\n", len(text), t
 func (s *server) answer(cmd []string) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	switch name := strings.ToUpper(cmd[0]); {
-	case name == "INFO":
+	switch strings.ToUpper(cmd[0]) {
+	case "INFO":
 		return bulk(fmt.Sprintf("# %s\r\nrun_id:%s\r\nmaster_replid:%s-data\r\nrole:master\r\nmaxmemory_policy:noeviction\r\n", cmd[1], s.id, s.id))
-	case name == "SET":
+	case "SET":
 		return s.set(cmd)
-	case name == "GET":
+	case "GET":
 		if text, ok := s.get(cmd[1]); ok {
 			return bulk(text)
 		}
 		return "$-1\r\n"
-	case name == "GETRANGE":
+	case "GETRANGE":
 		text, _ := s.get(cmd[1])
 		end, err := strconv.Atoi(cmd[3])
 		if err != nil {

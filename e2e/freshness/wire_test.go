@@ -31,12 +31,6 @@ func (g *gate) set(shut bool) {
 	g.wake = make(chan struct{})
 }
 
-func (g *gate) held() bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.shut
-}
-
 // pass waits until the gate is open; false if quit came first.
 func (g *gate) pass(quit <-chan struct{}) bool {
 	for {
