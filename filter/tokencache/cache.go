@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"path/filepath"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -129,10 +128,10 @@ func (c *Cache) openDisk() {
 	d := &c.disk
 	d.log, d.moved = c.log, c.acknowledge
 	d.woken, d.stop, d.attempted = make(chan struct{}, 1), make(chan struct{}), make(chan struct{})
-	if c.opts.Path == "" {
+	if c.opts.Dir == "" {
 		return
 	}
-	d.files = c.opts.openFiles(filepath.Dir(c.opts.Path))
+	d.files = c.opts.openFiles(c.opts.Dir)
 }
 
 // acknowledge lets the session say how far the filter is now.

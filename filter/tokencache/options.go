@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"path/filepath"
 	"time"
 
 	"github.com/meshgate/meshgate/filter/contract"
@@ -19,6 +20,10 @@ type Options struct {
 	Path string
 	// Settings are used as they are, for static configurations.
 	Settings *contract.Settings
+	// Dir is the run directory, where what the control plane has said is kept for
+	// the process after this one. It defaults to the directory of Path; without
+	// either nothing is kept.
+	Dir string
 	// Logger is required.
 	Logger *slog.Logger
 	// Recover runs fn and recovers from its panics. Every goroutine of the cache
@@ -45,6 +50,9 @@ type Dial func(ctx context.Context, network, address string) (net.Conn, error)
 func (o *Options) complete() error {
 	if (o.Path == "") == (o.Settings == nil) {
 		return errors.New("token cache: exactly one of settings path and inline settings is needed")
+	}
+	if o.Path != "" && o.Dir == "" {
+		o.Dir = filepath.Dir(o.Path)
 	}
 	if o.Logger == nil {
 		return errors.New("token cache: a logger is needed")

@@ -1,0 +1,167 @@
+package freshness
+
+import (
+	"cmp"
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/meshgate/meshgate/controlplane/fault"
+	"github.com/meshgate/meshgate/controlplane/gateway"
+	"github.com/meshgate/meshgate/controlplane/model"
+	"github.com/meshgate/meshgate/controlplane/revoke"
+	"github.com/meshgate/meshgate/controlplane/store"
+	"github.com/meshgate/meshgate/filter/contract"
+	"github.com/meshgate/meshgate/filter/redisconn"
+)
+
+const (
+	scope = model.DefaultControlPlane
+	// planeTimeout is how patient the control plane is with Redis; see package revoke.
+	planeTimeout = 500 * time.Millisecond
+	redisURL     = "redis://redis"
+)
+
+var errKilled = errors.New("the process was killed")
+
+// subjects is how main wires the kinds of the gateway.
+var subjects = map[*model.Kind]revoke.Subject{
+	gateway.Tokens: {
+		Is:    contract.SubjectToken,
+		Token: func(s any) contract.Hash { return contract.HashToken([]byte(s.(*gateway.Token).AccessToken)) },
+		Expires: func(r *model.Resource) int64 {
+			return contract.ExpiresAt(r.Created, r.Spec.(*gateway.Token).ExpiresIn)
+		},
+		Under: func(s any) string { return s.(*gateway.Token).Credential },
+	},
+	gateway.Applications: {Is: contract.SubjectCredential},
+	gateway.Consumers:    {Is: contract.SubjectConsumer},
+}
+
+// plane is one process of the control plane: the real Revoker behind a server.
+type plane struct {
+	store.Store
+	r     *revoke.Revoker
+	door  *doorway
+	http  *http.Server
+	redis redis.UniversalClient
+	links ends
+	dead  atomic.Bool
+	calls *sync.WaitGroup
+}
+
+// View implements [store.Store]. Whoever is dead reads nothing.
+func (p *plane) View(ctx context.Context, fn func(store.Reader) error) error {
+	if p.dead.Load() {
+		return errKilled
+	}
+	return p.Store.View(ctx, fn)
+}
+
+// Update implements [store.Store].
+func (p *plane) Update(ctx context.Context, class model.Class, fn func(store.Tx) error) (store.Commit, error) {
+	if p.dead.Load() {
+		return store.Commit{}, errKilled
+	}
+	return p.Store.Update(ctx, class, fn)
+}
+
+// Record implements [revoke.Source]. The user of a record is the revision at which
+// the token was read.
+func (p *plane) Record(ctx context.Context, scope string, hash contract.Hash) (rec *contract.Record, rev uint64, err error) {
+	err = p.View(ctx, func(r store.Reader) error {
+		rev = r.Revision()
+		res, err := r.Find(gateway.Tokens, scope, gateway.IndexAccessToken, hex.EncodeToString(hash[:]))
+		if fault.Is(err, fault.NotFound) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		token := res.Spec.(*gateway.Token)
+		app, err := r.Get(gateway.Applications, scope, token.Credential)
+		if err != nil {
+			return err
+		}
+		rec = &contract.Record{
+			Version: 1, UserID: fmt.Sprint(rev), Credential: contract.Credential{ID: token.Credential},
+			Consumer: &contract.Consumer{ID: app.Spec.(*gateway.Application).Consumer},
+		}
+		return nil
+	})
+	return rec, rev, err
+}
+
+// Authenticate implements [revoke.Authenticator].
+func (p *plane) Authenticate(_ context.Context, node, token string) (revoke.Node, error) {
+	if token != "good" {
+		return revoke.Node{}, errors.New("no")
+	}
+	return revoke.Node{ID: cmp.Or(node, "node"), ControlPlane: scope}, nil
+}
+
+// openPlane starts a control plane on a store.
+func openPlane(s store.Store, to *route) (*plane, error) {
+	p := &plane{Store: s, door: newDoorway(), calls: &sync.WaitGroup{}}
+	var err error
+	p.redis, err = redisconn.Open(redisconn.Options{
+		Settings: contract.RedisSettings{URL: redisURL}, Timeout: planeTimeout, DialTimeout: planeTimeout,
+		Dial: func(ctx context.Context, network, address string) (net.Conn, error) {
+			if p.dead.Load() {
+				return nil, errRefused
+			}
+			return to.dial(ctx, network, address)
+		},
+	})
+	if err != nil {
+		return nil, err
+	}
+	p.r, err = revoke.New(context.Background(), revoke.Options{
+		Store: p, Subjects: subjects, Source: p, Auth: p, Redis: p.redis,
+		NodeRedis: func(bool) *contract.RedisSettings { return &contract.RedisSettings{URL: redisURL} },
+		Allowed:   func(revoke.Node, string) bool { return true }, ChecksTokens: func(revoke.Node) bool { return true }, Log: slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
+		return nil, errors.Join(err, p.redis.Close())
+	}
+	p.http = &http.Server{Handler: p.r, ErrorLog: slog.NewLogLogger(slog.DiscardHandler, 0)}
+	p.calls.Go(func() { _ = p.http.Serve(p.door) })
+	return p, nil
+}
+
+// stop ends it in good order.
+func (p *plane) stop() error {
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	err := p.r.Close(ctx)
+	p.leave()
+	return err
+}
+
+// kill ends it with whatever is under way. What it has sent to Redis may arrive.
+func (p *plane) kill() {
+	p.dead.Store(true)
+	_ = p.redis.Close()
+	p.links.cut()
+	over, cancel := context.WithCancel(context.Background())
+	cancel()
+	_ = p.r.Close(over)
+	p.leave()
+}
+
+func (p *plane) leave() {
+	p.dead.Store(true)
+	_ = p.redis.Close()
+	p.links.cut()
+	_ = p.http.Close()
+	p.calls.Wait()
+}
