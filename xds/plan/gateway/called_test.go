@@ -9,8 +9,7 @@ import (
 	"crypto/x509/pkix"
 	"encoding/pem"
 	"fmt"
-	"io"
-	"log"
+	"log/slog"
 	"maps"
 	"math/big"
 	"net"
@@ -69,7 +68,7 @@ func told(t *testing.T, config *tls.Config, probed chan<- string) (port string) 
 		}
 		fmt.Fprintf(w, "%s|%s", said, r.Proto)
 	}))
-	s.Config.ErrorLog = log.New(io.Discard, "", 0) // handshakes are to fail
+	s.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError) // handshakes are to fail
 	if s.TLS = config; config == nil {
 		s.Start()
 	} else {
