@@ -83,7 +83,7 @@ func TestHealthOfTargets(t *testing.T) {
 			{"name":"service:00000000-0000-4000-8000-000000000000:0123","host_statuses":[` + host("10.0.0.1", "", `{"failed_active_health_check":true}`) + `]}]}`
 	}
 	good := host("10.0.0.1", "", `{"eds_health_status":"HEALTHY"}`) + "," + host("::1", "", `{}`)
-	seen["one"] = cluster(good + "," + host("10.0.0.2", "", `{"failed_outlier_check":true}`) + "," + host("192.0.2.1", "name.example", `{}`))
+	seen["one"] = cluster(good + "," + host("10.0.0.2", "", `{"failed_outlier_check":true}`) + "," + host("192.0.2.1", "name.example:80", `{}`))
 	seen["two"] = cluster(good + "," + host("10.0.0.2", "", `{}`) + "," + host("192.0.2.2", "name.example", `{"eds_health_status":"HEALTHY"}`))
 	seen["broken"] = "not JSON"
 	want := map[string]string{

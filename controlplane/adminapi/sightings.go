@@ -73,13 +73,22 @@ func readSightings(answers map[string][]byte, services map[string]bool) sighting
 					s.Health = unhealthy
 				}
 				out.add(s, s.IP)
-				if h.Hostname != "" && h.Hostname != s.IP {
-					out.add(s, h.Hostname)
+				if name := nameOf(h.Hostname); name != "" && name != s.IP {
+					out.add(s, name)
 				}
 			}
 		}
 	}
 	return out
+}
+
+// nameOf is the name of a host. Where requests say in Host how it is called, its name
+// has the port that they say.
+func nameOf(hostname string) string {
+	if name, _, err := net.SplitHostPort(hostname); err == nil {
+		return name
+	}
+	return hostname
 }
 
 // add notes what is seen of a host; of several clusters of a gateway the worst

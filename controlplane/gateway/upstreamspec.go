@@ -35,7 +35,8 @@ type Upstream struct {
 	// Slots is the size of the hash ring.
 	Slots        int          `json:"slots"`
 	Healthchecks Healthchecks `json:"healthchecks"`
-	// HostHeader is the Host of requests to targets; empty means the service's host.
+	// HostHeader is the Host of requests to targets, and the name that they must have in
+	// TLS; empty means the target's name, or the service's host if it is an address.
 	HostHeader string `json:"host_header,omitempty"`
 	// ClientCertificate is the id of the certificate that is shown to targets
 	// where the service names none.

@@ -2,6 +2,8 @@ package traffic_test
 
 import (
 	"crypto/tls"
+	"fmt"
+	"net"
 	"net/http"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -104,5 +106,60 @@ var _ = Describe("TLS to an upstream", Ordered, func() {
 		}
 		r := api.Must(400, http.MethodPatch, "/services/backend.test", document{"ca_certificates": []string{"00000000-0000-4000-8000-000000000000"}})
 		Expect(r.Body).To(ContainSubstring("does not reference an existing 'ca_certificates' entity"))
+	})
+})
+
+var _ = Describe("targets that are names", func() {
+	It("are called by them and verified by them, whatever a client calls them", func() {
+		known := newAuthority("known")
+		secure := func(name string) (b *backend, target document) {
+			b = startSecure(name, &tls.Config{Certificates: []tls.Certificate{known.issue(false, name, name).pair()}, MinVersion: tls.VersionTLS12})
+			_, port, err := net.SplitHostPort(b.address())
+			Expect(err).NotTo(HaveOccurred())
+			return b, document{"target": name + ":" + port}
+		}
+		_, first := secure("first.localhost")
+		second, other := secure("second.localhost")
+		pool("named.test", nil, first, other)
+		ca := id(api.Must(201, http.MethodPost, "/ca_certificates", document{"cert": known.text}))
+		api.Must(200, http.MethodPatch, "/services/named.test", document{"protocol": "https", "retries": 0, "ca_certificates": []string{ca}})
+		api.Must(201, http.MethodPost, "/services/named.test/routes", document{"paths": []string{"/kept"}, "preserve_host": true})
+		api.Converged()
+		Expect(spread("/named.test", 10, nil)).To(Equal(map[string]int{"first.localhost": 5, "second.localhost": 5}))
+		for range 4 {
+			r := ask("/named.test", nil)
+			got := decode(r)
+			Expect(got.Server).To(Equal(r.Header.Get(backendHeader)))
+			Expect([]any{first["target"], other["target"]}).To(ContainElement(got.Host))
+			Expect(got.Host).To(HavePrefix(got.Server + ":"))
+			kept := ask("/kept", nil)
+			Expect(decode(kept).Server).To(Equal(kept.Header.Get(backendHeader)))
+			Expect(decode(kept).Host).To(Equal(fmt.Sprintf("127.0.0.1:%d", c.HTTP)), "the client's")
+		}
+
+		By("a target that shows the certificate of another")
+		_, port, err := net.SplitHostPort(second.address())
+		Expect(err).NotTo(HaveOccurred())
+		api.Must(201, http.MethodPost, "/upstreams/named.test/targets", document{"target": "third.localhost:" + port})
+		api.Converged()
+		Expect(spread("/named.test", 12, nil)).To(Equal(map[string]int{"first.localhost": 4, "second.localhost": 4, "503": 4}))
+
+		By("probes that are judged")
+		api.Must(200, http.MethodPatch, "/upstreams/named.test", document{"healthchecks": document{"active": document{
+			"type": "https", "http_path": "/health",
+			"healthy": document{"interval": 0.2, "successes": 1}, "unhealthy": document{"interval": 0.2, "http_failures": 1, "tcp_failures": 1},
+		}}})
+		api.Converged()
+		Eventually(func() map[string]int { return spread("/named.test", 12, nil) }, patience).
+			Should(Equal(map[string]int{"first.localhost": 6, "second.localhost": 6}))
+		Eventually(func() map[string]any {
+			states := map[string]any{}
+			for _, one := range api.Must(200, http.MethodGet, "/upstreams/named.test/health", nil).JSON()["data"].([]any) {
+				states[one.(document)["target"].(string)] = one.(document)["health"]
+			}
+			return states
+		}, patience).Should(Equal(map[string]any{
+			first["target"].(string): "HEALTHY", other["target"].(string): "HEALTHY", "third.localhost:" + port: "UNHEALTHY",
+		}))
 	})
 })

@@ -224,7 +224,7 @@ func TestHostHeaders(t *testing.T) {
 		s.Protocol, s.Host, s.Port = tc.protocol, tc.host, tc.port
 		w.put(gateway.Services, id(1, 1), 1, s)
 		service, _ := w.state().Service(id(1, 1))
-		if got := authority(g, service); got != tc.want {
+		if got := serviceAuthority(g, service); got != tc.want {
 			t.Errorf("%s://%s:%d has the host %q, want %q", tc.protocol, tc.host, tc.port, got, tc.want)
 		}
 	}

@@ -1,7 +1,10 @@
 package gateway
 
 import (
+	"slices"
 	"testing"
+
+	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 
 	"github.com/meshgate/meshgate/controlplane/gateway"
 	"github.com/meshgate/meshgate/xds/plan"
@@ -62,5 +65,91 @@ func TestClusterThatFailsDoesNotStayUnverified(t *testing.T) {
 	}
 	if len(got.Failures) != 2 || got.Failures[1].Kept {
 		t.Errorf("failures are %+v", got.Failures)
+	}
+}
+
+// TestHostsBelongToTheClusterThatIsThere: a cluster that cannot be made anew stays as
+// it was. Its routes must not take the Host from endpoints that have none: the client's
+// own would reach them.
+func TestHostsBelongToTheClusterThatIsThere(t *testing.T) {
+	w := newWorld(t)
+	balanced(w)
+	p := NewPlanner(testParams)
+	taking := func() *routev3.RouteAction {
+		return taken(t, p.Plan(w.state()).Set, request{method: "GET", scheme: "http", host: "x", path: "/p"}).GetRoute()
+	}
+	before := taking()
+	failing := &gateway.Upstream{Name: "pool.test", Healthchecks: gateway.Healthchecks{Active: gateway.ActiveCheck{
+		Type: gateway.CheckGRPC, Timeout: 1, Healthy: gateway.Recovery{Interval: 1},
+	}}}
+	w.put(gateway.Upstreams, id(5, 1), 1, failing)
+	w.put(gateway.Targets, id(6, 2), 1, &gateway.UpstreamTarget{Upstream: id(5, 1), Target: "up.test:80", Weight: 1})
+	if got := taking(); got.GetCluster() != before.GetCluster() || got.GetHostRewriteLiteral() != "Pool.test:9000" {
+		t.Errorf("an old cluster of addresses is led to by %v", got)
+	}
+	w.put(gateway.Upstreams, id(5, 1), 1, &gateway.Upstream{Name: "pool.test"})
+	named := taking()
+	if named.GetCluster() == before.GetCluster() || !named.GetAutoHostRewrite().GetValue() {
+		t.Errorf("a cluster with a name is led to by %v", named)
+	}
+	w.put(gateway.Upstreams, id(5, 1), 1, failing)
+	w.drop(gateway.Targets, id(6, 2))
+	if got := taking(); got.GetCluster() != named.GetCluster() || !got.GetAutoHostRewrite().GetValue() {
+		t.Errorf("an old cluster with a name is led to by %v", got)
+	}
+}
+
+// TestClusterWithOtherNamesIsNotKept: a cluster that trusts the names of other targets
+// than those that are there goes when it cannot be made anew.
+func TestClusterWithOtherNamesIsNotKept(t *testing.T) {
+	w := newWorld(t)
+	balanced(w)
+	s := serviceSpec("")
+	s.Protocol, s.Host = "https", "pool.test"
+	w.put(gateway.Services, id(1, 1), 1, s)
+	w.put(gateway.Targets, id(6, 2), 1, &gateway.UpstreamTarget{Upstream: id(5, 1), Target: "old.test:80", Weight: 1})
+	p := NewPlanner(testParams)
+	req := request{method: "GET", scheme: "http", host: "x", path: "/p"}
+	if got := evaluate(t, p.Plan(w.state()).Set, req); got != "to "+id(2, 1)+" /" {
+		t.Fatalf("it leads %s", got)
+	}
+	w.put(gateway.Upstreams, id(5, 1), 1, &gateway.Upstream{Name: "pool.test", Algorithm: "unknown"})
+	if got := evaluate(t, p.Plan(w.state()).Set, req); got != "to "+id(2, 1)+" /" {
+		t.Errorf("with the same names it leads %s", got)
+	}
+	w.put(gateway.Targets, id(6, 2), 1, &gateway.UpstreamTarget{Upstream: id(5, 1), Target: "new.test:80", Weight: 1})
+	if got := evaluate(t, p.Plan(w.state()).Set, req); got != "503 "+id(2, 1) {
+		t.Errorf("with other names it leads %s", got)
+	}
+}
+
+// TestKeptClusterKeepsItsTargets: a cluster of addresses that cannot be made anew still
+// waits for its assignment. Without it a proxy that starts has no target for it, and with
+// a name in it Envoy refuses the assignments of all clusters.
+func TestKeptClusterKeepsItsTargets(t *testing.T) {
+	w := newWorld(t)
+	balanced(w)
+	p := NewPlanner(testParams)
+	before := p.Plan(w.state()).Set
+	cluster := clusterOf(t, before)
+	failing := &gateway.Upstream{Name: "pool.test", Algorithm: "unknown"}
+	w.put(gateway.Upstreams, id(5, 1), 1, failing)
+	w.put(gateway.Targets, id(6, 2), 1, &gateway.UpstreamTarget{Upstream: id(5, 1), Target: "up.test:80", Weight: 1})
+	after := p.Plan(w.state())
+	if clusterOf(t, after.Set) != cluster || after.Set.Get(resource.Endpoint, cluster) != before.Get(resource.Endpoint, cluster) {
+		t.Errorf("cluster %s has the assignment %v", clusterOf(t, after.Set), after.Set.Get(resource.Endpoint, cluster))
+	}
+	w.drop(gateway.Targets, id(6, 2))
+	w.put(gateway.Targets, id(6, 3), 1, &gateway.UpstreamTarget{Upstream: id(5, 1), Target: "10.0.0.2:80", Weight: 1})
+	if got := changed(after.Set, p.Plan(w.state()).Set); !slices.Equal(got, []string{cluster}) {
+		t.Errorf("another address changes %v", got)
+	}
+	w.put(gateway.Upstreams, id(5, 1), 1, &gateway.Upstream{Name: "pool.test"})
+	w.put(gateway.Targets, id(6, 2), 1, &gateway.UpstreamTarget{Upstream: id(5, 1), Target: "up.test:80", Weight: 1})
+	p.Plan(w.state())
+	w.put(gateway.Upstreams, id(5, 1), 1, failing)
+	w.drop(gateway.Targets, id(6, 2))
+	if got := p.Plan(w.state()).Set; got.Len(resource.Endpoint) != 0 {
+		t.Error("a cluster with names of its own has an assignment, too")
 	}
 }

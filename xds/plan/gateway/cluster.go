@@ -3,9 +3,7 @@ package gateway
 import (
 	"encoding/hex"
 	"fmt"
-	"net"
 	"net/netip"
-	"strconv"
 	"strings"
 	"time"
 
@@ -59,19 +57,31 @@ func clusterKeyOf(g *view.Gateway, s *view.Service, p Params) (k clusterKey, mem
 		}
 	}
 	k.tls = tlsKeyOf(g, s, k.upstream, p)
+	if k.callsByName() && k.secure() {
+		k.tls.targets = namesOf(k.named)
+	}
 	return k, members
+}
+
+// secure reports whether the service is spoken to in TLS.
+func (k clusterKey) secure() bool {
+	return k.protocol == "https" || k.protocol == "grpcs" || k.protocol == "wss"
 }
 
 // protected is the cluster of a service with the key of its TLS.
 type protected struct {
 	cluster *resource.Resource
 	tls     tlsKey
+	// byName says that endpoints have what requests to them say in Host.
+	byName bool
+	// assigned says that its endpoints come as an assignment.
+	assigned bool
 }
 
 // protectedCluster is serviceCluster with what must not outlive a change of it.
 func protectedCluster(k clusterKey) (protected, error) {
 	c, err := serviceCluster(k)
-	return protected{c, k.tls}, err
+	return protected{c, k.tls, k.callsByName(), k.upstream != nil && k.named == nil}, err
 }
 
 // serviceCluster builds the cluster of a service. Its name contains a digest of
@@ -101,16 +111,8 @@ func serviceCluster(k clusterKey) (*resource.Resource, error) {
 	if err := speak(c, options); err != nil {
 		return nil, err
 	}
-	switch k.protocol {
-	case "http", "grpc", "ws":
-	case "https", "grpcs", "wss":
-		socket, err := upstreamTLS(k.tls, alpn(http2(k.protocol)))
-		if err != nil {
-			return nil, err
-		}
-		c.TransportSocket = transportSocket(socket)
-	default:
-		return nil, fmt.Errorf("service protocol %q cannot be served", k.protocol)
+	if err := secured(c, k); err != nil {
+		return nil, err
 	}
 	c.AltStatName = "service_" + strings.ReplaceAll(k.id, "-", "_")
 	c.Name = "service:" + k.id
@@ -124,6 +126,22 @@ func serviceCluster(k clusterKey) (*resource.Resource, error) {
 	digest := xxh3.Hash128(content.Body).Bytes()
 	c.Name += ":" + hex.EncodeToString(digest[:6])
 	return plan.Freeze(resource.Cluster, c.Name, c)
+}
+
+// secured has a cluster speak TLS where the protocol of its service is in TLS.
+func secured(c *clusterv3.Cluster, k clusterKey) error {
+	switch {
+	case k.secure():
+		socket, err := upstreamTLS(k.tls, alpn(http2(k.protocol)))
+		if err != nil {
+			return err
+		}
+		c.TransportSocket = transportSocket(socket)
+		return targetSockets(c, k.tls, alpn(http2(k.protocol)))
+	case k.protocol == "http", k.protocol == "grpc", k.protocol == "ws":
+		return nil
+	}
+	return fmt.Errorf("service protocol %q cannot be served", k.protocol)
 }
 
 // discovered is a cluster that finds its hosts: those of an upstream, or the one
@@ -270,26 +288,4 @@ func dataPlane() *tlsv3.SubjectAltNameMatcher {
 		SanType: tlsv3.SubjectAltNameMatcher_URI,
 		Matcher: &matcherv3.StringMatcher{MatchPattern: &matcherv3.StringMatcher_Exact{Exact: contract.DataPlaneID}},
 	}
-}
-
-// authority is the Host header for a service: without the protocol's own port. An
-// upstream may have its own.
-func authority(g *view.Gateway, s *view.Service) string {
-	if s == nil {
-		return ""
-	}
-	if u, ok := g.Upstream(s.Spec.Host); ok && u.Spec.HostHeader != "" {
-		return u.Spec.HostHeader
-	}
-	host, own := unbracket(s.Spec.Host), 80
-	if s.Spec.TLS() {
-		own = 443
-	}
-	if s.Spec.Port != own {
-		return net.JoinHostPort(host, strconv.Itoa(s.Spec.Port))
-	}
-	if strings.Contains(host, ":") {
-		return "[" + host + "]"
-	}
-	return host
 }

@@ -331,7 +331,17 @@ func serve(t *testing.T, w *world) string {
 	params := Params{Address: "127.0.0.1", HTTPPort: freePort(t)}
 	address := fmt.Sprintf("127.0.0.1:%d", params.HTTPPort)
 	plantest.Run(t, static(t, NewPlanner(params).Plan(w.state()).Set, nil))
-	return address
+	// With names to resolve and targets to probe, Envoy runs before it listens.
+	for deadline := time.Now().Add(30 * time.Second); ; {
+		conn, err := net.DialTimeout("tcp", address, 5*time.Second)
+		if err == nil {
+			_ = conn.Close() // nothing was sent
+			return address
+		}
+		if time.Now().After(deadline) {
+			t.Fatal(err)
+		}
+	}
 }
 
 func freePort(t testing.TB) uint32 {

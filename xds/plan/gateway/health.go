@@ -169,6 +169,9 @@ func seconds(s float64) *durationpb.Duration {
 // probeSockets has probes speak TLS or not by the type of the check, whatever
 // the service speaks.
 func probeSockets(c *clusterv3.Cluster, k clusterKey) error {
+	if probesAsAsked(k) {
+		return nil
+	}
 	if !probesTLS(k.upstream) {
 		return plainProbes(c)
 	}
@@ -201,7 +204,8 @@ func probeBy(c *clusterv3.Cluster, socket *corev3.TransportSocket) error {
 	if err != nil {
 		return err
 	}
-	c.TransportSocketMatches = []*clusterv3.Cluster_TransportSocketMatch{{Name: probeSocket, Match: criteria, TransportSocket: socket}}
+	c.TransportSocketMatches = append(c.TransportSocketMatches,
+		&clusterv3.Cluster_TransportSocketMatch{Name: probeSocket, Match: criteria, TransportSocket: socket})
 	for _, check := range c.HealthChecks {
 		check.TransportSocketMatchCriteria = criteria
 	}

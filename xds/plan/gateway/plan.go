@@ -56,10 +56,10 @@ func (p *Planner) Plan(g *view.Gateway) Result {
 		keep(plan.Cell(p.cells, "cluster oauth2", p.params.OAuth, oauthCluster))
 		secrets[SecretIdentity], secrets[SecretCA] = "", ""
 	}
-	clusters, names := p.clusters(g, secrets)
+	clusters, to := p.clusters(g, secrets)
 	out = append(out, clusters...)
 
-	in := tableInput{cells: p.routes(g, names), oauth: oauth, forwardDots: p.params.ForwardDotSegments, copies: p.copies}
+	in := tableInput{cells: p.routes(g, to), oauth: oauth, forwardDots: p.params.ForwardDotSegments, copies: p.copies}
 	keep(plan.Cell(p.cells, "table "+TableName, in.digest(), func(string) (*resource.Resource, error) { return table(in) }))
 	return Result{Set: resource.NewSet(out, secrets), Failures: p.cells.End()}
 }
@@ -77,8 +77,8 @@ func (p *Planner) endpoints(certificates string) []endpoint {
 
 // clusters builds the clusters of the services that some route uses, with their
 // assignments, and allows the client certificates that they name.
-func (p *Planner) clusters(g *view.Gateway, secrets map[string]string) (out []*resource.Resource, names map[string]string) {
-	names = map[string]string{}
+func (p *Planner) clusters(g *view.Gateway, secrets map[string]string) (out []*resource.Resource, to map[string]destination) {
+	to = map[string]destination{}
 	used := map[string]bool{}
 	for r := range g.Routes() {
 		used[r.Spec.Service] = true
@@ -98,22 +98,22 @@ func (p *Planner) clusters(g *view.Gateway, secrets map[string]string) (out []*r
 		if !ok {
 			continue
 		}
-		names[id] = c.cluster.Name
+		to[id] = destination{c.cluster.Name, c.byName}
 		out = append(out, c.cluster)
-		if k.upstream == nil || k.named != nil {
+		if !c.assigned {
 			continue
 		}
 		if a, ok := plan.Cell(p.cells, "targets of service "+id, assignmentKey{c.cluster.Name, targets}, assignment); ok {
 			out = append(out, a)
 		}
 	}
-	return out, names
+	return out, to
 }
 
 // routes builds the ways of all routes that are matched, ordered by id.
 // Routes of disabled services are not; nor are routes with an attribute that
 // cannot be matched, which are reported.
-func (p *Planner) routes(g *view.Gateway, clusters map[string]string) []*routeCell {
+func (p *Planner) routes(g *view.Gateway, to map[string]destination) []*routeCell {
 	var out []*routeCell
 	for _, r := range slices.SortedFunc(g.Routes(), func(a, b *view.Route) int { return cmp.Compare(a.ID, b.ID) }) {
 		cell := "route " + r.ID
@@ -122,7 +122,7 @@ func (p *Planner) routes(g *view.Gateway, clusters map[string]string) []*routeCe
 			continue
 		}
 		k := routeKey{
-			route: r, service: s, cluster: clusters[r.Spec.Service], host: authority(g, s),
+			route: r, service: s, to: to[r.Spec.Service], host: serviceAuthority(g, s),
 			plugins: chain.Effective(g, r.ID, r.Spec.Service),
 			http:    p.params.HTTPPort, https: p.params.HTTPSPort, oauth: p.params.OAuth.Host != "",
 		}

@@ -238,7 +238,7 @@ func TestOnlyGatewaysIssue(t *testing.T) {
 	for _, oauth := range []bool{true, false} {
 		r, _ := g.Route(id(2, 0))
 		s, _ := g.Service(id(1, 0))
-		cell, err := buildRoute(routeKey{route: r, service: s, cluster: "c", plugins: chain.Effective(g, id(2, 0), id(1, 0)), oauth: oauth})
+		cell, err := buildRoute(routeKey{route: r, service: s, to: destination{cluster: "c"}, plugins: chain.Effective(g, id(2, 0), id(1, 0)), oauth: oauth})
 		if err != nil || cell.broken != nil {
 			t.Fatal(err, cell.broken)
 		}

@@ -31,14 +31,24 @@ type routeKey struct {
 	route *view.Route
 	// service is nil on a route without one.
 	service *view.Service
-	// cluster is empty if the service's cluster could never be built; host is the
-	// Host header for it.
-	cluster, host string
-	plugins       [chain.MaxPlugins]chain.Attached
+	to      destination
+	// host is the Host header for the service.
+	host    string
+	plugins [chain.MaxPlugins]chain.Attached
 	// Ports of the listeners, for redirects.
 	http, https uint32
 	// oauth says that there is an OAuth server to hand requests over to.
 	oauth bool
+}
+
+// destination is where the requests for a service go.
+type destination struct {
+	// cluster is empty if the service's cluster could never be built.
+	cluster string
+	// byName says that each endpoint there has its own Host header. It belongs to the
+	// cluster that is there, which may be an older one than was asked for: an endpoint
+	// without one would be sent what the client said.
+	byName bool
 }
 
 // routeCell is what one route contributes to the table.
@@ -168,7 +178,9 @@ type fate struct {
 	filters, early map[string]*anypb.Any
 	// refuse answers instead of forwarding.
 	refuse *routev3.Route
+	// host is the Host header; byName has each endpoint's own instead.
 	host   string
+	byName bool
 	// broken is why the route is refused, if it should not be.
 	broken error
 }
@@ -192,10 +204,10 @@ func fateOf(k routeKey) fate {
 		return fate{refuse: reply(503, misconfigured), broken: f.broken}
 	case k.service == nil:
 		f.refuse = reply(503, `{"message":"no Service found with those values"}`)
-	case k.cluster == "":
+	case k.to.cluster == "":
 		f.refuse, f.broken = reply(503, misconfigured), fmt.Errorf("service %s has no cluster", k.service.ID)
 	case !k.route.Spec.PreserveHost:
-		f.host = k.host
+		f.host, f.byName = k.host, k.to.byName
 	}
 	return f
 }
@@ -287,7 +299,7 @@ func match(c gateway.Candidate, j join) *routev3.RouteMatch {
 // as long as bytes move.
 func forward(k routeKey, f fate, j join) *routev3.RouteAction {
 	out := &routev3.RouteAction{
-		ClusterSpecifier: &routev3.RouteAction_Cluster{Cluster: k.cluster},
+		ClusterSpecifier: &routev3.RouteAction_Cluster{Cluster: k.to.cluster},
 		PrefixRewrite:    j.rewrite,
 		Timeout:          durationpb.New(0),
 		IdleTimeout:      durationpb.New(idle(k.service)),
@@ -297,7 +309,10 @@ func forward(k routeKey, f fate, j join) *routev3.RouteAction {
 			Pattern: &matcherv3.RegexMatcher{Regex: j.pattern}, Substitution: j.substitution,
 		}
 	}
-	if f.host != "" {
+	switch {
+	case f.byName:
+		out.HostRewriteSpecifier = &routev3.RouteAction_AutoHostRewrite{AutoHostRewrite: wrapperspb.Bool(true)}
+	case f.host != "":
 		out.HostRewriteSpecifier = &routev3.RouteAction_HostRewriteLiteral{HostRewriteLiteral: f.host}
 	}
 	if gateway.IsGRPC(k.route.Spec) {

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"errors"
 	"time"
 
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
@@ -44,6 +45,9 @@ func pooled(k clusterKey, connect time.Duration) (*clusterv3.Cluster, error) {
 	c.CommonLbConfig = &clusterv3.Cluster_CommonLbConfig{UpdateMergeWindow: durationpb.New(0)}
 	if k.named != nil {
 		c.LoadAssignment = members("unnamed", k.named)
+		if k.callsByName() {
+			callByName(k, c.LoadAssignment)
+		}
 		return c, nil
 	}
 	c.EdsClusterConfig = &clusterv3.Cluster_EdsClusterConfig{EdsConfig: plan.ADS()}
@@ -73,7 +77,11 @@ type assignmentKey struct {
 }
 
 // assignment is the assignment of a cluster; one without targets is one, too, for
-// the cluster would wait for it.
+// the cluster would wait for it. Names cannot be made into one: the targets of an old
+// cluster that stays stay with it.
 func assignment(k assignmentKey) (*resource.Resource, error) {
+	if hasNames(k.targets) {
+		return nil, errors.New("an assignment takes addresses only")
+	}
 	return plan.Freeze(resource.Endpoint, k.cluster, members(k.cluster, k.targets))
 }

@@ -21,9 +21,12 @@ import (
 // that are not.
 type tlsKey struct {
 	// name is what the server is called: its host name or address.
-	name   string
-	verify bool
-	depth  int // -1: unlimited
+	name string
+	// targets are the names of those that are called by them instead, with spaces
+	// between.
+	targets string
+	verify  bool
+	depth   int // -1: unlimited
 	// roots is a file of the proxy's machine; authorities, if set, are PEM
 	// certificates that count instead.
 	roots, authorities string

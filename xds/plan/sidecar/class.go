@@ -45,6 +45,16 @@ type class struct {
 type part struct {
 	clusters, endpoints, listeners, routes []*resource.Resource
 	failures                               []plan.Failure
+	// secured are the names of the clusters that speak mutual TLS.
+	secured map[string]bool
+}
+
+// secure notes that a cluster speaks mutual TLS.
+func (a *part) secure(cluster string) {
+	if a.secured == nil {
+		a.secured = map[string]bool{}
+	}
+	a.secured[cluster] = true
 }
 
 // classify puts a proxy into the class of its shape, making the class if it is

@@ -23,6 +23,8 @@ import (
 	"github.com/meshgate/meshgate/xds/policy"
 	"github.com/meshgate/meshgate/xds/policy/all"
 	"github.com/meshgate/meshgate/xds/policy/meshtokenauth"
+	"github.com/meshgate/meshgate/xds/policy/timeout"
+	"github.com/meshgate/meshgate/xds/resource"
 )
 
 // TestInboundThatFailsLetsNobodyPass adds a demand for tokens that cannot be made,
@@ -145,4 +147,65 @@ func asked(t *testing.T, b *bootstrapv3.Bootstrap, port uint32) string {
 		t.Fatal(err)
 	}
 	return strconv.Itoa(res.StatusCode) + " " + string(body)
+}
+
+// TestOutboundThatFailsDoesNotStayInClear: a mesh becomes strict while the cluster of a
+// destination cannot be made. Requests must not go on in clear to whoever is there;
+// while both is permitted, they may.
+func TestOutboundThatFailsDoesNotStayInClear(t *testing.T) {
+	broken := false
+	for name, spoil := range map[string]func(*policy.Policy){
+		"the cluster": func(p *policy.Policy) {
+			good := p.Cluster
+			p.Cluster = func(d *draft.Cluster, s *policy.Selection) error {
+				if broken {
+					return errors.New("a mistake")
+				}
+				return good(d, s)
+			}
+		},
+		"looking up": func(p *policy.Policy) {
+			p.Facts = func(policy.Outside, []*view.Policy) any {
+				if broken {
+					panic("a mistake")
+				}
+				return nil
+			}
+		},
+	} {
+		policies := all.Policies()
+		for i, p := range policies {
+			if p.Kind == timeout.Kind {
+				spoilt := *p
+				spoil(&spoilt)
+				policies[i] = &spoilt
+			}
+		}
+		for mode, kept := range map[string]bool{mesh.ModePermissive: true, mesh.ModeStrict: false} {
+			t.Run(name+" "+mode, func(t *testing.T) {
+				broken = false
+				w := newWorld(t)
+				pair("http")(w)
+				planner := sidecar.New(policies, nil, w.state())
+				for _, name := range both {
+					planner.Join(name)
+					planner.Secured(name, true)
+				}
+				planner.Plan()
+				if planner.Set("web-1").Get(resource.Cluster, "backend") == nil {
+					t.Fatal("there is no cluster")
+				}
+				broken = true
+				w.under(mode)
+				planner.Update(w.state(), nil, true)
+				planner.Plan()
+				if got := planner.Set("web-1").Get(resource.Cluster, "backend") != nil; got != kept {
+					t.Errorf("the cluster in clear is there: %t", got)
+				}
+				if len(planner.Failures("web-1")) == 0 {
+					t.Error("nobody is told")
+				}
+			})
+		}
+	}
 }

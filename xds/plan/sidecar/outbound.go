@@ -54,6 +54,7 @@ func (p *Planner) buildOutbound(o *outbound) {
 	old, wants := o.part, o.wants
 	if err := guard(func() { p.makeOutbound(o) }); err != nil {
 		o.part, o.wants = old, wants
+		o.part.clusters = p.fit(&old)
 		o.part.failures = []plan.Failure{{Cell: o.routeTable(), Err: err, Kept: true}}
 	}
 }
@@ -140,7 +141,13 @@ func (p *Planner) buildDestination(o *outbound, old *part, wants []want, chosen 
 		}
 		cl, err = of(p.cells.clusters, p.round, ck, p.cluster)
 	}
-	o.part.keep(&o.part.clusters, old.clusters, ck.name, cl, err)
+	secured, before := ck.secured, []*resource.Resource(nil)
+	if err != nil {
+		secured, before = old.secured[ck.name], p.fit(old) // it stays as it was
+	}
+	if o.part.keep(&o.part.clusters, before, ck.name, cl, err) && secured {
+		o.part.secure(ck.name)
+	}
 	if resolved {
 		return ck.name
 	}
@@ -149,6 +156,15 @@ func (p *Planner) buildDestination(o *outbound, old *part, wants []want, chosen 
 		o.part.endpoints = append(o.part.endpoints, resource.Empty(ak.name))
 	}
 	return ck.name
+}
+
+// fit are the clusters of before that may stay where they cannot be made anew. Under
+// strict mutual TLS none does that would send requests in clear, to whoever is there.
+func (p *Planner) fit(old *part) []*resource.Resource {
+	if p.facts.security != strict {
+		return old.clusters
+	}
+	return slices.DeleteFunc(slices.Clone(old.clusters), func(c *resource.Resource) bool { return !old.secured[c.Name] })
 }
 
 // split asks the policy that decides where requests go. Without one nothing is

@@ -213,7 +213,7 @@ func TestPanicOfAPolicyFailsOnePiece(t *testing.T) {
 	planner.Plan()
 	web, backend := planner.Set("web-1"), planner.Set("backend-1")
 	w.put(circuitbreaker.Kind, meshName, "bad", breaker("web", "backend", 7))
-	w.put(mesh.Meshes, "", meshName, mtls(mesh.ModeStrict))
+	w.put(mesh.Meshes, "", meshName, mtls(mesh.ModePermissive))
 	planner.Update(w.state(), nil, true)
 	planner.Plan()
 	if f := planner.Failures("web-1"); len(f) != 1 || !f[0].Kept {
