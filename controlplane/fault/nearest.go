@@ -18,21 +18,35 @@ func Nearest(written string, known []string) string {
 	return best
 }
 
-// distance is the Levenshtein distance in bytes.
+// Meant is the end of a message about an unknown name: what was probably meant, or
+// nothing if no known name is near.
+func Meant(written string, known []string) string {
+	near := Nearest(written, known)
+	if near == "" || distance(strings.ToLower(written), strings.ToLower(near)) > max(1, len(written)/3) {
+		return ""
+	}
+	return `; did you mean "` + near + `"?`
+}
+
+// distance counts the bytes that were left out, added or mistaken, and the
+// neighbours that were swapped (optimal string alignment).
 func distance(a, b string) int {
-	row := make([]int, len(b)+1)
+	before, last, row := make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)
 	for j := range row {
 		row[j] = j
 	}
 	for i := range len(a) {
-		diagonal := row[0]
+		before, last, row = last, row, before
 		row[0] = i + 1
 		for j := range len(b) {
 			cost := 1
 			if a[i] == b[j] {
 				cost = 0
 			}
-			diagonal, row[j+1] = row[j+1], min(diagonal+cost, row[j]+1, row[j+1]+1)
+			row[j+1] = min(last[j]+cost, last[j+1]+1, row[j]+1)
+			if i > 0 && j > 0 && a[i] == b[j-1] && a[i-1] == b[j] {
+				row[j+1] = min(row[j+1], before[j-1]+1)
+			}
 		}
 	}
 	return row[len(b)]

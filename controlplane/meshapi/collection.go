@@ -2,14 +2,13 @@ package meshapi
 
 import (
 	"errors"
-	"io"
-	"net/http"
-
 	"github.com/meshgate/meshgate/controlplane/fault"
 	"github.com/meshgate/meshgate/controlplane/httpkit"
 	"github.com/meshgate/meshgate/controlplane/mesh"
 	"github.com/meshgate/meshgate/controlplane/model"
 	"github.com/meshgate/meshgate/controlplane/store"
+	"io"
+	"net/http"
 )
 
 // Names of path values.

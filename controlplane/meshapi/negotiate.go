@@ -1,14 +1,21 @@
 package meshapi
 
 import (
+	"bytes"
+	"io"
 	"mime"
 	"net/http"
 	"strings"
+
+	"sigs.k8s.io/yaml"
+
+	"github.com/meshgate/meshgate/controlplane/fault"
 )
 
 // Media types of the API.
 const (
 	mediaJSON = "application/json"
+	mediaYAML = "application/yaml" // RFC 9512
 	mediaText = "text/plain"
 )
 
@@ -23,12 +30,12 @@ func page(w http.ResponseWriter, status int, text string) {
 	_, _ = w.Write([]byte(text)) // a client that is gone is nobody's concern
 }
 
-// negotiate lets requests through whose body is JSON, if their method has one,
+// negotiate lets requests through whose body is JSON or YAML, if their method has one,
 // and that accept what is produced. Text goes to everybody: the bare token is
 // what all clients of its endpoints read, whatever they say they accept.
 func negotiate(produces string, h http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		if (r.Method == http.MethodPut || r.Method == http.MethodPost) && !isJSON(r.Header.Get("Content-Type")) {
+		if (r.Method == http.MethodPut || r.Method == http.MethodPost) && mediaOf(r) == "" {
 			page(w, http.StatusUnsupportedMediaType, "415: Unsupported Media Type")
 			return
 		}
@@ -36,13 +43,42 @@ func negotiate(produces string, h http.HandlerFunc) http.HandlerFunc {
 			page(w, http.StatusNotAcceptable, "406: Not Acceptable\n\nAvailable representations: "+produces)
 			return
 		}
+		if err := fromYAML(w, r); err != nil {
+			fail(w, r, opDecode, err)
+			return
+		}
 		h(w, r)
 	}
 }
 
-func isJSON(contentType string) bool {
-	media, _, err := mime.ParseMediaType(contentType)
-	return err == nil && media == mediaJSON
+// fromYAML replaces a body that is YAML by the same in JSON.
+func fromYAML(w http.ResponseWriter, r *http.Request) error {
+	if mediaOf(r) != mediaYAML {
+		return nil
+	}
+	raw, err := body(w, r)
+	if err != nil {
+		return err
+	}
+	if raw, err = yaml.YAMLToJSONStrict(raw); err != nil {
+		return fault.New(fault.Invalid, "the body is no YAML: %s", err)
+	}
+	r.Body = io.NopCloser(bytes.NewReader(raw))
+	return nil
+}
+
+// mediaOf is the media type of a body that is understood, or nothing.
+func mediaOf(r *http.Request) string {
+	media, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
+	switch {
+	case err != nil:
+		return ""
+	case media == mediaJSON:
+		return mediaJSON
+	case media == mediaYAML, media == "application/x-yaml", media == "text/yaml":
+		return mediaYAML
+	}
+	return ""
 }
 
 // accepts reports whether Accept headers admit a media type (RFC 9110, 12.5.1).

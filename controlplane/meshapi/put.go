@@ -16,6 +16,8 @@ type submission struct {
 	spec any
 	// create says that nothing of that name was stored when the request came.
 	create bool
+	// dropped are the members that the client is warned of.
+	dropped []fault.Violation
 }
 
 // operation is what the store is asked to do.
@@ -46,7 +48,7 @@ func (c collection) put(w http.ResponseWriter, r *http.Request) {
 	if created {
 		status = http.StatusCreated
 	}
-	empty(w, status)
+	stored(w, r, status, s.dropped)
 }
 
 // failWrite answers with an error of a write, in which the mesh may have gone
@@ -83,11 +85,38 @@ func (c collection) submission(w http.ResponseWriter, r *http.Request) (*submiss
 	if err != nil {
 		return nil, failed(opDecode, err)
 	}
-	if s.meta, s.spec, err = model.DecodeDocument(c.kind, raw); err != nil {
+	read, err := model.ReadDocument(c.kind, raw)
+	if err != nil {
 		return nil, failed(opDecode, err)
 	}
-	if err := c.api.Writer.CheckDocument(c.kind, s.spec); err != nil {
-		return nil, failed(opProcess, err)
+	s.meta, s.spec = read.Meta, read.Spec
+	return s, failed(opProcess, c.check(r, s, read.Unknown))
+}
+
+// check returns everything that is wrong with what a document says, else with what it
+// says of itself, and notes what the client is warned of.
+func (c collection) check(r *http.Request, s *submission, unknown []fault.Violation) error {
+	how, err := strictnessOf(r)
+	if err != nil {
+		return err
 	}
-	return s, failed(opProcess, fault.Violated(c.checkMeta(s, scope, name)))
+	var wrong []fault.Violation
+	switch how {
+	case strict:
+		wrong = unknown
+	case warn:
+		s.dropped = unknown
+	case ignore:
+	}
+	if err := c.api.Writer.CheckDocument(c.kind, s.spec); err != nil {
+		e, ok := errors.AsType[*fault.Error](err)
+		if !ok || len(e.Violations) == 0 {
+			return err
+		}
+		wrong = append(wrong, e.Violations...)
+	}
+	if len(wrong) == 0 {
+		wrong = c.checkMeta(s, r.PathValue(pathMesh), r.PathValue(pathName))
+	}
+	return fault.Violated(wrong)
 }

@@ -87,7 +87,6 @@ func TestDecodeDocument(t *testing.T) {
 		name, body, spec string
 	}{
 		{"nothing", `{}`, `{}`},
-		{"unknown fields at any depth", `{"x":1,"conf":{"y":[{}],"numRetries":1},"sources":[{"z":2}]}`, `{"conf":{"numRetries":1},"sources":[{}]}`},
 		{"null is absent", `{"type":null,"conf":{"weight":null,"timeout":null,"codes":null},"labels":null}`, `{"conf":{}}`},
 		{"snake case", `{"conf":{"use_http1":true,"num_retries":2}}`, `{"conf":{"useHttp1":true,"numRetries":2}}`},
 		{"numeric strings", `{"conf":{"numRetries":"7","ring":"64","ratio":"0.5","codes":["1",2,3.0,1e2]}}`, `{"conf":{"numRetries":7,"ring":64,"ratio":0.5,"codes":[1,2,3,100]}}`},
@@ -117,6 +116,51 @@ func TestDecodeDocument(t *testing.T) {
 				t.Errorf("spec (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// TestUnknownMembers: a name that is mistyped leaves a default behind, so it is
+// refused, unless the caller asks to be told.
+func TestUnknownMembers(t *testing.T) {
+	body := []byte(`{"x":1,"conf":{"y":[{}],"num_retrys":1,"nested":{"tiemout":"1s"},"free":{"any":1}},"sources":[{},{"mach":null}]}`)
+	want := []fault.Violation{
+		{Path: "x", Message: "unknown field"},
+		{Path: "conf.y", Message: "unknown field"},
+		{Path: "conf.num_retrys", Message: `unknown field; did you mean "numRetries"?`},
+		{Path: "conf.nested.tiemout", Message: `unknown field; did you mean "timeout"?`},
+		{Path: "sources[1].mach", Message: `unknown field; did you mean "match"?`},
+	}
+	_, _, err := model.DecodeDocument(papers, body)
+	refused, ok := errors.AsType[*fault.Error](err)
+	if !ok || refused.Code != fault.Invalid {
+		t.Fatalf("decoded with %v", err)
+	}
+	if diff := cmp.Diff(want, refused.Violations); diff != "" {
+		t.Errorf("violations (-want +got):\n%s", diff)
+	}
+	read, err := model.ReadDocument(papers, body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, read.Unknown); diff != "" {
+		t.Errorf("unknown (-want +got):\n%s", diff)
+	}
+	if got := read.Spec.(*paper); len(got.Sources) != 2 || got.Conf.Retries != 0 {
+		t.Errorf("read %+v", got)
+	}
+}
+
+// TestUnknownMembersAreBounded: an answer does not grow with what was sent.
+func TestUnknownMembersAreBounded(t *testing.T) {
+	var body strings.Builder
+	body.WriteString("{")
+	for i := range 5000 {
+		fmt.Fprintf(&body, `"m%d":0,`, i)
+	}
+	body.WriteString(`"name":"n"}`)
+	read, err := model.ReadDocument(papers, []byte(body.String()))
+	if err != nil || len(read.Unknown) != 100 {
+		t.Errorf("%d violations, %v", len(read.Unknown), err)
 	}
 }
 

@@ -19,8 +19,32 @@ type DocumentMeta struct {
 	Labels           map[string]string
 }
 
-// DecodeDocument reads a document into a new spec of its kind, labels included.
-// It reads as loosely as the mesh API promises: unknown fields are dropped, null
+// Decoded is a document as it was read.
+type Decoded struct {
+	Meta DocumentMeta
+	Spec any
+	// Unknown names the members that mean nothing, at any depth, each with the name
+	// that was probably meant. They are not in Spec.
+	Unknown []fault.Violation
+}
+
+// DecodeDocument reads a document into a new spec of its kind, labels included, and
+// refuses one with members that mean nothing: who mistypes a name would otherwise
+// get a default, which may be an open door. See [ReadDocument].
+func DecodeDocument(k *Kind, raw []byte) (DocumentMeta, any, error) {
+	d, err := ReadDocument(k, raw)
+	if err == nil {
+		err = fault.Violated(d.Unknown)
+	}
+	if err != nil {
+		return DocumentMeta{}, nil, err
+	}
+	return d.Meta, d.Spec, nil
+}
+
+// ReadDocument is DecodeDocument for those who decide themselves what becomes of
+// unknown members.
+// It reads as loosely as the mesh API promises: null
 // is absent, names are in camelCase or snake_case, integers are numbers or
 // numeric strings, enumerations (strings with a tag such as enum:"A,B") are given
 // by name or number, bytes are base64. The first value of an enumeration is its
@@ -33,55 +57,65 @@ type DocumentMeta struct {
 //	invalid <Type> object: "<message>"
 //
 // Whether type, mesh and name are the expected ones is for the caller to check.
-func DecodeDocument(k *Kind, raw []byte) (DocumentMeta, any, error) {
-	meta, spec, err := decodeDocument(k, raw)
+func ReadDocument(k *Kind, raw []byte) (Decoded, error) {
+	r := &documentReader{}
+	d, err := r.document(k, raw)
 	if err != nil {
-		return DocumentMeta{}, nil, fault.New(fault.Invalid, "invalid %s object: %q", k.Document.Type, err.Error())
+		return Decoded{}, fault.New(fault.Invalid, "invalid %s object: %q", k.Document.Type, err.Error())
 	}
-	return meta, spec, nil
+	d.Unknown = r.unknown
+	return d, nil
 }
 
-func decodeDocument(k *Kind, raw []byte) (meta DocumentMeta, spec any, err error) {
+// documentReader reads one document.
+type documentReader struct{ unknown []fault.Violation }
+
+// maxUnknown bounds the unknown members that are named.
+const maxUnknown = 100
+
+// heads are the members of every document beside those of its spec.
+var heads = []string{"type", "mesh", "name", "creationTime", "modificationTime"}
+
+func (r *documentReader) document(k *Kind, raw []byte) (d Decoded, err error) {
 	tree, err := parseTree(raw)
 	if err != nil {
-		return meta, nil, err
+		return d, err
 	}
 	members, ok := tree.value.([]member)
 	if !ok {
-		return meta, nil, mismatch("", "object", tree)
+		return d, mismatch("", "object", tree)
 	}
 	var head struct {
 		Type, Mesh, Name               string
 		CreationTime, ModificationTime *documentTime
 	}
+	into := map[string]any{
+		"type": &head.Type, "mesh": &head.Mesh, "name": &head.Name,
+		"creationTime": &head.CreationTime, "modificationTime": &head.ModificationTime,
+	}
 	for _, m := range members {
-		var into any
-		switch m.key {
-		case "type":
-			into = &head.Type
-		case "mesh":
-			into = &head.Mesh
-		case "name":
-			into = &head.Name
-		case "creationTime":
-			into = &head.CreationTime
-		case "modificationTime":
-			into = &head.ModificationTime
-		default:
+		field := into[m.key]
+		if field == nil || m.node.value == nil {
 			continue
 		}
-		if m.node.value == nil {
-			continue
-		}
-		if err := decodeValue(reflect.ValueOf(into).Elem(), m.node, m.key, nil); err != nil {
-			return meta, nil, err
+		if err := r.value(reflect.ValueOf(field).Elem(), m.node, m.key, nil); err != nil {
+			return d, err
 		}
 	}
-	spec = k.New()
-	if err := decodeValue(reflect.ValueOf(spec).Elem(), tree, "", nil); err != nil {
-		return meta, nil, err
+	d.Spec = k.New()
+	if err := r.object(reflect.ValueOf(d.Spec).Elem(), tree, "", heads); err != nil {
+		return d, err
 	}
-	return DocumentMeta{Type: head.Type, Mesh: head.Mesh, Name: head.Name, Labels: LabelsOf(spec)}, spec, nil
+	d.Meta = DocumentMeta{Type: head.Type, Mesh: head.Mesh, Name: head.Name, Labels: LabelsOf(d.Spec)}
+	return d, nil
+}
+
+// stray notes a member that means nothing; known are those that would.
+func (r *documentReader) stray(at, key string, known []string) {
+	if len(r.unknown) >= maxUnknown {
+		return
+	}
+	r.unknown = append(r.unknown, fault.Violation{Path: join(at, key), Message: TextUnknown + fault.Meant(key, known)})
 }
 
 // documentTime is a time that must be one and is then ignored.
@@ -101,10 +135,10 @@ func mismatch(at, want string, n node) error {
 
 // decodeValue sets v, which is addressable, from a node that is not null. at is
 // the path for messages.
-func decodeValue(v reflect.Value, n node, at string, enum []string) error {
+func (r *documentReader) value(v reflect.Value, n node, at string, enum []string) error {
 	if v.Kind() == reflect.Pointer {
 		v.Set(reflect.New(v.Type().Elem()))
-		return decodeValue(v.Elem(), n, at, enum)
+		return r.value(v.Elem(), n, at, enum)
 	}
 	if u, ok := v.Addr().Interface().(json.Unmarshaler); ok {
 		if err := u.UnmarshalJSON(n.raw); err != nil {
@@ -114,21 +148,23 @@ func decodeValue(v reflect.Value, n node, at string, enum []string) error {
 	}
 	switch v.Kind() {
 	case reflect.Struct:
-		return decodeStruct(v, n, at)
+		return r.object(v, n, at, nil)
 	case reflect.Map:
-		return decodeMap(v, n, at, enum)
+		return r.mapping(v, n, at, enum)
 	case reflect.Slice:
 		if v.Type().Elem().Kind() == reflect.Uint8 {
 			return decodeBytes(v, n, at)
 		}
-		return decodeList(v, n, at, enum)
+		return r.list(v, n, at, enum)
 	case reflect.Interface:
 		return decodeFree(v, n, at)
 	}
 	return decodeScalar(v, n, at, enum)
 }
 
-func decodeStruct(v reflect.Value, n node, at string) error {
+// object reads the members of a struct; others are further names that mean something
+// there.
+func (r *documentReader) object(v reflect.Value, n node, at string, others []string) error {
 	members, ok := n.value.([]member)
 	if !ok {
 		return mismatch(at, "object", n)
@@ -136,12 +172,15 @@ func decodeStruct(v reflect.Value, n node, at string) error {
 	fields := documentFieldsOf(v.Type())
 	for _, m := range members {
 		f := fields.byName[m.key]
+		if f == nil && !slices.Contains(others, m.key) {
+			r.stray(at, m.key, append(fields.names(), others...))
+		}
 		if f == nil || m.node.value == nil {
 			continue
 		}
 		field := v.FieldByIndex(f.index)
 		field.SetZero()
-		if err := decodeValue(field, m.node, join(at, m.key), f.enum); err != nil {
+		if err := r.value(field, m.node, join(at, m.key), f.enum); err != nil {
 			return err
 		}
 		switch {
@@ -153,7 +192,7 @@ func decodeStruct(v reflect.Value, n node, at string) error {
 	return nil
 }
 
-func decodeMap(v reflect.Value, n node, at string, enum []string) error {
+func (r *documentReader) mapping(v reflect.Value, n node, at string, enum []string) error {
 	members, ok := n.value.([]member)
 	if !ok {
 		return mismatch(at, "object", n)
@@ -171,7 +210,7 @@ func decodeMap(v reflect.Value, n node, at string, enum []string) error {
 		path := at + `["` + m.key + `"]`
 		switch {
 		case m.node.value != nil:
-			if err := decodeValue(e, m.node, path, enum); err != nil {
+			if err := r.value(e, m.node, path, enum); err != nil {
 				return err
 			}
 		case e.Kind() != reflect.Interface:
@@ -182,7 +221,7 @@ func decodeMap(v reflect.Value, n node, at string, enum []string) error {
 	return nil
 }
 
-func decodeList(v reflect.Value, n node, at string, enum []string) error {
+func (r *documentReader) list(v reflect.Value, n node, at string, enum []string) error {
 	elements, ok := n.value.([]node)
 	if !ok {
 		return mismatch(at, "array", n)
@@ -196,7 +235,7 @@ func decodeList(v reflect.Value, n node, at string, enum []string) error {
 		if e.value == nil {
 			return place(path, "null is no element of a list")
 		}
-		if err := decodeValue(v.Index(i), e, path, enum); err != nil {
+		if err := r.value(v.Index(i), e, path, enum); err != nil {
 			return err
 		}
 	}

@@ -69,6 +69,15 @@ func documentFieldsOf(t reflect.Type) *documentFields {
 	return known.(*documentFields)
 }
 
+// names are the spellings that documents show.
+func (fs *documentFields) names() []string {
+	out := make([]string, len(fs.ordered))
+	for i := range fs.ordered {
+		out[i] = fs.ordered[i].name
+	}
+	return out
+}
+
 // snake is the second spelling of a name: useHttp1 is use_http1.
 func snake(name string) string {
 	var b strings.Builder
