@@ -27,7 +27,9 @@ type pending struct{ done chan struct{} }
 // Begin is called before a transaction that may revoke, so that whoever finds its
 // effect before it is published knows that there is something to wait for; see
 // [Revoker.Settle]. Exactly one of the results is called: publish with the commit,
-// or abandon when there is none.
+// or abandon when there is none; neither where it is not known whether the transaction
+// was committed ([store.ErrUndecided]): what finds its work done by that is answered
+// Unavailable.
 //
 // publish returns once no filter answers from the state before the commit. A fault
 // of code Unavailable says that this cannot be claimed; the commit stands, and the
