@@ -53,9 +53,9 @@ type Inbound struct {
 	Tags           Tags    `json:"tags,omitempty"`
 	Health         *Health `json:"health,omitempty"`
 	// ServiceProbe is refused.
-	ServiceProbe *struct{} `json:"serviceProbe,omitempty"`
-	State        string    `json:"state,omitempty" enum:"Ready,NotReady,Ignored"`
-	Name         string    `json:"name,omitempty"`
+	ServiceProbe map[string]any `json:"serviceProbe,omitzero"`
+	State        string         `json:"state,omitempty" enum:"Ready,NotReady,Ignored"`
+	Name         string         `json:"name,omitempty"`
 }
 
 // Health says whether the workload answers.
