@@ -16,12 +16,24 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/meshgate/meshgate/e2e/framework"
+	"github.com/meshgate/meshgate/filter/contract"
 )
 
-// hears returns nil once the filter of a gateway was told where Redis is.
+// hears returns nil once the filter of a gateway was told where Redis is, and has it
+// on its disk that it may be believed.
 func hears(g *framework.Gateway) error {
-	_, err := os.Stat(filepath.Join(g.StateDir, "run", g.Name, "level2.json"))
-	return err
+	for _, name := range []string{"level2.json", contract.TrustFile} {
+		if _, err := os.Stat(filepath.Join(g.StateDir, "run", g.Name, name)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// heard returns when that is so.
+func heard(g *framework.Gateway) {
+	GinkgoHelper()
+	Eventually(func() error { return hears(g) }, 20*time.Second, 20*time.Millisecond).Should(Succeed())
 }
 
 // introspections is how many questions of filters a control plane has counted.
@@ -115,6 +127,7 @@ var _ = Describe("with two gateways", func() {
 	It("an Envoy that dies is back at once, also while the control plane is away", func() {
 		token := f.MustMint(a.HTTPS)
 		Expect(f.Status(a.HTTP, token)).To(Equal(200))
+		heard(a)
 		c.Kill()
 		pid := framework.RunningEnvoy(a.StateDir)
 		Expect(syscall.Kill(pid, syscall.SIGKILL)).To(Succeed())
@@ -137,7 +150,7 @@ var _ = Describe("with two gateways", func() {
 	})
 
 	It("1,000 concurrent first uses of a token cause one look-up", func() {
-		Eventually(func() error { return hears(b) }, 20*time.Second, 20*time.Millisecond).Should(Succeed())
+		heard(b)
 		token := f.MustMint(a.HTTPS)
 		before, asked := redis.Calls("getrange"), introspections(c)
 		var wg sync.WaitGroup
