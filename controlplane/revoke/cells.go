@@ -96,7 +96,8 @@ func (k *keeper) cellsOf(ctx context.Context, entries []entry) ([]cell, error) {
 			continue
 		}
 		if key, owner := e.floorKey(); owner {
-			add(cell{isFloor, key, contract.Floor{Revision: max(e.inv.Revision, floors[key]), Epoch: epoch}.Marshal(), e.expires})
+			// Records that were written after the entry need the floor for longer than it.
+			add(cell{isFloor, key, contract.Floor{Revision: max(e.inv.Revision, floors[key]), Epoch: epoch}.Marshal(), k.r.lasting(0)})
 		} else {
 			add(cell{isTombstone, contract.RedisRecordKey(e.inv.Token), contract.MarshalTombstone(e.inv.Revision), e.expires})
 		}

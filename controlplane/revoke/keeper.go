@@ -24,6 +24,7 @@ var (
 	errFell    = errors.New("a write failed")
 	errReplica = errors.New("redis is not a primary")
 	errClock   = errors.New("its clock is not the one that was written")
+	errLost    = errors.New("revocations left the log before they were written")
 )
 
 // keeper owns what is written to Redis. It connects, puts Redis in order and
@@ -49,6 +50,9 @@ type keeper struct {
 	// unheard says that no filter was told yet of the servers which were persisted
 	// last, and that some may believe others. Only the keeper itself uses it.
 	unheard bool
+	// lost is the newest position that had left the log when it was decided whether
+	// what stands in Redis counts. Only the keeper itself uses it.
+	lost contract.Position
 	// stored is what was persisted. clock is what stands under its key, and what may
 	// stand there: a clock whose write got no answer.
 	stored Epoch
@@ -311,7 +315,7 @@ func (k *keeper) decide(ctx context.Context, servers []string) error {
 // distrust says why what stands in Redis cannot be vouched for, empty if it can.
 func (k *keeper) distrust(servers []string, data []byte) string {
 	k.r.mu.Lock()
-	lost := k.r.history.lost
+	k.lost = k.r.history.lost
 	k.r.mu.Unlock()
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -339,7 +343,7 @@ func (k *keeper) distrust(servers []string, data []byte) string {
 	if c.Log != k.r.history.id {
 		c.Position = 0 // it means nothing in this log
 	}
-	if lost > c.Position {
+	if k.lost > c.Position {
 		return "more was revoked in the meantime than is remembered"
 	}
 	return ""
@@ -389,12 +393,17 @@ func sameTrust(a, b contract.Trust) bool {
 	return a.Epoch == b.Epoch && slices.Equal(a.Servers, b.Servers)
 }
 
-// replay writes what the log holds behind a position, and returns up to where.
+// replay writes what the log holds behind a position, and returns up to where. It fails
+// if the log has lost something there that was not considered when it was decided what
+// counts: Redis would be said to hold it.
 func (k *keeper) replay(ctx context.Context, from contract.Position) (contract.Position, error) {
 	k.r.mu.Lock()
-	at := k.r.history.at
+	at, lost := k.r.history.at, k.r.history.lost
 	entries := slices.Clone(k.r.history.after(from))
 	k.r.mu.Unlock()
+	if lost > max(from, k.lost) {
+		return 0, errLost
+	}
 	for part := range slices.Chunk(entries, pipelineSize) {
 		if err := k.writeEntries(ctx, part); err != nil {
 			return 0, err

@@ -37,8 +37,11 @@ type known struct {
 // others separates the instance from the node, and begins the name of several.
 const others = "@"
 
-// rememberEvery is how often filters that stay linked are noted anew.
-const rememberEvery = time.Hour
+// rememberEvery is how often filters that stay linked are noted anew. A filter that is
+// welcomed may have been noted as long ago, and stay linked as long before it is noted
+// again: both together are within what [contract.RememberFilter] is longer than a filter
+// believes Redis, its clock being set back included.
+const rememberEvery = 30 * time.Minute
 
 func validInstance(s string) bool {
 	return s != "" && len(s) <= maxInstance && !strings.Contains(s, others)
@@ -158,7 +161,7 @@ func (r *Revoker) introduce(l *link) error {
 	r.persist.Lock()
 	at, ok := r.written[l.called()]
 	r.persist.Unlock()
-	if ok && r.o.Now().Sub(time.UnixMilli(at)) < contract.RememberFilter/2 {
+	if ok && r.o.Now().Sub(time.UnixMilli(at)) < rememberEvery {
 		return nil
 	}
 	if err := r.persistKnown(false); err != nil {
@@ -176,7 +179,7 @@ func (r *Revoker) snapshotKnown(all bool) map[string]int64 {
 	r.forgetOld()
 	out := make(map[string]int64, len(r.known))
 	for name, k := range r.known {
-		if k.links > 0 && (all || now.Sub(k.seen) > rememberEvery) {
+		if k.links > 0 && (all || now.Sub(k.seen) >= rememberEvery) {
 			k.seen = now
 		}
 		out[name] = k.seen.UnixMilli()

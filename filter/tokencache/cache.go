@@ -60,6 +60,7 @@ type Cache struct {
 	cancel context.CancelFunc
 	owned  sync.WaitGroup
 	once   sync.Once
+	left   sync.Once
 }
 
 // config is the settings in force with what was made of them.
@@ -104,6 +105,7 @@ func Open(opts Options) (*Cache, error) {
 	c.standing.Store(&standing{trust: trust})
 	first, err := c.configure(effective(c.base, c.level2), trust, nil)
 	if err != nil {
+		tenants.leave(opts.Dir)
 		watch.close()
 		return nil, err
 	}
@@ -131,6 +133,7 @@ func (c *Cache) openDisk() {
 	if c.opts.Dir == "" {
 		return
 	}
+	tenants.enter(c.opts.Dir)
 	d.files = c.opts.openFiles(c.opts.Dir)
 }
 
@@ -230,6 +233,7 @@ func (c *Cache) Close() {
 		c.cancel()
 	})
 	c.owned.Wait()
+	c.left.Do(func() { tenants.leave(c.opts.Dir) })
 	if l2 := c.config.Load().l2; l2 != nil {
 		l2.close(c.log)
 	}

@@ -187,3 +187,36 @@ func TestNothingIsRecalledThatIsBeingForgotten(t *testing.T) {
 		t.Errorf("epoch %d is believed", got)
 	}
 }
+
+// A cache that is opened while another one of the process takes leave of the same run
+// directory does not believe what that is forgetting: nobody would know that it does.
+func TestNothingIsRecalledThatAnotherCacheIsForgetting(t *testing.T) {
+	d := newDirectory(t)
+	stall := d.stalling()
+	first := d.open()
+	l := d.control.accept()
+	l.json(contract.FrameWelcome, contract.Welcome{Log: testLog, Trust: testTrust})
+	l.invalidate(1)
+	l.expectAck(1)
+	soon(t, "the first lease is noted", func() bool { return d.file().Leased != 0 })
+	d.control.down.Store(true)
+	release := stall()
+	closed := make(chan struct{})
+	go func() {
+		defer close(closed)
+		first.Close()
+	}()
+	soon(t, "it takes leave", func() bool { return first.Stats().Epoch == 0 })
+	second := d.open()
+	release()
+	<-closed
+	l.expect(contract.FrameBye)
+	if got := ask(t, second, 1); got != contract.Unavailable {
+		t.Errorf("after the goodbye of the first: %d", got)
+	}
+	second.Close()
+	d.write(d.leased())
+	if got := ask(t, d.open(), 1); got != contract.Found {
+		t.Errorf("with nobody else there: %d", got)
+	}
+}

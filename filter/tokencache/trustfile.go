@@ -54,9 +54,9 @@ func (r *rememberedTrust) agrees(o *rememberedTrust) bool {
 }
 
 // recallTrust reads what an earlier process was told; nil if there is nothing
-// usable.
+// usable, or if another cache of this process may be forgetting it.
 func (c *Cache) recallTrust(s *contract.Settings) *rememberedTrust {
-	if c.disk.files == nil || s.ControlPlane == nil {
+	if c.disk.files == nil || s.ControlPlane == nil || !tenants.alone(c.opts.Dir) {
 		return nil
 	}
 	r, err := readTrust(c.disk.files)
