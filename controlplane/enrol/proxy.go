@@ -13,8 +13,6 @@ import (
 	"strings"
 	"time"
 
-	"sigs.k8s.io/yaml"
-
 	"github.com/meshgate/meshgate/controlplane/admit"
 	"github.com/meshgate/meshgate/controlplane/fault"
 	"github.com/meshgate/meshgate/controlplane/httpkit"
@@ -243,9 +241,9 @@ func (s *Server) dataplane(ctx context.Context, in *Proxy) (stored *model.Resour
 
 // register stores the Dataplane that the proxy brought in place of old.
 func (s *Server) register(ctx context.Context, in *Proxy, old *model.Resource) (*mesh.Dataplane, error) {
-	raw, err := yaml.YAMLToJSON([]byte(in.Resource))
+	raw, err := model.FromYAML([]byte(in.Resource))
 	if err != nil {
-		return nil, fault.New(fault.Invalid, "the dataplane is neither JSON nor YAML: %s", err)
+		return nil, err
 	}
 	head, spec, err := model.DecodeDocument(mesh.Dataplanes, raw)
 	if err != nil {

@@ -18,9 +18,16 @@ func Nearest(written string, known []string) string {
 	return best
 }
 
+// longestMeant bounds in bytes the names for which something is suggested. Comparing
+// takes time that grows with the length, and whoever writes a document chooses that.
+const longestMeant = 64
+
 // Meant is the end of a message about an unknown name: what was probably meant, or
 // nothing if no known name is near.
 func Meant(written string, known []string) string {
+	if len(written) > longestMeant {
+		return ""
+	}
 	near := Nearest(written, known)
 	if near == "" || distance(strings.ToLower(written), strings.ToLower(near)) > max(1, len(written)/3) {
 		return ""

@@ -1,6 +1,9 @@
 package fault
 
-import "testing"
+import (
+	"strings"
+	"testing"
+)
 
 func TestNearest(t *testing.T) {
 	for _, tc := range []struct {
@@ -16,6 +19,26 @@ func TestNearest(t *testing.T) {
 	} {
 		if got := Nearest(tc.written, tc.known); got != tc.want {
 			t.Errorf("Nearest(%q, %v) = %q, want %q", tc.written, tc.known, got, tc.want)
+		}
+	}
+}
+
+// TestMeant suggests nothing for a name that nobody could have meant: the work grows
+// with its length, and a stranger chooses that.
+func TestMeant(t *testing.T) {
+	long := strings.Repeat("a", 65)
+	for _, tc := range []struct {
+		written string
+		known   []string
+		want    string
+	}{
+		{"servces", []string{"routes", "services"}, `; did you mean "services"?`},
+		{"mesh", []string{"networking"}, ""},
+		{long, []string{long[:64]}, ""},
+		{long[:64], []string{long}, `; did you mean "` + long + `"?`},
+	} {
+		if got := Meant(tc.written, tc.known); got != tc.want {
+			t.Errorf("Meant(%q, %v) = %q, want %q", tc.written, tc.known, got, tc.want)
 		}
 	}
 }

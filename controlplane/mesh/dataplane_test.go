@@ -1,6 +1,7 @@
 package mesh_test
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -41,7 +42,10 @@ func runDocuments(t *testing.T, k *model.Kind, cases []documentCase) {
 }
 
 func inbound(fields string) string {
-	return `{"networking":{"address":"192.168.0.1","inbound":[{"tags":{"mesh.io/service":"web"},` + fields + `}]}}`
+	if !strings.Contains(fields, `"tags"`) {
+		fields += `,"tags":{"mesh.io/service":"web"}`
+	}
+	return `{"networking":{"address":"192.168.0.1","inbound":[{` + fields + `}]}}`
 }
 
 func outbound(fields string) string {

@@ -7,9 +7,7 @@ import (
 	"net/http"
 	"strings"
 
-	"sigs.k8s.io/yaml"
-
-	"github.com/meshgate/meshgate/controlplane/fault"
+	"github.com/meshgate/meshgate/controlplane/model"
 )
 
 // Media types of the API.
@@ -35,7 +33,8 @@ func page(w http.ResponseWriter, status int, text string) {
 // what all clients of its endpoints read, whatever they say they accept.
 func negotiate(produces string, h http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		if (r.Method == http.MethodPut || r.Method == http.MethodPost) && mediaOf(r) == "" {
+		hasBody := r.Method == http.MethodPut || r.Method == http.MethodPost
+		if hasBody && mediaOf(r) == "" {
 			page(w, http.StatusUnsupportedMediaType, "415: Unsupported Media Type")
 			return
 		}
@@ -43,9 +42,12 @@ func negotiate(produces string, h http.HandlerFunc) http.HandlerFunc {
 			page(w, http.StatusNotAcceptable, "406: Not Acceptable\n\nAvailable representations: "+produces)
 			return
 		}
-		if err := fromYAML(w, r); err != nil {
-			fail(w, r, opDecode, err)
-			return
+		// A body that nobody reads is no reason to work: GET / answers strangers.
+		if hasBody {
+			if err := fromYAML(w, r); err != nil {
+				fail(w, r, opDecode, err)
+				return
+			}
 		}
 		h(w, r)
 	}
@@ -60,8 +62,8 @@ func fromYAML(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	if raw, err = yaml.YAMLToJSONStrict(raw); err != nil {
-		return fault.New(fault.Invalid, "the body is no YAML: %s", err)
+	if raw, err = model.FromYAML(raw); err != nil {
+		return err
 	}
 	r.Body = io.NopCloser(bytes.NewReader(raw))
 	return nil

@@ -1,6 +1,7 @@
 package meshapi
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"net/http"
@@ -47,7 +48,9 @@ type dataplaneTokenRequest struct {
 	ValidFor string              `json:"validFor"`
 }
 
-// dataplaneToken answers a body that cannot be read with an empty one.
+// dataplaneToken answers a body that cannot be read with an empty one. A member that
+// means nothing is refused by its name: who mistypes what binds a token would get one
+// for every proxy of the mesh.
 func (a *API) dataplaneToken(w http.ResponseWriter, r *http.Request) {
 	raw, err := body(w, r)
 	if fault.Is(err, fault.TooLarge) {
@@ -57,6 +60,12 @@ func (a *API) dataplaneToken(w http.ResponseWriter, r *http.Request) {
 	var in dataplaneTokenRequest
 	if err != nil || json.Unmarshal(raw, &in) != nil {
 		empty(w, http.StatusBadRequest)
+		return
+	}
+	d := json.NewDecoder(bytes.NewReader(raw))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&in); err != nil {
+		fail(w, r, opToken, fault.Wrap(fault.Invalid, err, "the request cannot be read: %s", err))
 		return
 	}
 	token, err := a.DataplaneTokens.Issue(r.Context(), identity.DataplaneTokenRequest(in))

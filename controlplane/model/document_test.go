@@ -99,7 +99,6 @@ func TestDecodeDocument(t *testing.T) {
 		{"empty is absent", `{"sources":[],"labels":{},"conf":{"data":"","sizes":{}}}`, `{"conf":{}}`},
 		{"free maps", `{"conf":{"free":{"port":5670,"a_b":null,"tls":{}},"any":[1]}}`, `{"conf":{"free":{"port":5670,"a_b":null,"tls":{}},"any":[1]}}`},
 		{"own text", `{"conf":{"own": {"b":1, "a":2} }}`, `{"conf":{"own":{"b":1, "a":2}}}`},
-		{"later wins", `{"conf":{"codes":[1,2],"codes":[3]}}`, `{"conf":{"codes":[3]}}`},
 		{"embedded", `{"labels":{"a":"b"},"destinations":[{"k":"v"}]}`, `{"labels":{"a":"b"},"destinations":[{"k":"v"}]}`},
 		{"times are ignored", `{"creationTime":"0001-01-01T00:00:00Z","modificationTime":"2020-01-01T00:00:00.5+02:00"}`, `{}`},
 	} {
@@ -147,6 +146,32 @@ func TestUnknownMembers(t *testing.T) {
 	}
 	if got := read.Spec.(*paper); len(got.Sources) != 2 || got.Conf.Retries != 0 {
 		t.Errorf("read %+v", got)
+	}
+}
+
+// TestMembersGivenTwice: of two members of one name one is dropped, and readers of
+// JSON differ about which. Both spellings of a field are one name.
+func TestMembersGivenTwice(t *testing.T) {
+	body := []byte(`{"name":"n","name":"o","conf":{"codes":[1,2],"codes":[3],"numRetries":1,"num_retries":2,"text":{"a":"b","a":"c"}},"conf":null}`)
+	want := []fault.Violation{
+		{Path: "name", Message: "is given twice"},
+		{Path: "conf.codes", Message: "is given twice"},
+		{Path: "conf.num_retries", Message: "is given twice"},
+		{Path: `conf.text["a"]`, Message: "is given twice"},
+		{Path: "conf", Message: "is given twice"},
+	}
+	read, err := model.ReadDocument(papers, body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, read.Unknown); diff != "" {
+		t.Errorf("unknown (-want +got):\n%s", diff)
+	}
+	if got := read.Spec.(*paper); got.Conf == nil || len(got.Conf.Codes) != 1 || got.Conf.Retries != 2 || got.Conf.Text["a"] != "c" {
+		t.Errorf("read %+v", got.Conf)
+	}
+	if _, _, err := model.DecodeDocument(papers, body); !fault.Is(err, fault.Invalid) {
+		t.Errorf("decoded with %v", err)
 	}
 }
 

@@ -24,7 +24,8 @@ type Decoded struct {
 	Meta DocumentMeta
 	Spec any
 	// Unknown names the members that mean nothing, at any depth, each with the name
-	// that was probably meant. They are not in Spec.
+	// that was probably meant, and those that are given twice, of which the last
+	// that is not null counts. The others are not in Spec.
 	Unknown []fault.Violation
 }
 
@@ -73,6 +74,8 @@ type documentReader struct{ unknown []fault.Violation }
 // maxUnknown bounds the unknown members that are named.
 const maxUnknown = 100
 
+const textTwice = "is given twice"
+
 // heads are the members of every document beside those of its spec.
 var heads = []string{"type", "mesh", "name", "creationTime", "modificationTime"}
 
@@ -110,12 +113,27 @@ func (r *documentReader) document(k *Kind, raw []byte) (d Decoded, err error) {
 	return d, nil
 }
 
-// stray notes a member that means nothing; known are those that would.
-func (r *documentReader) stray(at, key string, known []string) {
-	if len(r.unknown) >= maxUnknown {
-		return
+// stray notes a member that means nothing; those of fields and others would.
+func (r *documentReader) stray(at, key string, fields *documentFields, others []string) {
+	if len(r.unknown) < maxUnknown {
+		r.note(join(at, key), TextUnknown+fault.Meant(key, append(fields.names(), others...)))
 	}
-	r.unknown = append(r.unknown, fault.Violation{Path: join(at, key), Message: TextUnknown + fault.Meant(key, known)})
+}
+
+func (r *documentReader) note(path, message string) {
+	if len(r.unknown) < maxUnknown {
+		r.unknown = append(r.unknown, fault.Violation{Path: path, Message: message})
+	}
+}
+
+// names are the members of one object that have been read.
+type names map[string]struct{}
+
+// again adds a name and reports whether it was there.
+func (n names) again(name string) bool {
+	before := len(n)
+	n[name] = struct{}{}
+	return len(n) == before
 }
 
 // documentTime is a time that must be one and is then ignored.
@@ -169,11 +187,17 @@ func (r *documentReader) object(v reflect.Value, n node, at string, others []str
 	if !ok {
 		return mismatch(at, "object", n)
 	}
-	fields := documentFieldsOf(v.Type())
+	fields, seen := documentFieldsOf(v.Type()), names{}
 	for _, m := range members {
-		f := fields.byName[m.key]
-		if f == nil && !slices.Contains(others, m.key) {
-			r.stray(at, m.key, append(fields.names(), others...))
+		f, name := fields.byName[m.key], m.key
+		if f != nil {
+			name = f.name
+		}
+		switch {
+		case f == nil && !slices.Contains(others, m.key):
+			r.stray(at, m.key, fields, others)
+		case seen.again(name):
+			r.note(join(at, m.key), textTwice)
 		}
 		if f == nil || m.node.value == nil {
 			continue
@@ -205,9 +229,13 @@ func (r *documentReader) mapping(v reflect.Value, n node, at string, enum []stri
 	if free := t.Elem().Kind() == reflect.Interface; free || len(members) > 0 {
 		v.Set(reflect.MakeMapWithSize(t, len(members)))
 	}
+	seen := names{}
 	for _, m := range members {
 		e := reflect.New(t.Elem()).Elem()
 		path := at + `["` + m.key + `"]`
+		if seen.again(m.key) {
+			r.note(path, textTwice)
+		}
 		switch {
 		case m.node.value != nil:
 			if err := r.value(e, m.node, path, enum); err != nil {

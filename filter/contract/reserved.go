@@ -35,20 +35,33 @@ var ReservedHeaders = [...]Reserved{
 }
 
 // IsReserved reports whether a header, by its name in any case, must be removed
-// from a request; handingOver says that the request goes to the OAuth server. The
-// same holds for trailers, which are never handed over. It does not allocate.
+// from a request; handingOver says that the request goes to the OAuth server. It
+// does not allocate.
 func IsReserved(name []byte, handingOver bool) bool {
+	r := reservedAs(name)
+	if r == nil || r.Twins && bytes.IndexByte(name, '_') < 0 {
+		return false
+	}
+	keeps := r.Kept != "" && string(name) == r.Kept && (handingOver || !r.HandingOver)
+	return !keeps
+}
+
+// IsReservedTrailer is IsReserved for trailers. A listener writes none, so whatever
+// is on the list is what the client says, with dashes or without.
+func IsReservedTrailer(name []byte) bool { return reservedAs(name) != nil }
+
+// reservedAs is the line of the list that a name fits, or nil.
+func reservedAs(name []byte) *Reserved {
 	// All of them begin with x and a separator; most headers do not.
 	if len(name) < 2 || fold(name[0]) != 'x' || fold(name[1]) != '-' {
-		return false
+		return nil
 	}
 	for i := range ReservedHeaders {
 		if r := &ReservedHeaders[i]; r.is(name) {
-			keeps := r.Kept != "" && string(name) == r.Kept && (handingOver || !r.HandingOver)
-			return !keeps
+			return r
 		}
 	}
-	return false
+	return nil
 }
 
 func (r *Reserved) is(name []byte) bool {
@@ -60,7 +73,7 @@ func (r *Reserved) is(name []byte) bool {
 			return false
 		}
 	}
-	return !r.Twins || bytes.IndexByte(name, '_') >= 0
+	return true
 }
 
 // fold makes the spellings of a byte in a name one.

@@ -32,6 +32,9 @@ func TestReservedFamilies(t *testing.T) {
 				if !IsReserved([]byte(spelled), false) {
 					t.Errorf("%s passes", spelled)
 				}
+				if !IsReservedTrailer([]byte(spelled)) {
+					t.Errorf("%s passes as a trailer", spelled)
+				}
 				if got := IsReserved([]byte(spelled), true); got == (spelled == HeaderOAuthProto) {
 					t.Errorf("%s on a request that is handed over: %t", spelled, got)
 				}
@@ -47,6 +50,10 @@ func TestReservedTwins(t *testing.T) {
 			if got := IsReserved([]byte(m), false); got == (m == name) {
 				t.Errorf("%s: %t", m, got)
 			}
+			// No listener writes trailers.
+			if !IsReservedTrailer([]byte(m)) {
+				t.Errorf("%s passes as a trailer", m)
+			}
 		}
 	}
 }
@@ -57,7 +64,7 @@ func TestNotReserved(t *testing.T) {
 		"", "x", "x-", "x-consumer", "x-consumers", "xx-consumer-id", "x.consumer.id", "x-anonymous-consumers", "x-anonymous", "x-credentials",
 		"authorization", "x-meshgate", "x-envoy", "x-mesh-tags", "x-request-id", "x-forwarded", "x-real-ips", "x_token", "x-api-key", "_consumer-id",
 	} {
-		if IsReserved([]byte(name), false) {
+		if IsReserved([]byte(name), false) || IsReservedTrailer([]byte(name)) {
 			t.Errorf("%q is taken for a reserved one", name)
 		}
 	}

@@ -28,16 +28,24 @@ static bool folds_to(const char *got, const char *want, size_t n) {
   return true;
 }
 
-bool front_reserved(const char *name, size_t len, bool handing_over) {
+// The number of the line that a name fits, or -1.
+static int line_of(const char *name, size_t len) {
   // All of them begin with x and a separator; most headers do not.
-  if (len < 2 || (name[0] != 'x' && name[0] != 'X') || fold(name[1]) != '-') return false;
+  if (len < 2 || (name[0] != 'x' && name[0] != 'X') || fold(name[1]) != '-') return -1;
   for (size_t i = 0; i < sizeof(reserved) / sizeof(reserved[0]); i++) {
-    const reserved_text *want = &reserved[i].name, *kept = &reserved[i].kept;
+    const reserved_text *want = &reserved[i].name;
     if (len < want->len || (!reserved[i].family && len > want->len)) continue;
-    if (!folds_to(name, want->ptr, want->len)) continue;
-    if (reserved[i].twins && memchr(name, '_', len) == NULL) continue;
-    bool keeps = kept->len == len && memcmp(name, kept->ptr, len) == 0;
-    return !(keeps && (handing_over || !reserved[i].handing_over));
+    if (folds_to(name, want->ptr, want->len)) return (int)i;
   }
-  return false;
+  return -1;
 }
+
+bool front_reserved(const char *name, size_t len, bool handing_over) {
+  int i = line_of(name, len);
+  if (i < 0 || (reserved[i].twins && memchr(name, '_', len) == NULL)) return false;
+  const reserved_text *kept = &reserved[i].kept;
+  bool keeps = kept->len == len && memcmp(name, kept->ptr, len) == 0;
+  return !(keeps && (handing_over || !reserved[i].handing_over));
+}
+
+bool front_reserved_trailer(const char *name, size_t len) { return line_of(name, len) >= 0; }

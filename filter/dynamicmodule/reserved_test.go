@@ -56,6 +56,9 @@ func TestReservedAlike(t *testing.T) {
 		if contract.IsReserved([]byte(n), true) {
 			want += 2
 		}
+		if contract.IsReservedTrailer([]byte(n)) {
+			want += 4
+		}
 		if rune(out[i]) != want {
 			t.Errorf("%q: C says %c, Go %c", n, out[i], want)
 		}

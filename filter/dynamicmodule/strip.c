@@ -18,7 +18,9 @@ static bool strip(dm_filter_envoy f, dm_header_type type, bool handing_over) {
   }
   bool ok = DM_CALL(http_get_headers)(f, type, h);
   for (size_t i = 0; ok && i < n; i++) {
-    if (!front_reserved(h[i].key_ptr, h[i].key_length, handing_over)) continue;
+    bool goes = type == DM_REQUEST_TRAILER ? front_reserved_trailer(h[i].key_ptr, h[i].key_length)
+                                           : front_reserved(h[i].key_ptr, h[i].key_length, handing_over);
+    if (!goes) continue;
     // Removing frees the name: it is copied, and later entries of the same name
     // go with it.
     char copy[256];

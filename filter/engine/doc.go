@@ -12,7 +12,8 @@
 //  2. Refuse: send Verdict.Refusal; to a gRPC client add grpc-status and
 //     grpc-message (Refusal.GRPCStatus, Refusal.GRPCMessage) and send no body.
 //  3. Continue and Issue: remove every header for which [Spoofs] holds, unless
-//     the listener has done that, and every such trailer in any case; drop the headers of Verdict.Remove; apply
+//     the listener has done that, and every trailer for which
+//     contract.IsReservedTrailer holds in any case; drop the headers of Verdict.Remove; apply
 //     Program.Rewrite if Verdict.HideQuery or Verdict.HideBody says so.
 //  4. Continue: set the headers that Verdict.Headers names, remove the other
 //     identity headers.
