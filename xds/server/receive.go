@@ -202,6 +202,7 @@ func (s *session) refuse(t *typed, a *answer) {
 	case len(f.versions) == 0:
 	case overtaken && !s.vector(t): // a later vector holds everything anyway
 		s.redo(t, f)
+		s.unconfirm(a.response)
 	default:
 		t.refused = append(t.refused, f)
 		if a.response.frees && len(a.response.add) > 0 {
@@ -222,8 +223,14 @@ func (s *session) repeat(t *typed, after *response) {
 	for _, f := range t.refused {
 		s.redo(t, f)
 	}
+	t.retried = append(t.retried, t.refused...)
 	t.refused, t.alone = nil, true
-	s.flushed = slices.DeleteFunc(s.flushed, func(f flush) bool { return f.seq >= after.seq })
+	s.unconfirm(after)
+}
+
+// unconfirm has what was on its way with a response confirmed with what follows.
+func (s *session) unconfirm(r *response) {
+	s.flushed = slices.DeleteFunc(s.flushed, func(f flush) bool { return f.seq >= r.seq })
 }
 
 // redo has the content of a refused response sent again. Its names stay known: the proxy
@@ -236,7 +243,6 @@ func (s *session) redo(t *typed, f *refusal) {
 			t.known[name] = held{version: refusedVersion}
 		}
 	}
-	t.retried = append(t.retried, f)
 }
 
 // since is the oldest revision that may be part of a response: what was refused before
@@ -311,6 +317,7 @@ func (s *session) retry(t *typed) {
 			return false
 		}
 		s.redo(t, f)
+		t.retried = append(t.retried, f)
 		return true
 	})
 }
