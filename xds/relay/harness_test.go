@@ -208,11 +208,22 @@ func startRelay(t *testing.T, dir, addr string) (*relay.Relay, func()) {
 // local is a client on the relay's socket.
 func local(t *testing.T, dir string, opt xdstest.Options) *xdstest.Client {
 	t.Helper()
+	return localOn(t, socket(t, dir), opt)
+}
+
+// socket is a connection to the relay's socket.
+func socket(t *testing.T, dir string) *grpc.ClientConn {
+	t.Helper()
 	conn, err := grpc.NewClient("unix://"+filepath.Join(dir, "run", "xds.sock"), grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = conn.Close() })
+	return conn
+}
+
+func localOn(t *testing.T, conn *grpc.ClientConn, opt xdstest.Options) *xdstest.Client {
+	t.Helper()
 	opt.Node = node
 	c, err := xdstest.Dial(context.Background(), conn, opt)
 	if err != nil {

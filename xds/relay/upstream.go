@@ -4,9 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -37,8 +37,8 @@ type pending struct {
 	revision uint64
 	add      []*resource.Resource
 	remove   []string
-	// early responses were confirmed on receipt: no Envoy could be served yet, and
-	// the control plane sends no more than a window of unanswered ones.
+	// early responses were confirmed while no Envoy was there: the control plane sends
+	// no more than a window of unanswered ones.
 	early bool
 }
 
@@ -101,15 +101,15 @@ func (r *Relay) attempt(ctx context.Context) (heard bool, err error) {
 		if open, err = r.settle(stream, open); err != nil {
 			return heard, err
 		}
+		if err = r.early(stream, open); err != nil {
+			return heard, err
+		}
 		select {
 		case m := <-responses:
 			if !heard {
 				heard = true
 				r.note(true, "")
 				r.cfg.Log.Info("control_plane_connected", "node", r.cfg.Node)
-			}
-			if err := r.early(stream, open, resource.TypeURL(m.GetTypeUrl())); err != nil {
-				return heard, err
 			}
 			open = append(open, r.apply(m))
 		case <-moved:
@@ -190,21 +190,21 @@ func (r *Relay) apply(m *discovery.DeltaDiscoveryResponse) pending {
 	return p
 }
 
-// early confirms on receipt while no Envoy can be served, so that the control plane
-// sends the rest: a new response confirms the one before it of its type. The newest
-// of each type stays open, so that what is confirmed as a whole, Envoy has confirmed.
-func (r *Relay) early(stream upstreamClient, open []pending, typ resource.TypeURL) error {
-	select {
-	case <-r.ready:
+// early confirms what came while no Envoy is there, so that the control plane sends the
+// rest and whatever corrects it: an Envoy that dies of its configuration would get the
+// same one at each start. The oldest response stays open, so that the control plane takes
+// no state for confirmed. All others are part of what the next Envoy is served.
+func (r *Relay) early(stream upstreamClient, open []pending) error {
+	p := r.local.Progress(snapshot.Newest)
+	if len(p.Waiting)+len(p.Acknowledged)+len(p.Rejected) > 0 {
 		return nil
-	default:
 	}
-	for i := range open {
-		if open[i].typ != typ || open[i].early {
+	for i := 1; i < len(open); i++ {
+		if open[i].early {
 			continue
 		}
 		open[i].early = true
-		if err := stream.Send(&discovery.DeltaDiscoveryRequest{TypeUrl: string(typ), ResponseNonce: open[i].nonce}); err != nil {
+		if err := stream.Send(&discovery.DeltaDiscoveryRequest{TypeUrl: string(open[i].typ), ResponseNonce: open[i].nonce}); err != nil {
 			return fmt.Errorf("answer the control plane: %w", err)
 		}
 	}
@@ -219,25 +219,22 @@ func (r *Relay) publish() {
 // settle answers upstream what Envoy has answered here, and keeps the rest.
 func (r *Relay) settle(stream upstreamClient, open []pending) (rest []pending, err error) {
 	changed := false
-	for len(open) > 0 && err == nil {
-		p := open[0]
-		progress := r.local.Progress(p.revision)
-		// One answer may cover several publications, so a refusal can bear a later
-		// revision than the response it is about.
-		progress.Rejected = r.local.Progress(math.MaxUint64).Rejected
-		rejected, answered := outcome(progress, p)
-		if !answered {
+	for err == nil {
+		i, rejected := r.answeredNext(open)
+		if i < 0 {
 			break
 		}
-		open = open[1:]
+		p := open[i]
+		open = slices.Delete(open, i, i+1)
 		m := &discovery.DeltaDiscoveryRequest{TypeUrl: string(p.typ), ResponseNonce: p.nonce}
-		if rejected != nil {
-			m.ErrorDetail = &rpcstatus.Status{Code: int32(codes.InvalidArgument), Message: rejected.Error}
+		if len(rejected) > 0 {
+			m.ErrorDetail = &rpcstatus.Status{Code: int32(codes.InvalidArgument), Message: reasons(rejected)}
 			r.revert(p, rejected)
+			r.again(open, rejected)
 		}
 		changed = r.keep(p) || changed
 		switch {
-		case p.early && rejected != nil:
+		case p.early && len(rejected) > 0:
 			err = errRefusedEarly
 		case !p.early:
 			if err = stream.Send(m); err != nil {
@@ -253,26 +250,77 @@ func (r *Relay) settle(stream upstreamClient, open []pending) (rest []pending, e
 	return open, err
 }
 
-// outcome reads what the local Envoy said about a response. Without an Envoy
-// nothing is said.
-func outcome(p snapshot.Progress, of pending) (*snapshot.Rejection, bool) {
-	if len(p.Waiting) > 0 || len(p.Acknowledged)+len(p.Rejected) == 0 {
-		return nil, false
+// answeredNext is the response to answer next, -1 for none, with the refusals that speak
+// of it. Refused ones come first: the others are judged when Envoy has answered what it
+// is served instead.
+func (r *Relay) answeredNext(open []pending) (int, []snapshot.Rejection) {
+	if len(open) == 0 {
+		return -1, nil
 	}
-	for i := range p.Rejected {
-		x := &p.Rejected[i]
-		if x.Type == of.typ && slices.ContainsFunc(of.add, func(a *resource.Resource) bool { return slices.Contains(x.Resources, a.Name) }) {
-			return x, true
+	// One answer may cover several publications.
+	standing, next := r.local.Progress(snapshot.Newest).Rejected, -1
+	for i, p := range open {
+		if !answered(r.local.Progress(p.revision)) {
+			break
+		}
+		if rejected := about(p, standing); len(rejected) > 0 {
+			return i, rejected
+		}
+		next = 0
+	}
+	return next, nil
+}
+
+// answered reports whether the local Envoy has answered a revision. Without an Envoy
+// nothing is answered.
+func answered(p snapshot.Progress) bool {
+	return len(p.Waiting) == 0 && len(p.Acknowledged)+len(p.Rejected) > 0
+}
+
+// about selects the refusals that speak of a response. Envoy may have heard it together
+// with others.
+func about(p pending, standing []snapshot.Rejection) (out []snapshot.Rejection) {
+	for _, x := range standing {
+		if x.Type == p.typ && p.adds(blamed(x.Error, x.Resources)) {
+			out = append(out, x)
 		}
 	}
-	return nil, true
+	return out
+}
+
+func (p pending) adds(names []string) bool {
+	return slices.ContainsFunc(p.add, func(a *resource.Resource) bool { return slices.Contains(names, a.Name) })
+}
+
+func reasons(rejected []snapshot.Rejection) string {
+	texts := make([]string, 0, len(rejected))
+	for _, x := range rejected {
+		texts = append(texts, x.Error)
+	}
+	return strings.Join(texts, "; ")
+}
+
+// again has the responses wait that Envoy heard together with a refused one: it may have
+// taken nothing of them, and gets them once more.
+func (r *Relay) again(open []pending, rejected []snapshot.Rejection) {
+	for i := range open {
+		for _, x := range rejected {
+			if x.Type == open[i].typ && open[i].adds(x.Resources) {
+				open[i].revision = r.revision
+			}
+		}
+	}
 }
 
 // revert puts the last good version in the place of what was refused. The others
 // of the response stay and are sent once more, since a response that could not
 // be decoded was not applied at all.
-func (r *Relay) revert(p pending, x *snapshot.Rejection) {
-	for _, name := range blamed(x.Error, x.Resources) {
+func (r *Relay) revert(p pending, rejected []snapshot.Rejection) {
+	var bad []string
+	for _, x := range rejected {
+		bad = append(bad, blamed(x.Error, x.Resources)...)
+	}
+	for _, name := range bad {
 		i := slices.IndexFunc(p.add, func(a *resource.Resource) bool { return a.Name == name })
 		if i < 0 || r.current[p.typ][name] != p.add[i] {
 			continue // a later response has overtaken it

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"maps"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -182,7 +183,7 @@ func (s *session) settle(t *typed, r request) *answer {
 // corrected, and then nothing else would have them sent.
 func (s *session) refuse(t *typed, a *answer) {
 	overtaken := false
-	f := &refusal{versions: map[string]string{}, revision: a.response.state.Revision, text: a.text}
+	f := &refusal{versions: map[string]string{}, revision: t.since(a.response), text: a.text}
 	for _, r := range a.response.add {
 		if t.known[r.Name].version == r.Version {
 			f.versions[r.Name] = r.Version
@@ -201,6 +202,7 @@ func (s *session) refuse(t *typed, a *answer) {
 	case len(f.versions) == 0:
 	case overtaken && !s.vector(t): // a later vector holds everything anyway
 		s.redo(t, f)
+		s.unconfirm(a.response)
 	default:
 		t.refused = append(t.refused, f)
 		if a.response.frees && len(a.response.add) > 0 {
@@ -221,22 +223,65 @@ func (s *session) repeat(t *typed, after *response) {
 	for _, f := range t.refused {
 		s.redo(t, f)
 	}
+	t.retried = append(t.retried, t.refused...)
 	t.refused, t.alone = nil, true
-	s.flushed = slices.DeleteFunc(s.flushed, func(f flush) bool { return f.seq >= after.seq })
+	s.unconfirm(after)
 }
 
-// redo has the content of a refused response sent again.
+// unconfirm has what was on its way with a response confirmed with what follows.
+func (s *session) unconfirm(r *response) {
+	s.flushed = slices.DeleteFunc(s.flushed, func(f flush) bool { return f.seq >= r.seq })
+}
+
+// redo has the content of a refused response sent again. Its names stay known: the proxy
+// may have an older version, which has to be removed if the name goes before.
 func (s *session) redo(t *typed, f *refusal) {
 	t.again()
 	s.quiet = quiet{}
 	for name, version := range f.versions {
-		switch {
-		case version == "":
-			t.known[name] = held{version: "refused removal"}
-		case t.known[name].version == version && s.want(t, name) != nil:
-			delete(t.known, name)
+		if version == "" || t.known[name].version == version && s.want(t, name) != nil {
+			t.known[name] = held{version: refusedVersion}
 		}
 	}
+}
+
+// since is the oldest revision that may be part of a response: what was refused before
+// and is sent again has been refused since then.
+func (t *typed) since(r *response) uint64 {
+	since := r.state.Since
+	for _, f := range t.retried {
+		if slices.ContainsFunc(r.add, func(a *resource.Resource) bool { return f.holds(a.Name) }) || slices.ContainsFunc(r.remove, f.holds) {
+			since = min(since, f.revision)
+		}
+	}
+	return since
+}
+
+func (f *refusal) holds(name string) bool {
+	_, ok := f.versions[name]
+	return ok
+}
+
+// settled drops of what is sent again all that was answered.
+func (t *typed) settled() {
+	if len(t.retried) == 0 {
+		return
+	}
+	unanswered := map[string]bool{}
+	for _, r := range t.out {
+		for _, a := range r.add {
+			unanswered[a.Name] = true
+		}
+		for _, name := range r.remove {
+			unanswered[name] = true
+		}
+	}
+	t.retried = slices.DeleteFunc(t.retried, func(f *refusal) bool {
+		maps.DeleteFunc(f.versions, func(name, _ string) bool {
+			return t.known[name].version != refusedVersion && !unanswered[name]
+		})
+		return len(f.versions) == 0
+	})
 }
 
 // renew takes a new reading. A refused response is tried again as a whole once
@@ -272,15 +317,18 @@ func (s *session) retry(t *typed) {
 			return false
 		}
 		s.redo(t, f)
+		t.retried = append(t.retried, f)
 		return true
 	})
 }
 
-// rejections lists what the proxy refuses at present.
+// rejections lists what the proxy refuses at present, as far as it has said.
 func (s *session) rejections() []snapshot.Rejection {
 	var out []snapshot.Rejection
 	for _, url := range resource.Types {
-		for _, f := range s.types[url].refused {
+		t := s.types[url]
+		t.settled()
+		for _, f := range slices.Concat(t.refused, t.retried) {
 			r := snapshot.Rejection{Name: s.node, Type: url, Error: f.text, Revision: f.revision}
 			for name := range f.versions {
 				r.Resources = append(r.Resources, name)

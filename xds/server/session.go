@@ -65,6 +65,9 @@ type typed struct {
 	// refused are responses that the proxy did not accept, and which are not
 	// sent again before the content of one of their names changes.
 	refused []*refusal
+	// retried are refused responses whose content is sent again. They stand until the
+	// proxy has answered: it may refuse it once more.
+	retried []*refusal
 	out     []*response
 	// walk is set while every name may be due for sending or removal: all that
 	// changes the subscription, or what the proxy has beyond a few names, sets
@@ -87,6 +90,10 @@ type held struct {
 	resource *resource.Resource
 }
 
+// refusedVersion stands for what the proxy has of a name that it refused and that is sent
+// again: an older version, nothing, or what was to be removed.
+const refusedVersion = "refused"
+
 // response is one message on its way, or not answered yet.
 type response struct {
 	typ     resource.TypeURL
@@ -104,7 +111,7 @@ type response struct {
 // applied a part of it: it is corrected or removed later.
 type refusal struct {
 	versions map[string]string // name -> refused version, "" for a removal
-	revision uint64
+	revision uint64            // the oldest that may be part of it
 	text     string
 }
 
@@ -211,8 +218,8 @@ func (s *session) emit(t *typed, r *response) *response {
 // of the state-of-the-world variant hold what was refused each time anyway.
 func (s *session) frees(t *typed, r *response) bool {
 	return t.url == resource.Listener && !s.sotw && (len(r.remove) > 0 || slices.ContainsFunc(r.add, func(a *resource.Resource) bool {
-		_, ok := t.known[a.Name]
-		return ok
+		k, ok := t.known[a.Name]
+		return ok && k.version != refusedVersion
 	}))
 }
 

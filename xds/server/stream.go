@@ -245,6 +245,9 @@ func (st *stream) settled(a *answer) {
 	e := st.event(a.response)
 	if !a.refused {
 		st.srv.cfg.Observer.Acknowledged(e)
+		if len(st.session.types[a.response.typ].retried) > 0 {
+			st.report()
+		}
 		return
 	}
 	e.Error = a.text

@@ -96,11 +96,22 @@ func TestRefusalOfAnOvertakenResponse(t *testing.T) {
 	receive(request{subscribe: []string{"*"}})
 	first := s.next()
 	table("2", 2)
-	if second := s.next(); fmt.Sprint(names(first), names(second)) != "[a b bad] [bad]" {
+	second := s.next()
+	if fmt.Sprint(names(first), names(second)) != "[a b bad] [bad]" || s.next() != nil {
 		t.Fatalf("sent %v, then %v", names(first), names(second))
 	}
 	receive(request{nonce: first.nonce, refused: true, text: "bad: no"})
+	if got := s.rejections(); len(got) > 0 {
+		t.Errorf("what is tried again stands refused: %+v", got)
+	}
 	again := s.next()
+	if s.next() != nil {
+		t.Fatal("more is sent than what was refused")
+	}
+	receive(request{nonce: second.nonce})
+	if _, confirmed := s.confirmed(); confirmed {
+		t.Error("confirmed before what is tried again is answered")
+	}
 	if fmt.Sprint(names(again)) != "[a b]" {
 		t.Fatalf("after the refusal %v is sent", names(again))
 	}

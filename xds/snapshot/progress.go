@@ -20,7 +20,7 @@ type Rejection struct {
 	Type resource.TypeURL `json:"-"`
 	// Resources are the names in the refused response.
 	Resources []string `json:"-"`
-	// Revision is the revision that was refused.
+	// Revision is the oldest revision that may be part of what was refused.
 	Revision uint64 `json:"-"`
 }
 

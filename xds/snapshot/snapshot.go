@@ -311,6 +311,22 @@ func (n *node) behind(acked, revision uint64) bool {
 	return false
 }
 
+// oldest is the oldest revision that the changes after acked may hold, Newest if there
+// are none.
+func (n *node) oldest(acked uint64) uint64 {
+	oldest := Newest
+	if acked < n.floor.version {
+		oldest = n.floor.since
+	}
+	for _, c := range slices.Backward(n.changes) {
+		if c.version <= acked {
+			break
+		}
+		oldest = min(oldest, c.since)
+	}
+	return oldest
+}
+
 // newest is the stream opened last: the others are of a predecessor that is
 // ending, or half open, and will never answer.
 func (n *node) newest() *Subscription {

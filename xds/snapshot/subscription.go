@@ -24,6 +24,9 @@ type State struct {
 	Set *resource.Set
 	// Revision is the newest that the node's scope showed when the set was read.
 	Revision uint64
+	// Since is the oldest revision that may be part of what the stream had not
+	// confirmed when the set was read, 0 if it had confirmed nothing.
+	Since uint64
 	// Version counts the changes of this node's own set that the reading covers.
 	Version uint64
 }
@@ -54,6 +57,9 @@ func (s *Subscription) State() State {
 	st := State{Set: s.node.set, Version: s.node.version}
 	if sc := s.store.scopes[s.node.scope]; sc != nil {
 		st.Revision = sc.published
+	}
+	if !s.fresh {
+		st.Since = min(st.Revision, s.node.oldest(s.acked))
 	}
 	return st
 }

@@ -1,0 +1,117 @@
+package relay
+
+import (
+	"context"
+	"log/slog"
+	"path/filepath"
+	"testing"
+
+	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"github.com/meshgate/meshgate/xds/resource"
+	"github.com/meshgate/meshgate/xds/snapshot"
+	"google.golang.org/grpc"
+	"google.golang.org/protobuf/types/known/anypb"
+)
+
+// answers is a stream to a control plane that notes what is answered there, by nonce.
+type answers struct {
+	upstreamClient
+	texts map[string]string
+}
+
+func (a *answers) Send(m *discovery.DeltaDiscoveryRequest) error {
+	a.texts[m.GetResponseNonce()] = m.GetErrorDetail().GetMessage()
+	return nil
+}
+
+func (a *answers) is(t *testing.T, nonce, text string) {
+	t.Helper()
+	if got, answered := a.texts[nonce]; !answered || got != text {
+		t.Errorf("response %s: answered %v with %q, not with %q", nonce, answered, got, text)
+	}
+}
+
+// settling is a relay whose Envoy is played by a subscription.
+func settling(t *testing.T) (*Relay, *answers) {
+	t.Helper()
+	r, err := New(Config{
+		Node: "n", Socket: "unused", Cache: filepath.Join(t.TempDir(), "cache"), Log: slog.New(slog.DiscardHandler),
+		Dial: func(context.Context) (*grpc.ClientConn, error) { return nil, nil },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r, &answers{texts: map[string]string{}}
+}
+
+func clusters(nonce string, names ...string) *discovery.DeltaDiscoveryResponse {
+	m := &discovery.DeltaDiscoveryResponse{TypeUrl: string(resource.Cluster), Nonce: nonce}
+	for _, name := range names {
+		m.Resources = append(m.Resources, &discovery.Resource{Name: name, Version: nonce, Resource: &anypb.Any{Value: []byte(nonce)}})
+	}
+	return m
+}
+
+// answer has the Envoy answer all that it was sent.
+func answer(sub *snapshot.Subscription, rejected ...snapshot.Rejection) {
+	for i := range rejected {
+		rejected[i].Type = resource.Cluster
+	}
+	st := sub.State()
+	sub.Reject(rejected)
+	sub.Confirm(st)
+}
+
+// What Envoy hears in one response may come from several of the control plane. Its
+// refusal is told of those that it speaks of; the others are confirmed, once Envoy has
+// taken them: else they would stand refused there for ever.
+func TestRefusalIsToldOfWhatItSpeaksOf(t *testing.T) {
+	for name, order := range map[string][]string{"first": {"bad", "good"}, "last": {"good", "bad"}} {
+		t.Run(name, func(t *testing.T) {
+			r, up := settling(t)
+			sub := r.local.Subscribe("n")
+			defer sub.Close()
+			var open []pending
+			for _, name := range order {
+				open = append(open, r.apply(clusters("of-"+name, name)))
+			}
+			answer(sub, snapshot.Rejection{Error: "bad: no", Resources: []string{"bad", "good"}})
+			open, err := r.settle(up, open)
+			if err != nil {
+				t.Fatal(err)
+			}
+			up.is(t, "of-bad", "bad: no")
+			if text, answered := up.texts["of-good"]; answered {
+				t.Errorf("the other is answered with %q before Envoy has taken it", text)
+			}
+			answer(sub)
+			if open, err = r.settle(up, open); err != nil || len(open) > 0 {
+				t.Fatalf("%d are open: %v", len(open), err)
+			}
+			up.is(t, "of-good", "")
+			if r.good[resource.Cluster]["bad"] != nil || r.good[resource.Cluster]["good"] == nil {
+				t.Errorf("good are %v", r.good[resource.Cluster])
+			}
+		})
+	}
+}
+
+// A response of the control plane may reach Envoy in several, each of which it refuses:
+// nothing of what it refused counts as good.
+func TestEveryRefusalOfAResponseCounts(t *testing.T) {
+	r, up := settling(t)
+	sub := r.local.Subscribe("n")
+	defer sub.Close()
+	open := []pending{r.apply(clusters("1", "a", "b", "c"))}
+	answer(sub,
+		snapshot.Rejection{Error: "a: no", Resources: []string{"a"}},
+		snapshot.Rejection{Error: "b: no", Resources: []string{"b", "c"}})
+	if _, err := r.settle(up, open); err != nil {
+		t.Fatal(err)
+	}
+	up.is(t, "1", "a: no; b: no")
+	good := r.good[resource.Cluster]
+	if len(good) != 1 || good["c"] == nil {
+		t.Errorf("good are %v", good)
+	}
+}
