@@ -2,6 +2,7 @@ package tokencache
 
 import (
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -47,6 +48,27 @@ func (d *directory) stalling() (stall func() (release func())) {
 		d.t.Cleanup(release)
 		return release
 	}
+}
+
+// fullFiles is a run directory on a disk that refuses to be written, and maybe to
+// have something removed.
+type fullFiles struct {
+	runDirectory
+	full, stuck *atomic.Bool
+}
+
+func (f fullFiles) write(name string, data []byte) error {
+	if f.full.Load() {
+		return syscall.ENOSPC
+	}
+	return f.runDirectory.write(name, data)
+}
+
+func (f fullFiles) remove(name string) error {
+	if f.stuck.Load() {
+		return syscall.EROFS
+	}
+	return f.runDirectory.remove(name)
 }
 
 // A disk that stalls delays no revocation and costs no lease: the control plane

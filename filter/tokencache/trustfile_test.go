@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -150,9 +151,9 @@ func TestTrustIsOnDiskBeforeItIsAcknowledged(t *testing.T) {
 // trust. The directory is tried again.
 func TestTrustThatCannotBeWritten(t *testing.T) {
 	d := newDirectory(t)
-	if err := os.MkdirAll(d.path(), 0o700); err != nil { // it can be removed, but not replaced
-		t.Fatal(err)
-	}
+	var full, stuck atomic.Bool
+	d.files = func(dir string) files { return fullFiles{runDirectory(dir), &full, &stuck} }
+	full.Store(true)
 	c := d.open()
 	l := d.control.accept()
 	l.json(contract.FrameWelcome, contract.Welcome{Log: testLog, Trust: testTrust})
@@ -161,9 +162,7 @@ func TestTrustThatCannotBeWritten(t *testing.T) {
 	if d.file() != nil {
 		t.Error("the file is there")
 	}
-	if err := os.MkdirAll(filepath.Join(d.path(), "x"), 0o700); err != nil { // nor removed
-		t.Fatal(err)
-	}
+	stuck.Store(true)
 	l.trust(2, contract.Trust{})
 	if got, want := l.ack(), (contract.Ack{Applied: 2, Durable: 1}); got != want {
 		t.Errorf("acknowledged %+v, want %+v", got, want)
@@ -175,9 +174,7 @@ func TestTrustThatCannotBeWritten(t *testing.T) {
 	if s := c.Stats(); s.Epoch != 0 || !s.Linked {
 		t.Errorf("%+v", s)
 	}
-	if err := os.RemoveAll(d.path()); err != nil {
-		t.Fatal(err)
-	}
+	full.Store(false)
 	l.expectAck(3)
 	if r := d.file(); r == nil || r.Trust.Epoch != 0 {
 		t.Errorf("on disk: %+v", r)
