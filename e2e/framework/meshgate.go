@@ -189,6 +189,21 @@ func RunningEnvoy(stateDir string) int {
 	return pid
 }
 
+// Envoys are the process ids of everything that runs with a file below a state
+// directory in its arguments, but meshgate itself.
+func Envoys(stateDir string) (pids []int) {
+	files, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	gomega.Expect(err).NotTo(gomega.HaveOccurred())
+	for _, f := range files {
+		command, err := os.ReadFile(f)
+		pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(f)))
+		if err == nil && strings.Contains(string(command), stateDir+"/run/") && Alive(pid) {
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}
+
 // endEnvoyOf ends, when the test is over and its supervisor is gone, an Envoy
 // that was left behind because the test killed the supervisor.
 func endEnvoyOf(stateDir string) {
