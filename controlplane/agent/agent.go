@@ -10,7 +10,6 @@ import (
 	"net/url"
 	"os"
 	"strings"
-	"time"
 
 	"github.com/google/uuid"
 	"golang.org/x/sync/errgroup"
@@ -47,8 +46,8 @@ type Options struct {
 	LogLevel             string
 	// AdminPort opens Envoy's admin interface on that loopback port instead of
 	// a Unix socket in the run directory.
-	AdminPort    int
-	DrainTimeout time.Duration
+	AdminPort int
+	Drain     Drain
 	// Abort, when closed, kills Envoy instead of draining it; may be nil.
 	Abort <-chan struct{}
 	Cache contract.CacheSettings
@@ -111,7 +110,7 @@ func New(o Options) (*Agent, error) {
 	a.dir = dir
 	a.Envoy = &Process{
 		Path: o.EnvoyPath, Bootstrap: dir.bootstrap, ModuleDir: o.ModuleDir, Settings: dir.settings, PIDFile: dir.pid, Processes: a.processes,
-		Concurrency: o.Concurrency, LogLevel: o.LogLevel, DrainTimeout: o.DrainTimeout, DrainTime: a.proxy().drainTime(), Abort: o.Abort, Admin: dir.adminClient(), Log: o.Log,
+		Concurrency: o.Concurrency, LogLevel: o.LogLevel, Drain: o.Drain, Replaced: a.proxy().replaced(), Abort: o.Abort, Admin: dir.adminClient(), Log: o.Log,
 	}
 	return a, nil
 }

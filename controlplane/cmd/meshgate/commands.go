@@ -121,7 +121,7 @@ func openStandalone(ctx context.Context, c *config.Config) (*standalone, error) 
 
 // freeGatewayPorts makes sure that Envoy will get its ports.
 func freeGatewayPorts(ctx context.Context, c *config.Config, name string, log *slog.Logger) error {
-	if err := agent.EndPredecessor(ctx, c.StateDir, name, c.Envoy.DrainTimeout, log); err != nil {
+	if err := agent.EndPredecessor(ctx, c.StateDir, name, c.Drain.Timeout, log); err != nil {
 		return notBegun(err)
 	}
 	if err := checkFree("gateway.httpPort", c.Gateway.Listen, c.Gateway.HTTPPort); err != nil {
@@ -145,7 +145,7 @@ func newOwnAgent(ctx context.Context, c *config.Config, cp *controlPlane, envoy,
 		StateDir: c.StateDir, ControlPlane: model.DefaultControlPlane, Name: c.Gateway.Name,
 		Address: fmt.Sprintf("https://127.0.0.1:%d", port(cp.ports.data)), CAFile: cp.caFile, TokenFile: file,
 		Instance: instance(c), EnvoyPath: envoy, ModuleDir: module,
-		Concurrency: c.Envoy.Concurrency, LogLevel: c.Envoy.LogLevel, DrainTimeout: c.Envoy.DrainTimeout,
+		Concurrency: c.Envoy.Concurrency, LogLevel: c.Envoy.LogLevel, Drain: agent.Drain(c.Drain),
 		Abort: aborted(ctx), Cache: cacheSettings(c), Log: cp.log,
 	})
 }
