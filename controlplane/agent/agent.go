@@ -47,7 +47,9 @@ type Options struct {
 	// AdminPort opens Envoy's admin interface on that loopback port instead of
 	// a Unix socket in the run directory.
 	AdminPort int
-	Drain     Drain
+	// StatusAddress is where /ready and /live are served; empty: nowhere.
+	StatusAddress string
+	Drain         Drain
 	// Abort, when closed, kills Envoy instead of draining it; may be nil.
 	Abort <-chan struct{}
 	Cache contract.CacheSettings
@@ -129,6 +131,13 @@ func (a *Agent) Ready() <-chan struct{} { return a.ready }
 // Run enrols, then runs relay and Envoy until ctx ends. A control plane that is
 // away does not hinder the start of a node that has run before.
 func (a *Agent) Run(ctx context.Context) error {
+	configured := make(chan struct{})
+	state := &status{envoy: a.Envoy, admin: a.Envoy.Admin, leaving: ctx, configured: configured}
+	stopStatus, err := a.serveStatus(state)
+	if err != nil {
+		return err
+	}
+	defer stopStatus()
 	enrolled, err := a.enrolFirst(ctx)
 	switch {
 	case err != nil && enrolled:
@@ -138,6 +147,7 @@ func (a *Agent) Run(ctx context.Context) error {
 		a.tellGone()
 		return err
 	}
+	state.enrolled.Store(true)
 	// Envoy drains after ctx has ended and still needs the relay for that.
 	relayCtx, stopRelay := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopRelay()
@@ -155,7 +165,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	g.Go(func() error { a.tellEnded(relayCtx); return nil })
 	g.Go(func() error {
 		defer stopRelay()
-		return a.runEnvoy(ctx, relayCtx, stream)
+		return a.runEnvoy(ctx, relayCtx, stream, configured)
 	})
 	if a.Sidecar == nil {
 		g.Go(func() error { a.renewal().run(ctx); return nil })
@@ -168,12 +178,14 @@ func (a *Agent) Run(ctx context.Context) error {
 	return err
 }
 
-// runEnvoy runs Envoy and what depends on it.
-func (a *Agent) runEnvoy(ctx, relayCtx context.Context, stream *relay.Relay) error {
+// runEnvoy runs Envoy and what depends on it. It closes configured when there is
+// something to serve.
+func (a *Agent) runEnvoy(ctx, relayCtx context.Context, stream *relay.Relay, configured chan<- struct{}) error {
 	// An Envoy that starts before there is something to serve would open no port
 	// for the whole of its fetch timeout.
 	select {
 	case <-stream.Ready():
+		close(configured)
 	case <-ctx.Done():
 		return nil
 	}

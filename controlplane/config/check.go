@@ -82,6 +82,7 @@ func (c *Config) ports() []namedPort {
 		{"admin.tlsPort", c.Admin.Listen, c.Admin.TLSPort},
 		{"gateway.httpPort", c.Gateway.Listen, c.Gateway.HTTPPort},
 		{"gateway.httpsPort", c.Gateway.Listen, c.Gateway.HTTPSPort},
+		{"status.port", c.Status.Listen, c.Status.Port},
 	}
 }
 

@@ -61,6 +61,7 @@ var _ = Describe("SIGTERM", func() {
 		Eventually(c.Output, 10*time.Second).Should(ContainSubstring("draining"))
 		c.Signal(syscall.SIGTERM)
 		Expect(c.Exit(5 * time.Second)).NotTo(Equal(0))
+		Expect(c.Output()).To(MatchRegexp(`a second signal ends envoy at once" requests=1 connections=[1-9]`))
 		close(f.Upstream.Release)
 		Eventually(answered, 10*time.Second).Should(Receive())
 		Expect(framework.Alive(pid)).To(BeFalse(), "Envoy ended with its supervisor")
@@ -70,7 +71,7 @@ var _ = Describe("SIGTERM", func() {
 var _ = Describe("SIGHUP", func() {
 	// A terminal that closes ends what reads the log, too.
 	It("is an orderly end: no Envoy is left behind, also when nobody reads the log any more", func() {
-		for _, command := range []string{"standalone", "demo"} {
+		for command, envoys := range map[string]int{"standalone": 1, "demo": 3} {
 			c := framework.NewControlPlane(command)
 			read := exec.Command(framework.Binary(), c.Arguments()...)
 			out, err := read.StderrPipe()
@@ -79,16 +80,20 @@ var _ = Describe("SIGHUP", func() {
 			DeferCleanup(func() { _ = read.Process.Kill() })
 			var log bytes.Buffer
 			lines := bufio.NewScanner(out)
-			for lines.Scan() && !strings.Contains(lines.Text(), "proxy is ready") {
+			for ready := 0; ready < envoys && lines.Scan(); {
 				log.WriteString(lines.Text() + "\n")
+				if strings.Contains(lines.Text(), "proxy is ready") {
+					ready++
+				}
 			}
-			Expect(framework.Envoys(c.StateDir)).NotTo(BeEmpty(), log.String())
+			Expect(framework.Envoys(c.StateDir)).To(HaveLen(envoys), log.String())
 			Expect(out.Close()).To(Succeed())
 			Expect(read.Process.Signal(syscall.SIGHUP)).To(Succeed())
 			_ = read.Process.Signal(syscall.SIGHUP) // the shell's, after the kernel's
 			ended := make(chan error, 1)
 			go func() { ended <- read.Wait() }()
-			Eventually(ended, 30*time.Second).Should(Receive(BeNil()), command)
+			Eventually(ended, 30*time.Second).Should(Receive(), command)
+			Expect(read.ProcessState.Exited()).To(BeTrue(), command+" was ended by a signal: "+read.ProcessState.String())
 			Expect(framework.Envoys(c.StateDir)).To(BeEmpty(), command)
 		}
 	})

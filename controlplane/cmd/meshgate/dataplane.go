@@ -86,8 +86,11 @@ func openDataplane(ctx context.Context, cfg *config.Config, f *dataplaneFlags) (
 	o := agent.Options{
 		StateDir: cfg.StateDir, ControlPlane: f.controlPlane, Name: f.name, Address: f.cpAddress, CAFile: f.caFile, TokenFile: f.tokenFile,
 		Instance: instance(cfg), EnvoyPath: envoy, ModuleDir: module, AdminPort: f.adminPort,
-		Concurrency: cfg.Envoy.Concurrency, LogLevel: cfg.Envoy.LogLevel, Drain: agent.Drain(cfg.Drain),
+		Concurrency: cfg.Envoy.Concurrency, LogLevel: cfg.Envoy.LogLevel, Drain: agent.Drain(cfg.Drain), StatusAddress: statusAddress(cfg),
 		Abort: aborted(ctx), Cache: cacheSettings(cfg), Log: newLogger(cfg.Log),
+	}
+	if err := freeStatusPort(cfg); err != nil {
+		return nil, err
 	}
 	if f.proxyType == proxyGateway {
 		err = freeGatewayPorts(ctx, cfg, f.name, o.Log)
