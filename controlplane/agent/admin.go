@@ -2,14 +2,11 @@ package agent
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"net"
 	"net/http"
 	"strconv"
-	"strings"
 	"time"
 )
 
@@ -53,9 +50,20 @@ func (a *Admin) Do(ctx context.Context, method, path string) (string, error) {
 		return "", fmt.Errorf("envoy admin: %w", err)
 	}
 	if resp.StatusCode != http.StatusOK {
-		return "", fmt.Errorf("envoy admin: %s %s answered %d", method, path, resp.StatusCode)
+		return "", &statusError{method, path, resp.StatusCode}
 	}
 	return string(body), nil
+}
+
+// statusError is an answer other than a 200. An Envoy that gives one is there.
+type statusError struct {
+	method, path string
+	status       int
+}
+
+// Error implements error.
+func (e *statusError) Error() string {
+	return fmt.Sprintf("envoy admin: %s %s answered %d", e.method, e.path, e.status)
 }
 
 // fetchTimeout bounds a whole answer, which may be large.
@@ -98,56 +106,4 @@ func (a *Admin) WaitReady(ctx context.Context) error {
 		case <-tick.C:
 		}
 	}
-}
-
-// drainTick is how often a draining Envoy is asked whether requests are left.
-// It has no event for that.
-const drainTick = 50 * time.Millisecond
-
-// Drain tells Envoy to send its clients away and returns when no request is
-// left or ctx ends. SIGTERM alone would cut requests that are in flight.
-func (a *Admin) Drain(ctx context.Context, log *slog.Logger) {
-	if _, err := a.Do(ctx, http.MethodPost, "/healthcheck/fail"); err != nil {
-		log.Warn("envoy cannot be drained", "error", err)
-		return
-	}
-	tick := time.NewTicker(drainTick)
-	defer tick.Stop()
-	for left := 0; ; {
-		n, err := a.active(ctx)
-		switch {
-		case err == nil && n == 0:
-			return
-		case err == nil:
-			left = n
-		case ctx.Err() == nil:
-			log.Warn("envoy does not say whether requests are in flight", "error", err)
-			return
-		}
-		select {
-		case <-ctx.Done():
-			if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-				log.Warn("drain time is over with requests in flight", "requests", left)
-			}
-			return
-		case <-tick.C:
-		}
-	}
-}
-
-// active counts downstream requests in flight, those of the admin interface
-// not among them.
-func (a *Admin) active(ctx context.Context) (int, error) {
-	text, err := a.Do(ctx, http.MethodGet, "/stats?filter=^http\\..*downstream_rq_active$")
-	if err != nil {
-		return 0, err
-	}
-	total := 0
-	for line := range strings.Lines(text) {
-		name, value, ok := strings.Cut(strings.TrimSpace(line), ": ")
-		if n, err := strconv.Atoi(value); ok && err == nil && !strings.HasPrefix(name, "http.admin.") {
-			total += n
-		}
-	}
-	return total, nil
 }

@@ -10,7 +10,6 @@ import (
 	"net/url"
 	"os"
 	"strings"
-	"time"
 
 	"github.com/google/uuid"
 	"golang.org/x/sync/errgroup"
@@ -47,8 +46,10 @@ type Options struct {
 	LogLevel             string
 	// AdminPort opens Envoy's admin interface on that loopback port instead of
 	// a Unix socket in the run directory.
-	AdminPort    int
-	DrainTimeout time.Duration
+	AdminPort int
+	// StatusAddress is where /ready and /live are served; empty: nowhere.
+	StatusAddress string
+	Drain         Drain
 	// Abort, when closed, kills Envoy instead of draining it; may be nil.
 	Abort <-chan struct{}
 	Cache contract.CacheSettings
@@ -111,7 +112,7 @@ func New(o Options) (*Agent, error) {
 	a.dir = dir
 	a.Envoy = &Process{
 		Path: o.EnvoyPath, Bootstrap: dir.bootstrap, ModuleDir: o.ModuleDir, Settings: dir.settings, PIDFile: dir.pid, Processes: a.processes,
-		Concurrency: o.Concurrency, LogLevel: o.LogLevel, DrainTimeout: o.DrainTimeout, DrainTime: a.proxy().drainTime(), Abort: o.Abort, Admin: dir.adminClient(), Log: o.Log,
+		Concurrency: o.Concurrency, LogLevel: o.LogLevel, Drain: o.Drain, Replaced: a.proxy().replaced(), Abort: o.Abort, Admin: dir.adminClient(), Log: o.Log,
 	}
 	return a, nil
 }
@@ -130,6 +131,13 @@ func (a *Agent) Ready() <-chan struct{} { return a.ready }
 // Run enrols, then runs relay and Envoy until ctx ends. A control plane that is
 // away does not hinder the start of a node that has run before.
 func (a *Agent) Run(ctx context.Context) error {
+	configured := make(chan struct{})
+	state := &status{envoy: a.Envoy, admin: a.Envoy.Admin, leaving: ctx, configured: configured}
+	stopStatus, err := a.serveStatus(state)
+	if err != nil {
+		return err
+	}
+	defer stopStatus()
 	enrolled, err := a.enrolFirst(ctx)
 	switch {
 	case err != nil && enrolled:
@@ -139,6 +147,7 @@ func (a *Agent) Run(ctx context.Context) error {
 		a.tellGone()
 		return err
 	}
+	state.enrolled.Store(true)
 	// Envoy drains after ctx has ended and still needs the relay for that.
 	relayCtx, stopRelay := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopRelay()
@@ -156,7 +165,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	g.Go(func() error { a.tellEnded(relayCtx); return nil })
 	g.Go(func() error {
 		defer stopRelay()
-		return a.runEnvoy(ctx, relayCtx, stream)
+		return a.runEnvoy(ctx, relayCtx, stream, configured)
 	})
 	if a.Sidecar == nil {
 		g.Go(func() error { a.renewal().run(ctx); return nil })
@@ -169,12 +178,14 @@ func (a *Agent) Run(ctx context.Context) error {
 	return err
 }
 
-// runEnvoy runs Envoy and what depends on it.
-func (a *Agent) runEnvoy(ctx, relayCtx context.Context, stream *relay.Relay) error {
+// runEnvoy runs Envoy and what depends on it. It closes configured when there is
+// something to serve.
+func (a *Agent) runEnvoy(ctx, relayCtx context.Context, stream *relay.Relay, configured chan<- struct{}) error {
 	// An Envoy that starts before there is something to serve would open no port
 	// for the whole of its fetch timeout.
 	select {
 	case <-stream.Ready():
+		close(configured)
 	case <-ctx.Done():
 		return nil
 	}

@@ -17,7 +17,7 @@ import (
 // would hold the ports and serve an old configuration for ever. Only a process
 // that runs with the bootstrap file of this instance is touched. The caller
 // holds the claim on the state directory, so its supervisor is known to be dead.
-func EndPredecessor(ctx context.Context, stateDir, name string, drainTimeout time.Duration, log *slog.Logger) error {
+func EndPredecessor(ctx context.Context, stateDir, name string, timeout time.Duration, log *slog.Logger) error {
 	d, err := runDirOf(stateDir, name)
 	if err != nil {
 		return err
@@ -41,9 +41,8 @@ func EndPredecessor(ctx context.Context, stateDir, name string, drainTimeout tim
 		return nil
 	}
 	log.Warn("an envoy of a supervisor that died is drained and stopped", "pid", pid)
-	drain, cancel := context.WithTimeout(ctx, drainTimeout)
-	d.adminClient().Drain(drain, log)
-	cancel()
+	leaving := draining{Drain: Drain{Timeout: timeout}, admin: d.adminClient(), log: log}
+	leaving.run(ctx)
 	if err := unix.PidfdSendSignal(fd, unix.SIGTERM, nil, 0); err != nil {
 		return nil
 	}

@@ -40,11 +40,10 @@ type Process struct {
 	Concurrency int
 	// LogLevel is Envoy's.
 	LogLevel string
-	// DrainTimeout bounds how long requests may finish at a stop.
-	DrainTimeout time.Duration
-	// DrainTime is how long connections of a replaced listener may live; 0 means
-	// as long as at a stop.
-	DrainTime time.Duration
+	// Drain says how Envoy leaves.
+	Drain Drain
+	// Replaced is how long connections of a replaced listener may live.
+	Replaced time.Duration
 	// Abort, when closed, ends a drain and kills Envoy at once; may be nil.
 	Abort <-chan struct{}
 	// Admin talks to Envoy's admin interface.
@@ -57,6 +56,7 @@ type Process struct {
 
 	restarts atomic.Int64
 	pid      atomic.Int64
+	leaving  atomic.Bool
 }
 
 // Restarts counts unexpected deaths.
@@ -64,6 +64,9 @@ func (p *Process) Restarts() int64 { return p.restarts.Load() }
 
 // PID is the process id of the running Envoy, or 0.
 func (p *Process) PID() int { return int(p.pid.Load()) }
+
+// Leaving reports whether Envoy drains, or has been drained.
+func (p *Process) Leaving() bool { return p.leaving.Load() }
 
 // Run keeps Envoy running until ctx ends, then drains and stops it. It returns
 // an error only if Envoy cannot be started at all.
@@ -96,14 +99,10 @@ func (p *Process) Run(ctx context.Context) error {
 // args are Envoy's arguments. Hot restart is off, because two Envoys on one
 // machine would fight over its shared memory.
 func (p *Process) args() []string {
-	drain := p.DrainTime
-	if drain == 0 {
-		drain = p.DrainTimeout
-	}
 	a := []string{
 		"-c", p.Bootstrap, "--disable-hot-restart", "-l", p.LogLevel,
 		"--log-format", logFormat, "--drain-strategy", "immediate",
-		"--drain-time-s", strconv.Itoa(max(1, int(drain.Seconds()))),
+		"--drain-time-s", strconv.Itoa(max(1, int(p.Replaced.Seconds()))),
 	}
 	if p.Concurrency > 0 {
 		a = append(a, "--concurrency", strconv.Itoa(p.Concurrency))
@@ -173,13 +172,15 @@ func (p *Process) register(cmd *exec.Cmd) (ended func(), err error) {
 
 // stop drains Envoy, then ends it.
 func (p *Process) stop(cmd *exec.Cmd, exited <-chan error) error {
-	p.Log.Info("envoy is draining", "at_most", p.DrainTimeout)
+	p.leaving.Store(true)
+	p.Log.Info("envoy is draining", "after", p.Drain.Delay, "at_most", p.Drain.Timeout)
 	drained := make(chan struct{})
-	ctx, cancel := context.WithTimeout(context.Background(), p.DrainTimeout)
+	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
+	d := draining{Drain: p.Drain, admin: p.Admin, log: p.Log}
 	go func() {
 		defer close(drained)
-		p.Admin.Drain(ctx, p.Log)
+		d.run(ctx)
 	}()
 	select {
 	case err := <-exited:
@@ -189,10 +190,12 @@ func (p *Process) stop(cmd *exec.Cmd, exited <-chan error) error {
 	case <-p.Abort:
 		cancel()
 		<-drained
+		reportCut(p.Admin, p.Log)
 		_ = cmd.Process.Kill()
 		return <-exited
 	case <-drained:
 	}
+	p.Log.Info("envoy has drained", "connections_left", d.last.connections)
 	_ = cmd.Process.Signal(syscall.SIGTERM)
 	select {
 	case err := <-exited:

@@ -21,7 +21,7 @@ func newProcess(t *testing.T, role string) (*Process, *recorder) {
 	r := newRecorder()
 	return &Process{
 		Path: os.Args[0], Bootstrap: d.bootstrap, ModuleDir: "/modules", Settings: d.settings, PIDFile: d.pid,
-		Concurrency: 2, LogLevel: "warning", DrainTimeout: 1500 * time.Millisecond,
+		Concurrency: 2, LogLevel: "warning", Drain: Drain{Timeout: 1500 * time.Millisecond}, Replaced: 1500 * time.Millisecond,
 		Admin: NewAdmin(d.admin), Log: slog.New(r), Env: []string{roleEnv + "=" + role},
 	}, r
 }
@@ -86,7 +86,7 @@ func TestProcessRestarts(t *testing.T) {
 // TestProcessStops drains, ends Envoy, and leaves no pid file behind.
 func TestProcessStops(t *testing.T) {
 	p, r := newProcess(t, "envoy")
-	f := &fakeAdmin{health: 200, stats: func(n int) (string, int) { return active(1 - n), 200 }}
+	f := &fakeAdmin{}
 	p.Admin = f.serve(t)
 	stop := run(t, p)
 	r.wait(t, "envoy: up")
@@ -100,7 +100,8 @@ func TestProcessStops(t *testing.T) {
 	if err := stop(); err != nil {
 		t.Error(err)
 	}
-	if diff := cmp.Diff([]string{"POST /healthcheck/fail", statsQuestion, statsQuestion}, f.asked); diff != "" {
+	question := "GET " + trafficPath
+	if diff := cmp.Diff([]string{question, "POST /healthcheck/fail", question, "POST /drain_listeners", question}, f.asked); diff != "" {
 		t.Error(diff)
 	}
 	if _, err := os.Stat(p.PIDFile); !errors.Is(err, os.ErrNotExist) {

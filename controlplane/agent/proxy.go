@@ -20,8 +20,8 @@ type proxy interface {
 	node() string
 	// dir is the name of the run directory.
 	dir() string
-	// drainTime is for [Process.DrainTime].
-	drainTime() time.Duration
+	// replaced is for [Process.Replaced].
+	replaced() time.Duration
 	enrol(ctx context.Context, client *http.Client, token string) (*enrol.Answer, error)
 	// leave takes back what enrol has registered; nothing for most.
 	leave(ctx context.Context, client *http.Client, token string) error
@@ -42,9 +42,9 @@ func (a *Agent) proxy() proxy {
 // oauthGateway says where it listens and needs nothing else.
 type oauthGateway struct{ *Agent }
 
-func (g oauthGateway) node() string             { return "cp/" + g.ControlPlane + "/" + g.Name }
-func (g oauthGateway) dir() string              { return g.Name }
-func (g oauthGateway) drainTime() time.Duration { return 0 }
+func (g oauthGateway) node() string            { return "cp/" + g.ControlPlane + "/" + g.Name }
+func (g oauthGateway) dir() string             { return g.Name }
+func (g oauthGateway) replaced() time.Duration { return gatewayReplaced }
 
 func (g oauthGateway) enrol(ctx context.Context, client *http.Client, token string) (*enrol.Answer, error) {
 	self := g.Instance
@@ -73,9 +73,12 @@ type Sidecar struct {
 	Version, EnvoyVersion string
 }
 
-// sidecarDrain is short, because connections that a permission no longer allows
-// live until their listener has drained.
-const sidecarDrain = 5 * time.Second
+// Times for [Process.Replaced]. That of sidecars is short, because connections that
+// a permission no longer allows live until their listener has drained.
+const (
+	gatewayReplaced = 10 * time.Second
+	sidecarReplaced = 5 * time.Second
+)
 
 var pathName = regexp.MustCompile(`^[a-z0-9]([a-z0-9._-]{0,251}[a-z0-9])?$`)
 
@@ -96,9 +99,9 @@ func CheckSidecar(mesh, name string) error {
 // sidecar is the proxy of a Dataplane.
 type sidecar struct{ *Agent }
 
-func (s sidecar) node() string             { return s.Sidecar.Mesh + "." + s.Name }
-func (s sidecar) dir() string              { return s.node() }
-func (s sidecar) drainTime() time.Duration { return sidecarDrain }
+func (s sidecar) node() string            { return s.Sidecar.Mesh + "." + s.Name }
+func (s sidecar) dir() string             { return s.node() }
+func (s sidecar) replaced() time.Duration { return sidecarReplaced }
 
 func (s sidecar) enrol(ctx context.Context, client *http.Client, token string) (*enrol.Answer, error) {
 	d := s.Agent.dir

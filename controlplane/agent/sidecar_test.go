@@ -127,7 +127,7 @@ func (p *joinPlane) options(t *testing.T) (Options, *recorder) {
 	}
 	return Options{
 		StateDir: dir, Name: "web-1", Address: p.server.URL, Log: slog.New(r), LogLevel: "warning", Concurrency: 1,
-		CAFile: filepath.Join(dir, "ca.pem"), TokenFile: filepath.Join(dir, "token"), DrainTimeout: time.Second,
+		CAFile: filepath.Join(dir, "ca.pem"), TokenFile: filepath.Join(dir, "token"), Drain: Drain{Timeout: time.Second},
 		Sidecar: &Sidecar{Mesh: "default", Dataplane: "the dataplane"},
 	}, r
 }
@@ -240,8 +240,8 @@ func TestSidecarOptions(t *testing.T) {
 		}
 	}
 	a := newAgent(t, func() Options { o, _ := p.options(t); return o }())
-	if got, want := filepath.Base(a.dir.path), a.NodeID(); got != want || a.Envoy.DrainTime != sidecarDrain {
-		t.Errorf("%s, drain %s", got, a.Envoy.DrainTime)
+	if got, want := filepath.Base(a.dir.path), a.NodeID(); got != want || a.Envoy.Replaced != sidecarReplaced {
+		t.Errorf("%s, drain %s", got, a.Envoy.Replaced)
 	}
 }
 

@@ -61,6 +61,9 @@ func (c *Config) check() error {
 	if c.Dataplane.RemoveAfter <= 0 {
 		bad("dataplane.removeAfter", "must be positive")
 	}
+	if c.Drain.Delay < 0 || c.Drain.Timeout < 0 {
+		bad("drain", "values must not be negative")
+	}
 	vs = append(vs, c.clashes()...)
 	return fault.Violated(vs)
 }
@@ -79,6 +82,7 @@ func (c *Config) ports() []namedPort {
 		{"admin.tlsPort", c.Admin.Listen, c.Admin.TLSPort},
 		{"gateway.httpPort", c.Gateway.Listen, c.Gateway.HTTPPort},
 		{"gateway.httpsPort", c.Gateway.Listen, c.Gateway.HTTPSPort},
+		{"status.port", c.Status.Listen, c.Status.Port},
 	}
 }
 

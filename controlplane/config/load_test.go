@@ -141,7 +141,7 @@ func TestTableCoversConfig(t *testing.T) {
 			t.Errorf("%s has no help", k.Name)
 		}
 	}
-	if l.Config.Envoy.DrainTimeout.Seconds() != 10 || l.Config.Cache.NegativeTTL.Seconds() != 2 {
+	if l.Config.Drain.Delay.Seconds() != 5 || l.Config.Drain.Timeout.Seconds() != 30 || l.Config.Cache.NegativeTTL.Seconds() != 2 {
 		t.Errorf("durations were not decoded: %+v", l.Config)
 	}
 }

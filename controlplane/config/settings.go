@@ -23,6 +23,8 @@ type Config struct {
 	Gateway     Gateway     `koanf:"gateway"`
 	Dataplane   Dataplane   `koanf:"dataplane"`
 	Envoy       Envoy       `koanf:"envoy"`
+	Drain       Drain       `koanf:"drain"`
+	Status      Port        `koanf:"status"`
 	Cache       FilterCache `koanf:"cache"`
 	OAuth       OAuth       `koanf:"oauth"`
 	Debug       Debug       `koanf:"debug"`
@@ -154,10 +156,15 @@ type Dataplane struct {
 
 // Envoy says which Envoy runs and how.
 type Envoy struct {
-	Path         string        `koanf:"path"`
-	LogLevel     string        `koanf:"logLevel"`
-	Concurrency  int           `koanf:"concurrency"`
-	DrainTimeout time.Duration `koanf:"drainTimeout"`
+	Path        string `koanf:"path"`
+	LogLevel    string `koanf:"logLevel"`
+	Concurrency int    `koanf:"concurrency"`
+}
+
+// Drain says how proxies leave.
+type Drain struct {
+	Delay   time.Duration `koanf:"delay"`
+	Timeout time.Duration `koanf:"timeout"`
 }
 
 // FilterCache sizes the first level of the token cache in each gateway.
@@ -223,7 +230,10 @@ var Table = []Key{
 	{"envoy.path", "", "Envoy binary; empty: $ENVOY_PATH, beside meshgate, .tools, PATH", false},
 	{"envoy.logLevel", "warning", "Envoy's log level", false},
 	{"envoy.concurrency", 0, "Envoy's worker threads; 0: one per CPU", false},
-	{"envoy.drainTimeout", "10s", "how long a stopping Envoy may finish its requests", false},
+	{"status.listen", "0.0.0.0", "address of a proxy's status", false},
+	{"status.port", 0, "port at which a proxy answers /ready and /live to load balancers (docs/draining.md); 0: none", false},
+	{"drain.delay", "5s", "how long a proxy that is told to end goes on as before, so that load balancers see its /ready fail (docs/draining.md); demo: 0s", false},
+	{"drain.timeout", "30s", "how long its clients are then sent away, and requests in flight may finish; new connections are accepted for half of it at most", false},
 	{"cache.maxBytes", 256 << 20, "memory for the token cache inside each gateway; up to 192 MiB of garbage come on top", false},
 	{"cache.negativeTTL", "2s", "how long an unknown token is remembered as unknown", false},
 	{"cache.grace", "0s", "how long cached tokens may be used while neither control plane nor Redis answers; weakens revocation by as much", false},

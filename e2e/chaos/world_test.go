@@ -133,7 +133,7 @@ func application(id, secret string) map[string]any {
 func agentFlags(link *wire) []string {
 	return []string{
 		"--cp-address", fmt.Sprintf("https://127.0.0.1:%d", link.port()),
-		"--envoy-concurrency", "1", "--envoy-drain-timeout", "1s", "--log-level", "warn",
+		"--envoy-concurrency", "1", "--drain-delay", "0s", "--drain-timeout", "1s", "--log-level", "warn",
 	}
 }
 

@@ -1,8 +1,12 @@
 package faults_test
 
 import (
+	"bufio"
+	"bytes"
 	"fmt"
 	"net/http"
+	"os/exec"
+	"strings"
 	"syscall"
 	"time"
 
@@ -57,8 +61,51 @@ var _ = Describe("SIGTERM", func() {
 		Eventually(c.Output, 10*time.Second).Should(ContainSubstring("draining"))
 		c.Signal(syscall.SIGTERM)
 		Expect(c.Exit(5 * time.Second)).NotTo(Equal(0))
+		Expect(c.Output()).To(MatchRegexp(`a second signal ends envoy at once" requests=1 connections=[1-9]`))
 		close(f.Upstream.Release)
 		Eventually(answered, 10*time.Second).Should(Receive())
 		Expect(framework.Alive(pid)).To(BeFalse(), "Envoy ended with its supervisor")
+	})
+})
+
+var _ = Describe("SIGHUP", func() {
+	// A terminal that closes ends what reads the log, too.
+	It("is an orderly end: no Envoy is left behind, also when nobody reads the log any more", func() {
+		for command, envoys := range map[string]int{"standalone": 1, "demo": 3} {
+			c := framework.NewControlPlane(command)
+			read := exec.Command(framework.Binary(), c.Arguments()...)
+			out, err := read.StderrPipe()
+			Expect(err).NotTo(HaveOccurred())
+			Expect(read.Start()).To(Succeed())
+			DeferCleanup(func() { _ = read.Process.Kill() })
+			var log bytes.Buffer
+			lines := bufio.NewScanner(out)
+			for ready := 0; ready < envoys && lines.Scan(); {
+				log.WriteString(lines.Text() + "\n")
+				if strings.Contains(lines.Text(), "proxy is ready") {
+					ready++
+				}
+			}
+			Expect(framework.Envoys(c.StateDir)).To(HaveLen(envoys), log.String())
+			Expect(out.Close()).To(Succeed())
+			Expect(read.Process.Signal(syscall.SIGHUP)).To(Succeed())
+			_ = read.Process.Signal(syscall.SIGHUP) // the shell's, after the kernel's
+			ended := make(chan error, 1)
+			go func() { ended <- read.Wait() }()
+			Eventually(ended, 30*time.Second).Should(Receive(), command)
+			Expect(read.ProcessState.Exited()).To(BeTrue(), command+" was ended by a signal: "+read.ProcessState.String())
+			Expect(framework.Envoys(c.StateDir)).To(BeEmpty(), command)
+		}
+	})
+
+	It("ends a control plane without a proxy, and a proxy without a control plane", func() {
+		c := framework.NewControlPlane("run").Start()
+		g := framework.StartGateway(c, "gateway-2")
+		Expect(framework.Envoys(g.StateDir)).To(HaveLen(1))
+		g.Signal(syscall.SIGHUP)
+		Expect(g.Exit(30*time.Second)).To(Equal(0), g.Output())
+		Expect(framework.Envoys(g.StateDir)).To(BeEmpty())
+		c.Signal(syscall.SIGHUP)
+		Expect(c.Exit(30*time.Second)).To(Equal(0), c.Output())
 	})
 })

@@ -12,6 +12,7 @@ import (
 	"net/url"
 	"os"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/onsi/ginkgo/v2"
@@ -121,12 +122,15 @@ type Upstream struct {
 	// Held receives a value when a request whose path ends in /hold has arrived;
 	// it is answered when Release is closed.
 	Held, Release chan struct{}
+	// Arrived counts requests.
+	Arrived atomic.Int64
 }
 
 // StartUpstream starts it.
 func StartUpstream() *Upstream {
 	u := &Upstream{Held: make(chan struct{}, 100), Release: make(chan struct{})}
 	u.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		u.Arrived.Add(1)
 		if strings.HasSuffix(r.URL.Path, "/hold") {
 			Hold(r, u.Held, u.Release)
 		}

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -50,6 +51,10 @@ func Binary() string {
 	return filepath.Join(Root(), "bin", "meshgate")
 }
 
+// leaveSoon are the arguments of every proxy: no load balancer is there, and tests
+// end many of them. Flags that follow win.
+var leaveSoon = []string{"--drain-delay", "0s", "--drain-timeout", "10s"}
+
 // Arguments are what the process is started with.
 func (c *ControlPlane) Arguments() []string {
 	a := []string{c.Command, "--state-dir", c.StateDir, "--log-level", "debug"}
@@ -60,7 +65,8 @@ func (c *ControlPlane) Arguments() []string {
 	} {
 		a = append(a, flag, strconv.Itoa(port))
 	}
-	return append(append(a, "--data-plane-listen", "127.0.0.1", "--gateway-listen", "127.0.0.1"), c.Args...)
+	a = append(a, "--data-plane-listen", "127.0.0.1", "--gateway-listen", "127.0.0.1")
+	return append(append(a, leaveSoon...), c.Args...)
 }
 
 // Start starts the process and waits until it is ready.
@@ -150,7 +156,7 @@ func StartGateway(c *ControlPlane, name string, more ...string) *Gateway {
 		"--ca-cert-file", c.CAFile(), "--name", name, "--dataplane-token-file", token, "--state-dir", g.StateDir,
 		"--gateway-listen", "127.0.0.1", "--gateway-http-port", strconv.Itoa(g.HTTP), "--gateway-https-port", strconv.Itoa(g.HTTPS),
 		"--log-level", "debug",
-	}, more...)
+	}, append(slices.Clone(leaveSoon), more...)...)
 	g.Restart()
 	return g
 }
@@ -187,6 +193,21 @@ func RunningEnvoy(stateDir string) int {
 	}
 	pid, _ := strconv.Atoi(string(data))
 	return pid
+}
+
+// Envoys are the process ids of everything that runs with a file below a state
+// directory in its arguments, but meshgate itself.
+func Envoys(stateDir string) (pids []int) {
+	files, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	gomega.Expect(err).NotTo(gomega.HaveOccurred())
+	for _, f := range files {
+		command, err := os.ReadFile(f)
+		pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(f)))
+		if err == nil && strings.Contains(string(command), stateDir+"/run/") && Alive(pid) {
+			pids = append(pids, pid)
+		}
+	}
+	return pids
 }
 
 // endEnvoyOf ends, when the test is over and its supervisor is gone, an Envoy

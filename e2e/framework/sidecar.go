@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -38,7 +39,7 @@ func NewSidecar(c *ControlPlane, mesh, name, file string, more ...string) *Sidec
 		"dataplane", "--proxy-type", "sidecar", "--cp-address", fmt.Sprintf("https://127.0.0.1:%d", c.Data), "--ca-cert-file", c.CAFile(),
 		"--mesh", mesh, "--name", name, "--dataplane-token-file", s.TokenFile(), "--state-dir", s.StateDir, "--log-level", "debug",
 		"--envoy-concurrency", "1",
-	}, more...)
+	}, append(slices.Clone(leaveSoon), more...)...)
 	if file != "" {
 		s.args = append(s.args, "--dataplane-file", file)
 	}

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -83,6 +84,24 @@ networking:
 		Expect(exists("backend-3")).To(BeFalse())
 		stays.Stop()
 		Eventually(func() bool { return exists("backend-2") }, patience).Should(BeFalse())
+	})
+
+	It("says at /ready whether it can be sent requests, also while it leaves", func() {
+		status := framework.FreePorts(1)[0]
+		m := w.describe("ready-1", tags{service: "ready"})
+		w.Put("dataplanes", m.doc)
+		m.Sidecar = framework.NewSidecar(w.cp, shop, "ready-1", "", "--status-listen", "127.0.0.1", "--status-port", fmt.Sprint(status), "--drain-delay", "1h").Start()
+		ready := func() error { return framework.Ready(status) }
+		Eventually(ready, patience, 20*time.Millisecond).Should(Succeed())
+		Expect(syscall.Kill(framework.RunningEnvoy(m.StateDir), syscall.SIGKILL)).To(Succeed())
+		Eventually(m.Output, patience, 10*time.Millisecond).Should(ContainSubstring("envoy ended unexpectedly"))
+		Eventually(ready, patience, 20*time.Millisecond).Should(Succeed(), "it is started again")
+		m.Signal(term)
+		Eventually(ready, patience, 10*time.Millisecond).Should(MatchError(ContainSubstring("503")))
+		answers(fmt.Sprintf("http://127.0.0.1:%d/live", status), 200)
+		m.Signal(term)
+		Expect(m.Exit(patience)).NotTo(BeZero())
+		Expect(framework.Envoys(m.StateDir)).To(BeEmpty())
 	})
 
 	It("a token of another proxy is refused with a message that says so", func() {

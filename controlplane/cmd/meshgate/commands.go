@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"os"
 	"path/filepath"
+	"strconv"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
@@ -106,6 +108,9 @@ func openStandalone(ctx context.Context, c *config.Config) (*standalone, error) 
 	if err := freeGatewayPorts(ctx, c, c.Gateway.Name, log); err != nil {
 		return nil, err
 	}
+	if err := freeStatusPort(c); err != nil {
+		return nil, err
+	}
 	cp, err := openControlPlane(ctx, c, log)
 	if err != nil {
 		return nil, err
@@ -121,7 +126,7 @@ func openStandalone(ctx context.Context, c *config.Config) (*standalone, error) 
 
 // freeGatewayPorts makes sure that Envoy will get its ports.
 func freeGatewayPorts(ctx context.Context, c *config.Config, name string, log *slog.Logger) error {
-	if err := agent.EndPredecessor(ctx, c.StateDir, name, c.Envoy.DrainTimeout, log); err != nil {
+	if err := agent.EndPredecessor(ctx, c.StateDir, name, c.Drain.Timeout, log); err != nil {
 		return notBegun(err)
 	}
 	if err := checkFree("gateway.httpPort", c.Gateway.Listen, c.Gateway.HTTPPort); err != nil {
@@ -145,9 +150,25 @@ func newOwnAgent(ctx context.Context, c *config.Config, cp *controlPlane, envoy,
 		StateDir: c.StateDir, ControlPlane: model.DefaultControlPlane, Name: c.Gateway.Name,
 		Address: fmt.Sprintf("https://127.0.0.1:%d", port(cp.ports.data)), CAFile: cp.caFile, TokenFile: file,
 		Instance: instance(c), EnvoyPath: envoy, ModuleDir: module,
-		Concurrency: c.Envoy.Concurrency, LogLevel: c.Envoy.LogLevel, DrainTimeout: c.Envoy.DrainTimeout,
+		Concurrency: c.Envoy.Concurrency, LogLevel: c.Envoy.LogLevel, Drain: agent.Drain(c.Drain), StatusAddress: statusAddress(c),
 		Abort: aborted(ctx), Cache: cacheSettings(c), Log: cp.log,
 	})
+}
+
+// freeStatusPort makes sure that the agent will get the port of its status.
+func freeStatusPort(c *config.Config) error {
+	if c.Status.Port == 0 {
+		return nil
+	}
+	return checkFree("status.port", c.Status.Listen, c.Status.Port)
+}
+
+// statusAddress is where the agent serves its status; empty: nowhere.
+func statusAddress(c *config.Config) string {
+	if c.Status.Port == 0 {
+		return ""
+	}
+	return net.JoinHostPort(c.Status.Listen, strconv.Itoa(c.Status.Port))
 }
 
 func instance(c *config.Config) gateway.Instance {

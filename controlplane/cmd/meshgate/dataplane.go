@@ -86,14 +86,17 @@ func openDataplane(ctx context.Context, cfg *config.Config, f *dataplaneFlags) (
 	o := agent.Options{
 		StateDir: cfg.StateDir, ControlPlane: f.controlPlane, Name: f.name, Address: f.cpAddress, CAFile: f.caFile, TokenFile: f.tokenFile,
 		Instance: instance(cfg), EnvoyPath: envoy, ModuleDir: module, AdminPort: f.adminPort,
-		Concurrency: cfg.Envoy.Concurrency, LogLevel: cfg.Envoy.LogLevel, DrainTimeout: cfg.Envoy.DrainTimeout,
+		Concurrency: cfg.Envoy.Concurrency, LogLevel: cfg.Envoy.LogLevel, Drain: agent.Drain(cfg.Drain), StatusAddress: statusAddress(cfg),
 		Abort: aborted(ctx), Cache: cacheSettings(cfg), Log: newLogger(cfg.Log),
+	}
+	if err := freeStatusPort(cfg); err != nil {
+		return nil, err
 	}
 	if f.proxyType == proxyGateway {
 		err = freeGatewayPorts(ctx, cfg, f.name, o.Log)
 	} else if o.Sidecar, err = f.sidecar(line); err == nil {
 		// Which ports the sidecar opens is known to its Dataplane alone.
-		err = agent.EndPredecessor(ctx, cfg.StateDir, f.mesh+"."+f.name, cfg.Envoy.DrainTimeout, o.Log)
+		err = agent.EndPredecessor(ctx, cfg.StateDir, f.mesh+"."+f.name, cfg.Drain.Timeout, o.Log)
 	}
 	if err != nil {
 		return nil, notBegun(err)

@@ -25,6 +25,9 @@ func demoCommand() *cobra.Command {
 			if l.Origin["log.level"] == "default" {
 				l.Config.Log.Level = "warn" // leave the terminal to the demo
 			}
+			if l.Origin["drain.delay"] == "default" {
+				l.Config.Drain.Delay = 0 // no load balancer is there
+			}
 			return demo(ctx, &l.Config, once, out)
 		}),
 	}

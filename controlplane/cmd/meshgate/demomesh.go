@@ -98,9 +98,9 @@ func (m *demoMesh) add(ctx context.Context, c *config.Config, s *standalone, api
 		return err
 	}
 	o := s.agent.Options
-	o.Name, o.TokenFile, o.AdminPort, o.Concurrency = name, file, 0, 1
+	o.Name, o.TokenFile, o.AdminPort, o.StatusAddress, o.Concurrency = name, file, 0, "", 1
 	o.Sidecar = &agent.Sidecar{Mesh: mesh.Default, Version: version, EnvoyVersion: envoyVersion}
-	if err := agent.EndPredecessor(ctx, c.StateDir, mesh.NodeID(mesh.Default, name), c.Envoy.DrainTimeout, s.cp.log); err != nil {
+	if err := agent.EndPredecessor(ctx, c.StateDir, mesh.NodeID(mesh.Default, name), c.Drain.Timeout, s.cp.log); err != nil {
 		return err
 	}
 	a, err := agent.New(o)

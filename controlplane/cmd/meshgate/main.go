@@ -72,23 +72,32 @@ func aborted(ctx context.Context) <-chan struct{} {
 	return c
 }
 
-// untilSignal returns a context that ends at the first SIGTERM or SIGINT, upon
-// which the program drains. A second one ends the process at once.
+// untilSignal returns a context that ends at the first SIGTERM, SIGINT or SIGHUP,
+// upon which the program drains. A second one ends the process at once. A terminal
+// that closes may send SIGHUP more than once, from the kernel and from the shell, so
+// that one never counts as the second.
 func untilSignal(parent context.Context) (context.Context, func()) {
 	abort := make(chan struct{})
 	ctx, cancel := context.WithCancel(context.WithValue(parent, abortKey{}, abort))
-	signals := make(chan os.Signal, 2)
-	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT)
+	ends, hangups, pipes := make(chan os.Signal, 2), make(chan os.Signal, 1), make(chan os.Signal, 1)
+	signal.Notify(ends, syscall.SIGTERM, syscall.SIGINT)
+	if !signal.Ignored(syscall.SIGHUP) { // nohup wants the program to outlive its terminal
+		signal.Notify(hangups, syscall.SIGHUP)
+	}
+	// A log that nobody reads any more, as after the end of a terminal, would
+	// otherwise end the program at its next line and leave Envoys behind.
+	signal.Notify(pipes, syscall.SIGPIPE)
 	done := make(chan struct{})
 	go func() {
 		select {
-		case <-signals:
-			cancel()
+		case <-ends:
+		case <-hangups:
 		case <-done:
 			return
 		}
+		cancel()
 		select {
-		case <-signals:
+		case <-ends:
 			close(abort)
 		case <-done:
 			return
@@ -100,7 +109,9 @@ func untilSignal(parent context.Context) (context.Context, func()) {
 		}
 	}()
 	return ctx, func() {
-		signal.Stop(signals)
+		// That of pipes stays: the last line of the log can be one that nobody reads.
+		signal.Stop(ends)
+		signal.Stop(hangups)
 		close(done)
 		cancel()
 	}

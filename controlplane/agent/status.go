@@ -1,0 +1,135 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/singleflight"
+
+	"github.com/meshgate/meshgate/controlplane/httpkit"
+)
+
+// Why a proxy is not ready.
+const (
+	statusStarting     = "starting"
+	statusDraining     = "draining"
+	statusUnconfigured = "no configuration"
+	statusAway         = "envoy away"
+)
+
+// askTime bounds the question whether Envoy serves. One that does not answer for so
+// long serves nobody.
+const askTime = time.Second
+
+// supervised is what the status needs of [Process].
+type supervised interface {
+	PID() int
+	Leaving() bool
+}
+
+// status tells load balancers whether a proxy can be sent requests.
+type status struct {
+	envoy supervised
+	admin asker
+	// leaving is the context that ends when the proxy shall end.
+	leaving context.Context
+	// enrolled and configured say what the start has come to.
+	enrolled   atomic.Bool
+	configured <-chan struct{}
+
+	asked singleflight.Group
+}
+
+// missing returns why the proxy is not ready, or "".
+func (s *status) missing(ctx context.Context) string {
+	switch {
+	case s.leaving.Err() != nil || s.envoy.Leaving():
+		return statusDraining
+	case !s.enrolled.Load():
+		return statusStarting
+	}
+	select {
+	case <-s.configured:
+	default:
+		return statusUnconfigured
+	}
+	if s.envoy.PID() == 0 {
+		return statusAway
+	}
+	// However many ask at once, Envoy is asked once.
+	reason, _, _ := s.asked.Do("", func() (any, error) { return s.ask(context.WithoutCancel(ctx)), nil })
+	if s.leaving.Err() != nil {
+		return statusDraining // it was asked before that
+	}
+	return reason.(string)
+}
+
+// ask asks Envoy itself, which answers 503 until it has loaded its configuration.
+func (s *status) ask(ctx context.Context) string {
+	ctx, cancel := context.WithTimeout(ctx, askTime)
+	defer cancel()
+	_, err := s.admin.Do(ctx, http.MethodGet, "/ready")
+	if _, answered := errors.AsType[*statusError](err); answered {
+		return statusStarting
+	}
+	if err != nil {
+		return statusAway
+	}
+	return ""
+}
+
+// handler serves /ready and /live to everybody: they tell nothing else. The agent
+// is live while it answers, also while it drains or Envoy is away, which it starts
+// again itself: whoever ended it for that would only cut off more.
+func (s *status) handler() http.Handler {
+	get := func(pattern, summary string, reason func(context.Context) string, well string) httpkit.Endpoint {
+		return httpkit.Endpoint{Method: http.MethodGet, Pattern: pattern, Auth: httpkit.Open, Summary: summary, Handler: func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Cache-Control", "no-store")
+			if m := reason(r.Context()); m != "" {
+				httpkit.WriteMessage(w, http.StatusServiceUnavailable, m)
+				return
+			}
+			httpkit.WriteMessage(w, http.StatusOK, well)
+		}}
+	}
+	return httpkit.NewRouter([]httpkit.Endpoint{
+		get("/ready", "The proxy can be sent requests", s.missing, "ready"),
+		get("/live", "The agent lives", func(context.Context) string { return "" }, "live"),
+	}, httpkit.RefuseMessage)
+}
+
+// Bounds of the status server: a check that takes longer is of no use to anybody,
+// and the end of a proxy waits for none.
+var statusLimits = httpkit.Limits{
+	HeaderBytes: 4 << 10, BodyBytes: 1, ReadTimeout: 5 * time.Second, WriteTimeout: 5 * time.Second,
+	IdleTimeout: 30 * time.Second, Grace: time.Second, Anonymous: true,
+}
+
+// serveStatus serves the status until stop is called; without an address it serves
+// nothing.
+func (a *Agent) serveStatus(s *status) (stop func(), err error) {
+	if a.StatusAddress == "" {
+		return func() {}, nil
+	}
+	ln, err := net.Listen("tcp", a.StatusAddress)
+	if err != nil {
+		return nil, fmt.Errorf("status.port: %w", err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	served := make(chan struct{})
+	go func() {
+		defer close(served)
+		if err := httpkit.NewServer("status", s.handler(), a.Log, statusLimits).Serve(ctx, ln); err != nil {
+			a.Log.Error("the status is not served any more", "error", err)
+		}
+	}()
+	return func() {
+		cancel()
+		<-served
+	}, nil
+}
