@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 
+	"github.com/meshgate/meshgate/controlplane/backup"
 	"github.com/meshgate/meshgate/controlplane/config"
 	"github.com/meshgate/meshgate/controlplane/store"
 	"github.com/meshgate/meshgate/controlplane/store/memstore"
@@ -76,4 +78,9 @@ func keySource(c *config.Store) string {
 		return "the setting store.encryption.key (environment " + config.EnvName("store.encryption.key") + ")"
 	}
 	return "the file " + c.Encryption.KeyFile
+}
+
+// statusPath is the database of what was observed, beside the other one.
+func statusPath(c *config.Config) string {
+	return filepath.Join(filepath.Dir(c.Store.SQLite.Path), backup.StatusPart)
 }

@@ -46,6 +46,15 @@ func Describe(ctx context.Context, path string) (About, error) {
 	return a, err
 }
 
+// VerifyKey returns [ErrKey] if a database was written with another key, while another
+// process may have it open.
+func VerifyKey(ctx context.Context, path string, sealer Sealer) error {
+	return beside(ctx, path, func(s *session) error {
+		_, err := verifyKey(s, sealer)
+		return err
+	})
+}
+
 // Snapshot writes the state of a database of either kind into an empty file, while
 // another process may read and write it: every commit that was acknowledged before is
 // in it.

@@ -111,26 +111,32 @@ func migrate(s *session, alone bool) error {
 const keyCheck = "meshgate key check"
 
 func checkKey(s *session, sealer Sealer) error {
-	var sealed []byte
-	found, err := s.row(`SELECT value FROM meta WHERE name = 'key_check'`, nil, &sealed)
-	switch {
-	case err != nil:
+	found, err := verifyKey(s, sealer)
+	if err != nil || found || sealer == nil {
 		return err
-	case sealer == nil && found:
-		return errors.New("it is encrypted, and there is no key")
-	case sealer == nil:
-		return nil
-	case found:
-		if plain, err := sealer.Open(sealed, []byte(keyCheck)); err != nil || string(plain) != keyCheck {
-			return ErrKey
-		}
-		return nil
 	}
-	if sealed, err = sealer.Seal([]byte(keyCheck), []byte(keyCheck)); err != nil {
+	sealed, err := sealer.Seal([]byte(keyCheck), []byte(keyCheck))
+	if err != nil {
 		return err
 	}
 	_, err = s.exec(`INSERT INTO meta (name, value) VALUES ('key_check', ?)`, sealed)
 	return err
+}
+
+// verifyKey fails if the database has a key and the sealer has another one or none.
+func verifyKey(s *session, sealer Sealer) (found bool, err error) {
+	var sealed []byte
+	found, err = s.row(`SELECT value FROM meta WHERE name = 'key_check'`, nil, &sealed)
+	switch {
+	case err != nil || !found:
+		return false, err
+	case sealer == nil:
+		return true, errors.New("it is encrypted, and there is no key")
+	}
+	if plain, err := sealer.Open(sealed, []byte(keyCheck)); err != nil || string(plain) != keyCheck {
+		return true, ErrKey
+	}
+	return true, nil
 }
 
 // fingerprint names everything that decides which index rows exist.
