@@ -99,3 +99,16 @@ func withKey(ctx context.Context, c *config.Config, s *backup.Source, passphrase
 	}
 	return nil
 }
+
+// backupSchedule is that of the settings, nil if there is none. The key is not in such
+// a backup: a passphrase that the control plane could read would lie beside it.
+func (cp *controlPlane) backupSchedule() *backup.Schedule {
+	c := cp.cfg
+	if c.Backup.Every == 0 {
+		return nil
+	}
+	return &backup.Schedule{
+		Every: c.Backup.Every, Keep: c.Backup.Keep, Directory: c.Backup.Directory, Log: cp.log,
+		Source: backup.Source{Main: c.Store.SQLite.Path, Status: statusPath(c), Program: version},
+	}
+}
