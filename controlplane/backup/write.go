@@ -143,6 +143,7 @@ func packInto(f io.Writer, m Manifest, work string) error {
 	if err != nil {
 		return err
 	}
+	text = append(text, '\n') // people read it in a terminal
 	t := tar.NewWriter(f)
 	header := func(name string, size int64) *tar.Header {
 		return &tar.Header{Typeflag: tar.TypeReg, Name: name, Size: size, Mode: 0o600, ModTime: m.Time}
