@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/meshgate/meshgate/controlplane/fault"
 )
@@ -64,8 +65,28 @@ func (c *Config) check() error {
 	if c.Drain.Delay < 0 || c.Drain.Timeout < 0 {
 		bad("drain", "values must not be negative")
 	}
+	vs = append(vs, c.Backup.check(c.Store.Type)...)
 	vs = append(vs, c.clashes()...)
 	return fault.Violated(vs)
+}
+
+// minBackup is the least time between two backups: their names tell seconds apart, and
+// each reads the whole database.
+const minBackup = time.Minute
+
+// check holds the schedule of backups against what can be done.
+func (b *Backup) check(storeType string) (vs []fault.Violation) {
+	switch {
+	case b.Every == 0:
+	case b.Every < minBackup:
+		vs = append(vs, fault.Violation{Path: "backup.every", Message: "must be 0 or at least 1m"})
+	case storeType == "memory":
+		vs = append(vs, fault.Violation{Path: "backup.every", Message: "must be 0 while store.type is memory: there is nothing to back up"})
+	}
+	if b.Keep < 1 {
+		vs = append(vs, fault.Violation{Path: "backup.keep", Message: "must be at least 1"})
+	}
+	return vs
 }
 
 type namedPort struct {

@@ -194,6 +194,9 @@ func (c *Config) complete() {
 	if c.Store.Encryption.KeyFile == "" {
 		c.Store.Encryption.KeyFile = filepath.Join(c.StateDir, "encryption.key")
 	}
+	if c.Backup.Directory == "" {
+		c.Backup.Directory = filepath.Join(c.StateDir, "backups")
+	}
 }
 
 func defaultStateDir() string {

@@ -63,6 +63,9 @@ func TestMistakesAreNamed(t *testing.T) {
 		"open mesh":   {env: "MESHGATE_ADMIN_TOKEN=0123456789abcdef", flags: map[string]string{"mesh.listen": "0.0.0.0"}, want: "mesh.listen: must be a loopback address"},
 		"two tokens":  {env: "MESHGATE_ADMIN_TOKEN=0123456789abcdef", flags: map[string]string{"admin.tokenFile": "x"}, want: "admin.tokenFile: cannot be set beside admin.token"},
 		"bad enum":    {flags: map[string]string{"store.type": "mysql"}, want: "store.type: must be one of sqlite, memory"},
+		"busy backup": {flags: map[string]string{"backup.every": "59s"}, want: "backup.every: must be 0 or at least 1m"},
+		"no backup":   {flags: map[string]string{"backup.every": "1h", "store.type": "memory"}, want: "backup.every: must be 0 while store.type is memory"},
+		"none kept":   {flags: map[string]string{"backup.keep": "0"}, want: "backup.keep: must be at least 1"},
 		"bad network": {flags: map[string]string{"gateway.trustedIPs": "10.0.0.0/8, x"}, want: `"x" is neither an address nor a network`},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -27,7 +27,16 @@ type Config struct {
 	Status      Port        `koanf:"status"`
 	Cache       FilterCache `koanf:"cache"`
 	OAuth       OAuth       `koanf:"oauth"`
+	Backup      Backup      `koanf:"backup"`
 	Debug       Debug       `koanf:"debug"`
+}
+
+// Backup says when the control plane backs its databases up by itself; Every 0 is
+// never. Keep is how many backups stay in Directory.
+type Backup struct {
+	Every     time.Duration `koanf:"every"`
+	Keep      int           `koanf:"keep"`
+	Directory string        `koanf:"directory"`
 }
 
 // Debug has checks that are too dear for every day.
@@ -239,5 +248,8 @@ var Table = []Key{
 	{"cache.grace", "0s", "how long cached tokens may be used while neither control plane nor Redis answers; weakens revocation by as much", false},
 	{"oauth.failuresPerClient", 100, "wrong secrets a minute for one client, and wrong provision keys for one plugin, before 429; addresses that have shown the right one are counted each by itself", false},
 	{"oauth.failuresPerAddress", 0, "failed authentications a minute from one address before 429; 0: none are counted, but those at plugins of the profile oauth2.1 (20, and one more each second)", false},
+	{"backup.every", "0s", "time between two backups that the control plane makes by itself, at least 1m; 0: none (docs/operations/backup.md)", false},
+	{"backup.keep", 7, "how many of these backups are kept, the newest", false},
+	{"backup.directory", "", "where they are; empty: backups in the state directory, which only helps while its disk does", false},
 	{"debug.checkPlans", false, "hold every change of a mesh's configuration against one made from nothing, and log what differs", false},
 }

@@ -16,6 +16,7 @@ func (l *Loaded) Show(w io.Writer) error {
 		"stateDir":                 l.Config.StateDir,
 		"store.sqlite.path":        l.Config.Store.SQLite.Path,
 		"store.encryption.keyFile": l.Config.Store.Encryption.KeyFile,
+		"backup.directory":         l.Config.Backup.Directory,
 	}
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	_, _ = fmt.Fprintln(t, "SETTING\tVALUE\tFROM\tENVIRONMENT")

@@ -22,7 +22,7 @@ import (
 // stores opens a store of each kind with a mesh in it.
 func stores(t *testing.T) map[string]store.Store {
 	t.Helper()
-	keys, err := seal.Load(filepath.Join(t.TempDir(), "encryption.key"), "")
+	keys, err := seal.Make(filepath.Join(t.TempDir(), "encryption.key"), "")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -77,7 +77,7 @@ func certificate(t *testing.T, data []byte) *x509.Certificate {
 // TestAuthorityIsKept opens the database again, as a restart does.
 func TestAuthorityIsKept(t *testing.T) {
 	dir := t.TempDir()
-	keys, err := seal.Load(filepath.Join(dir, "encryption.key"), "")
+	keys, err := seal.Make(filepath.Join(dir, "encryption.key"), "")
 	if err != nil {
 		t.Fatal(err)
 	}

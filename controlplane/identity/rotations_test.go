@@ -65,7 +65,7 @@ func TestRotationThreeTimes(t *testing.T) {
 func TestRotationResumes(t *testing.T) {
 	for crash := range 4 {
 		dir := t.TempDir()
-		keys, err := seal.Load(filepath.Join(dir, "encryption.key"), "")
+		keys, err := seal.Make(filepath.Join(dir, "encryption.key"), "")
 		if err != nil {
 			t.Fatal(err)
 		}

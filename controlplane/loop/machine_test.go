@@ -246,7 +246,7 @@ func TestMachine(t *testing.T) {
 	ids := &identities{node: pair(t, false, far), roots: pair(t, true, far).Certificate}
 	pairs := map[string]loop.Pair{"one": pair(t, false, far), "two": pair(t, false, far), "three": pair(t, false, far)}
 	databases := t.TempDir()
-	keys, err := seal.Load(filepath.Join(databases, "key"), "")
+	keys, err := seal.Make(filepath.Join(databases, "key"), "")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -179,7 +179,11 @@ func drawEpoch() contract.Epoch {
 
 // persistEpoch stores what is known of Redis before it is used.
 func (r *Revoker) persistEpoch(ctx context.Context, e Epoch) error {
-	_, err := r.o.Store.Update(ctx, model.Config, func(tx store.Tx) error {
+	return writeEpoch(ctx, r.o.Store, e)
+}
+
+func writeEpoch(ctx context.Context, s store.Store, e Epoch) error {
+	_, err := s.Update(ctx, model.Config, func(tx store.Tx) error {
 		_, err := tx.Get(epochs, "", singleton)
 		return put(tx, &model.Resource{Kind: epochs, Name: singleton, Spec: &e}, err)
 	})
@@ -187,6 +191,14 @@ func (r *Revoker) persistEpoch(ctx context.Context, e Epoch) error {
 		return fmt.Errorf("persist the epoch: %w", err)
 	}
 	return nil
+}
+
+// Restored makes a store that was taken from a backup believe nothing that it
+// remembers of Redis: since the backup other records may have been written there with
+// its epoch, and filters told of other servers. No filter is ever told of the epoch
+// that it stores, and the first process on the store draws another one.
+func Restored(ctx context.Context, s store.Store) error {
+	return writeEpoch(ctx, s, Epoch{Epoch: drawEpoch()})
 }
 
 // storedEpoch reads what was persisted, nothing if nothing was.

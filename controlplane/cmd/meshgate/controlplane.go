@@ -22,6 +22,7 @@ import (
 
 	"github.com/meshgate/meshgate/controlplane/adminlink"
 	"github.com/meshgate/meshgate/controlplane/admit"
+	"github.com/meshgate/meshgate/controlplane/backup"
 	"github.com/meshgate/meshgate/controlplane/config"
 	"github.com/meshgate/meshgate/controlplane/enrol"
 	"github.com/meshgate/meshgate/controlplane/gateway"
@@ -76,7 +77,9 @@ type controlPlane struct {
 	// instance tells this process apart from others.
 	instance string
 	ready    readiness
-	closers  closers
+	// backups is nil where none are made.
+	backups *backup.Schedule
+	closers closers
 }
 
 // openControlPlane opens everything that can fail; run then serves. Whatever
@@ -203,6 +206,9 @@ func (cp *controlPlane) run(ctx context.Context) error {
 	g.Go(func() error { return ended(ctx, "rotation of authorities", cp.mesh.rotations.Run(ctx)) })
 	g.Go(func() error { return ended(ctx, "renewal of certificates", cp.mesh.renewals.Run(ctx)) })
 	g.Go(func() error { return ended(ctx, "removal of dataplanes", cp.mesh.removals.Run(ctx)) })
+	if cp.backups = cp.backupSchedule(); cp.backups != nil {
+		g.Go(func() error { return ended(ctx, "backups", cp.backups.Run(ctx)) })
+	}
 	grpcLn, httpLn := httpkit.Split(cp.ports.data, cp.authority.DataPlaneConfig(cp.names()), cp.log)
 	g.Go(func() error { return cp.serveADS(ctx, grpcLn) })
 	serveWith := func(l httpkit.Limits, name string, h http.Handler, ln net.Listener) {

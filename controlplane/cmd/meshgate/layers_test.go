@@ -69,6 +69,7 @@ var layers = map[string]string{
 	"controlplane/store/memstore":        "controlplane/fault controlplane/model controlplane/store controlplane/store/internal/engine controlplane/store/internal/feed",
 	"controlplane/store/sqlstore":        "controlplane/fault controlplane/model controlplane/store controlplane/store/internal/engine controlplane/store/internal/feed",
 	"controlplane/store/seal":            "",
+	"controlplane/backup":                "controlplane/store/sqlstore xds/alarm",
 	"controlplane/store/storetest":       "controlplane/fault controlplane/gateway controlplane/model controlplane/store",
 
 	// What reads and writes through the store.

@@ -42,7 +42,7 @@ func main() {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	root.AddCommand(runCommand(), standaloneCommand(), demoCommand(), dataplaneCommand(), configCommand(), versionCommand())
+	root.AddCommand(runCommand(), standaloneCommand(), demoCommand(), dataplaneCommand(), backupCommand(), restoreCommand(), configCommand(), versionCommand())
 	ctx, stop := untilSignal(context.Background())
 	err := root.ExecuteContext(ctx)
 	stop()

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -47,7 +46,7 @@ func meshKinds() []*model.Kind {
 func (cp *controlPlane) openMesh(ctx context.Context) error {
 	status := memstore.NewStatus()
 	if cp.cfg.Store.Type != "memory" {
-		path := filepath.Join(filepath.Dir(cp.cfg.Store.SQLite.Path), "status.db")
+		path := statusPath(cp.cfg)
 		var err error
 		if status, err = sqlstore.OpenStatus(ctx, path); err != nil {
 			return fmt.Errorf("database %s: %w", path, err)

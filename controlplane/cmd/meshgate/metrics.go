@@ -40,6 +40,14 @@ func (cp *controlPlane) metrics() *prometheus.Registry {
 	gauge("redis_trusted", "Whether filters are told to believe the second level of the token cache.", func() float64 { return flag(stats().Trusted) })
 	gauge("redis_up", "Whether the second level is in order and written to.", func() float64 { return flag(stats().RedisUp) })
 	gauge("ready", "Whether the process can do its work.", func() float64 { return flag(cp.ready.missing() == "") })
+	if cp.backups != nil {
+		gauge("backup_last_success_timestamp_seconds", "When the newest backup of the schedule was begun, in seconds of Unix time; 0 if there is none.", func() float64 {
+			if at := cp.backups.Last(); !at.IsZero() {
+				return float64(at.Unix())
+			}
+			return 0
+		})
+	}
 	r.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return r
 }

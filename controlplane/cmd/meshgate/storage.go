@@ -2,8 +2,14 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
 
+	"github.com/meshgate/meshgate/controlplane/backup"
+	"github.com/meshgate/meshgate/controlplane/config"
 	"github.com/meshgate/meshgate/controlplane/store"
 	"github.com/meshgate/meshgate/controlplane/store/memstore"
 	"github.com/meshgate/meshgate/controlplane/store/seal"
@@ -11,19 +17,12 @@ import (
 )
 
 // openStore opens the configured store. ctx is that of the process.
-func (cp *controlPlane) openStore(ctx context.Context) error {
+func (cp *controlPlane) openStore(ctx context.Context) (err error) {
 	if cp.cfg.Store.Type == "memory" {
 		cp.log.Warn("the store is in memory: everything is forgotten at exit")
 		cp.store = memstore.New()
-	} else {
-		keys, err := seal.Load(cp.cfg.Store.Encryption.KeyFile, cp.cfg.Store.Encryption.Key)
-		if err != nil {
-			return fmt.Errorf("encryption key: %w", err)
-		}
-		cp.store, err = sqlstore.Open(ctx, sqlstore.Options{Path: cp.cfg.Store.SQLite.Path, Kinds: allKinds(), Sealer: keys, Log: cp.log})
-		if err != nil {
-			return fmt.Errorf("database %s: %w", cp.cfg.Store.SQLite.Path, err)
-		}
+	} else if cp.store, err = cp.openDatabase(ctx); err != nil {
+		return err
 	}
 	if s, ok := cp.store.(store.Undecided); ok {
 		cp.ready.checks = append(cp.ready.checks, s.Undecided)
@@ -37,4 +36,51 @@ func (cp *controlPlane) openStore(ctx context.Context) error {
 		}
 	})
 	return nil
+}
+
+// openDatabase opens the database with its key. A key is made for a new database only:
+// beside another one it would open nothing, and hide that the right one is lost.
+func (cp *controlPlane) openDatabase(ctx context.Context) (store.Store, error) {
+	c := &cp.cfg.Store
+	exists, err := sqlstore.Present(c.SQLite.Path)
+	if err != nil {
+		return nil, fmt.Errorf("database %s: %w", c.SQLite.Path, err)
+	}
+	open := seal.Load
+	if !exists {
+		open = seal.Make
+		if _, err := os.Stat(c.Encryption.KeyFile); err == nil {
+			cp.log.Warn("there is an encryption key but no database: an empty one is made. If this is no new installation, stop and restore a backup",
+				"key_file", c.Encryption.KeyFile, "database", c.SQLite.Path)
+		}
+	}
+	keys, err := open(c.Encryption.KeyFile, c.Encryption.Key)
+	if errors.Is(err, fs.ErrNotExist) && exists {
+		return nil, fmt.Errorf("database %s exists, but not the key that opens it: put the key file back at %s, or set %s; without the key the database is lost, and a new one must not be made beside it",
+			c.SQLite.Path, c.Encryption.KeyFile, config.EnvName("store.encryption.key"))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("encryption key: %w", err)
+	}
+	s, err := sqlstore.Open(ctx, sqlstore.Options{Path: c.SQLite.Path, Kinds: allKinds(), Sealer: keys, Log: cp.log})
+	if errors.Is(err, sqlstore.ErrKey) {
+		return nil, fmt.Errorf("database %s was written with another key than that of %s: put the right key there; nothing was changed", c.SQLite.Path, keySource(c))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("database %s: %w", c.SQLite.Path, err)
+	}
+	return s, nil
+}
+
+// keySource says where the encryption key is, for people.
+func keySource(c *config.Store) string {
+	if c.Encryption.Key != "" {
+		return "the setting store.encryption.key (environment " + config.EnvName("store.encryption.key") + ")"
+	}
+	return "the file " + c.Encryption.KeyFile
+}
+
+// statusPath is the database of what was observed, beside the other one.
+func statusPath(c *config.Config) string {
+	return filepath.Join(filepath.Dir(c.Store.SQLite.Path), backup.StatusPart)
 }

@@ -18,27 +18,44 @@ const maxFile = 4096
 // Load returns the keys of a control plane. value is the content of the
 // environment variable for the key (base64 of 32 bytes, as made by `openssl
 // rand -base64 32`) and wins if it is not empty; otherwise the file at path
-// holds the same and is generated with mode 0600 if it does not exist.
+// holds the same. A file that does not exist is [fs.ErrNotExist].
 // Errors are one line that says what to do and never contain the key.
 func Load(path, value string) (*Keys, error) {
+	root, err := Root(path, value)
+	if err != nil {
+		return nil, err
+	}
+	return New(root)
+}
+
+// Make is Load for a database that does not exist yet: a file that is missing is
+// generated with mode 0600. Beside a database that exists, it would be another key
+// than the one that opens it.
+func Make(path, value string) (*Keys, error) {
+	keys, err := Load(path, value)
+	if !errors.Is(err, fs.ErrNotExist) {
+		return keys, err
+	}
+	if err := generate(path); err != nil {
+		return nil, fmt.Errorf("generating the encryption key file %s: %w", path, err)
+	}
+	return Load(path, value)
+}
+
+// Root is the root key that Load derives from, for those who keep a copy of it.
+func Root(path, value string) ([]byte, error) {
 	if value != "" {
 		root, err := decode(value)
 		if err != nil {
 			return nil, fmt.Errorf("encryption key from the environment: %w", err)
 		}
-		return New(root)
+		return root, nil
 	}
 	root, err := read(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		if err := generate(path); err != nil {
-			return nil, fmt.Errorf("generating the encryption key file %s: %w", path, err)
-		}
-		root, err = read(path)
-	}
 	if err != nil {
 		return nil, fmt.Errorf("encryption key file %s: %w", path, err)
 	}
-	return New(root)
+	return root, nil
 }
 
 // read reads a key file that nobody but its owner can read.

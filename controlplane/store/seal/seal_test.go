@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"encoding/base64"
 	"encoding/hex"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -101,13 +103,13 @@ func TestKeysArePrintedRedacted(t *testing.T) {
 	}
 }
 
-func TestLoadGeneratesOnce(t *testing.T) {
+func TestMakeGeneratesOnce(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "key")
 	var wg sync.WaitGroup
 	digests := make([]string, 8)
 	for i := range digests {
 		wg.Go(func() {
-			k, err := seal.Load(path, "")
+			k, err := seal.Make(path, "")
 			if err != nil {
 				t.Error(err)
 				return
@@ -131,10 +133,22 @@ func TestLoadGeneratesOnce(t *testing.T) {
 	}
 }
 
+// TestLoadGeneratesNothing: a key that is made beside a database opens nothing of it.
+func TestLoadGeneratesNothing(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "key")
+	if _, err := seal.Load(path, ""); !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), path) {
+		t.Errorf("error %v", err)
+	}
+	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
+		t.Errorf("left behind: %v, %v", left, err)
+	}
+}
+
 func TestLoadPrefersTheEnvironment(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "key")
 	value := base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{3}, seal.RootSize))
-	k, err := seal.Load(path, value+"\n")
+	k, err := seal.Make(path, value+"\n")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -171,7 +185,7 @@ func TestLoadRefuses(t *testing.T) {
 		"environment":     {path: filepath.Join(dir, "unused"), value: "!!" + good, want: "environment"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, err := seal.Load(c.path, c.value)
+			_, err := seal.Make(c.path, c.value)
 			if err == nil || !strings.Contains(err.Error(), c.want) {
 				t.Fatalf("error %v, want one about %q", err, c.want)
 			}

@@ -50,9 +50,9 @@ func newCodec(o Options) (*codec, error) {
 	return c, nil
 }
 
-// prepare brings a database up to date in one transaction: schema, key check
-// and indexes.
-func prepare(s *session, c *codec, log *slog.Logger) error {
+// prepare brings a database up to date in one transaction: schema, key check,
+// incarnation and indexes. alone says that its file was there, without a log.
+func prepare(s *session, c *codec, o Options, alone bool) error {
 	if err := s.control("PRAGMA journal_size_limit = 67108864"); err != nil {
 		return err
 	}
@@ -62,20 +62,21 @@ func prepare(s *session, c *codec, log *slog.Logger) error {
 	if err := s.control("BEGIN IMMEDIATE"); err != nil {
 		return err
 	}
-	if err := migrate(s); err != nil {
-		return errors.Join(err, s.control("ROLLBACK"))
-	}
-	if err := checkKey(s, c.sealer); err != nil {
-		return errors.Join(err, s.control("ROLLBACK"))
-	}
-	if err := refreshIndexes(s, c, log); err != nil {
-		return errors.Join(err, s.control("ROLLBACK"))
+	for _, step := range []func() error{
+		func() error { return migrate(s, alone) },
+		func() error { return checkKey(s, c.sealer) },
+		func() error { return incarnate(s, o.Restored) },
+		func() error { return refreshIndexes(s, c, o.Log) },
+	} {
+		if err := step(); err != nil {
+			return errors.Join(err, s.control("ROLLBACK"))
+		}
 	}
 	return s.control("COMMIT")
 }
 
 // migrate runs the schema files that the database has not seen.
-func migrate(s *session) error {
+func migrate(s *session, alone bool) error {
 	files, err := fs.Glob(migrations, "migrations/*.sql")
 	if err != nil {
 		return err
@@ -86,6 +87,10 @@ func migrate(s *session) error {
 	}
 	if version > len(files) {
 		return fmt.Errorf("it has schema version %d, this program knows %d: it was written by a newer one", version, len(files))
+	}
+	if version == 0 && alone {
+		return errors.New("it is empty: what it held was in its log (the file with -wal at the end of its name), which is not here. " +
+			"Put the log beside it or restore a backup; if this is a new installation whose first start was broken off, delete the file")
 	}
 	for i, name := range files[version:] {
 		text, err := migrations.ReadFile(name)
@@ -106,26 +111,32 @@ func migrate(s *session) error {
 const keyCheck = "meshgate key check"
 
 func checkKey(s *session, sealer Sealer) error {
-	var sealed []byte
-	found, err := s.row(`SELECT value FROM meta WHERE name = 'key_check'`, nil, &sealed)
-	switch {
-	case err != nil:
+	found, err := verifyKey(s, sealer)
+	if err != nil || found || sealer == nil {
 		return err
-	case sealer == nil && found:
-		return errors.New("it is encrypted, and there is no key")
-	case sealer == nil:
-		return nil
-	case found:
-		if plain, err := sealer.Open(sealed, []byte(keyCheck)); err != nil || string(plain) != keyCheck {
-			return errors.New("the encryption key is not the one it was written with")
-		}
-		return nil
 	}
-	if sealed, err = sealer.Seal([]byte(keyCheck), []byte(keyCheck)); err != nil {
+	sealed, err := sealer.Seal([]byte(keyCheck), []byte(keyCheck))
+	if err != nil {
 		return err
 	}
 	_, err = s.exec(`INSERT INTO meta (name, value) VALUES ('key_check', ?)`, sealed)
 	return err
+}
+
+// verifyKey fails if the database has a key and the sealer has another one or none.
+func verifyKey(s *session, sealer Sealer) (found bool, err error) {
+	var sealed []byte
+	found, err = s.row(`SELECT value FROM meta WHERE name = 'key_check'`, nil, &sealed)
+	switch {
+	case err != nil || !found:
+		return false, err
+	case sealer == nil:
+		return true, errors.New("it is encrypted, and there is no key")
+	}
+	if plain, err := sealer.Open(sealed, []byte(keyCheck)); err != nil || string(plain) != keyCheck {
+		return true, ErrKey
+	}
+	return true, nil
 }
 
 // fingerprint names everything that decides which index rows exist.

@@ -21,7 +21,6 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
-	"syscall"
 	"time"
 
 	_ "modernc.org/sqlite" // the driver "sqlite"
@@ -57,7 +56,15 @@ type Options struct {
 	History int
 	// Now is the clock; nil = time.Now.
 	Now func() time.Time
+	// Checkpoint is how long a commit may stand in the log alone; 0 = 30 s.
+	Checkpoint time.Duration
+	// Restored says that the file was taken from a backup: it becomes another
+	// incarnation of the store.
+	Restored bool
 }
+
+// ErrKey is the error of an Open with another key than the database has.
+var ErrKey = errors.New("the encryption key is not the one it was written with")
 
 // sqlite implements [store.Store].
 type sqlite struct {
@@ -80,6 +87,9 @@ func Open(ctx context.Context, o Options) (store.Store, error) {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
+	if o.Checkpoint == 0 {
+		o.Checkpoint = checkpointAfter
+	}
 	c, err := newCodec(o)
 	if err != nil {
 		return nil, err
@@ -96,6 +106,10 @@ func (s *sqlite) open(ctx context.Context, o Options) (err error) {
 	if s.lock, err = lockFile(o.Path); err != nil {
 		return err
 	}
+	alone, err := withoutLog(o.Path)
+	if err != nil {
+		return err
+	}
 	write, err := s.connect(o.Path, "_txlock=immediate")
 	if err != nil {
 		return err
@@ -104,7 +118,7 @@ func (s *sqlite) open(ctx context.Context, o Options) (err error) {
 	if err != nil {
 		return err
 	}
-	if err := prepare(session, s.codec, o.Log); err != nil {
+	if err := prepare(session, s.codec, o, alone); err != nil {
 		return errors.Join(err, session.close())
 	}
 	s.writer, err = newWriter(session, s.codec, o, s.closing)
@@ -134,35 +148,6 @@ func (s *sqlite) connect(path, option string) (*sql.DB, error) {
 	}
 	s.dbs = append(s.dbs, db)
 	return db, nil
-}
-
-// lockFile creates the database file if need be, for its owner only, and
-// claims it for this process: the feed knows only of commits made here.
-func lockFile(path string) (*os.File, error) {
-	db, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600) //nolint:gosec // the path is the operator's
-	if err != nil {
-		return nil, err
-	}
-	if err := errors.Join(db.Close(), syncDir(filepath.Dir(path))); err != nil {
-		return nil, err
-	}
-	// SQLite has locks of its own on the database file, hence another one.
-	lock, err := os.OpenFile(path+".lock", os.O_CREATE|os.O_RDWR, 0o600) //nolint:gosec // as above
-	if err != nil {
-		return nil, err
-	}
-	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
-		return nil, errors.Join(fmt.Errorf("another process uses it: %w", err), lock.Close())
-	}
-	return lock, nil
-}
-
-func syncDir(dir string) error {
-	d, err := os.Open(dir) //nolint:gosec // the path is the operator's
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
 }
 
 // View implements [store.Store]. At most eight views run at the same time; one
@@ -238,6 +223,7 @@ func (s *sqlite) Close() error {
 	<-s.writer.done
 	s.feed.Close()
 	s.readers.close()
+	s.writer.leave()
 	return errors.Join(s.writer.session.close(), s.release())
 }
 

@@ -195,7 +195,8 @@ func (s *status) Close() error {
 	defer s.mu.Unlock()
 	var errs []error
 	if s.session != nil {
-		errs = append(errs, s.session.close())
+		_, err := s.session.checkpoint()
+		errs = append(errs, err, s.session.close())
 	}
 	if s.db != nil {
 		errs = append(errs, s.db.Close())

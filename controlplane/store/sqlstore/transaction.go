@@ -106,6 +106,7 @@ func (b *transaction) end() error {
 		}
 	}
 	b.revision, b.committed = b.rows.revision, b.tried
+	b.checkpoints.due()
 	b.feed.Publish(b.commits)
 	b.alarm.Set(b.earliest, b.now())
 	return nil

@@ -34,6 +34,8 @@ type writer struct {
 	done    chan struct{}
 
 	doubt doubt
+	// checkpoints says when the log is to be emptied.
+	checkpoints checkpoints
 
 	// Fields of the goroutine. revision is the newest committed one; committed is
 	// the number of the newest commit, tried the newest that was given out; full says
@@ -67,6 +69,7 @@ func newWriter(s *session, c *codec, o Options, closing <-chan struct{}) (*write
 	w := &writer{
 		session: s, codec: c, now: o.Now, log: o.Log, queue: make(chan *request), alarm: engine.NewAlarm(),
 		closing: closing, done: make(chan struct{}), full: true, doubt: doubt{ending: make(chan struct{})},
+		checkpoints: checkpoints{after: o.Checkpoint},
 	}
 	var err error
 	if w.revision, err = readRevision(s); err != nil {
@@ -133,6 +136,8 @@ func (r *request) run(tx *engine.Tx, fn func(store.Tx) error) {
 func (w *writer) loop() {
 	defer close(w.done)
 	defer w.alarm.Stop()
+	defer w.checkpoints.stop()
+	w.checkpoints.due() // a predecessor may have left something in the log
 	now := make(chan time.Time)
 	close(now)
 	for !w.lost {
@@ -151,6 +156,8 @@ func (w *writer) loop() {
 			}
 		case <-due:
 			w.sweep()
+		case <-w.checkpoints.c():
+			w.empty()
 		}
 	}
 }

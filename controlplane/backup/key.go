@@ -1,0 +1,73 @@
+package backup
+
+import (
+	"bytes"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"filippo.io/age"
+)
+
+// maxWrapped bounds what is read of a wrapped key.
+const maxWrapped = 1 << 16
+
+// Passphrase reads one from a file, without the line break at its end.
+func Passphrase(path string) (string, error) {
+	text, err := os.ReadFile(path) //nolint:gosec // the operator names this file
+	if err != nil {
+		return "", err
+	}
+	pass := strings.TrimRight(string(text), "\r\n")
+	if pass == "" {
+		return "", fmt.Errorf("%s holds no passphrase", path)
+	}
+	return pass, nil
+}
+
+// wrap writes a root key under a passphrase, in the form of a key file: `age -d` gives
+// the file back.
+func wrap(root []byte, passphrase, path string) error {
+	to, err := age.NewScryptRecipient(passphrase)
+	if err != nil {
+		return fmt.Errorf("preparing the passphrase: %w", err)
+	}
+	var sealed bytes.Buffer
+	w, err := age.Encrypt(&sealed, to)
+	if err != nil {
+		return fmt.Errorf("wrapping the key: %w", err)
+	}
+	if _, err := io.WriteString(w, base64.StdEncoding.EncodeToString(root)+"\n"); err != nil {
+		return fmt.Errorf("wrapping the key: %w", err)
+	}
+	if err := w.Close(); err != nil {
+		return fmt.Errorf("wrapping the key: %w", err)
+	}
+	return os.WriteFile(path, sealed.Bytes(), 0o600)
+}
+
+// Unwrap returns the text of the key file that stands under a passphrase.
+func Unwrap(path, passphrase string) (string, error) {
+	f, err := os.Open(path) //nolint:gosec // a part that Unpack wrote
+	if err != nil {
+		return "", err
+	}
+	defer f.Close() //nolint:errcheck // it was only read
+	from, err := age.NewScryptIdentity(passphrase)
+	if err != nil {
+		return "", fmt.Errorf("preparing the passphrase: %w", err)
+	}
+	r, err := age.Decrypt(io.LimitReader(f, maxWrapped), from)
+	if err != nil {
+		// The cause says no more: a wrong passphrase and a changed file look alike.
+		return "", errors.New("the passphrase is not the one that the key in the backup was wrapped with")
+	}
+	text, err := io.ReadAll(io.LimitReader(r, maxWrapped))
+	if err != nil {
+		return "", fmt.Errorf("unwrapping the key: %w", err)
+	}
+	return strings.TrimSpace(string(text)), nil
+}

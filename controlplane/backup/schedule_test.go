@@ -1,0 +1,115 @@
+package backup
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/meshgate/meshgate/controlplane/store/sqlstore"
+)
+
+// scheduled is a schedule on a database that is not in use: a bubble knows of no
+// goroutines outside of it.
+func scheduled(t *testing.T) (*Schedule, *bytes.Buffer) {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "meshgate.db")
+	s, err := sqlstore.Open(t.Context(), sqlstore.Options{Path: path, Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	log := &bytes.Buffer{}
+	return &Schedule{
+		Every: time.Hour, Keep: 2, Directory: filepath.Join(t.TempDir(), "backups"),
+		Source: Source{Main: path, Status: filepath.Join(filepath.Dir(path), "status.db")}, Log: slog.New(slog.NewTextHandler(log, nil)),
+	}, log
+}
+
+// names lists a directory.
+func names(t *testing.T, dir string) (out []string) {
+	t.Helper()
+	list, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range list {
+		out = append(out, e.Name())
+	}
+	return out
+}
+
+// runFor runs a schedule for some time of a bubble.
+func runFor(t *testing.T, s *Schedule, d time.Duration) {
+	t.Helper()
+	ctx, stop := context.WithTimeout(t.Context(), d)
+	defer stop()
+	if err := s.Run(ctx); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("Run: %v", err)
+	}
+}
+
+// TestSchedule has backups every hour, over a restart, of which two are kept. What
+// else is in the directory stays, but what a killed process left half done.
+func TestSchedule(t *testing.T) {
+	s, log := scheduled(t)
+	synctest.Test(t, func(t *testing.T) {
+		if err := os.MkdirAll(filepath.Join(s.Directory, ".backup-123"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range []string{"meshgate-mine.backup", "meshgate-19990101T000000Z.backup.old"} {
+			if err := os.WriteFile(filepath.Join(s.Directory, name), nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		runFor(t, s, 90*time.Minute) // at 0:00, 1:00
+		if at := s.Last(); !at.Equal(time.Date(2000, 1, 1, 1, 0, 0, 0, time.UTC)) {
+			t.Errorf("last at %v", at)
+		}
+		again := &Schedule{Every: s.Every, Keep: s.Keep, Directory: s.Directory, Source: s.Source, Log: s.Log}
+		runFor(t, again, time.Hour) // at 2:00
+		want := []string{"meshgate-19990101T000000Z.backup.old", "meshgate-20000101T010000Z.backup", "meshgate-20000101T020000Z.backup", "meshgate-mine.backup"}
+		got := names(t, s.Directory)
+		slices.Sort(want)
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Error(diff)
+		}
+		if n := strings.Count(log.String(), "a backup was written"); n != 3 || strings.Count(log.String(), "\n") != 3 {
+			t.Errorf("%d lines: %s", n, log)
+		}
+	})
+}
+
+// TestScheduleTriesAgain keeps the old backups while no new one can be made.
+func TestScheduleTriesAgain(t *testing.T) {
+	s, log := scheduled(t)
+	synctest.Test(t, func(t *testing.T) {
+		runFor(t, s, time.Minute)
+		moved := s.Source.Main + ".away"
+		if err := os.Rename(s.Source.Main, moved); err != nil {
+			t.Fatal(err)
+		}
+		runFor(t, s, 62*time.Minute) // fails at 1:00
+		if got := names(t, s.Directory); len(got) != 1 || !strings.Contains(log.String(), "the backup failed") {
+			t.Errorf("%q, %s", got, log)
+		}
+		if err := os.Rename(moved, s.Source.Main); err != nil {
+			t.Fatal(err)
+		}
+		runFor(t, s, time.Minute) // overdue
+		if got := names(t, s.Directory); len(got) != 2 {
+			t.Errorf("%q", got)
+		}
+	})
+}

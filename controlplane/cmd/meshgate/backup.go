@@ -1,0 +1,114 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/meshgate/meshgate/controlplane/backup"
+	"github.com/meshgate/meshgate/controlplane/config"
+	"github.com/meshgate/meshgate/controlplane/store/seal"
+	"github.com/meshgate/meshgate/controlplane/store/sqlstore"
+)
+
+const backupHelp = `Write both databases of a control plane into one new file, with a manifest.
+
+The control plane may run: the command reads the databases beside it and holds it up
+in nothing. Every change that was acknowledged before the command began is in the
+backup. Run it as the user of the control plane, with its settings (state directory,
+store.sqlite.path).
+
+The encryption key is in the backup only with --passphrase-file. Otherwise keep a copy
+of it apart: nobody can restore the backup without it.`
+
+func backupCommand() *cobra.Command {
+	var passphraseFile string
+	c := &cobra.Command{
+		Use:   "backup FILE",
+		Short: "Write a backup of the control plane's databases, while it runs",
+		Long:  backupHelp,
+		Args:  cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			l, err := load(c)
+			if err != nil {
+				return err
+			}
+			return writeBackup(c.Context(), &l.Config, args[0], passphraseFile, c.OutOrStdout())
+		},
+	}
+	c.Flags().StringVar(&passphraseFile, "passphrase-file", "", "file with a passphrase; the encryption key is then in the backup, wrapped with it")
+	addFlags(c)
+	return c
+}
+
+// writeBackup writes a backup and says what it needs to be restored.
+func writeBackup(ctx context.Context, c *config.Config, file, passphraseFile string, out io.Writer) error {
+	source, err := backupSource(c)
+	if err != nil {
+		return err
+	}
+	if passphraseFile != "" {
+		if err := withKey(ctx, c, &source, passphraseFile); err != nil {
+			return err
+		}
+	}
+	m, err := backup.Write(ctx, source, file)
+	if err != nil {
+		return fmt.Errorf("writing the backup: %w", err)
+	}
+	_, _ = fmt.Fprintf(out, "backup %s: revision %d of the store %s, at %s\n", file, m.Revision, m.Incarnation, m.Time.Format(time.RFC3339))
+	if m.HasKey() {
+		_, _ = fmt.Fprintln(out, "The encryption key is in it, wrapped with the passphrase. Keep the passphrase apart from the backup.")
+		return nil
+	}
+	_, _ = fmt.Fprintf(out, "The encryption key is NOT in it. It is in %s: keep a copy apart from the backup, which cannot be restored without it.\n", keySource(&c.Store))
+	return nil
+}
+
+// backupSource is what is backed up, without the key.
+func backupSource(c *config.Config) (backup.Source, error) {
+	s := backup.Source{Main: c.Store.SQLite.Path, Status: statusPath(c), Program: version}
+	if c.Store.Type == "memory" {
+		return s, notBegun(errors.New("store.type is memory: there is nothing to back up"))
+	}
+	there, err := sqlstore.Present(s.Main)
+	if err == nil && !there {
+		err = fmt.Errorf("there is no database %s; set stateDir (environment %s) to the state directory of the control plane", s.Main, config.EnvName("stateDir"))
+	}
+	return s, notBegun(err)
+}
+
+// withKey adds the key, once it is known to be the right one.
+func withKey(ctx context.Context, c *config.Config, s *backup.Source, passphraseFile string) (err error) {
+	if s.Passphrase, err = backup.Passphrase(passphraseFile); err != nil {
+		return notBegun(fmt.Errorf("--passphrase-file: %w", err))
+	}
+	if s.Key, err = seal.Root(c.Store.Encryption.KeyFile, c.Store.Encryption.Key); err != nil {
+		return notBegun(err)
+	}
+	keys, err := seal.New(s.Key)
+	if err != nil {
+		return err
+	}
+	if err := sqlstore.VerifyKey(ctx, s.Main, keys); err != nil {
+		return notBegun(fmt.Errorf("%w; the key is that of %s", err, keySource(&c.Store)))
+	}
+	return nil
+}
+
+// backupSchedule is that of the settings, nil if there is none. The key is not in such
+// a backup: a passphrase that the control plane could read would lie beside it.
+func (cp *controlPlane) backupSchedule() *backup.Schedule {
+	c := cp.cfg
+	if c.Backup.Every == 0 {
+		return nil
+	}
+	return &backup.Schedule{
+		Every: c.Backup.Every, Keep: c.Backup.Keep, Directory: c.Backup.Directory, Log: cp.log,
+		Source: backup.Source{Main: c.Store.SQLite.Path, Status: statusPath(c), Program: version},
+	}
+}

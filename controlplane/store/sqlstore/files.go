@@ -1,0 +1,90 @@
+package sqlstore
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"syscall"
+)
+
+// Present reports whether there is a database at a path, or a part of one: its file
+// or its log holds something.
+func Present(path string) (bool, error) {
+	file, err := size(path)
+	if err != nil {
+		return false, err
+	}
+	log, err := size(path + "-wal")
+	return file > 0 || log > 0, err
+}
+
+// size is that of a file, 0 if there is none.
+func size(path string) (int64, error) {
+	info, err := os.Stat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return 0, nil
+	case err != nil:
+		return 0, err
+	}
+	return info.Size(), nil
+}
+
+// lockFile claims a database for this process, because the feed knows only of commits
+// made here, and then creates its file if need be, for its owner only.
+func lockFile(path string) (*os.File, error) {
+	// SQLite has locks of its own on the database file, hence another one.
+	lock, err := os.OpenFile(path+".lock", os.O_CREATE|os.O_RDWR, 0o600) //nolint:gosec // the path is the operator's
+	if err != nil {
+		return nil, err
+	}
+	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		return nil, errors.Join(fmt.Errorf("another process uses it: %w", err), lock.Close())
+	}
+	if err := create(path); err != nil {
+		return nil, errors.Join(err, lock.Close())
+	}
+	return lock, nil
+}
+
+// create creates the file of a database that does not exist. SQLite would throw a log
+// away that stands beside an empty file.
+func create(path string) error {
+	file, err := size(path)
+	if err != nil {
+		return err
+	}
+	log, err := size(path + "-wal")
+	if err != nil {
+		return err
+	}
+	if file == 0 && log > 0 {
+		return fmt.Errorf("it is missing or empty, but its log %s-wal holds something: put the file back that belongs to the log, or restore a backup", path)
+	}
+	db, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600) //nolint:gosec // the path is the operator's
+	if err != nil {
+		return err
+	}
+	return errors.Join(db.Close(), syncDir(filepath.Dir(path)))
+}
+
+// withoutLog reports whether a file exists whose contents may have been left behind
+// in its log, as happens to who copies only one of both.
+func withoutLog(path string) (bool, error) {
+	file, err := size(path)
+	if err != nil {
+		return false, err
+	}
+	log, err := size(path + "-wal")
+	return file > 0 && log == 0, err
+}
+
+func syncDir(dir string) error {
+	d, err := os.Open(dir) //nolint:gosec // the path is the operator's
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}
