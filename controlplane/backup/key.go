@@ -55,7 +55,7 @@ func Unwrap(path, passphrase string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	defer f.Close() //nolint:errcheck // it was only read
+	defer f.Close() // it was only read
 	from, err := age.NewScryptIdentity(passphrase)
 	if err != nil {
 		return "", fmt.Errorf("preparing the passphrase: %w", err)

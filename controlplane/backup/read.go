@@ -23,7 +23,7 @@ func Unpack(path, dir string) (Manifest, error) {
 	if err != nil {
 		return Manifest{}, err
 	}
-	defer f.Close() //nolint:errcheck // it was only read
+	defer f.Close() // it was only read
 	m, err := unpack(tar.NewReader(f), dir)
 	if errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF) {
 		err = errors.New("it is not complete")

@@ -119,7 +119,7 @@ func describe(work, name string) (Part, error) {
 	if err != nil {
 		return Part{}, err
 	}
-	defer f.Close() //nolint:errcheck // it was only read
+	defer f.Close() // it was only read
 	sum := sha256.New()
 	n, err := io.Copy(sum, f)
 	return Part{Name: name, Size: n, SHA256: hex.EncodeToString(sum.Sum(nil))}, err
@@ -170,7 +170,7 @@ func copyInto(w io.Writer, path string) error {
 	if err != nil {
 		return err
 	}
-	defer f.Close() //nolint:errcheck // it was only read
+	defer f.Close() // it was only read
 	_, err = io.Copy(w, f)
 	return err
 }

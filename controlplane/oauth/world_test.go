@@ -32,8 +32,6 @@ type world struct {
 	db     store.Store
 	server *Server
 	now    time.Time
-
-	mu sync.Mutex
 }
 
 // direct is the write path without revocation, which minting does not need.

@@ -16,13 +16,12 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/meshgate/meshgate/e2e/framework"
-	"github.com/meshgate/meshgate/filter/contract"
 )
 
 // hears returns nil once the filter of a gateway was told where Redis is, and has it
 // on its disk that it may be believed.
 func hears(g *framework.Gateway) error {
-	for _, name := range []string{"level2.json", contract.TrustFile} {
+	for _, name := range []string{"level2.json", "trust.json"} {
 		if _, err := os.Stat(filepath.Join(g.StateDir, "run", g.Name, name)); err != nil {
 			return err
 		}

@@ -38,7 +38,7 @@ func startCallers(ctx context.Context, c *framework.ControlPlane, token string) 
 		url := fmt.Sprintf("http://127.0.0.1:%d%s/load", c.HTTP, framework.RoutePath)
 		if i%2 == 1 {
 			transport.ForceAttemptHTTP2 = true
-			transport.TLSClientConfig = &tls.Config{InsecureSkipVerify: true} //nolint:gosec // the way, not the peer, is looked at
+			transport.TLSClientConfig = &tls.Config{InsecureSkipVerify: true} // the way, not the peer, is looked at
 			url = fmt.Sprintf("https://127.0.0.1:%d%s/load", c.HTTPS, framework.RoutePath)
 		}
 		client := &http.Client{Transport: transport, Timeout: 20 * time.Second}

@@ -41,7 +41,7 @@ type Set[T comparable] struct {
 // lock of the set, and must not end it.
 func New[T comparable](judge func(context.Context, T) error, failed func(left int, again time.Duration, err error)) *Set[T] {
 	s := &Set[T]{judge: judge, failed: failed, left: map[T]uint64{}}
-	s.ctx, s.cancel = context.WithCancel(context.Background())
+	s.ctx, s.cancel = context.WithCancel(context.Background()) //nolint:gosec // End calls it
 	return s
 }
 

@@ -63,7 +63,7 @@ func (r *restoring) run(ctx context.Context, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	defer claim.Close() //nolint:errcheck // it was only locked
+	defer claim.Close() // it was only locked
 	if err := r.mayWrite(); err != nil {
 		return err
 	}
