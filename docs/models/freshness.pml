@@ -324,7 +324,15 @@ inline adopt(e, s, p) {
 
 /* hear notes that every filter that is known believes no other servers. */
 inline hear() {
-	if :: servers_at > 0 && covers(servers_at) -> servers_at = 0; its_told = 1 :: else fi
+	if
+	:: servers_at > 0 && covers(servers_at) -> servers_at = 0;
+#ifdef BUG_TOLD		/* although it is others by now that were persisted */
+		its_told = 1
+#else
+		its_told = !unheard
+#endif
+	:: else
+	fi
 }
 
 /* confirm is an acknowledgement of a trust that is on disk. */
