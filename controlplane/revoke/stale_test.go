@@ -2,6 +2,7 @@ package revoke
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"time"
 
@@ -75,7 +76,10 @@ func TestLogLosesWhatWasNotWritten(t *testing.T) {
 		h := w.r.history
 		h.entries, h.lost, h.dropped = nil, h.at, h.at
 		w.r.mu.Unlock()
-		_ = k.restore(context.Background()) // the keeper comes back to it
+		// The keeper comes back to it.
+		if err := k.restore(context.Background()); k.isReady() || !errors.Is(err, errLost) {
+			t.Errorf("Redis is in order, or another thing is wrong with it: %v", err)
+		}
 		w.settles(t)
 		if now := w.trust(); now.Epoch == was.Epoch && redis.entry(t, "a").Revoked == 0 {
 			t.Error("filters believe a Redis that lacks a revocation")
