@@ -254,21 +254,23 @@ func (r *Relay) settle(stream upstreamClient, open []pending) (rest []pending, e
 // of it. Refused ones come first: the others are judged when Envoy has answered what it
 // is served instead.
 func (r *Relay) answeredNext(open []pending) (int, []snapshot.Rejection) {
-	if len(open) == 0 {
+	// One answer may cover several publications.
+	n := 0
+	for n < len(open) && answered(r.local.Progress(open[n].revision)) {
+		n++
+	}
+	if n == 0 {
 		return -1, nil
 	}
-	// One answer may cover several publications.
-	standing, next := r.local.Progress(snapshot.Newest).Rejected, -1
-	for i, p := range open {
-		if !answered(r.local.Progress(p.revision)) {
-			break
-		}
+	// A refusal is told before the answer that it is part of. Read before that answer
+	// was seen, the refusals would lack it, and what Envoy refused would count as good.
+	standing := r.local.Progress(snapshot.Newest).Rejected
+	for i, p := range open[:n] {
 		if rejected := about(p, standing); len(rejected) > 0 {
 			return i, rejected
 		}
-		next = 0
 	}
-	return next, nil
+	return 0, nil
 }
 
 // answered reports whether the local Envoy has answered a revision. Without an Envoy
