@@ -115,6 +115,11 @@ func (s *Schedule) once(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	// A name of the future is of a clock that was ahead. Counted as newer, it would
+	// have the backup removed that was just written.
+	if i := slices.Index(names, filepath.Base(path)); i >= 0 {
+		names = names[:i+1]
+	}
 	removed := 0
 	for _, name := range names[:max(0, len(names)-s.Keep)] {
 		if err := os.Remove(filepath.Join(s.Directory, name)); err != nil {

@@ -91,6 +91,27 @@ func TestSchedule(t *testing.T) {
 	})
 }
 
+// TestScheduleAfterAClockThatWasAhead keeps what it writes, whatever the names of
+// older backups say.
+func TestScheduleAfterAClockThatWasAhead(t *testing.T) {
+	s, log := scheduled(t)
+	synctest.Test(t, func(t *testing.T) {
+		if err := os.MkdirAll(s.Directory, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		ahead := []string{"meshgate-20310101T000000Z.backup", "meshgate-20310102T000000Z.backup", "meshgate-20310103T000000Z.backup"}
+		for _, name := range ahead {
+			if err := os.WriteFile(filepath.Join(s.Directory, name), nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		runFor(t, s, 90*time.Minute) // at 1:00: the last one counts as of now
+		if got, want := names(t, s.Directory), append([]string{"meshgate-20000101T010000Z.backup"}, ahead...); !slices.Equal(got, want) {
+			t.Errorf("%q, %s", got, log)
+		}
+	})
+}
+
 // TestScheduleTriesAgain keeps the old backups while no new one can be made.
 func TestScheduleTriesAgain(t *testing.T) {
 	s, log := scheduled(t)
