@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/meshgate/meshgate/controlplane/backup"
 	"github.com/meshgate/meshgate/controlplane/gateway"
 	"github.com/meshgate/meshgate/controlplane/model"
 	"github.com/meshgate/meshgate/controlplane/revoke"
@@ -148,11 +149,17 @@ func TestRestoreRefuses(t *testing.T) {
 	}
 	data[len(data)/2] ^= 1
 	damaged := textFile(t, string(data))
+	stale := t.TempDir()
+	if err := os.WriteFile(filepath.Join(stale, backup.StatusPart+"-wal"), []byte("of another control plane"), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	for name, c := range map[string]struct {
 		file string
 		args []string
 		want string
 	}{
+		"a log of what is known of proxies": {apart, []string{"--encryption-key-file", key, "--store-sqlite-path", filepath.Join(stale, "meshgate.db")}, "there is a database"},
+
 		"no key":                     {apart, nil, "the encryption key is not in the backup: give --encryption-key-file"},
 		"no passphrase":              {wrapped, nil, "give --passphrase-file, because it is in the backup"},
 		"a passphrase for nothing":   {apart, []string{"--passphrase-file", pass}, "the encryption key is not in the backup"},

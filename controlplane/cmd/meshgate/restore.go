@@ -105,11 +105,17 @@ func (r *restoring) mayWrite() error {
 			return fmt.Errorf("state directory %s is not empty, it holds %s: restore into an empty or a new one", r.cfg.StateDir, e.Name())
 		}
 	}
-	there, err := sqlstore.Present(r.cfg.Store.SQLite.Path)
-	if err == nil && there {
-		err = fmt.Errorf("there is a database %s already", r.cfg.Store.SQLite.Path)
+	// They may stand elsewhere than the state directory.
+	for _, path := range []string{r.cfg.Store.SQLite.Path, statusPath(r.cfg)} {
+		there, err := sqlstore.Present(path)
+		if err == nil && there {
+			err = fmt.Errorf("there is a database %s already", path)
+		}
+		if err != nil {
+			return err
+		}
 	}
-	return err
+	return nil
 }
 
 // root returns the key that the caller has.
