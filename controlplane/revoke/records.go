@@ -128,10 +128,12 @@ func (k *keeper) refillBatch(batch []refill) {
 		}
 		cells = append(cells, own...)
 	}
-	if len(cells) == 0 {
+	if len(cells) == 0 || k.r.ctx.Err() != nil {
 		return
 	}
-	ctx, cancel = context.WithTimeout(k.r.ctx, redisTimeout)
+	// A write that an orderly end broke off might be carried out later, and the next
+	// process would have to void everything.
+	ctx, cancel = context.WithTimeout(context.WithoutCancel(k.r.ctx), redisTimeout)
 	defer cancel()
 	err := k.write(ctx, cells)
 	if err == nil {
