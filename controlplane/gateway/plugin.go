@@ -81,7 +81,7 @@ func settleAnonymous(w *model.Write, _ time.Time) error {
 
 func pluginNameText(v any) string {
 	if pluginTypeOf(map[string]any{"name": v}) == nil {
-		return fmt.Sprintf("plugin '%s' not enabled; add it to the 'plugins' configuration property", v)
+		return fmt.Sprintf("plugin '%s' not enabled; there are %s", v, strings.Join(PluginNames(), ", "))
 	}
 	return ""
 }

@@ -41,7 +41,7 @@ func backupCommand() *cobra.Command {
 		},
 	}
 	c.Flags().StringVar(&passphraseFile, "passphrase-file", "", "file with a passphrase; the encryption key is then in the backup, wrapped with it")
-	addFlags(c)
+	addFlags(c, storeSettings...)
 	return c
 }
 

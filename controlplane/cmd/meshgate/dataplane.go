@@ -61,7 +61,7 @@ func dataplaneCommand() *cobra.Command {
 	c.Flags().StringArrayVar(&f.variables, "dataplane-var", nil, "key=value: replaces {{ key }} in the Dataplane file; may be repeated")
 	c.Flags().IntVar(&f.adminPort, "admin-port", 0, "loopback port of Envoy's admin interface; 0: a Unix socket in the run directory")
 	c.Flags().IntVar(&f.adminPort, "admin-interface-port", 0, "the same as --admin-port")
-	addFlags(c)
+	addFlags(c, proxySettings...)
 	return c
 }
 

@@ -6,6 +6,7 @@ import (
 	"os"
 	"runtime"
 	"runtime/debug"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -22,18 +23,33 @@ func flagName(key string) string {
 // setting marks flags that [addFlags] made.
 const setting = "setting"
 
-// addFlags gives a command a flag for each setting, unless the command has given
-// the name another meaning before.
-func addFlags(c *cobra.Command) {
+// proxySettings are those that mean something to a command that runs one Envoy
+// and no control plane, and storeSettings to one that only handles its databases.
+// A section is named by its dot.
+var (
+	proxySettings = []string{"stateDir", "modulePath", "log.", "gateway.listen", "gateway.httpPort", "gateway.httpsPort", "envoy.", "drain.", "status.", "cache."}
+	storeSettings = []string{"stateDir", "log.", "store."}
+)
+
+// addFlags gives a command a flag for each setting, or for each of those that are
+// named: a flag that does nothing is a promise that is not kept. A file and the
+// environment, which several commands share, may hold the others.
+func addFlags(c *cobra.Command, settings ...string) {
 	c.Flags().String("config", "", "configuration file (YAML); else $"+config.EnvFile)
 	for _, k := range config.Table {
-		name := flagName(k.Name)
-		if c.Flags().Lookup(name) != nil {
+		if len(settings) > 0 && !concerns(settings, k.Name) {
 			continue
 		}
+		name := flagName(k.Name)
 		c.Flags().String(name, "", fmt.Sprintf("%s (default %q)", k.Help, fmt.Sprint(k.Default)))
 		c.Flags().Lookup(name).Annotations = map[string][]string{setting: nil}
 	}
+}
+
+func concerns(settings []string, key string) bool {
+	return slices.ContainsFunc(settings, func(s string) bool {
+		return key == s || strings.HasSuffix(s, ".") && strings.HasPrefix(key, s)
+	})
 }
 
 // load reads the configuration of a command.
@@ -93,17 +109,22 @@ func versionCommand() *cobra.Command {
 		Short: "Show what this binary was built from",
 		Args:  cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			revision := "unknown"
-			if info, ok := debug.ReadBuildInfo(); ok {
-				for _, s := range info.Settings {
-					if s.Key == "vcs.revision" {
-						revision = s.Value
-					}
-				}
-			}
-			_, err := fmt.Fprintf(c.OutOrStdout(), "meshgate %s (revision %s, %s, %s/%s, for Envoy %s)\n",
-				version, revision, runtime.Version(), runtime.GOOS, runtime.GOARCH, envoyVersion)
+			_, err := fmt.Fprint(c.OutOrStdout(), versionLine())
 			return err
 		},
 	}
+}
+
+// versionLine says what this binary was built from.
+func versionLine() string {
+	revision := "unknown"
+	if info, ok := debug.ReadBuildInfo(); ok {
+		for _, s := range info.Settings {
+			if s.Key == "vcs.revision" {
+				revision = s.Value
+			}
+		}
+	}
+	return fmt.Sprintf("meshgate %s (revision %s, %s, %s/%s, for Envoy %s)\n",
+		version, revision, runtime.Version(), runtime.GOOS, runtime.GOARCH, envoyVersion)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -25,22 +26,44 @@ func TestFlagName(t *testing.T) {
 }
 
 // TestEverySettingIsAFlag holds for each command that reads the configuration,
-// and that a command's own flags do not shadow a setting. One does on purpose: a
-// proxy has no administration API but an Envoy, whose flag is no setting.
+// and that a command's own flags do not shadow a setting.
 func TestEverySettingIsAFlag(t *testing.T) {
 	name := regexp.MustCompile(`^[a-z0-9]+(-[a-z0-9]+)*$`)
-	for _, c := range []*cobra.Command{runCommand(), standaloneCommand(), demoCommand(), dataplaneCommand(), configCommand()} {
+	for _, c := range []*cobra.Command{runCommand(), standaloneCommand(), demoCommand(), configCommand()} {
 		for _, k := range config.Table {
 			f := c.Flags().Lookup(flagName(k.Name))
-			if c.Name() == "dataplane" && k.Name == "admin.port" {
-				if _, ok := f.Annotations[setting]; ok || !strings.Contains(f.Usage, "Envoy") {
-					t.Errorf("dataplane: --%s is not about Envoy", f.Name)
-				}
-				continue
-			}
 			if f == nil || !name.MatchString(f.Name) || !strings.Contains(f.Usage, k.Help) {
 				t.Errorf("%s: no good flag for %s: %+v", c.Name(), k.Name, f)
 			}
+		}
+	}
+}
+
+// TestFlagsThatDoNothing: a command without a control plane has none of its
+// settings as flags. A word in the lists that names no setting is a mistake.
+func TestFlagsThatDoNothing(t *testing.T) {
+	for _, tt := range []struct {
+		command *cobra.Command
+		has, no string
+	}{
+		{dataplaneCommand(), "state-dir log-level gateway-http-port drain-delay status-port envoy-path module-path cache-grace", "redis-url admin-token data-plane-port backup-every store-type gateway-name"},
+		{backupCommand(), "state-dir store-sqlite-path store-encryption-key-file", "backup-every envoy-path gateway-http-port"},
+		{restoreCommand(), "state-dir store-sqlite-path store-encryption-key-file", "backup-every envoy-path gateway-http-port"},
+	} {
+		for _, name := range strings.Fields(tt.has) {
+			if tt.command.Flags().Lookup(name) == nil {
+				t.Errorf("%s has no --%s", tt.command.Name(), name)
+			}
+		}
+		for _, name := range strings.Fields(tt.no) {
+			if tt.command.Flags().Lookup(name) != nil {
+				t.Errorf("%s has --%s, which does nothing there", tt.command.Name(), name)
+			}
+		}
+	}
+	for _, s := range slices.Concat(proxySettings, storeSettings) {
+		if !slices.ContainsFunc(config.Table, func(k config.Key) bool { return concerns([]string{s}, k.Name) }) {
+			t.Errorf("%q names no setting", s)
 		}
 	}
 }
@@ -62,6 +85,9 @@ func TestVersion(t *testing.T) {
 	got, err := execute(t, versionCommand())
 	if err != nil {
 		t.Fatal(err)
+	}
+	if flag, err := execute(t, rootCommand(), "--version"); err != nil || flag != got {
+		t.Errorf("--version: %q %v, the command says %q", flag, err, got)
 	}
 	want := `^meshgate development \(revision \S+, go1\.\S+, [a-z0-9]+/[a-z0-9]+, for Envoy ` + regexp.QuoteMeta(envoyVersion) + `\)\n$`
 	if !regexp.MustCompile(want).MatchString(got) {

@@ -35,14 +35,21 @@ func notBegun(err error) error {
 	return startError{err}
 }
 
-func main() {
+func rootCommand() *cobra.Command {
 	root := &cobra.Command{
 		Use:           "meshgate",
 		Short:         "An OAuth 2.0 gateway and a service mesh on one Envoy fleet",
+		Version:       version, // makes --version, which prints what the command does
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
+	root.SetVersionTemplate(versionLine())
 	root.AddCommand(runCommand(), standaloneCommand(), demoCommand(), dataplaneCommand(), backupCommand(), restoreCommand(), configCommand(), versionCommand())
+	return root
+}
+
+func main() {
+	root := rootCommand()
 	ctx, stop := untilSignal(context.Background())
 	err := root.ExecuteContext(ctx)
 	stop()

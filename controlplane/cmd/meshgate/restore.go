@@ -54,7 +54,7 @@ func restoreCommand() *cobra.Command {
 	}
 	c.Flags().StringVar(&r.keyFile, "encryption-key-file", "", "file with the encryption key of the backup; it is copied to where the settings say that the key is")
 	c.Flags().StringVar(&r.passphraseFile, "passphrase-file", "", "file with the passphrase of the encryption key in the backup")
-	addFlags(c)
+	addFlags(c, storeSettings...)
 	return c
 }
 
