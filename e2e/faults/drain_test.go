@@ -30,26 +30,35 @@ type callers struct {
 	failed  []string
 }
 
-// startCallers calls over HTTP/1.1 and HTTP/2 until ctx ends.
-func startCallers(ctx context.Context, c *framework.ControlPlane, token string) *callers {
+// listeners are the ports of a gateway.
+type listeners struct{ http, https int }
+
+// startCallers calls over HTTP/1.1 and HTTP/2 until ctx ends; at says which gateway
+// is called next.
+func startCallers(ctx context.Context, at func() listeners, token string) *callers {
 	all := &callers{protocols: map[string]int{}}
 	for i := range 8 {
 		transport := &http.Transport{}
-		url := fmt.Sprintf("http://127.0.0.1:%d%s/load", c.HTTP, framework.RoutePath)
+		url := func() string { return fmt.Sprintf("http://127.0.0.1:%d%s/load", at().http, framework.RoutePath) }
 		if i%2 == 1 {
 			transport.ForceAttemptHTTP2 = true
 			transport.TLSClientConfig = &tls.Config{InsecureSkipVerify: true} // the way, not the peer, is looked at
-			url = fmt.Sprintf("https://127.0.0.1:%d%s/load", c.HTTPS, framework.RoutePath)
+			url = func() string { return fmt.Sprintf("https://127.0.0.1:%d%s/load", at().https, framework.RoutePath) }
 		}
 		client := &http.Client{Transport: transport, Timeout: 20 * time.Second}
 		all.done.Go(func() {
 			defer transport.CloseIdleConnections()
 			for ctx.Err() == nil {
-				all.call(client, url, token)
+				all.call(client, url(), token)
 			}
 		})
 	}
 	return all
+}
+
+// only is the gateway of standalone.
+func only(c *framework.ControlPlane) func() listeners {
+	return func() listeners { return listeners{c.HTTP, c.HTTPS} }
 }
 
 func (a *callers) call(client *http.Client, url, token string) {
@@ -99,7 +108,7 @@ var _ = Describe("a gateway that leaves", func() {
 		Eventually(func() error { return framework.Ready(status) }, 10*time.Second).Should(Succeed())
 		ctx, stop := context.WithCancel(context.Background())
 		defer stop()
-		all := startCallers(ctx, c, token)
+		all := startCallers(ctx, only(c), token)
 		Eventually(all.served, 30*time.Second).Should(BeNumerically(">", 500))
 		c.Signal(syscall.SIGTERM)
 		Eventually(func() error { return framework.Ready(status) }, 10*time.Second, 20*time.Millisecond).Should(MatchError(ContainSubstring("503")))
@@ -121,7 +130,7 @@ var _ = Describe("a gateway that leaves", func() {
 		c, token, _ := start("--drain-timeout", "6s")
 		ctx, stop := context.WithCancel(context.Background())
 		defer stop()
-		all := startCallers(ctx, c, token)
+		all := startCallers(ctx, only(c), token)
 		Eventually(all.served, 30*time.Second).Should(BeNumerically(">", 500))
 		c.Signal(syscall.SIGTERM)
 		Expect(c.Exit(30*time.Second)).To(Equal(0), c.Output())

@@ -1,6 +1,7 @@
 package framework
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/http"
@@ -28,6 +29,8 @@ type ControlPlane struct {
 	Data, Diagnostics, Mesh, Admin, AdminTLS, HTTP, HTTPS, Redis int
 	// Args are further arguments.
 	Args []string
+	// Program is what is started; empty: [Binary].
+	Program string
 }
 
 // NewControlPlane picks ports and a state directory; Start starts it.
@@ -79,7 +82,7 @@ func (c *ControlPlane) Start() *ControlPlane {
 // Launch starts the process (again), without waiting for it.
 func (c *ControlPlane) Launch() {
 	endEnvoyOf(c.StateDir)
-	c.Process = Start(nil, Binary(), c.Arguments()...)
+	c.Process = Start(nil, cmp.Or(c.Program, Binary()), c.Arguments()...)
 }
 
 // WaitReady waits until /ready answers 200.
@@ -141,12 +144,24 @@ type Gateway struct {
 	Name        string
 	HTTP, HTTPS int
 	StateDir    string
-	args        []string
+	// Program is what the next start runs; empty: [Binary].
+	Program string
+	args    []string
 }
+
+// Append gives the gateway further arguments for its next start. They win.
+func (g *Gateway) Append(args ...string) { g.args = append(g.args, args...) }
 
 // StartGateway enrols and starts a gateway at a control plane. Further arguments
 // win over those that every gateway gets.
 func StartGateway(c *ControlPlane, name string, more ...string) *Gateway {
+	g := NewGateway(c, name, more...)
+	g.Restart()
+	return g
+}
+
+// NewGateway enrols a gateway and does not start it.
+func NewGateway(c *ControlPlane, name string, more ...string) *Gateway {
 	p := FreePorts(2)
 	g := &Gateway{Name: name, HTTP: p[0], HTTPS: p[1], StateDir: ginkgo.GinkgoT().TempDir()}
 	token := filepath.Join(g.StateDir, "token")
@@ -157,7 +172,6 @@ func StartGateway(c *ControlPlane, name string, more ...string) *Gateway {
 		"--gateway-listen", "127.0.0.1", "--gateway-http-port", strconv.Itoa(g.HTTP), "--gateway-https-port", strconv.Itoa(g.HTTPS),
 		"--log-level", "debug",
 	}, append(slices.Clone(leaveSoon), more...)...)
-	g.Restart()
 	return g
 }
 
@@ -176,7 +190,7 @@ func (g *Gateway) Restart() {
 // Launch starts the gateway (again), without waiting for it.
 func (g *Gateway) Launch() {
 	endEnvoyOf(g.StateDir)
-	g.Process = Start(nil, Binary(), g.args...)
+	g.Process = Start(nil, cmp.Or(g.Program, Binary()), g.args...)
 }
 
 // RunningEnvoy is the process id of the one Envoy below a state directory, or 0
