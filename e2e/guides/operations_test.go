@@ -1,0 +1,57 @@
+package guides_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/meshgate/meshgate/e2e/framework"
+)
+
+// follow runs the commands of a page in a directory that looks like a checkout after
+// make build, ends what they leave behind if they break off, and returns what was
+// printed under each heading.
+func follow(page ...string) map[string]string {
+	GinkgoHelper()
+	script, env := onFreePorts(page...)
+	dir, err := os.MkdirTemp("/tmp", "guide-")
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(os.RemoveAll, dir)
+	for _, link := range []string{"bin", ".tools"} {
+		Expect(os.Symlink(filepath.Join(framework.Root(), link), filepath.Join(dir, link))).To(Succeed())
+	}
+	p := framework.Start(append(env, "DIR="+dir, "PREFIX="+filepath.Join(dir, "opt")), "bash", "-c",
+		"set -eu\ncd \"$DIR\"\ntrap 'kill $(jobs -p) 2>/dev/null || true; wait' EXIT\n"+script)
+	Expect(p.Exit(patience)).To(Equal(0), func() string {
+		logs, _ := filepath.Glob(filepath.Join(dir, "*.log"))
+		all := p.Output()
+		for _, l := range logs {
+			text, _ := os.ReadFile(l)
+			all += "\n" + l + "\n" + string(text)
+		}
+		return all
+	})
+	return framework.Chapters(p.Output())
+}
+
+var _ = Describe("docs/operations/install.md", func() {
+	It("can be followed by copy and paste", func() {
+		out := follow("docs", "operations", "install.md")
+		Expect(out["Files"]).To(HavePrefix("meshgate "))
+		Expect(out["A state directory"]).To(MatchRegexp(`(?m)^stateDir\s+state\s+file`))
+		Expect(strings.Count(out["The first start"], `{"message":"no Route matched with those values"} 404`)).To(Equal(2), out["The first start"])
+		Expect(out["The first start"]).To(ContainSubstring(`{"message":"ready"} 200`))
+	})
+})
+
+var _ = Describe("docs/operations/upgrade.md", func() {
+	It("can be followed by copy and paste", func() {
+		out := follow("docs", "operations", "upgrade.md")
+		Expect(out["Before"]).To(ContainSubstring("201\n"))
+		Expect(out["The control plane"]).To(And(HavePrefix("meshgate "), MatchRegexp(`200\n?$`)))
+		Expect(out["The way back"]).To(And(ContainSubstring("Revoke again what was revoked after"), MatchRegexp(`200\n?$`)))
+	})
+})
