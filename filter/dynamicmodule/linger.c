@@ -1,20 +1,20 @@
-// Answers that wait for the rest of a body that is not large: refusals, and requests that go to
-// a route which answers by itself.
+// Answers that wait for the rest of a body: refusals, and requests that go to a route
+// which answers by itself.
 //
 // An HTTP/2 stream that is answered while the client still sends is reset behind the
 // answer. That is no error (RFC 9113 section 8.1), but clients that are still in use
-// take it for one and show no answer at all, curl 7 among them. What is on its way
-// of a body that is not large is there a moment later: it is waited for and thrown away. HTTP/1
-// has no streams that could be reset.
+// take it for one and show no answer at all, curl 7 among them. A body that is not
+// large is there a moment later: it is waited for and thrown away. HTTP/1 has no
+// streams that could be reset.
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "lookup.h"
 
-// Whether a body is coming that is announced to be small. One without a length may
+// Whether a body is coming that is announced not to be large. One without a length may
 // never end, such as that of a gRPC call.
-static bool small_body(dm_filter_envoy f) {
+static bool bounded_body(dm_filter_envoy f) {
   static const dm_module_buffer name = {"content-length", 14};
   dm_envoy_buffer v = {NULL, 0};
   size_t bytes = 0;
@@ -38,7 +38,7 @@ bool front_leads_nowhere(dm_filter_envoy f) {
 }
 
 bool front_linger(dm_filter_envoy f, front_stream *s, const front_result *refusal) {
-  if (s->ended || !small_body(f) || !resets(f)) return false;
+  if (s->ended || !bounded_body(f) || !resets(f)) return false;
   if (refusal == NULL && !front_leads_nowhere(f)) return false;
   front_result *copy = refusal == NULL ? NULL : malloc(sizeof(*copy));
   if (copy != NULL) memcpy(copy, refusal, sizeof(*copy));

@@ -124,7 +124,7 @@ static front_phase conclude(dm_filter_envoy f, front_stream *s, const front_body
   return passes ? FRONT_PASSING : FRONT_ANSWERED;
 }
 
-// Ends the wait for a small body: sends the refusal that has waited, after which the
+// Ends the wait for the body: sends the refusal that has waited, after which the
 // stream may be gone, or lets the request go on to what answers it.
 static front_phase end_linger(dm_filter_envoy f, front_stream *s) {
   front_result *r = s->refusal;
