@@ -19,6 +19,7 @@ type session struct {
 	encoder *hpack.Encoder
 	block   bytes.Buffer
 	next    uint32
+	pings   byte
 }
 
 func newSession(secure bool) *session {

@@ -83,7 +83,7 @@ void front_refuse_body(dm_filter_envoy f, bool late) {
   DM_CALL(http_send_response)(f, late ? 408 : 503, h, late ? 1 : 2, late ? slow : much, late ? deadline : budget);
 }
 
-static void refuse(dm_filter_envoy f, const front_result *r) {
+void front_refuse(dm_filter_envoy f, const front_result *r) {
   if (r->status == 0) {
     front_refuse_broken(f);
     return;
@@ -184,7 +184,7 @@ static bool issue(dm_filter_envoy f, const front_route *route, front_result *r) 
 bool front_apply(dm_filter_envoy f, const front_route *route, bool strips, const front_body *body, front_result *r) {
   static const dm_module_buffer none = {NULL, 0};
   if (r->action != FRONT_CONTINUE && r->action != FRONT_ISSUE) {
-    refuse(f, r);
+    front_refuse(f, r);
     return false;
   }
   if (strips && !front_strip(f, r->action == FRONT_ISSUE)) {

@@ -24,6 +24,8 @@
 // connection.
 #define FRONT_BUDGET 67108864
 #define FRONT_BUDGET_CONNECTION 8388608
+// Longest body that a refusal waits for.
+#define FRONT_LINGER FRONT_BODY
 // Most headers of a refusal; more are dropped.
 #define FRONT_PAIRS 8
 // The cluster of the OAuth server; contract.OAuthCluster.

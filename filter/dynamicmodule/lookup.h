@@ -49,6 +49,7 @@ typedef enum front_phase {
   FRONT_PASSING,     // nothing is decided here, or all is
   FRONT_LOOKING,     // a look-up is on its way
   FRONT_COLLECTING,  // the decision wants the body
+  FRONT_LINGERING,   // the answer waits for the end of the body
   FRONT_ANSWERED     // refused
 } front_phase;
 
@@ -63,6 +64,7 @@ typedef struct front_stream {
   front_lookup *deadline;    // of the body, a reference of the stream's own; or NULL
   size_t holding;            // bytes of the body that count as held back
   uint16_t connection;       // which counter of connections they count in
+  front_result *refusal;     // FRONT_LINGERING: what is answered, owned; NULL: Envoy answers
   front_phase phase;
   bool ended;  // the whole request has been received
   bool held;   // headers were stopped so that the body comes to the hooks
@@ -107,6 +109,16 @@ front_body front_body_read(dm_filter_envoy f, bool in_hook, bool ended);
 void front_body_release(front_body *b);
 // Puts other bytes in the place of the body.
 bool front_body_replace(dm_filter_envoy f, bool in_hook, front_text bytes);
+
+// Makes a refusal, or without one a request that the route itself answers, wait for
+// the end of the request. False if there is nothing to wait for.
+bool front_linger(dm_filter_envoy f, front_stream *s, const front_result *refusal);
+// Whether no upstream will get the request.
+bool front_leads_nowhere(dm_filter_envoy f);
+// Whether the attribute of the protocol says HTTP/2 or later.
+bool front_is_http2(dm_envoy_buffer protocol);
+// Sends a refusal. The stream may be gone afterwards.
+void front_refuse(dm_filter_envoy f, const front_result *r);
 
 // Applies the outcome of a decision to the request; strips says whether forged
 // headers are the filter's to remove. Returns false if the request was answered:

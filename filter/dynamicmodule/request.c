@@ -38,6 +38,8 @@ static void settle(front_stream *s) {
   s->phase = FRONT_ANSWERED;
   front_lookup_drop_all(s);
   front_budget_release(s);
+  free(s->refusal);
+  s->refusal = NULL;
   if (s->kept) front_route_release(s->route);
   s->route = NULL;
   s->kept = false;
@@ -57,6 +59,10 @@ void DM_ON(destroy)(dm_filter_module m) {
   settle(s);
   free(s);
   atomic_fetch_add_explicit(&meshgate_counters.streams_freed, 1, memory_order_relaxed);
+}
+
+bool front_is_http2(dm_envoy_buffer v) {
+  return v.length >= 6 && (memcmp(v.ptr, "HTTP/2", 6) == 0 || memcmp(v.ptr, "HTTP/3", 6) == 0);
 }
 
 // Reads headers of the route up to number n. The views are good until the hook
@@ -87,7 +93,7 @@ static void read_request(dm_filter_envoy f, const front_stream *s, const front_b
   if (DM_CALL(http_get_header)(f, DM_REQUEST_HEADER, path_name, &v, 0, NULL)) q->path = (front_text){v.ptr, v.length};
   read_headers(f, route, q, route->early);
   if (route->reads_protocol && DM_CALL(http_filter_get_attribute_string)(f, DM_REQUEST_PROTOCOL, &v))
-    q->http2 = v.length >= 6 && (memcmp(v.ptr, "HTTP/2", 6) == 0 || memcmp(v.ptr, "HTTP/3", 6) == 0);
+    q->http2 = front_is_http2(v);
   for (const front_lookup *l = s->lookups; l != NULL; l = l->next)
     q->answers[q->answered++] = (front_answer){l->hash, l->packed, l->packed_len, l->answer};
 }
@@ -101,16 +107,37 @@ static void begin_wait(front_stream *s, front_phase phase) {
 }
 
 // Applies a decision. The stream counts as answered from the start: it may be
-// gone once a reply has been sent.
-static front_phase conclude(dm_filter_envoy f, front_stream *s, const front_body *body, front_result *r) {
+// gone once a reply has been sent. sees_body says whether the rest of the body would
+// come to the hooks.
+static front_phase conclude(dm_filter_envoy f, front_stream *s, const front_body *body, bool sees_body, front_result *r) {
   const front_route *route = s->route;
   bool waited = s->kept, strips = !s->config->listener_strips;
   s->kept = false;  // the reference is ours now
   settle(s);
+  if (sees_body && r->action != FRONT_CONTINUE && r->action != FRONT_ISSUE && front_linger(f, s, r)) {
+    if (waited) front_route_release(route);
+    return FRONT_LINGERING;
+  }
   bool passes = front_apply(f, route, strips, body, r);
   if (passes) s->phase = FRONT_PASSING;
   if (waited) front_route_release(route);
   return passes ? FRONT_PASSING : FRONT_ANSWERED;
+}
+
+// Ends the wait for the body: sends the refusal that has waited, after which the
+// stream may be gone, or lets the request go on to what answers it.
+static front_phase end_linger(dm_filter_envoy f, front_stream *s) {
+  front_result *r = s->refusal;
+  s->refusal = NULL;
+  settle(s);
+  if (r == NULL && front_leads_nowhere(f)) return s->phase = FRONT_PASSING;
+  if (r == NULL) {
+    front_refuse_broken(f);  // its cluster has come meanwhile, and its body is thrown away
+    return FRONT_ANSWERED;
+  }
+  front_refuse(f, r);
+  free(r);
+  return FRONT_ANSWERED;
 }
 
 // Decides as far as that is possible now, and applies or begins what comes of
@@ -142,11 +169,11 @@ static front_phase decide(dm_filter_envoy f, front_stream *s, const front_body *
       if (front_deadline_start(f, s)) return FRONT_COLLECTING;
       break;
     default:
-      return conclude(f, s, body, &r);
+      return conclude(f, s, body, first || s->held, &r);
   }
   r.action = FRONT_REFUSE;
   r.status = 0;
-  return conclude(f, s, body, &r);
+  return conclude(f, s, body, first || s->held, &r);
 }
 
 dm_request_headers_status DM_ON(request_headers)(dm_filter_envoy f, dm_filter_module m, bool end) {
@@ -159,18 +186,19 @@ dm_request_headers_status DM_ON(request_headers)(dm_filter_envoy f, dm_filter_mo
   }
   // Enabled on a route without a chain: nothing is protected here, but what
   // only a gateway may say is not passed on either.
+  s->ended = end;
   if (route == NULL) {
-    if (s->config->listener_strips || front_strip(f, false)) return DM_REQUEST_HEADERS_CONTINUE;
+    if (s->config->listener_strips || front_strip(f, false))
+      return front_linger(f, s, NULL) ? DM_REQUEST_HEADERS_STOP : DM_REQUEST_HEADERS_CONTINUE;
     s->phase = FRONT_ANSWERED;
     front_refuse_broken(f);
     return DM_REQUEST_HEADERS_STOP;
   }
   front_body body = {end ? FRONT_BODY_READ : FRONT_BODY_UNREAD, false, NULL, 0};
   s->route = route;
-  s->ended = end;
   switch (decide(f, s, &body, true)) {
     case FRONT_PASSING:
-      return DM_REQUEST_HEADERS_CONTINUE;
+      return front_linger(f, s, NULL) ? DM_REQUEST_HEADERS_STOP : DM_REQUEST_HEADERS_CONTINUE;
     case FRONT_LOOKING:
       s->held = route->body_after_lookup;
       if (s->held) front_budget_open(f, s);
@@ -178,6 +206,7 @@ dm_request_headers_status DM_ON(request_headers)(dm_filter_envoy f, dm_filter_mo
     case FRONT_COLLECTING:
       s->held = true;
       break;
+    case FRONT_LINGERING:
     case FRONT_ANSWERED:
       break;
   }
@@ -197,6 +226,10 @@ dm_request_body_status DM_ON(request_body)(dm_filter_envoy f, dm_filter_module m
   if (s == NULL || s->phase == FRONT_PASSING) return DM_REQUEST_BODY_CONTINUE;
   s->ended = s->ended || end;
   front_phase phase = s->phase;
+  if (phase == FRONT_LINGERING) {
+    bool passes = end && end_linger(f, s) == FRONT_PASSING;
+    return passes ? DM_REQUEST_BODY_CONTINUE : DM_REQUEST_BODY_NO_BUFFER;
+  }
   bool waits = phase == FRONT_COLLECTING || phase == FRONT_LOOKING;
   if (waits && !front_budget_hold(s, front_body_size(f, true))) {
     settle(s);
@@ -210,6 +243,7 @@ dm_request_body_status DM_ON(request_body)(dm_filter_envoy f, dm_filter_module m
   switch (phase) {
     case FRONT_PASSING:
       return DM_REQUEST_BODY_CONTINUE;
+    case FRONT_LINGERING:
     case FRONT_ANSWERED:
       return DM_REQUEST_BODY_NO_BUFFER;
     default:
@@ -231,6 +265,7 @@ dm_request_trailers_status DM_ON(request_trailers)(dm_filter_envoy f, dm_filter_
   }
   front_phase phase = s->phase;
   if (phase == FRONT_COLLECTING) phase = decide_with_body(f, s, false);
+  if (phase == FRONT_LINGERING) phase = end_linger(f, s);
   return phase == FRONT_PASSING ? DM_REQUEST_TRAILERS_CONTINUE : DM_REQUEST_TRAILERS_STOP;
 }
 
@@ -240,12 +275,16 @@ dm_request_trailers_status DM_ON(request_trailers)(dm_filter_envoy f, dm_filter_
 dm_local_reply_status DM_ON(local_reply)(dm_filter_envoy f, dm_filter_module m, uint32_t code, dm_envoy_buffer details,
                                          bool reset) {
   front_stream *s = (front_stream *)m;
-  if (s != NULL && (s->phase == FRONT_LOOKING || s->phase == FRONT_COLLECTING)) settle(s);
+  if (s != NULL && (s->phase == FRONT_LOOKING || s->phase == FRONT_COLLECTING || s->phase == FRONT_LINGERING)) settle(s);
   return DM_LOCAL_REPLY_CONTINUE;
 }
 
 void DM_ON(scheduled)(dm_filter_envoy f, dm_filter_module m, uint64_t event) {
   front_stream *s = (front_stream *)m;
+  if (s != NULL && s->phase == FRONT_LINGERING && event == FRONT_DEADLINE) {
+    if (end_linger(f, s) == FRONT_PASSING) DM_CALL(http_filter_continue_decoding)(f);
+    return;
+  }
   if (s != NULL && s->phase == FRONT_COLLECTING && s->deadline != NULL && event == FRONT_DEADLINE) {
     settle(s);
     front_refuse_body(f, true);

@@ -104,15 +104,17 @@ void DM_CALL(http_clear_route_cache)(dm_filter_envoy f) {
 
 bool DM_CALL(http_get_cluster_name)(dm_filter_envoy f, dm_envoy_buffer *out) {
   host_stream *s = alive(f, "cluster");
+  if (s->nowhere) return false;
   const char *name = s->oauth_selected ? "oauth2" : "upstream";
   *out = (dm_envoy_buffer){name, strlen(name)};
   return true;
 }
 
 bool DM_CALL(http_filter_get_attribute_string)(dm_filter_envoy f, dm_attribute id, dm_envoy_buffer *out) {
-  alive(f, "attribute");
+  host_stream *s = alive(f, "attribute");
   if (id == DM_CONNECTION_TLS_VERSION) return false;
-  *out = id == DM_SOURCE_ADDRESS ? (dm_envoy_buffer){"192.0.2.1", 9} : (dm_envoy_buffer){"HTTP/1.1", 8};
+  dm_envoy_buffer protocol = s->mode.http2 ? (dm_envoy_buffer){"HTTP/2", 6} : (dm_envoy_buffer){"HTTP/1.1", 8};
+  *out = id == DM_SOURCE_ADDRESS ? (dm_envoy_buffer){"192.0.2.1", 9} : protocol;
   return true;
 }
 

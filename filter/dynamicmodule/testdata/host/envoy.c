@@ -30,6 +30,7 @@ host_stream *stream_new(host_worker *w, host_mode mode, front_config *c, front_r
   strcpy(s->headers[2].value, grpc ? "application/grpc" : "text/plain");
   s->headers[3] = (host_field){"content-length", "", true};
   snprintf(s->headers[3].value, sizeof(s->headers[3].value), "%zu", strlen(HOST_TOKEN HOST_REST));
+  s->nowhere = script[0] == 'd';
   s->module = DM_ON(new)(c, s);
   CHECK(s->module != NULL, "no memory");
   return s;
@@ -100,6 +101,7 @@ void DM_CALL(http_send_response)(dm_filter_envoy f, uint32_t status, dm_module_h
   for (size_t i = 0; i < n; i++)
     failure = failure || (headers[i].key_length == 11 && memcmp(headers[i].key_ptr, "grpc-status", 11) == 0 && headers[i].value_ptr[0] != '0');
   CHECK(failure, "%.*s looks like success to a gRPC client", (int)details.length, details.ptr);
+  s->refused_early = status == 401 && !s->sent_end;
   local_reply(s, status);
   if (s->calls > 0) {
     s->pending_reply = true;
@@ -111,6 +113,7 @@ void DM_CALL(http_send_response)(dm_filter_envoy f, uint32_t status, dm_module_h
 // A request goes on: without what was to be hidden, and with all the rest.
 static void went_on(host_stream *s) {
   const char *path = s->headers[0].value;
+  CHECK(!s->dropped || s->nowhere, "%s goes on without its body", path);
   char how = path[strcspn(path, "pnfirz")];
   CHECK(how == 'p' || how == 'n' || how == 'i', "%s goes on", path);
   CHECK((strstr(path, HOST_QUERY) == NULL) == (how != 'n'), "the query of %s", path);
@@ -125,6 +128,7 @@ static void went_on(host_stream *s) {
   memcpy(body, s->buffered, s->nbuffered);
   memcpy(body + s->nbuffered, s->received, s->nreceived);
   body[n] = 0;
+  if (s->nowhere) return;
   if (strncmp(who, HOST_HIDDEN, 8) != 0) {
     CHECK(length == strlen(HOST_TOKEN HOST_REST), "%s: a length of %zu", path, length);
     CHECK(n == 0 || strncmp(body, HOST_TOKEN, strlen(HOST_TOKEN)) == 0, "%s: the body %s", path, body);
@@ -159,6 +163,7 @@ static void deliver_body(host_stream *s, bool last) {
     s->nreceived = s->nbuffered = 0;
     return;
   }
+  s->dropped = s->dropped || st == DM_REQUEST_BODY_NO_BUFFER;
   if (st != DM_REQUEST_BODY_NO_BUFFER) {
     memcpy(s->buffered + s->nbuffered, s->received, s->nreceived);
     s->nbuffered += s->nreceived;

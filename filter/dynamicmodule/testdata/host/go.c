@@ -94,6 +94,8 @@ void meshgateDecide(front_request *q, front_result *r) {
   read_answers(q);
   for (const char *p = q->path.ptr + 1; p < q->path.ptr + q->path.len; p++) {
     switch (*p) {
+      case 'd':
+        break;
       case 'l':
         if (lookups++ < q->answered) break;
         need_lookup(q, r);

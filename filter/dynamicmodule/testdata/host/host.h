@@ -44,6 +44,8 @@ typedef struct host_mode {
   bool lingers;
   // The OAuth server has a route.
   bool oauth_route;
+  // A stream that is answered before its request has ended is reset.
+  bool http2;
 } host_mode;
 
 typedef struct host_field {
@@ -67,6 +69,9 @@ typedef struct host_stream {
   bool gone;      // the stream has ended; only the rest of a hook may run
   bool replied, pending_reply, stopped, held_all, passed, oauth_selected;
   bool sent_headers, sent_trailers, sent_end, seen_end;
+  bool nowhere;  // the route has no cluster
+  bool dropped;  // bytes of the body were thrown away
+  bool refused_early;  // while the client was still sending
   unsigned status;
 } host_stream;
 
@@ -110,7 +115,8 @@ void stream_reset(host_stream *s);
 //
 // l a look-up, h further headers, b the body; then p passes without its token, n
 // passes as it is, f would pass, but its token cannot be hidden, r is refused, i is
-// handed to the OAuth server, z is what a fault in Go leaves behind.
+// handed to the OAuth server, z is what a fault in Go leaves behind. A d at the
+// beginning says that the route answers by itself.
 
 // How look-ups are answered: inside meshgateResolve, or when asked to.
 typedef enum { ANSWER_AT_ONCE, ANSWER_LATER, ANSWER_ELSEWHERE } go_answers;

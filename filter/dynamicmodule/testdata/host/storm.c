@@ -17,11 +17,11 @@ typedef struct slot {
   int step;
 } slot;
 
-static const char *const mix[] = {"lr", "lr", "lp", "llr", "lbr", "blp", "p", "r", "li", "lz", "bp", "lbn", "lbf"};
+static const char *const mix[] = {"lr", "lr", "lp", "llr", "lbr", "blp", "p", "r", "li", "lz", "bp", "lbn", "lbf", "dn"};
 
 static void begin(slot *s, host_worker *w, front_config *config, front_route *route, unsigned *seed) {
   unsigned r = roll(seed);
-  host_mode mode = {r & 1, r & 2, r & 4, r & 8};
+  host_mode mode = {r & 1, r & 2, r & 4, r & 8, r & 32};
   host_stream *n = stream_new(w, mode, config, route, mix[roll(seed) % (sizeof(mix) / sizeof(*mix))]);
   s->link = n->link;
   s->step = 0;
