@@ -21,8 +21,11 @@ const (
 // its subjects. Memory is therefore fixed, nothing is ever dropped (so memory
 // pressure never has to raise the global floor), invalidating a consumer with a
 // million tokens is one store and the check is one load. A collision makes an
-// innocent older record unusable once; its next look-up yields a newer revision.
-// It can never make a void record usable.
+// innocent older record unusable once, in L1 as in Redis; its next look-up yields a
+// newer revision, and has that written to Redis. L1 must not go on with the older
+// one: nobody would ask, and the token would be refused when only Redis is left. One
+// revocation costs one look-up of each token in use that shares its bucket. A
+// collision can never make a void record usable.
 type floors struct {
 	seed   maphash.Seed
 	tokens []atomic.Uint64
@@ -69,8 +72,9 @@ func (f *floors) admits(hash *contract.Hash, revision uint64, credential, consum
 	return revision >= f.token(hash).Load() && f.admitsOwners(revision, credential, consumer)
 }
 
-// admitsOwners leaves out the token's own floor, which entries of L1 need not
-// be asked about again: they are removed when it rises.
+// admitsOwners leaves out the token's own floor. What L1 holds under that is of an
+// innocent token, for an entry is removed when its own token is revoked: it serves
+// nobody, but is worth a newer record.
 func (f *floors) admitsOwners(revision uint64, credential, consumer owner) bool {
 	return revision >= f.global.Load() &&
 		revision >= f.owners[credential].Load() &&

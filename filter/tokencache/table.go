@@ -46,8 +46,8 @@ func (t *table) restart() uint64 {
 	return generation
 }
 
-// inUse returns hashes of at most limit records that can serve, those that were
-// used lately first.
+// inUse returns hashes of at most limit records whose tokens are good, as far as
+// is known, those that were used lately first.
 func (t *table) inUse(limit int, now Instant) []contract.Hash {
 	var out []contract.Hash
 	for i := range t.shards {
@@ -91,7 +91,8 @@ func (t *table) lookup(hash *contract.Hash, dst []byte, now Instant) (int, contr
 	return n, answer
 }
 
-// peek copies a usable record to dst. Unknown means that the token is
+// peek copies a usable record to dst. What a floor voids is a Miss, also where
+// another token has raised it. Unknown means that the token is
 // remembered as unknown, or that it has expired: both are as exact as the record,
 // for whoever changes the expiry invalidates the token. A record that is too old
 // says nothing about its token and is a Miss.
@@ -108,7 +109,7 @@ func (t *table) peek(hash *contract.Hash, dst []byte, now Instant) (int, contrac
 		return 0, contract.Miss
 	}
 	n, answer := 0, contract.Miss
-	if e := s.header(pos); t.floors.admitsOwners(e.revision, e.credential, e.consumer) {
+	if e := s.header(pos); t.floors.admits(hash, e.revision, e.credential, e.consumer) {
 		switch packed := s.packed(pos); {
 		case over(e.end, now):
 			if e.end > 0 {
@@ -177,8 +178,8 @@ func (t *table) admit(generation uint64, hash *contract.Hash, r *contract.Record
 	return true
 }
 
-// void says that a record can serve nobody any more and deserves no second
-// chance when room is needed.
+// void says that the token of a record is revoked or has expired, so that the record
+// deserves no second chance when room is needed.
 func (t *table) void(e *entry) bool {
 	return !t.floors.admitsOwners(e.revision, e.credential, e.consumer) ||
 		over(e.end, t.clock.Now())
