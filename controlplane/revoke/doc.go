@@ -10,7 +10,7 @@
 //     caller waits, and who else does.
 //   - publisher.go: one goroutine, which gives batches their positions (log.go).
 //   - keeper.go: one goroutine, which puts Redis in order and watches it. cells.go
-//     is what is written there, records.go who has it written.
+//     is what is written there, records.go and inuse.go who has it written.
 //   - trust.go: what filters are told to believe, and which of them have confirmed it.
 //   - link.go, linkio.go: one connection per filter. known.go, ended.go: which
 //     filters count although they are not connected.

@@ -52,9 +52,25 @@ type source struct {
 	owner string
 	mu    sync.Mutex
 	hook  func()
+	// trouble, if set, comes before every read.
+	trouble func(context.Context) error
+}
+
+func (s *source) be(trouble func(context.Context) error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.trouble = trouble
 }
 
 func (s *source) Record(ctx context.Context, scope string, hash contract.Hash) (rec *contract.Record, rev uint64, err error) {
+	s.mu.Lock()
+	trouble := s.trouble
+	s.mu.Unlock()
+	if trouble != nil {
+		if err := trouble(ctx); err != nil {
+			return nil, 0, err
+		}
+	}
 	err = s.store.View(ctx, func(r store.Reader) error {
 		rev = r.Revision()
 		list, err := r.List(gateway.Tokens, store.Query{Scope: scope})

@@ -65,13 +65,17 @@ func (l *link) reply(res *contract.Result) {
 
 // refillInUse has Redis filled with what the filter of a link holds. One batch is
 // under way at a time; a node that may not ask about tokens gets nothing written.
+// Before it is planned nobody knows whether it may.
 func (l *link) refillInUse(m *contract.InUse) error {
 	if !l.refilling.CompareAndSwap(false, true) {
 		return errors.New("a second batch of tokens in use while one is under way")
 	}
 	l.work.Go(func() {
-		if l.checksTokens() {
-			l.r.keeper.fill(l.node.ControlPlane, m.Tokens, l.quit)
+		if !l.checksTokens() && l.r.o.Planned != nil {
+			l.r.o.Planned(l.ctx, l.node)
+		}
+		if l.checksTokens() && !l.r.keeper.fill(l.ctx, l.node.ControlPlane, m.Tokens) {
+			return
 		}
 		l.refilling.Store(false)
 		l.r.mu.Lock()

@@ -43,7 +43,9 @@ type keeper struct {
 
 	mu sync.Mutex
 	// ready says that Redis is in order. It becomes true only while turn is held.
-	ready bool
+	// ordered is closed while it is so.
+	ready   bool
+	ordered chan struct{}
 	// doubt says why what stands in Redis, or will, must not count; empty if it may.
 	// See late.go.
 	doubt string
@@ -66,6 +68,7 @@ func newKeeper(r *Revoker, remote remote) *keeper {
 	return &keeper{
 		r: r, remote: remote, first: make(chan struct{}), fell: make(chan struct{}, 1),
 		told: make(chan struct{}, 1), queue: make(chan refill, refillQueue), inUse: make(chan *inUseBatch),
+		ordered: make(chan struct{}),
 	}
 }
 
@@ -79,17 +82,40 @@ func (k *keeper) isReady() bool {
 	return k.ready
 }
 
+// setReady is called with mu held.
+func (k *keeper) setReady(ready bool) {
+	switch {
+	case ready == k.ready:
+	case ready:
+		close(k.ordered)
+	default:
+		k.ordered = make(chan struct{})
+	}
+	k.ready = ready
+}
+
+// awaitOrder returns when Redis is in order; false if ctx ended before.
+func (k *keeper) awaitOrder(ctx context.Context) bool {
+	k.mu.Lock()
+	ordered := k.ordered
+	k.mu.Unlock()
+	select {
+	case <-ordered:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
 // attempted returns after the first attempt to put Redis in order.
-func (k *keeper) attempted(quit <-chan struct{}) error {
+func (k *keeper) attempted(ctx context.Context) error {
 	if k == nil {
 		return nil
 	}
 	select {
 	case <-k.first:
 		return nil
-	case <-quit:
-		return errEnded
-	case <-k.r.ctx.Done():
+	case <-ctx.Done():
 		return errClosing
 	}
 }
@@ -115,7 +141,7 @@ func (k *keeper) epoch() contract.Epoch {
 func (k *keeper) fail() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.ready = false
+	k.setReady(false)
 	select {
 	case k.fell <- struct{}{}:
 	default: // it is awake
@@ -148,7 +174,7 @@ func (k *keeper) run() {
 	for k.r.ctx.Err() == nil {
 		inOrder, err := k.session()
 		k.mu.Lock()
-		k.ready = false
+		k.setReady(false)
 		k.mu.Unlock()
 		k.once.Do(func() { close(k.first) })
 		if k.r.ctx.Err() != nil {
@@ -376,7 +402,7 @@ func (k *keeper) restore(ctx context.Context) error {
 	k.r.mu.Lock()
 	defer k.r.mu.Unlock()
 	k.mu.Lock()
-	k.ready = k.doubt == ""
+	k.setReady(k.doubt == "")
 	k.mu.Unlock()
 	k.r.redisAt = at
 	if changed {

@@ -64,10 +64,12 @@ type link struct {
 	// it runs on this host.
 	accepts, local bool
 	out            chan frame
-	quit           chan struct{}
-	once           sync.Once
-	asked          chan struct{} // semaphore of introspections
-	work           sync.WaitGroup
+	// ctx ends with the link.
+	ctx    context.Context
+	cancel context.CancelFunc
+	once   sync.Once
+	asked  chan struct{} // semaphore of introspections
+	work   sync.WaitGroup
 	// unjudged has the link itself while nobody can tell whether its token counts.
 	// Each link asks on its own: none waits for the question of another.
 	unjudged *rejudge.Set[*link]
@@ -85,7 +87,7 @@ type link struct {
 // end makes both goroutines of the link return.
 func (l *link) end() {
 	l.once.Do(func() {
-		close(l.quit)
+		l.cancel()
 		_ = l.conn.Close() // it is given up, whatever Close says
 	})
 }
@@ -142,14 +144,14 @@ var (
 	errClosing = errors.New("the control plane is stopping")
 	errBye     = errors.New("the filter left")
 	errSlow    = errors.New("the filter does not read")
-	errEnded   = errors.New("the link was ended")
 )
 
 func (r *Revoker) newLink(node Node, conn net.Conn, in *bufio.Reader) *link {
 	a, ok := conn.RemoteAddr().(*net.TCPAddr)
+	ctx, cancel := context.WithCancel(r.ctx)
 	return &link{
-		r: r, node: node, conn: conn, in: in, local: ok && a.IP.IsLoopback(),
-		out: make(chan frame, queueFrames), quit: make(chan struct{}), asked: make(chan struct{}, maxQuestions),
+		r: r, ctx: ctx, cancel: cancel, node: node, conn: conn, in: in, local: ok && a.IP.IsLoopback(),
+		out: make(chan frame, queueFrames), asked: make(chan struct{}, maxQuestions),
 		unjudged: rejudge.New(r.judged, nil),
 	}
 }
@@ -157,6 +159,7 @@ func (r *Revoker) newLink(node Node, conn net.Conn, in *bufio.Reader) *link {
 // serve runs a link whose connection is upgraded.
 func (l *link) serve() error {
 	r := l.r
+	defer l.end()
 	kind, body, err := l.read()
 	if err != nil {
 		return fmt.Errorf("read hello: %w", err)
@@ -179,7 +182,7 @@ func (l *link) serve() error {
 	// vouched for no more.
 	err = r.introduce(l)
 	if err == nil {
-		err = r.keeper.attempted(l.quit)
+		err = r.keeper.attempted(l.ctx)
 	}
 	if err == nil {
 		r.awaitPlan(l)
@@ -216,7 +219,7 @@ func (r *Revoker) awaitPlan(l *link) {
 	if r.o.Planned == nil {
 		return
 	}
-	ctx, cancel := context.WithTimeout(r.ctx, planLimit)
+	ctx, cancel := context.WithTimeout(l.ctx, planLimit)
 	defer cancel()
 	r.o.Planned(ctx, l.node)
 }

@@ -12,7 +12,7 @@ func (l *link) writeLoop() {
 	defer l.end()
 	for {
 		select {
-		case <-l.quit:
+		case <-l.ctx.Done():
 			return
 		case f := <-l.out:
 			if err := l.conn.SetWriteDeadline(time.Now().Add(writeTimeout)); err != nil {

@@ -13,6 +13,8 @@ const (
 	// refillBatch bounds the records that are written at once, and so how long a
 	// revocation waits for them.
 	refillBatch = 64
+	// refillReads bounds how long they are read from the store.
+	refillReads = 500 * time.Millisecond
 )
 
 // refill is a token whose record Redis should hold.
@@ -87,7 +89,8 @@ func (k *keeper) refillNow(made []minted) (wait func(context.Context)) {
 	}
 }
 
-// refiller writes records until the Revoker is closed.
+// refiller writes records until the Revoker is closed. What could not be written is
+// dropped.
 func (k *keeper) refiller() {
 	for {
 		select {
@@ -98,14 +101,15 @@ func (k *keeper) refiller() {
 			for len(batch) < refillBatch && len(k.queue) > 0 {
 				batch = append(batch, <-k.queue) // nobody else takes from it
 			}
-			k.refillBatch(batch)
+			k.drop(len(k.refillBatch(batch)))
 		}
 	}
 }
 
 // refillBatch reads the store and writes Redis while turn is held, so that a
-// revocation is either seen by the read or written over the record.
-func (k *keeper) refillBatch(batch []refill) {
+// revocation is either seen by the read or written over the record. It returns what
+// Redis may lack although it could be written another time.
+func (k *keeper) refillBatch(batch []refill) (left []refill) {
 	defer func() {
 		for i := range batch {
 			batch[i].dealtWith()
@@ -114,95 +118,46 @@ func (k *keeper) refillBatch(batch []refill) {
 	k.r.turn.Lock()
 	defer k.r.turn.Unlock()
 	if !k.isReady() {
-		k.drop(len(batch))
-		return
+		return batch
 	}
-	ctx, cancel := context.WithTimeout(k.r.ctx, redisTimeout)
+	cells, left := k.readRecords(batch)
+	if len(cells) == 0 || k.r.ctx.Err() != nil {
+		return left
+	}
+	// A write that an orderly end broke off might be carried out later, and the next
+	// process would have to void everything.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(k.r.ctx), redisTimeout)
 	defer cancel()
-	var cells []cell
-	for _, q := range batch {
+	err := k.write(ctx, cells)
+	if err == nil {
+		return left
+	}
+	k.r.log.Warn("records were not written to redis", "error", err)
+	if !errors.Is(err, errRefused) {
+		k.fail()
+	}
+	return batch
+}
+
+// readRecords reads a batch from the store, and returns what there was no time for.
+// A record that cannot be made from what is there is dropped: it could not be made the
+// next time either.
+func (k *keeper) readRecords(batch []refill) (cells []cell, left []refill) {
+	ctx, cancel := context.WithTimeout(k.r.ctx, refillReads)
+	defer cancel()
+	for i, q := range batch {
 		own, err := k.recordCells(ctx, q)
+		if ctx.Err() != nil {
+			return cells, batch[i:]
+		}
 		if err != nil {
 			k.drop(1)
 			k.r.log.Warn("record could not be read", "error", err)
 		}
 		cells = append(cells, own...)
 	}
-	if len(cells) == 0 || k.r.ctx.Err() != nil {
-		return
-	}
-	// A write that an orderly end broke off might be carried out later, and the next
-	// process would have to void everything.
-	ctx, cancel = context.WithTimeout(context.WithoutCancel(k.r.ctx), redisTimeout)
-	defer cancel()
-	err := k.write(ctx, cells)
-	if err == nil {
-		return
-	}
-	k.drop(len(batch))
-	k.r.log.Warn("records were not written to redis", "error", err)
-	if !errors.Is(err, errRefused) {
-		k.fail()
-	}
+	return cells, nil
 }
 
 // until is when a record that is read now is too old to be used.
 func (r *Revoker) until() int64 { return r.o.Now().Add(contract.RecordLife).UnixMilli() }
-
-// inUsePause is the pause after each batch of records that filters hold: it bounds
-// how much of Redis and of the store that takes.
-const inUsePause = 16 * time.Millisecond
-
-// inUseBatch is what one filter holds in its memory. done is closed when it was
-// dealt with.
-type inUseBatch struct {
-	scope  string
-	tokens []contract.Hash
-	done   chan struct{}
-}
-
-// fill returns when a batch was dealt with, or the link that it came on has ended.
-func (k *keeper) fill(scope string, tokens []contract.Hash, quit <-chan struct{}) {
-	if k == nil || len(tokens) == 0 {
-		return
-	}
-	b := &inUseBatch{scope, tokens, make(chan struct{})}
-	select {
-	case k.inUse <- b:
-	case <-quit:
-		return
-	}
-	select {
-	case <-b.done:
-	case <-quit:
-	}
-}
-
-// refillInUse writes what filters hold, slowly, until the Revoker is closed.
-func (k *keeper) refillInUse() {
-	pause := time.NewTimer(0)
-	defer pause.Stop()
-	for {
-		select {
-		case <-k.r.ctx.Done():
-			return
-		case b := <-k.inUse:
-			for len(b.tokens) > 0 && k.isReady() {
-				n := min(refillBatch, len(b.tokens))
-				batch := make([]refill, n)
-				for i := range batch {
-					batch[i] = refill{scope: b.scope, token: b.tokens[i]}
-				}
-				b.tokens = b.tokens[n:]
-				k.refillBatch(batch)
-				pause.Reset(inUsePause)
-				select {
-				case <-pause.C:
-				case <-k.r.ctx.Done():
-					return
-				}
-			}
-			close(b.done)
-		}
-	}
-}

@@ -1,0 +1,97 @@
+package revoke
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/meshgate/meshgate/filter/contract"
+)
+
+const (
+	// inUsePause is the pause after each batch of records that filters hold: it bounds
+	// how much of Redis and of the store that takes.
+	inUsePause = 16 * time.Millisecond
+	// inUseRetry is the pause before what a Redis in order refused, or a slow store did
+	// not give, is tried again: nothing says when that is over.
+	inUseRetry = time.Second
+)
+
+// inUseBatch is what one filter holds in its memory. done is closed when it was
+// dealt with; left is what Redis may lack then.
+type inUseBatch struct {
+	records, left []refill
+	done          chan struct{}
+}
+
+// fill has Redis filled with tokens, and returns when it holds what there is of them:
+// a filter says once what it holds, and what was answered and not written would be
+// missed as soon as only Redis is left. False means that ctx, which is that of the link
+// they came on, has ended before; the filter says it again on its next link.
+func (k *keeper) fill(ctx context.Context, scope string, tokens []contract.Hash) bool {
+	if k == nil {
+		return true
+	}
+	left := make([]refill, len(tokens))
+	for i := range tokens {
+		left[i] = refill{scope: scope, token: tokens[i]}
+	}
+	for len(left) > 0 {
+		b := &inUseBatch{records: left, done: make(chan struct{})}
+		if !k.awaitOrder(ctx) || !k.fillOnce(ctx, b) {
+			return false
+		}
+		if left = b.left; len(left) > 0 && k.isReady() && !pause(ctx, inUseRetry) {
+			return false
+		}
+	}
+	return true
+}
+
+// fillOnce tries to write a batch, in turn with those of other links.
+func (k *keeper) fillOnce(ctx context.Context, b *inUseBatch) bool {
+	select {
+	case k.inUse <- b:
+	case <-ctx.Done():
+		return false
+	}
+	select {
+	case <-b.done:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// pause is false if ctx ended before it was over.
+func pause(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// refillInUse writes what filters hold, slowly, until the Revoker is closed.
+func (k *keeper) refillInUse() {
+	for {
+		select {
+		case <-k.r.ctx.Done():
+			return
+		case b := <-k.inUse:
+			for n := 0; n < len(b.records) && len(b.left) == 0; n += refillBatch {
+				part := b.records[n:min(n+refillBatch, len(b.records))]
+				if left := k.refillBatch(part); len(left) > 0 { // it would go no better with the rest
+					b.left = slices.Concat(left, b.records[n+len(part):])
+				}
+				if !pause(k.r.ctx, inUsePause) {
+					return
+				}
+			}
+			close(b.done)
+		}
+	}
+}
