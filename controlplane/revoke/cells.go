@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/meshgate/meshgate/controlplane/fault"
 	"github.com/meshgate/meshgate/controlplane/store"
@@ -31,6 +32,11 @@ type cell struct {
 // guards reports whether a cell must not be dropped lightly.
 func (c *cell) guards() bool { return c.is != isRecord }
 
+// storeTimeout bounds what is read from the store for one batch of writes. Without it a
+// floor might go back, so a batch that takes longer is not written, and Redis is put in
+// order again. It leaves a caller time for Redis and for filters that are there.
+const storeTimeout = 2 * time.Second
+
 // publish writes a batch, then the clock with the position that it will have, and
 // reports whether Redis holds everything up to there. The caller holds turn.
 func (k *keeper) publish(entries []entry, at contract.Position) (written bool) {
@@ -40,9 +46,9 @@ func (k *keeper) publish(entries []entry, at contract.Position) (written bool) {
 	if !k.isReady() {
 		return false
 	}
+	cells, err := k.cellsOf(k.r.ctx, entries)
 	ctx, cancel := context.WithTimeout(k.r.ctx, redisTimeout)
 	defer cancel()
-	cells, err := k.cellsOf(ctx, entries)
 	for part := range slices.Chunk(cells, pipelineSize) {
 		if err == nil {
 			err = k.write(ctx, part)
@@ -61,19 +67,22 @@ func (k *keeper) publish(entries []entry, at contract.Position) (written bool) {
 
 // writeEntries is publish without the clock, for the keeper itself.
 func (k *keeper) writeEntries(ctx context.Context, entries []entry) error {
-	ctx, cancel := context.WithTimeout(ctx, redisTimeout)
-	defer cancel()
 	cells, err := k.cellsOf(ctx, entries)
 	if err != nil {
 		return err
 	}
+	ctx, cancel := context.WithTimeout(ctx, redisTimeout)
+	defer cancel()
 	return k.write(ctx, cells)
 }
 
 // cellsOf returns what entries write. Of several about one key the last one
 // counts. A token that is there gets its record, if there is nobody who could
-// write an older one: turn is held, or Redis is not in order.
+// write an older one: turn is held, or Redis is not in order. What is read from the
+// store has a time of its own: Redis is not to blame for a store that is slow.
 func (k *keeper) cellsOf(ctx context.Context, entries []entry) ([]cell, error) {
+	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
+	defer cancel()
 	now := k.r.o.Now()
 	epoch := k.epoch()
 	floors, err := k.floorsOf(ctx, entries)

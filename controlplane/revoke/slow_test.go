@@ -1,0 +1,85 @@
+package revoke
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/meshgate/meshgate/controlplane/gateway"
+	"github.com/meshgate/meshgate/controlplane/store"
+	"github.com/meshgate/meshgate/filter/contract"
+)
+
+// slowStore is a store whose reads take their time.
+type slowStore struct {
+	store.Store
+	mu   sync.Mutex
+	took time.Duration
+}
+
+func (s *slowStore) take(d time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.took = d
+}
+
+// View implements [store.Store].
+func (s *slowStore) View(ctx context.Context, fn func(store.Reader) error) error {
+	s.mu.Lock()
+	took := s.took
+	s.mu.Unlock()
+	if took > 0 && !pause(ctx, took) {
+		return ctx.Err()
+	}
+	return s.Store.View(ctx, fn)
+}
+
+// A store that is slow says nothing about Redis: what is revoked then is written there
+// and confirmed, and filters go on believing it. One that does not answer at all holds
+// up nobody for longer than a caller waits; then Redis lacks what was revoked, and
+// nobody is told to believe it until it has that.
+func TestSlowStoreIsNotAFailureOfRedis(t *testing.T) {
+	slow := &slowStore{}
+	virtually(t, func(o *Options) {
+		slow.Store = o.Store
+		o.Store = slow
+	}, func(t *testing.T, w *world, redis *scripted) {
+		w.mint("a", false)
+		f, _ := w.pipe("away", contract.Hello{Instance: "i"})
+		f.lease()
+		f.cut() // it may go on believing Redis
+		time.Sleep(contract.Lease)
+		w.r.mu.Lock()
+		told := w.r.trustAt
+		w.r.mu.Unlock()
+		floor := func() int { return redis.floor(t, contract.RedisCredentialKey(w.app)) }
+
+		slow.take(time.Second)
+		if _, err := took(t, async(func() error { return w.write(w.touch(gateway.Applications, w.app)) })); err != nil {
+			t.Errorf("while the store is slow: %v", err)
+		}
+		if n := floor(); n != int(w.store.Revision()) {
+			t.Errorf("floor %d at revision %d", n, w.store.Revision())
+		}
+		w.r.mu.Lock()
+		if w.r.trustAt != told || w.r.trust.Epoch == 0 {
+			t.Errorf("filters were told to believe %+v at %d, and before at %d", w.r.trust, w.r.trustAt, told)
+		}
+		w.r.mu.Unlock()
+
+		slow.take(time.Hour)
+		done := async(func() error { return w.write(w.touch(gateway.Applications, w.app)) })
+		_, err := took(t, done)
+		says(t, err, "away")
+		want := int(w.store.Revision())
+		if s := w.r.Stats(); s.Trusted || s.RedisUp || floor() == want {
+			t.Errorf("Redis is believed without the floor: %+v", s)
+		}
+		slow.take(0)
+		w.settles(t)
+		if n := floor(); n != want || w.r.Stats().Pending != 0 {
+			t.Errorf("floor %d, want %d, %d pending", n, want, w.r.Stats().Pending)
+		}
+	})
+}
