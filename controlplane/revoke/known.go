@@ -187,7 +187,9 @@ func (r *Revoker) snapshotKnown(all bool) map[string]int64 {
 	return out
 }
 
-// persistKnown writes how what is known differs from what was written.
+// persistKnown writes how what is known differs from what was written. A new name must
+// outlive the loss of power: a process that does not know of a filter confirms what that
+// may still accept. When one was last seen, and that one is gone, may be lost.
 func (r *Revoker) persistKnown(all bool) error {
 	r.persist.Lock()
 	defer r.persist.Unlock()
@@ -198,15 +200,20 @@ func (r *Revoker) persistKnown(all bool) error {
 			gone = append(gone, name)
 		}
 	}
+	class := model.Credential
 	for name, seen := range now {
-		if written, ok := r.written[name]; !ok || written != seen {
+		written, ok := r.written[name]
+		if !ok {
+			class = model.Config
+		}
+		if !ok || written != seen {
 			fresh = append(fresh, name)
 		}
 	}
 	if len(gone)+len(fresh) == 0 {
 		return nil
 	}
-	_, err := r.o.Store.Update(r.ctx, model.Credential, func(tx store.Tx) error {
+	_, err := r.o.Store.Update(r.ctx, class, func(tx store.Tx) error {
 		for _, name := range fresh {
 			_, err := tx.Get(filters, "", name)
 			if err := put(tx, &model.Resource{Kind: filters, Name: name, Spec: &Filter{Seen: now[name]}}, err); err != nil {

@@ -8,6 +8,8 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -167,4 +169,51 @@ func TestGoodbyeIsOnesOwn(t *testing.T) {
 	if n := w.r.Stats().KnownFilters; n != 1 {
 		t.Errorf("%d filters known, want 1", n)
 	}
+}
+
+// classStore notes the class of each write.
+type classStore struct {
+	store.Store
+	mu      sync.Mutex
+	classes []model.Class
+}
+
+// Update implements [store.Store].
+func (s *classStore) Update(ctx context.Context, class model.Class, fn func(store.Tx) error) (store.Commit, error) {
+	s.mu.Lock()
+	s.classes = append(s.classes, class)
+	s.mu.Unlock()
+	return s.Store.Update(ctx, class, fn)
+}
+
+func (s *classStore) taken() []model.Class {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	taken := s.classes
+	s.classes = nil
+	return taken
+}
+
+// A filter is known after a loss of power, too, from before its welcome. When it was
+// seen last is worth no waiting for the disk.
+func TestNewFiltersOutliveALossOfPower(t *testing.T) {
+	noted := &classStore{}
+	virtually(t, func(o *Options) {
+		noted.Store = o.Store
+		o.Store = noted
+	}, func(t *testing.T, w *world, _ *scripted) {
+		noted.taken()
+		f, _ := w.pipe("node", contract.Hello{Instance: "i"})
+		if got := noted.taken(); !slices.Equal(got, []model.Class{model.Config}) {
+			t.Errorf("a new filter is written with %v", got)
+		}
+		f.cut()
+		noted.taken()
+		time.Sleep(2 * rememberEvery)
+		again, _ := w.pipe("node", contract.Hello{Instance: "i"})
+		again.cut()
+		if got := noted.taken(); len(got) == 0 || slices.Contains(got, model.Config) {
+			t.Errorf("a filter that is known is written with %v", got)
+		}
+	})
 }
