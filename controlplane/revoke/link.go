@@ -38,6 +38,9 @@ const (
 	// planLimit bounds how long a filter waits for its Welcome because its node is
 	// not planned. One that cannot be planned still hears of revocations.
 	planLimit = time.Second
+	// planMargin is how long before the leases of a predecessor are over the wait ends
+	// that began with this process. A filter gives up a link whose Welcome takes a lease.
+	planMargin = 250 * time.Millisecond
 )
 
 type frame struct {
@@ -214,12 +217,19 @@ func (l *link) serve() error {
 }
 
 // awaitPlan returns when the node of a link is planned, or is not going to be soon.
-// Until it is welcomed, a filter reads Redis by what it was told before.
+// Until it is welcomed, a filter reads Redis by what it was told before. After a
+// predecessor that was killed that is all there is: Redis is void for a filter that was
+// welcomed, until all are linked or the leases of that predecessor are over. Until then
+// no revocation is confirmed in any case, so the wait costs nothing.
 func (r *Revoker) awaitPlan(l *link) {
 	if r.o.Planned == nil {
 		return
 	}
-	ctx, cancel := context.WithTimeout(l.ctx, planLimit)
+	limit := planLimit
+	if left := time.Until(r.started.Add(contract.Lease - planMargin)); left > 0 {
+		limit = left
+	}
+	ctx, cancel := context.WithTimeout(l.ctx, limit)
 	defer cancel()
 	r.o.Planned(ctx, l.node)
 }

@@ -42,18 +42,25 @@ func TestWelcomeWaitsForThePlan(t *testing.T) {
 }
 
 // TestWelcomeWithoutAPlan: a node that cannot be planned hears of revocations all
-// the same.
+// the same; right after the start a little later, but before the leases of a
+// predecessor are over, until which no revocation is confirmed.
 func TestWelcomeWithoutAPlan(t *testing.T) {
 	tweak := func(o *Options) {
 		o.Planned = func(ctx context.Context, _ Node) { <-ctx.Done() }
 	}
-	virtually(t, tweak, func(t *testing.T, w *world, _ *scripted) {
-		begun := time.Now()
-		f, _ := w.pipe("a", contract.Hello{Instance: "one"})
-		if d := time.Since(begun); d != planLimit {
-			t.Errorf("welcomed after %v instead of %v", d, planLimit)
-		}
-		f.lease()
-		synctest.Wait()
-	})
+	for runs, limit := range map[time.Duration]time.Duration{
+		0: contract.Lease - planMargin, 2 * time.Second: contract.Lease - planMargin - 2*time.Second,
+		contract.Lease: planLimit, time.Hour: planLimit,
+	} {
+		virtually(t, tweak, func(t *testing.T, w *world, _ *scripted) {
+			w.r.started = time.Now().Add(-runs)
+			begun := time.Now()
+			f, _ := w.pipe("a", contract.Hello{Instance: "one"})
+			if d := time.Since(begun); d != limit {
+				t.Errorf("welcomed after %v instead of %v by one that runs for %v", d, limit, runs)
+			}
+			f.lease()
+			synctest.Wait()
+		})
+	}
 }

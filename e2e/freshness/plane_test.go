@@ -57,6 +57,9 @@ type plane struct {
 	links ends
 	dead  atomic.Bool
 	calls *sync.WaitGroup
+	// planned is closed when it is known what nodes may ask about.
+	planned chan struct{}
+	planner *time.Timer
 }
 
 // View implements [store.Store]. Whoever is dead reads nothing.
@@ -109,9 +112,27 @@ func (p *plane) Authenticate(_ context.Context, node, token string) (revoke.Node
 	return revoke.Node{ID: cmp.Or(node, "node"), ControlPlane: scope}, nil
 }
 
-// openPlane starts a control plane on a store.
-func openPlane(s store.Store, to *route) (*plane, error) {
-	p := &plane{Store: s, door: newDoorway(), calls: &sync.WaitGroup{}}
+// plan implements [revoke.Options].Planned.
+func (p *plane) plan(ctx context.Context, _ revoke.Node) {
+	select {
+	case <-p.planned:
+	case <-ctx.Done():
+	}
+}
+
+func (p *plane) isPlanned() bool {
+	select {
+	case <-p.planned:
+		return true
+	default:
+		return false
+	}
+}
+
+// openPlane starts a control plane on a store, which has planned its nodes some time
+// later.
+func openPlane(s store.Store, to *route, planning time.Duration) (*plane, error) {
+	p := &plane{Store: s, door: newDoorway(), calls: &sync.WaitGroup{}, planned: make(chan struct{})}
 	var err error
 	p.redis, err = redisconn.Open(redisconn.Options{
 		Settings: contract.RedisSettings{URL: redisURL}, Timeout: planeTimeout, DialTimeout: planeTimeout,
@@ -128,13 +149,15 @@ func openPlane(s store.Store, to *route) (*plane, error) {
 	p.r, err = revoke.New(context.Background(), revoke.Options{
 		Store: p, Subjects: subjects, Source: p, Auth: p, Redis: p.redis,
 		NodeRedis: func(bool) *contract.RedisSettings { return &contract.RedisSettings{URL: redisURL} },
-		Allowed:   func(revoke.Node, string) bool { return true }, ChecksTokens: func(revoke.Node) bool { return true }, Log: slog.New(slog.DiscardHandler),
+		Allowed:   func(revoke.Node, string) bool { return p.isPlanned() }, ChecksTokens: func(revoke.Node) bool { return true },
+		Planned: p.plan, Log: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
 		return nil, errors.Join(err, p.redis.Close())
 	}
 	p.http = &http.Server{Handler: p.r, ErrorLog: slog.NewLogLogger(slog.DiscardHandler, 0)}
 	p.calls.Go(func() { _ = p.http.Serve(p.door) })
+	p.planner = time.AfterFunc(planning, func() { close(p.planned) })
 	return p, nil
 }
 
@@ -159,6 +182,7 @@ func (p *plane) kill() {
 }
 
 func (p *plane) leave() {
+	p.planner.Stop()
 	p.dead.Store(true)
 	_ = p.redis.Close()
 	p.links.cut()

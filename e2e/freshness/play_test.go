@@ -81,6 +81,7 @@ type play struct {
 	failover bool
 	n        *tried
 	store    store.Store
+	planning time.Duration // how long a control plane needs to plan its nodes
 	redis    *redises
 	route    *route // of the control plane
 	hosts    []*host
@@ -132,7 +133,7 @@ func (p *play) newServer(data map[string]held) *server {
 
 func (p *play) openPlane() {
 	p.n.planes.Add(1)
-	cp, err := openPlane(p.store, p.route)
+	cp, err := openPlane(p.store, p.route, p.planning)
 	if err != nil {
 		p.fail("the control plane does not start: %v", err)
 		return
