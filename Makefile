@@ -96,7 +96,7 @@ chaos: build ## faults against the promise of revocation, for TIME (2h), from SE
 	@.ci/install-packages
 	@MESHGATE_E2E_CHAOS_TIME=$(or $(TIME),2h) MESHGATE_E2E_CHAOS_SEED=$(or $(SEED),$$RANDOM) \
 		MESHGATE_E2E_CHAOS_REPORT=$(abspath $(or $(REPORT),bin/chaos.md)) \
-		go test -count=1 -timeout 0 -v ./e2e/chaos -ginkgo.v -ginkgo.timeout=1000h
+		go test -count=1 -timeout 0 -v ./e2e/chaos -ginkgo.v -ginkgo.timeout=1000h -ginkgo.poll-progress-after=1000h
 
 soak: build ## the module under storms, then also under resets, reloads and a busy collector, for TIME each (default 10m)
 	@.ci/install-packages

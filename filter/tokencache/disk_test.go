@@ -157,23 +157,37 @@ func TestTrustIsDurableUpToTheNext(t *testing.T) {
 	}
 }
 
+// entrusted accepts the link of a filter, and returns when what it was told to believe
+// is on its disk, and its first lease, too.
+func (d *directory) entrusted() *fakeLink {
+	d.t.Helper()
+	l := d.control.accept()
+	l.json(contract.FrameWelcome, contract.Welcome{Log: testLog, Trust: testTrust})
+	l.invalidate(1)
+	l.expectAck(1)
+	soon(d.t, "the first lease is noted", func() bool { return d.file().Leased != 0 })
+	return l
+}
+
+// closing closes a cache, and yields when that is done.
+func closing(c *Cache) <-chan struct{} {
+	closed := make(chan struct{})
+	go func() {
+		defer close(closed)
+		c.Close()
+	}()
+	return closed
+}
+
 // A goodbye waits for the disk, but not for ever: then there is none, and the
 // control plane counts on what may still be there.
 func TestNoGoodbyeWithoutTheDisk(t *testing.T) {
 	d := newDirectory(t)
 	stall := d.stalling()
 	c := d.open()
-	l := d.control.accept()
-	l.json(contract.FrameWelcome, contract.Welcome{Log: testLog, Trust: testTrust})
-	l.invalidate(1)
-	l.expectAck(1)
-	soon(t, "the first lease is noted", func() bool { return d.file().Leased != 0 })
+	l := d.entrusted()
 	release := stall()
-	closed := make(chan struct{})
-	go func() {
-		defer close(closed)
-		c.Close()
-	}()
+	closed := closing(c)
 	l.expectEnd()
 	release()
 	select {
@@ -216,18 +230,10 @@ func TestNothingIsRecalledThatAnotherCacheIsForgetting(t *testing.T) {
 	d := newDirectory(t)
 	stall := d.stalling()
 	first := d.open()
-	l := d.control.accept()
-	l.json(contract.FrameWelcome, contract.Welcome{Log: testLog, Trust: testTrust})
-	l.invalidate(1)
-	l.expectAck(1)
-	soon(t, "the first lease is noted", func() bool { return d.file().Leased != 0 })
+	l := d.entrusted()
 	d.control.down.Store(true)
 	release := stall()
-	closed := make(chan struct{})
-	go func() {
-		defer close(closed)
-		first.Close()
-	}()
+	closed := closing(first)
 	soon(t, "it takes leave", func() bool { return first.Stats().Epoch == 0 })
 	second := d.open()
 	release()

@@ -137,6 +137,25 @@ func TestWelcomeFromElsewhereIsRefused(t *testing.T) {
 	})
 }
 
+// startsAnewBeforeReading puts a token into Redis, and has the filter welcomed with
+// another log before it reads a key on behalf of a look-up.
+func (w *world) startsAnewBeforeReading(at string, then func()) {
+	l := w.live()
+	w.store.putClock(0)
+	w.store.putRecord(w.t, 1, testRecord(1, 5))
+	w.store.reading = func(key string) {
+		if key != at {
+			return
+		}
+		w.store.reading = nil
+		_ = l.conn.Close()
+		next := w.control.accept()
+		next.json(contract.FrameWelcome, contract.Welcome{Log: "log-2", Trust: testTrust})
+		synctest.Wait()
+		then()
+	}
+}
+
 // A look-up reads Redis, the memory begins anew, and only then the look-up ends:
 // what it read belongs to another history, in which the record is gone.
 func TestLookUpUnderWayLeavesNothing(t *testing.T) {
@@ -144,20 +163,9 @@ func TestLookUpUnderWayLeavesNothing(t *testing.T) {
 		w.control.introspect = func(*contract.Introspect) *contract.Result {
 			return &contract.Result{Answer: contract.Unknown, Revision: 3}
 		}
-		l := w.live()
-		w.store.putClock(0)
-		w.store.putRecord(t, 1, testRecord(1, 5))
-		w.store.reading = func(key string) {
-			if key != contract.RedisConsumerKey("consumer-1") {
-				return
-			}
-			w.store.reading = nil
-			_ = l.conn.Close()
-			next := w.control.accept()
-			next.json(contract.FrameWelcome, contract.Welcome{Log: "log-2", Trust: testTrust})
-			synctest.Wait()
+		w.startsAnewBeforeReading(contract.RedisConsumerKey("consumer-1"), func() {
 			w.store.set(contract.RedisRecordKey(hashOf(1)), nil)
-		}
+		})
 		w.want("look-up", w.resolve(1), contract.Unknown)
 		w.want("in memory", w.lookup(1), contract.Unknown)
 	})
@@ -171,19 +179,7 @@ func TestLookUpIsRepeatedUnderAnotherLog(t *testing.T) {
 		w.control.introspect = func(*contract.Introspect) *contract.Result {
 			return &contract.Result{Answer: contract.Unavailable}
 		}
-		l := w.live()
-		w.store.putClock(0)
-		w.store.putRecord(t, 1, testRecord(1, 5))
-		w.store.reading = func(key string) {
-			if key != contract.RedisCredentialKey("credential-1") {
-				return
-			}
-			w.store.reading = nil
-			_ = l.conn.Close()
-			next := w.control.accept()
-			next.json(contract.FrameWelcome, contract.Welcome{Log: "log-2", Trust: testTrust})
-			synctest.Wait()
-		}
+		w.startsAnewBeforeReading(contract.RedisCredentialKey("credential-1"), func() {})
 		w.want("look-up", w.resolve(1), contract.Found)
 		w.want("in memory", w.lookup(1), contract.Found)
 		if asked := w.control.asked.Load(); asked != 0 {
