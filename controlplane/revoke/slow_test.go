@@ -4,6 +4,7 @@ import (
 	"context"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/meshgate/meshgate/controlplane/gateway"
@@ -80,6 +81,32 @@ func TestSlowStoreIsNotAFailureOfRedis(t *testing.T) {
 		w.settles(t)
 		if n := floor(); n != want || w.r.Stats().Pending != 0 {
 			t.Errorf("floor %d, want %d, %d pending", n, want, w.r.Stats().Pending)
+		}
+	})
+}
+
+// A clock that was written a moment ago, and whose answer is on its way, is no clock
+// that somebody else has written.
+func TestClockThatIsBeingWrittenIsNoOther(t *testing.T) {
+	virtually(t, nil, func(t *testing.T, w *world, redis *scripted) {
+		name := w.mint("a", false)
+		redis.be(unheard)
+		done := async(func() error { return w.delete(name) })
+		synctest.Wait() // the tombstone is written
+		redis.open()
+		synctest.Wait() // the clock is written
+		time.Sleep(2 * watchEvery)
+		synctest.Wait()
+		if s := w.r.Stats(); !s.RedisUp || !s.Trusted {
+			t.Errorf("Redis is taken for another one: %+v", s)
+		}
+		redis.be(fine)
+		redis.open()
+		if _, err := took(t, done); err != nil {
+			t.Error(err)
+		}
+		if s := w.r.Stats(); !s.RedisUp || !s.Trusted {
+			t.Errorf("Redis is taken for another one: %+v", s)
 		}
 	})
 }
