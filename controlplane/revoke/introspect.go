@@ -74,7 +74,7 @@ func (l *link) refillInUse(m *contract.InUse) error {
 		if !l.checksTokens() && l.r.o.Planned != nil {
 			l.r.o.Planned(l.ctx, l.node)
 		}
-		if l.checksTokens() && !l.r.keeper.fill(l.ctx, l.node.ControlPlane, m.Tokens) {
+		if l.checksTokens() && !l.r.keeper.fillFor(l.ctx, l.node.ControlPlane, m.Tokens) {
 			return
 		}
 		l.refilling.Store(false)

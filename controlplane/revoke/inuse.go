@@ -17,25 +17,30 @@ const (
 	inUseRetry = time.Second
 )
 
-// inUseBatch is what one filter holds in its memory. done is closed when it was
-// dealt with; left is what Redis may lack then.
+// inUseBatch is what one filter holds in its memory, or what was owed. done is closed
+// when it was dealt with; left is what Redis may lack then.
 type inUseBatch struct {
 	records, left []refill
 	done          chan struct{}
 }
 
-// fill has Redis filled with tokens, and returns when it holds what there is of them:
-// a filter says once what it holds, and what was answered and not written would be
-// missed as soon as only Redis is left. False means that ctx, which is that of the link
-// they came on, has ended before; the filter says it again on its next link.
-func (k *keeper) fill(ctx context.Context, scope string, tokens []contract.Hash) bool {
+// fillFor is fill for what a filter holds. It says that once, and what was answered and
+// not written would be missed as soon as only Redis is left. If ctx ends, which is that
+// of its link, the filter says it again on the next one.
+func (k *keeper) fillFor(ctx context.Context, scope string, tokens []contract.Hash) bool {
 	if k == nil {
 		return true
 	}
-	left := make([]refill, len(tokens))
+	all := make([]refill, len(tokens))
 	for i := range tokens {
-		left[i] = refill{scope: scope, token: tokens[i]}
+		all[i] = refill{scope: scope, token: tokens[i]}
 	}
+	return k.fill(ctx, all)
+}
+
+// fill returns when Redis holds what there is of some tokens; false if ctx ended
+// before.
+func (k *keeper) fill(ctx context.Context, left []refill) bool {
 	for len(left) > 0 {
 		b := &inUseBatch{records: left, done: make(chan struct{})}
 		if !k.awaitOrder(ctx) || !k.fillOnce(ctx, b) {

@@ -40,6 +40,7 @@ type keeper struct {
 	told  chan struct{} // and when every filter has heard of its servers
 	queue chan refill
 	inUse chan *inUseBatch
+	owing chan struct{} // wakes the owner of what is owed
 
 	mu sync.Mutex
 	// ready says that Redis is in order. It becomes true only while turn is held.
@@ -60,7 +61,10 @@ type keeper struct {
 	stored Epoch
 	clock  [2]contract.Clock
 	// writes counts those of the clock.
-	writes  uint64
+	writes uint64
+	// owed are tokens whose records could not be written, dropped counts those that
+	// were given up.
+	owed    map[refill]struct{}
 	dropped uint64
 }
 
@@ -68,7 +72,7 @@ func newKeeper(r *Revoker, remote remote) *keeper {
 	return &keeper{
 		r: r, remote: remote, first: make(chan struct{}), fell: make(chan struct{}, 1),
 		told: make(chan struct{}, 1), queue: make(chan refill, refillQueue), inUse: make(chan *inUseBatch),
-		ordered: make(chan struct{}),
+		ordered: make(chan struct{}), owing: make(chan struct{}, 1), owed: map[refill]struct{}{},
 	}
 }
 

@@ -10,6 +10,8 @@ import (
 
 const (
 	refillQueue = 1024
+	// maxOwed bounds the tokens that are remembered while they cannot be written.
+	maxOwed = 32 << 10
 	// refillBatch bounds the records that are written at once, and so how long a
 	// revocation waits for them.
 	refillBatch = 64
@@ -31,13 +33,13 @@ func (q *refill) dealtWith() {
 	}
 }
 
-// Refill puts the record of a token into Redis soon. It never blocks: while Redis
-// is slow or away the record is dropped, and filters ask the control plane.
+// Refill puts the record of a token into Redis soon. It never blocks: while Redis is
+// slow or away filters ask the control plane, and the record is written later.
 func (r *Revoker) Refill(scope string, token contract.Hash) {
 	r.keeper.ask(refill{scope: scope, token: token})
 }
 
-// ask reports whether a refill was queued.
+// ask reports whether a refill was queued, to be done at once.
 func (k *keeper) ask(q refill) bool {
 	if k == nil {
 		return false
@@ -49,8 +51,65 @@ func (k *keeper) ask(q refill) bool {
 		default:
 		}
 	}
-	k.drop(1)
+	k.owe(q)
 	return false
+}
+
+// owe remembers what could not be written, some of it if that is too much. A Redis that
+// was away and has lost nothing is believed as before: what memory answers meanwhile
+// nobody would ask for again, and it would be missed as soon as only Redis is left.
+func (k *keeper) owe(all ...refill) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, q := range all {
+		q.done = nil
+		if _, again := k.owed[q]; !again && len(k.owed) >= maxOwed {
+			for old := range k.owed {
+				delete(k.owed, old)
+				break
+			}
+			k.dropped++
+		}
+		k.owed[q] = struct{}{}
+	}
+	if len(k.owed) > 0 {
+		select {
+		case k.owing <- struct{}{}:
+		default: // its owner will look
+		}
+	}
+}
+
+// takeOwed returns some of what is owed.
+func (k *keeper) takeOwed() (some []refill) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for q := range k.owed {
+		if len(some) == contract.MaxInUse {
+			break
+		}
+		some = append(some, q)
+		delete(k.owed, q)
+	}
+	return some
+}
+
+// payOwed writes what is owed once Redis is in order, as slowly as what filters hold,
+// until the Revoker is closed.
+func (k *keeper) payOwed() {
+	for {
+		select {
+		case <-k.r.ctx.Done():
+			return
+		case <-k.owing:
+		}
+		for k.awaitOrder(k.r.ctx) {
+			some := k.takeOwed()
+			if len(some) == 0 || !k.fill(k.r.ctx, some) {
+				break
+			}
+		}
+	}
 }
 
 func (k *keeper) drop(n int) {
@@ -89,8 +148,7 @@ func (k *keeper) refillNow(made []minted) (wait func(context.Context)) {
 	}
 }
 
-// refiller writes records until the Revoker is closed. What could not be written is
-// dropped.
+// refiller writes records until the Revoker is closed.
 func (k *keeper) refiller() {
 	for {
 		select {
@@ -101,7 +159,7 @@ func (k *keeper) refiller() {
 			for len(batch) < refillBatch && len(k.queue) > 0 {
 				batch = append(batch, <-k.queue) // nobody else takes from it
 			}
-			k.drop(len(k.refillBatch(batch)))
+			k.owe(k.refillBatch(batch)...)
 		}
 	}
 }

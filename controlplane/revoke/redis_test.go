@@ -2,6 +2,7 @@ package revoke
 
 import (
 	"context"
+	"fmt"
 	"net"
 	"os/exec"
 	"strconv"
@@ -204,23 +205,30 @@ func TestEmptiedRedisIsNoticedByTheNextWrite(t *testing.T) {
 }
 
 // TestRefillNeverBlocks although nobody can write, for longer than the test lasts,
-// and the queue is full.
+// and the queue is full. What waits then is bounded.
 func TestRefillNeverBlocks(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, client(t, miniredis.RunT(t).Addr()))
 	until(t, "redis up", func() bool { return w.r.Stats().RedisUp })
 	w.r.turn.Lock()
+	const more = 100
 	done := async(func() error {
-		for range 2 * refillQueue {
-			w.r.Refill(scope, contract.HashToken([]byte("b")))
+		for i := range refillQueue + refillBatch + maxOwed + more {
+			w.r.Refill(scope, contract.HashToken([]byte(fmt.Sprint(i))))
+			w.r.Refill(scope, contract.HashToken([]byte(fmt.Sprint(i)))) // again
 		}
 		return nil
 	})
 	var returned atomic.Bool
 	go func() { <-done; returned.Store(true) }()
 	until(t, "refills returned", returned.Load)
+	w.r.keeper.mu.Lock()
+	if owed := len(w.r.keeper.owed); owed > maxOwed || owed < maxOwed-contract.MaxInUse {
+		t.Errorf("%d refills are owed", owed)
+	}
+	w.r.keeper.mu.Unlock()
 	w.r.turn.Unlock()
-	if s := w.r.Stats(); s.RefillsDropped < refillQueue-refillBatch {
+	if s := w.r.Stats(); s.RefillsDropped < more {
 		t.Errorf("%d refills dropped", s.RefillsDropped)
 	}
 }

@@ -157,8 +157,8 @@ type Stats struct {
 	// Lag is how long the latest publication took.
 	Lag time.Duration
 	// Trusted says whether filters are told to believe Redis, RedisUp whether it is
-	// in order and written to. RefillsDropped counts records that were not written
-	// because it was slow or away.
+	// in order and written to. RefillsDropped counts records that could not be made, or
+	// were given up because too many waited for it.
 	Trusted, RedisUp bool
 	RefillsDropped   uint64
 }
@@ -201,6 +201,7 @@ func New(ctx context.Context, o Options) (*Revoker, error) {
 		r.owned.Go(r.keeper.run)
 		r.owned.Go(r.keeper.refiller)
 		r.owned.Go(r.keeper.refillInUse)
+		r.owned.Go(r.keeper.payOwed)
 	}
 	return r, nil
 }

@@ -5,10 +5,12 @@ import (
 	"fmt"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/meshgate/meshgate/controlplane/gateway"
 	"github.com/meshgate/meshgate/controlplane/model"
 	"github.com/meshgate/meshgate/controlplane/store"
+	"github.com/meshgate/meshgate/filter/contract"
 )
 
 // revokeMany issues tokens of an application of their own and revokes all of them in
@@ -65,6 +67,33 @@ func TestWhatIsInUseOutlivesRevocationsOfOthers(t *testing.T) {
 		p.revokeMany(1 << 13) // of at most 1024 floors of a small cache
 		p.need("after the revocations")
 		p.mendAndLeave()
+		if failure := p.failed(); failure != "" {
+			t.Error(failure)
+		}
+	})
+}
+
+// What is issued or asked about while Redis is away is there soon after it has come
+// back, although it has lost nothing and memory answers every request.
+func TestWhatIsUsedWhileRedisIsAwayComesToRedis(t *testing.T) {
+	s, n := newSite(t), &tried{}
+	synctest.Test(t, func(t *testing.T) {
+		p := begin(s, n, defects{}, false)
+		defer p.end(t)
+		p.route.refuse(true)
+		time.Sleep(10 * time.Second) // by then nobody tries to write
+		p.mint("minted")
+		p.revokeMany(1) // what cannot be written there is why nobody believes it
+		if d := p.refusing(p.hosts, "minted", time.Minute); d != 0 {
+			t.Errorf("refused for %v while Redis is away", d)
+		}
+		p.route.refuse(false)
+		time.Sleep(10 * time.Second)
+		p.stopPlane()
+		time.Sleep(contract.Lease)
+		if d := p.refusing(p.hosts, "minted", time.Minute); d != 0 {
+			t.Errorf("refused for %v while the control plane is away", d)
+		}
 		if failure := p.failed(); failure != "" {
 			t.Error(failure)
 		}
