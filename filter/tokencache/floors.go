@@ -1,6 +1,7 @@
 package tokencache
 
 import (
+	"encoding/binary"
 	"hash/maphash"
 	"math/bits"
 	"sync/atomic"
@@ -8,68 +9,70 @@ import (
 	"github.com/meshgate/meshgate/filter/contract"
 )
 
-// Bounds of the number of floor buckets of each kind, powers of two.
-const (
-	minFloorBuckets = 1 << 10
-	maxFloorBuckets = 1 << 17
-)
-
 // floors remember, for token hashes, credentials and consumers, the revision of
-// the newest invalidation.
-//
-// Subjects share buckets by hash and a bucket keeps the highest floor of all
-// its subjects. Memory is therefore fixed, nothing is ever dropped (so memory
-// pressure never has to raise the global floor), invalidating a consumer with a
-// million tokens is one store and the check is one load. A collision makes an
-// innocent older record unusable once, in L1 as in Redis; its next look-up yields a
-// newer revision, and has that written to Redis. L1 must not go on with the older
-// one: nobody would ask, and the token would be refused when only Redis is left. One
-// revocation costs one look-up of each token in use that shares its bucket. A
-// collision can never make a void record usable.
+// the newest invalidation. Memory is fixed and nothing is ever dropped, so memory
+// pressure never has to raise the global floor, and invalidating a consumer with a
+// million tokens is a few stores.
 type floors struct {
 	seed   maphash.Seed
-	tokens []atomic.Uint64
-	// owners holds credentials and consumers. Bucket 0 is never raised: it
-	// stands for "no consumer".
-	owners []atomic.Uint64
+	tokens sketch
+	// owners holds credentials and consumers.
+	owners sketch
 	// global is the floor of every record, from Welcome.Floor.
 	global atomic.Uint64
 }
 
-// owner is a bucket of floors.owners.
+// owner is a hash of a credential or consumer; 0 is none, and has no floor.
 type owner uint32
 
-// newFloors sizes the buckets for a cache of maxBytes: at most a 16th of it.
+// newFloors sizes the floors for a cache of maxBytes: at most an eighth of it.
 func newFloors(maxBytes int64) *floors {
-	n := min(max(maxBytes/256, minFloorBuckets), maxFloorBuckets)
+	n := min(max(maxBytes/(2*rows*8*8), minBuckets), maxBuckets)
 	n = 1 << (bits.Len64(uint64(n)) - 1)
-	return &floors{
-		seed:   maphash.MakeSeed(),
-		tokens: make([]atomic.Uint64, n),
-		owners: make([]atomic.Uint64, n),
-	}
+	return &floors{seed: maphash.MakeSeed(), tokens: newSketch(int(n)), owners: newSketch(int(n))}
 }
 
-// ownerOf returns the bucket of a credential or consumer; an empty id is none.
+// bytes is what they take.
+func (f *floors) bytes() int64 { return f.tokens.bytes() + f.owners.bytes() }
+
+// ownerOf returns the hash of a credential or consumer; an empty id is none.
 func (f *floors) ownerOf(subject contract.Subject, id string) owner {
 	if id == "" {
 		return 0
 	}
 	var h maphash.Hash
 	h.SetSeed(f.seed)
-	_ = h.WriteByte(byte(subject))                      // documented to never fail
-	_, _ = h.WriteString(id)                            // documented to never fail
-	return owner(h.Sum64()%uint64(len(f.owners)-1)) + 1 //nolint:gosec // the table is never empty
+	_ = h.WriteByte(byte(subject))          // documented to never fail
+	_, _ = h.WriteString(id)                // documented to never fail
+	return owner(max(uint32(h.Sum64()), 1)) //nolint:gosec // any part of it will do
 }
 
-func (f *floors) token(hash *contract.Hash) *atomic.Uint64 {
-	i := uint32(hash[28]) | uint32(hash[29])<<8 | uint32(hash[30])<<16
-	return &f.tokens[int(i)&(len(f.tokens)-1)]
+// spotOf says where a token has its floor.
+func spotOf(hash *contract.Hash) spot {
+	return spot{binary.LittleEndian.Uint64(hash[16:]), binary.LittleEndian.Uint64(hash[24:])}
+}
+
+// spot says where an owner has its floor. What multiplies is odd and has bits all
+// over, so that owners which differ anywhere differ in the bits that are used.
+func (o owner) spot() spot {
+	h := uint64(o) * 0x9e3779b97f4a7c15
+	return spot{h >> 32, h >> 11}
+}
+
+// raiseToken lifts the floor of a token, raiseOwner that of all tokens of an owner.
+func (f *floors) raiseToken(hash *contract.Hash, revision uint64) {
+	f.tokens.raise(spotOf(hash), revision)
+}
+
+func (f *floors) raiseOwner(o owner, revision uint64) {
+	if o != 0 {
+		f.owners.raise(o.spot(), revision)
+	}
 }
 
 // admits says whether a record read at revision may be used for hash.
 func (f *floors) admits(hash *contract.Hash, revision uint64, credential, consumer owner) bool {
-	return revision >= f.token(hash).Load() && f.admitsOwners(revision, credential, consumer)
+	return f.tokens.admits(spotOf(hash), revision) && f.admitsOwners(revision, credential, consumer)
 }
 
 // admitsOwners leaves out the token's own floor. What L1 holds under that is of an
@@ -77,8 +80,15 @@ func (f *floors) admits(hash *contract.Hash, revision uint64, credential, consum
 // nobody, but is worth a newer record.
 func (f *floors) admitsOwners(revision uint64, credential, consumer owner) bool {
 	return revision >= f.global.Load() &&
-		revision >= f.owners[credential].Load() &&
-		revision >= f.owners[consumer].Load()
+		(credential == 0 || f.owners.admits(credential.spot(), revision)) &&
+		(consumer == 0 || f.owners.admits(consumer.spot(), revision))
+}
+
+// clear forgets every floor. They belong to one log.
+func (f *floors) clear() {
+	f.tokens.clear()
+	f.owners.clear()
+	f.global.Store(0)
 }
 
 // raise lifts a floor; within a log floors never sink.
@@ -89,15 +99,4 @@ func raise(floor *atomic.Uint64, revision uint64) {
 			return
 		}
 	}
-}
-
-// clear forgets every floor. They belong to one log.
-func (f *floors) clear() {
-	for i := range f.tokens {
-		f.tokens[i].Store(0)
-	}
-	for i := range f.owners {
-		f.owners[i].Store(0)
-	}
-	f.global.Store(0)
 }

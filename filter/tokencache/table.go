@@ -62,7 +62,7 @@ func (t *table) inUse(limit int, now Instant) []contract.Hash {
 // been acknowledged.
 func (t *table) resize(maxBytes int64) {
 	negatives := min(maxBytes/negativeShare, maxNegative)
-	floorBytes := int64(16 * len(t.floors.tokens))
+	floorBytes := t.floors.bytes()
 	share := int((maxBytes - negatives - floorBytes) / shardCount)
 	sets := floorPow2(max(1, int(negatives)/shardCount/negativeSetBytes))
 	for i := range t.shards {
@@ -209,14 +209,12 @@ func (t *table) remember(generation uint64, hash *contract.Hash, revision uint64
 func (t *table) invalidate(it *contract.Invalidation) {
 	switch it.Subject {
 	case contract.SubjectCredential, contract.SubjectConsumer:
-		if o := t.floors.ownerOf(it.Subject, it.ID); o != 0 {
-			raise(&t.floors.owners[o], it.Revision)
-		}
+		t.floors.raiseOwner(t.floors.ownerOf(it.Subject, it.ID), it.Revision)
 	case contract.SubjectToken:
 		s := t.shard(&it.Token)
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		raise(t.floors.token(&it.Token), it.Revision)
+		t.floors.raiseToken(&it.Token, it.Revision)
 		if slot, pos := s.find(&it.Token); slot >= 0 && s.header(pos).revision < it.Revision {
 			s.remove(slot)
 		}

@@ -191,7 +191,7 @@ func TestTableBounds(t *testing.T) {
 	for i := range 60_000 {
 		mustAdmit(t, tb, i, testRecord(i, 1))
 	}
-	bytes, kept, evicted := 16*len(tb.floors.tokens), 0, uint64(0)
+	bytes, kept, evicted := int(tb.floors.bytes()), 0, uint64(0)
 	for i := range tb.shards {
 		s := &tb.shards[i]
 		bytes += 8*len(s.slots) + len(s.ring) + len(s.negatives)/negativeWays*negativeSetBytes
