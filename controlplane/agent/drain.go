@@ -73,9 +73,14 @@ type draining struct {
 	Drain
 	admin asker
 	log   *slog.Logger
-	// last is what was seen last, moved when it was seen that somebody had come.
+	// gone, if set, reports that Envoy has ended, where ctx does not say so.
+	gone func() bool
+	// last is what was seen last, moved when it was seen that somebody had come, or
+	// could not be seen that nobody had.
 	last  traffic
 	moved time.Time
+	// blind is why Envoy does not say what is in flight; nil while it does.
+	blind error
 }
 
 // run lets Envoy leave, and returns when nothing is left or ctx ends.
@@ -87,13 +92,14 @@ type draining struct {
 //  3. New connections are refused, so that clients which never stop cannot keep a
 //     request in flight for ever: whoever is refused has lost nothing and can go
 //     elsewhere. What is in flight finishes.
+//
+// A question or an order that fails is tried again, and the rest is carried out all
+// the same: an Envoy that is too busy to answer has requests in flight, and they
+// would be cut off.
 func (d *draining) run(ctx context.Context) {
-	first, err := readTraffic(ctx, d.admin)
-	if err == nil {
-		d.last = first
-	}
-	if err != nil || first.connections > 0 {
-		d.moved = time.Now() // else it has been quiet
+	d.moved = time.Now()
+	if d.look(ctx); d.blind == nil && d.last.connections == 0 {
+		d.moved = time.Time{} // it has been quiet
 	}
 	if rest(ctx, d.Delay) != nil {
 		return
@@ -102,49 +108,60 @@ func (d *draining) run(ctx context.Context) {
 	defer cancel()
 	half, stop := context.WithTimeout(ctx, d.Timeout/2)
 	defer stop()
-	if !d.ask(ctx, "/healthcheck/fail") || !d.until(half) || !d.ask(ctx, "/drain_listeners") {
+	d.step(half, "/healthcheck/fail")
+	d.step(ctx, "/drain_listeners")
+	if !errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		return
 	}
-	d.until(ctx)
-	if errors.Is(ctx.Err(), context.DeadlineExceeded) && d.last.requests > 0 {
+	switch {
+	case d.blind != nil:
+		d.log.Warn("the time to drain is over, and envoy does not say what is in flight", "error", d.blind)
+	case d.last.requests > 0:
 		d.log.Warn("the time to drain is over with requests in flight", "requests", d.last.requests, "connections", d.last.connections)
 	}
 }
 
-func (d *draining) ask(ctx context.Context, path string) bool {
-	_, err := d.admin.Do(ctx, http.MethodPost, path)
-	if err != nil && ctx.Err() == nil {
-		d.log.Warn("envoy cannot be drained", "error", err)
-	}
-	return err == nil
-}
-
-// until returns when no request is in flight and nobody comes any more, or ctx ends.
-// It returns false where Envoy cannot be asked.
-func (d *draining) until(ctx context.Context) bool {
+// step tells Envoy something and returns when no request is in flight and nobody
+// comes any more, or ctx ends.
+func (d *draining) step(ctx context.Context, order string) {
 	tick := time.NewTicker(drainTick)
 	defer tick.Stop()
-	for {
-		now, err := readTraffic(ctx, d.admin)
-		switch {
-		case ctx.Err() != nil:
-			return true
-		case err != nil:
-			d.log.Warn("envoy does not say whether requests are in flight", "error", err)
-			return false
+	for told, warned := false, false; ; {
+		if !told {
+			_, err := d.admin.Do(ctx, http.MethodPost, order)
+			if told = err == nil; !told && !warned && ctx.Err() == nil {
+				d.log.Warn("envoy does not do as it is told while it drains, and is told again", "order", order, "error", err)
+				warned = true
+			}
 		}
-		if now.come != d.last.come || now.requests > 0 {
-			d.moved = time.Now()
-		}
-		if d.last = now; time.Since(d.moved) >= quietTime {
-			return true
+		if d.look(ctx); time.Since(d.moved) >= quietTime || d.blind != nil && d.gone != nil && d.gone() {
+			return
 		}
 		select {
 		case <-ctx.Done():
-			return true
+			return
 		case <-tick.C:
 		}
 	}
+}
+
+// look asks Envoy what is in flight.
+func (d *draining) look(ctx context.Context) {
+	now, err := readTraffic(ctx, d.admin)
+	if ctx.Err() != nil {
+		return
+	}
+	if err != nil && d.blind == nil {
+		d.log.Warn("envoy does not say whether requests are in flight, and is asked again", "error", err)
+	}
+	if d.blind = err; err != nil {
+		d.moved = time.Now() // it is not known that nobody has come
+		return
+	}
+	if now.come != d.last.come || now.requests > 0 {
+		d.moved = time.Now()
+	}
+	d.last = now
 }
 
 // reportCut says what an end at once cuts off.

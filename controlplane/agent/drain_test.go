@@ -19,14 +19,18 @@ type player struct {
 	start time.Time
 	plays func(since time.Duration) traffic
 	fails map[string]error
+	heals time.Duration
 	told  []string
 }
 
 func (p *player) Do(ctx context.Context, method, path string) (string, error) {
-	if err := errors.Join(p.fails[path], ctx.Err()); err != nil {
+	since := time.Since(p.start)
+	if err := p.fails[path]; err != nil && (p.heals == 0 || since < p.heals) {
 		return "", err
 	}
-	since := time.Since(p.start)
+	if ctx.Err() != nil {
+		return "", ctx.Err()
+	}
 	if method != http.MethodGet {
 		p.told = append(p.told, fmt.Sprintf("%s %s", since, path))
 		return "OK", nil
@@ -45,6 +49,8 @@ func TestDrain(t *testing.T) {
 		plays func(time.Duration) traffic
 		delay time.Duration
 		fails map[string]error
+		// heals is when that is over; 0: never.
+		heals time.Duration
 		told  []string
 		ended time.Duration
 		logs  []string
@@ -70,13 +76,23 @@ func TestDrain(t *testing.T) {
 			told: []string{"0s /healthcheck/fail", "15s /drain_listeners"}, ended: 30 * time.Second,
 			logs: []string{"WARN the time to drain is over with requests in flight requests=3 connections=4"}},
 		{name: "Envoy refuses", plays: idle, fails: map[string]error{"/healthcheck/fail": errors.New("no")},
-			logs: []string{"WARN envoy cannot be drained error=no"}},
+			told: []string{"1s /drain_listeners"}, ended: time.Second,
+			logs: []string{"WARN envoy does not do as it is told while it drains, and is told again order=/healthcheck/fail error=no"}},
 		{name: "Envoy says nothing", plays: idle, fails: map[string]error{trafficPath: errors.New("no")},
-			told: []string{"0s /healthcheck/fail"}, logs: []string{"WARN envoy does not say whether requests are in flight error=no"}},
+			told: []string{"0s /healthcheck/fail", "15s /drain_listeners"}, ended: 30 * time.Second,
+			logs: []string{"WARN envoy does not say whether requests are in flight, and is asked again error=no",
+				"WARN the time to drain is over, and envoy does not say what is in flight error=no"}},
+		{name: "Envoy is too busy to answer for a while", fails: map[string]error{trafficPath: errors.New("no"), "/healthcheck/fail": errors.New("no")}, heals: 3 * time.Second,
+			plays: func(since time.Duration) traffic {
+				return traffic{requests: 1, connections: 1, come: 1}.until(since, 9*time.Second)
+			},
+			told: []string{"3s /healthcheck/fail", "9.95s /drain_listeners"}, ended: 10 * time.Second,
+			logs: []string{"WARN envoy does not say whether requests are in flight, and is asked again error=no",
+				"WARN envoy does not do as it is told while it drains, and is told again order=/healthcheck/fail error=no"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				p, r := &player{start: time.Now(), plays: test.plays, fails: test.fails}, newRecorder()
+				p, r := &player{start: time.Now(), plays: test.plays, fails: test.fails, heals: test.heals}, newRecorder()
 				d := draining{Drain: Drain{Delay: test.delay, Timeout: 30 * time.Second}, admin: p, log: slog.New(r)}
 				d.run(t.Context())
 				if diff := cmp.Diff(test.told, p.told); diff != "" {
@@ -120,4 +136,17 @@ func TestDrainIsCutShort(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestDrainOfOneThatEnds does not wait for an Envoy that has ended, which an agent that
+// did not start it is not told.
+func TestDrainOfOneThatEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		refused := errors.New("refused")
+		p := &player{start: time.Now(), fails: map[string]error{trafficPath: refused, "/healthcheck/fail": refused}}
+		d := draining{Drain: Drain{Timeout: time.Hour}, admin: p, log: slog.New(newRecorder()), gone: func() bool { return time.Since(p.start) >= time.Minute }}
+		if d.run(t.Context()); time.Since(p.start) != time.Minute {
+			t.Errorf("took %s", time.Since(p.start))
+		}
+	})
 }
