@@ -132,14 +132,7 @@ func (s *Schedule) once(ctx context.Context) error {
 }
 
 func (s *Schedule) prepare() ([]string, error) {
-	left, err := filepath.Glob(filepath.Join(s.Directory, workPattern))
-	if err != nil {
-		return nil, err
-	}
-	for _, dir := range left {
-		err = errors.Join(err, os.RemoveAll(dir))
-	}
-	if err != nil {
+	if err := removeLeft(s.Directory); err != nil {
 		return nil, err
 	}
 	return s.names()

@@ -7,9 +7,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"time"
@@ -37,32 +35,25 @@ type Source struct {
 // path, which needs room for twice their size.
 func Write(ctx context.Context, s Source, path string) (m Manifest, err error) {
 	if _, err := os.Lstat(path); err == nil {
-		return m, fmt.Errorf("%s exists: a backup is never written over another file", path)
+		return m, exists(path)
 	}
-	work, err := os.MkdirTemp(filepath.Dir(path), workPattern)
+	work, err := newWork(filepath.Dir(path))
 	if err != nil {
 		return m, err
 	}
-	defer func() { err = errors.Join(err, os.RemoveAll(work)) }()
-	if m, err = s.collect(ctx, work); err != nil {
+	defer func() { err = errors.Join(err, work.remove()) }()
+	if m, err = s.collect(ctx, work.path); err != nil {
 		return m, err
 	}
-	whole := filepath.Join(work, "backup")
-	if err := pack(m, work, whole); err != nil {
+	whole := filepath.Join(work.path, "backup")
+	if err := pack(m, work.path, whole); err != nil {
 		return m, err
 	}
-	// A link fails where a file is, a renaming would replace it.
-	if err := os.Link(whole, path); err != nil {
-		if errors.Is(err, fs.ErrExist) {
-			return m, fmt.Errorf("%s exists: a backup is never written over another file", path)
-		}
+	if err := publish(whole, path); err != nil {
 		return m, err
 	}
 	return m, syncDir(filepath.Dir(path))
 }
-
-// workPattern names the directory in which a backup is put together.
-const workPattern = ".backup-*"
 
 // collect writes the parts into a directory.
 func (s *Source) collect(ctx context.Context, work string) (m Manifest, err error) {
