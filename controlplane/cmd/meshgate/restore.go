@@ -79,7 +79,7 @@ func (r *restoring) run(ctx context.Context, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	if err := r.renew(ctx, root); err != nil {
+	if err := r.ready(ctx, &m, root); err != nil {
 		return err
 	}
 	if err := r.place(&m, root); err != nil {
@@ -162,6 +162,21 @@ func (r *restoring) renew(ctx context.Context, root []byte) error {
 		return err
 	}
 	return errors.Join(revoke.Restored(ctx, s), s.Close())
+}
+
+// ready makes the parts what is to be placed. It refuses those that would be torn
+// apart: a store that is closed may leave its last commits in its log, and they say
+// that the database comes from a backup.
+func (r *restoring) ready(ctx context.Context, m *backup.Manifest, root []byte) error {
+	if err := r.renew(ctx, root); err != nil {
+		return err
+	}
+	for _, p := range m.Parts {
+		if err := sqlstore.Whole(filepath.Join(r.work, p.Name)); err != nil {
+			return fmt.Errorf("nothing was restored, because a write did not reach the disk; see the log, and try again: %w", err)
+		}
+	}
+	return nil
 }
 
 // place puts everything where the settings say. The key comes last: a start that finds

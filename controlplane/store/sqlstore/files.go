@@ -20,6 +20,16 @@ func Present(path string) (bool, error) {
 	return file > 0 || log > 0, err
 }
 
+// Whole returns an error unless the file of a database holds everything by itself:
+// whoever moves it without its log would lose what stands there alone.
+func Whole(path string) error {
+	log, err := size(path + "-wal")
+	if err == nil && log > 0 {
+		err = fmt.Errorf("the database %s is not complete without its log %[1]s-wal", path)
+	}
+	return err
+}
+
 // size is that of a file, 0 if there is none.
 func size(path string) (int64, error) {
 	info, err := os.Stat(path)
