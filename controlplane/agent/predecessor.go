@@ -2,9 +2,12 @@ package agent
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -14,37 +17,89 @@ import (
 )
 
 // EndPredecessor stops an Envoy that a supervisor which died left behind: it
-// would hold the ports and serve an old configuration for ever. Only a process
-// that runs with the bootstrap file of this instance is touched. The caller
-// holds the claim on the state directory, so its supervisor is known to be dead.
+// would hold the ports and serve an old configuration for ever. It is known by its
+// name, which was written down before it was started, so that none is missed whenever
+// its supervisor died; and nobody else's is touched, as the names are random. The
+// caller holds the claim on the state directory, so the supervisor is known to be dead,
+// and no child of it is on its way to become an Envoy: it would hold the claim, too.
+//
+// The kernel could end an Envoy together with its supervisor (PR_SET_PDEATHSIG). That
+// would cut off every request because the process beside it died, which a new
+// supervisor makes up for without a loss; and the kernel does it when the thread ends
+// that started Envoy, which in Go may be any and end at any time.
 func EndPredecessor(ctx context.Context, stateDir, name string, timeout time.Duration, log *slog.Logger) error {
 	d, err := runDirOf(stateDir, name)
 	if err != nil {
 		return err
 	}
-	data, err := os.ReadFile(d.pid)
+	left, err := d.left()
 	if err != nil {
-		return nil
+		return err
 	}
-	pid, err := strconv.Atoi(strings.TrimSpace(string(data)))
-	if err != nil || pid <= 1 {
-		return nil
+	for _, pid := range left {
+		if err := d.endLeft(ctx, pid, timeout, log); err != nil {
+			return err
+		}
 	}
+	return nil
+}
+
+// left finds the processes that may be Envoys of this run directory: those with one of
+// its names, and the one that was started last if its environment cannot be read.
+func (d *runDir) left() (pids []int, err error) {
+	known, err := readProcesses(d.processes)
+	if err != nil {
+		return nil, err
+	}
+	run, err := running()
+	if err != nil {
+		return nil, err
+	}
+	for _, k := range known {
+		if pid, runs := run[k.Name]; runs {
+			pids = append(pids, pid)
+		}
+	}
+	if data, err := os.ReadFile(d.pid); err == nil {
+		pid, err := strconv.Atoi(strings.TrimSpace(string(data)))
+		if err == nil && pid > 1 && !slices.Contains(pids, pid) {
+			pids = append(pids, pid)
+		}
+	}
+	return pids, nil
+}
+
+// owns reports whether a process is an Envoy of this run directory. The environment of
+// one whose file has capabilities, such as that to open port 80, can be read by root
+// alone: then its arguments say what it is.
+func (d *runDir) owns(pid int) bool {
+	name, err := nameOf(pid)
+	if errors.Is(err, fs.ErrPermission) {
+		arguments, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+		return err == nil && strings.Contains(string(arguments), "\x00"+d.bootstrap+"\x00")
+	}
+	known, _ := readProcesses(d.processes)
+	return err == nil && slices.ContainsFunc(known, func(k process) bool { return k.Name == name })
+}
+
+// endLeft drains and stops a process, if it is an Envoy of this run directory.
+func (d *runDir) endLeft(ctx context.Context, pid int, timeout time.Duration, log *slog.Logger) error {
 	// The descriptor pins the process, so the id cannot be reused in between.
 	fd, err := unix.PidfdOpen(pid, 0)
 	if err != nil {
-		return nil
+		return nil //nolint:nilerr // it has ended
 	}
 	defer func() { _ = unix.Close(fd) }()
-	cmdline, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
-	if err != nil || !strings.Contains(string(cmdline), "\x00"+d.bootstrap+"\x00") {
+	if !d.owns(pid) {
 		return nil
 	}
 	log.Warn("an envoy of a supervisor that died is drained and stopped", "pid", pid)
-	leaving := draining{Drain: Drain{Timeout: timeout}, admin: d.adminClient(), log: log}
+	leaving := draining{
+		Drain: Drain{Timeout: timeout}, admin: d.adminClient(), log: log, gone: func() bool { return exited(fd, 0) },
+	}
 	leaving.run(ctx)
 	if err := unix.PidfdSendSignal(fd, unix.SIGTERM, nil, 0); err != nil {
-		return nil
+		return nil //nolint:nilerr // it has ended
 	}
 	if exited(fd, killAfter) {
 		return nil
@@ -60,12 +115,9 @@ func EndPredecessor(ctx context.Context, stateDir, name string, timeout time.Dur
 func exited(fd int, timeout time.Duration) bool {
 	deadline := time.Now().Add(timeout)
 	for {
-		left := time.Until(deadline)
-		if left <= 0 {
-			return false
-		}
-		n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, int(left.Milliseconds())+1) //nolint:gosec // descriptors are small
-		if err == syscall.EINTR {                                                                            //nolint:errorlint // a raw errno
+		left := max(0, time.Until(deadline))
+		n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, int(left.Milliseconds())) //nolint:gosec // descriptors are small
+		if err == syscall.EINTR {                                                                          //nolint:errorlint // a raw errno
 			continue
 		}
 		return err == nil && n > 0

@@ -5,20 +5,30 @@ import (
 	"log/slog"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strconv"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/meshgate/meshgate/filter/contract"
 )
 
 // start runs this binary in a role; the process ends with the test.
 func start(t *testing.T, role string, args ...string) (cmd *exec.Cmd, exited <-chan error) {
 	t.Helper()
+	return startNamed(t, "", role, args...)
+}
+
+// startNamed runs it with a name as an agent gives it to an Envoy.
+func startNamed(t *testing.T, name, role string, args ...string) (cmd *exec.Cmd, exited <-chan error) {
+	t.Helper()
 	cmd = exec.Command(os.Args[0], args...)
 	cmd.Env = append(os.Environ(), roleEnv+"="+role)
+	if name != "" {
+		cmd.Env = append(cmd.Env, contract.ProcessEnv+"="+name)
+	}
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -60,11 +70,16 @@ func newRunDir(t *testing.T) (stateDir string, d *runDir) {
 	return stateDir, d
 }
 
-// TestEndPredecessor stops what runs with this instance's bootstrap file.
+// TestEndPredecessor stops what has a name of this instance, though its supervisor
+// died before it could write down which process it is.
 func TestEndPredecessor(t *testing.T) {
 	stateDir, d := newRunDir(t)
-	cmd, exited := start(t, "sleeper", "-c", d.bootstrap, "--disable-hot-restart")
-	writePID(t, d, strconv.Itoa(cmd.Process.Pid)+"\n")
+	p, err := openProcesses(d.processes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd, exited := startNamed(t, begun(t, p), "sleeper", "-c", d.bootstrap, "--disable-hot-restart")
+	begun(t, p) // the next one was not started any more
 	r := newRecorder()
 	if err := EndPredecessor(t.Context(), stateDir, "gw", time.Second, slog.New(r)); err != nil {
 		t.Fatal(err)
@@ -80,25 +95,23 @@ func TestEndPredecessor(t *testing.T) {
 	}
 }
 
-// TestEndPredecessorForeign leaves alone whatever is not this instance's Envoy,
-// though its pid file says so: the id may have been given to another process.
+// TestEndPredecessorForeign leaves alone whatever is not this instance's Envoy, though
+// its pid file or its arguments say so: the id may have been given to another process,
+// and a container next door may have the same paths.
 func TestEndPredecessorForeign(t *testing.T) {
 	stateDir, d := newRunDir(t)
-	other := filepath.Join(stateDir, "run", "gw2", "bootstrap.yaml")
+	p, err := openProcesses(d.processes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ours := begun(t, p)
 	dead, exited := start(t, "crash")
 	<-exited
-	for _, test := range []struct {
-		name string
-		args []string
-	}{
-		{"another program", nil},
-		{"another instance", []string{"-c", other}},
-		{"a longer path", []string{"-c", d.bootstrap + ".old"}},
-		{"a path that ends so", []string{"-c", "/elsewhere" + d.bootstrap}},
-		{"the path inside an argument", []string{"-c=" + d.bootstrap}},
+	for _, test := range []struct{ name, process string }{
+		{"another program", ""}, {"another instance", "THEIRS"}, {"a longer name", ours + "X"}, {"a part of the name", ours[1:]},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			cmd, exited := start(t, "sleeper", test.args...)
+			cmd, exited := startNamed(t, test.process, "sleeper", "-c", d.bootstrap, "--disable-hot-restart")
 			writePID(t, d, strconv.Itoa(cmd.Process.Pid))
 			untouched(t, stateDir)
 			if err := cmd.Process.Signal(syscall.Signal(0)); err != nil {
@@ -115,10 +128,12 @@ func TestEndPredecessorForeign(t *testing.T) {
 		writePID(t, d, text)
 		untouched(t, stateDir)
 	}
-	if err := os.Remove(d.pid); err != nil {
-		t.Fatal(err)
+	for _, file := range []string{d.pid, d.processes} {
+		if err := os.Remove(file); err != nil {
+			t.Fatal(err)
+		}
+		untouched(t, stateDir)
 	}
-	untouched(t, stateDir)
 }
 
 func untouched(t *testing.T, stateDir string) {

@@ -34,7 +34,8 @@ type Process struct {
 	ModuleDir string
 	// Settings is the path of the filter's settings.
 	Settings string
-	// PIDFile remembers the running Envoy across a death of the supervisor.
+	// PIDFile says which process the running Envoy is, for people and for the next
+	// supervisor where it may not read the name in its environment.
 	PIDFile string
 	// Concurrency is the number of workers; 0 lets Envoy choose.
 	Concurrency int

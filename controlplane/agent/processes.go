@@ -7,8 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"slices"
+	"strconv"
 	"sync"
 
 	"github.com/meshgate/meshgate/filter/contract"
@@ -40,40 +40,70 @@ type process struct {
 // unless one still runs: then it is left for the next start.
 func openProcesses(path string) (*processes, error) {
 	p := &processes{path: path, wake: make(chan struct{}, 1)}
-	data, err := os.ReadFile(path) //nolint:gosec // below the state directory
-	switch {
-	case errors.Is(err, os.ErrNotExist):
-		return p, nil
-	case err != nil:
-		return nil, fmt.Errorf("run directory: %w", err)
+	known, err := readProcesses(path)
+	if err != nil || known == nil {
+		return p, err
 	}
-	if err := json.Unmarshal(data, &p.known); err != nil {
-		// What it listed is forgotten by the control plane after a day.
-		p.known = nil
-		return p, nil
+	run, err := running()
+	if err != nil {
+		return nil, err
 	}
-	for i := range p.known {
-		p.known[i].Ended = p.known[i].Ended || !runs(p.known[i].Name)
+	for i := range known {
+		_, runs := run[known[i].Name]
+		known[i].Ended = known[i].Ended || !runs
 	}
+	p.known = known
 	p.notify()
 	return p, nil
 }
 
-// runs reports whether a process with this name in its environment exists. What
-// cannot be read belongs to somebody else.
-func runs(name string) bool {
-	want := []byte(contract.ProcessEnv + "=" + name)
-	files, err := filepath.Glob("/proc/[0-9]*/environ")
-	if err != nil {
-		return true
+// readProcesses reads the file; nil where there is none.
+func readProcesses(path string) (known []process, err error) {
+	data, err := os.ReadFile(path) //nolint:gosec // below the state directory
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("run directory: %w", err)
 	}
-	for _, f := range files {
-		environment, err := os.ReadFile(f) //nolint:gosec // of the process file system
-		if err == nil && slices.ContainsFunc(bytes.Split(environment, []byte{0}), func(v []byte) bool { return bytes.Equal(v, want) }) {
-			return true
+	if err := json.Unmarshal(data, &known); err != nil {
+		return nil, nil // what it listed is forgotten by the control plane after a day
+	}
+	return known, nil
+}
+
+// running finds the Envoys that run on this machine: the names in their environments,
+// and their process ids. What cannot be read belongs to somebody else.
+func running() (map[string]int, error) {
+	list, err := os.ReadDir("/proc")
+	if err != nil {
+		return nil, fmt.Errorf("looking for envoys that run: %w", err)
+	}
+	found := map[string]int{}
+	for _, e := range list {
+		pid, err := strconv.Atoi(e.Name())
+		if err != nil {
+			continue
+		}
+		if name, err := nameOf(pid); err == nil && name != "" {
+			found[name] = pid
 		}
 	}
-	return false
+	return found, nil
+}
+
+// nameOf is the name in the environment of a process, "" if it has none.
+func nameOf(pid int) (string, error) {
+	environment, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
+	if err != nil {
+		return "", err
+	}
+	for v := range bytes.SplitSeq(environment, []byte{0}) {
+		if name, ok := bytes.CutPrefix(v, []byte(contract.ProcessEnv+"=")); ok {
+			return string(name), nil
+		}
+	}
+	return "", nil
 }
 
 // begin names an Envoy that is about to be started.
@@ -82,16 +112,31 @@ func (p *processes) begin() (string, error) {
 	defer p.mu.Unlock()
 	name, before := rand.Text(), p.known
 	p.known = append(slices.Clone(before), process{Name: name})
-	if over := len(p.known) - contract.MaxEnded; over > 0 {
-		// The control plane forgets them by itself after a day. Of Envoys that die one
-		// after another at their start it knows none but the one before them.
-		p.known = slices.Delete(p.known, 1, 1+over)
-	}
+	p.forget()
 	err := p.write()
 	if err != nil {
 		p.known = before // it is not started
 	}
 	return name, err
+}
+
+// forget bounds how many are remembered. The control plane forgets those that have
+// ended by itself after a day, and of Envoys that die one after another at their start
+// it knows none but the one before them, the first. One that runs stays: nobody would
+// find it at the next start, and it would count as followed by another one.
+func (p *processes) forget() {
+	over, first := len(p.known)-contract.MaxEnded, true
+	p.known = slices.DeleteFunc(p.known, func(known process) bool {
+		if !known.Ended || over <= 0 {
+			return false
+		}
+		if first {
+			first = false
+			return false
+		}
+		over--
+		return true
+	})
 }
 
 // end notes that an Envoy runs no more.

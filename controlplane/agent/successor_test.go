@@ -110,6 +110,32 @@ func TestFirstOfManyIsKept(t *testing.T) {
 	}
 }
 
+// TestOneThatRunsIsNotForgotten: however many die after it, an Envoy that could not be
+// stopped is known at the next start, and nothing counts as following it.
+func TestOneThatRunsIsNotForgotten(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "processes.json")
+	p, err := openProcesses(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ends(t, p, begun(t, p))
+	stuck := begun(t, p)
+	sleeper(t, stuck)
+	for range contract.MaxEnded + 3 {
+		ends(t, p, begun(t, p))
+	}
+	begun(t, p)
+	if e := p.untold(true); e.Successor != "" || e.Gone || len(e.Processes) > contract.MaxEnded {
+		t.Errorf("%+v", e)
+	}
+	if p, err = openProcesses(path); err != nil {
+		t.Fatal(err)
+	}
+	if got := p.untold(false); got.Successor != stuck {
+		t.Errorf("%q runs, %q counts", stuck, got.Successor)
+	}
+}
+
 // TestProcessThatCannotBeNoted is not started, so it succeeds nobody and keeps nothing
 // from being told.
 func TestProcessThatCannotBeNoted(t *testing.T) {
