@@ -2,6 +2,10 @@ package model
 
 import (
 	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
 	"slices"
 
 	nodes "go.yaml.in/yaml/v3"
@@ -15,30 +19,107 @@ import (
 //
 // Anchors and aliases are refused: a text that is written once and referred to a
 // hundred thousand times makes gigabytes of a megabyte, and limits that count
-// values do not see it.
+// values do not see it. A second document, and a key that is another one once both
+// are text, are refused, because one of two would be dropped without a word.
 func FromYAML(raw []byte) ([]byte, error) {
 	if len(raw) > MaxDocument {
 		return nil, fault.New(fault.Invalid, "a document has at most %d bytes", MaxDocument)
 	}
-	// Without the mark of an anchor there is nothing to refer to. Nodes are not
-	// expanded.
-	if bytes.IndexByte(raw, '&') >= 0 {
-		var doc nodes.Node
-		if err := nodes.Unmarshal(raw, &doc); err != nil {
-			return nil, fault.New(fault.Invalid, "the document is no YAML: %s", err)
-		}
-		if refers(&doc) {
-			return nil, fault.New(fault.Invalid, "anchors and aliases of YAML are not taken here: write out what they stand for")
-		}
+	doc, err := oneDocument(raw)
+	if err != nil {
+		return nil, err
+	}
+	// Nodes are not expanded.
+	if refers(doc) {
+		return nil, fault.New(fault.Invalid, "anchors and aliases of YAML are not taken here: write out what they stand for")
 	}
 	out, err := yaml.YAMLToJSONStrict(raw)
 	if err != nil {
-		return nil, fault.New(fault.Invalid, "the document is no YAML: %s", err)
+		return nil, notYAML(err)
+	}
+	if keys(doc) != members(out) {
+		return nil, fault.New(fault.Invalid, "two keys of one mapping are the same text%s: every key is read as text, so 1 is \"1\", and true is \"true\"", twins(doc))
 	}
 	return out, nil
+}
+
+func notYAML(err error) error { return fault.New(fault.Invalid, "the document is no YAML: %s", err) }
+
+// oneDocument reads the first document of a stream and refuses others. Empty ones say
+// nothing, such as that behind a last line "---".
+func oneDocument(raw []byte) (*nodes.Node, error) {
+	stream := nodes.NewDecoder(bytes.NewReader(raw))
+	first := new(nodes.Node)
+	if err := stream.Decode(first); err != nil && !errors.Is(err, io.EOF) {
+		return nil, notYAML(err)
+	}
+	for {
+		var next nodes.Node
+		switch err := stream.Decode(&next); {
+		case errors.Is(err, io.EOF):
+			return first, nil
+		case err != nil:
+			return nil, notYAML(err)
+		case !slices.ContainsFunc(next.Content, func(n *nodes.Node) bool { return n.ShortTag() != "!!null" }):
+			continue
+		}
+		return nil, fault.New(fault.Invalid, "more than one YAML document: the second begins in line %d; send each by itself", next.Line)
+	}
 }
 
 // refers reports whether anything in a node is an anchor or an alias.
 func refers(n *nodes.Node) bool {
 	return n.Kind == nodes.AliasNode || n.Anchor != "" || slices.ContainsFunc(n.Content, refers)
+}
+
+// keys counts the keys of all mappings in a node.
+func keys(n *nodes.Node) (count int) {
+	if n.Kind == nodes.MappingNode {
+		count = len(n.Content) / 2
+	}
+	for _, c := range n.Content {
+		count += keys(c)
+	}
+	return count
+}
+
+// members counts the members of all objects in a JSON document that this program made.
+func members(raw []byte) (count int) {
+	var value any
+	if json.Unmarshal(raw, &value) != nil {
+		return -1
+	}
+	return membersOf(value)
+}
+
+func membersOf(value any) (count int) {
+	switch v := value.(type) {
+	case map[string]any:
+		count = len(v)
+		for _, e := range v {
+			count += membersOf(e)
+		}
+	case []any:
+		for _, e := range v {
+			count += membersOf(e)
+		}
+	}
+	return count
+}
+
+// twins says where two keys of one mapping look alike, if any do.
+func twins(n *nodes.Node) string {
+	seen := map[string]bool{}
+	for i, c := range n.Content {
+		if n.Kind == nodes.MappingNode && i%2 == 0 {
+			if seen[c.Value] {
+				return fmt.Sprintf(" (line %d, %q)", c.Line, c.Value)
+			}
+			seen[c.Value] = true
+		}
+		if at := twins(c); at != "" {
+			return at
+		}
+	}
+	return ""
 }

@@ -22,6 +22,17 @@ func TestFromYAML(t *testing.T) {
 		{"in a key", "a: {? &x k : 1}\n", "", "anchors and aliases"},
 		{"merged", "a: &x {k: 1}\nb: {<<: *x}\n", "", "anchors and aliases"},
 		{"long text many times", "a: &x " + strings.Repeat("x", 1<<10) + "\nb: [" + strings.Repeat("*x,", 1<<10) + "]\n", "", "anchors and aliases"},
+		{"a second document", "a: 1\n---\nb: 2\n", "", "more than one YAML document: the second begins in line 2"},
+		{"behind an empty one", "---\n---\nb: 2\n", "", "more than one YAML document"},
+		{"behind an end", "a: 1\n...\n---\n[]\n", "", "more than one YAML document"},
+		{"a second one that is no YAML", "a: 1\n---\na: [", "", "the document is no YAML"},
+		{"marks around it", "---\na: 1\n---\n# nothing\n...\n", `{"a":1}`, ""},
+		{"nothing", "", "null", ""},
+		{"a number and its text", "a:\n  1: x\n  \"1\": y\n", "", `two keys of one mapping are the same text (line 3, "1")`},
+		{"a truth and its text", "{true: x, 'true': y}", "", `two keys of one mapping are the same text (line 1, "true")`},
+		{"a truth in other words", "[{yes: x, 'true': y}]", "", "two keys of one mapping are the same text:"},
+		{"two notations of a number", "{0x1: x, 1: y}", "", "key 1 already set"},
+		{"numbers as keys", "a: {1: x, 2: {true: z}}\nb: {1: x}\n", `{"a":{"1":"x","2":{"true":"z"}},"b":{"1":"x"}}`, ""},
 		{"too long", "a: " + strings.Repeat("x", MaxDocument), "", "at most"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
