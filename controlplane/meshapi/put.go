@@ -6,6 +6,7 @@ import (
 
 	"github.com/meshgate/meshgate/controlplane/admit"
 	"github.com/meshgate/meshgate/controlplane/fault"
+	"github.com/meshgate/meshgate/controlplane/httpkit"
 	"github.com/meshgate/meshgate/controlplane/model"
 	"github.com/meshgate/meshgate/controlplane/store"
 )
@@ -102,11 +103,11 @@ func (c collection) check(r *http.Request, s *submission, unknown []fault.Violat
 	}
 	var wrong []fault.Violation
 	switch how {
-	case strict:
+	case httpkit.Strict:
 		wrong = unknown
-	case warn:
+	case httpkit.Warn:
 		s.dropped = unknown
-	case ignore:
+	case httpkit.Ignore:
 	}
 	if err := c.api.Writer.CheckDocument(c.kind, s.spec); err != nil {
 		e, ok := errors.AsType[*fault.Error](err)

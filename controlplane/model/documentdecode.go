@@ -8,6 +8,7 @@ import (
 	"reflect"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/meshgate/meshgate/controlplane/fault"
@@ -116,7 +117,7 @@ func (r *documentReader) document(k *Kind, raw []byte) (d Decoded, err error) {
 // stray notes a member that means nothing; those of fields and others would.
 func (r *documentReader) stray(at, key string, fields *documentFields, others []string) {
 	if len(r.unknown) < maxUnknown {
-		r.note(join(at, key), TextUnknown+fault.Meant(key, append(fields.names(), others...)))
+		r.note(join(at, shown(key)), TextUnknown+fault.Meant(key, append(fields.names(), others...)))
 	}
 }
 
@@ -124,6 +125,18 @@ func (r *documentReader) note(path, message string) {
 	if len(r.unknown) < maxUnknown {
 		r.unknown = append(r.unknown, fault.Violation{Path: path, Message: message})
 	}
+}
+
+// maxShown bounds a key in a path, in bytes.
+const maxShown = 100
+
+// shown is a key as paths show it. A path is made for every member below a key: with
+// the whole of a long one, a document costs its length times its members.
+func shown(key string) string {
+	if len(key) <= maxShown {
+		return key
+	}
+	return strings.ToValidUTF8(key[:maxShown], "") + "…"
 }
 
 // names are the members of one object that have been read.
@@ -232,7 +245,7 @@ func (r *documentReader) mapping(v reflect.Value, n node, at string, enum []stri
 	seen := names{}
 	for _, m := range members {
 		e := reflect.New(t.Elem()).Elem()
-		path := at + `["` + m.key + `"]`
+		path := at + `["` + shown(m.key) + `"]`
 		if seen.again(m.key) {
 			r.note(path, textTwice)
 		}

@@ -1,0 +1,31 @@
+package meshapi
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+)
+
+// TestWarningsAreShort: names that a client has chosen do not make an answer that
+// proxies on the way refuse, or that is many times as long as the request.
+func TestWarningsAreShort(t *testing.T) {
+	a := newAPI(t)
+	var members strings.Builder
+	for i := range 1000 {
+		fmt.Fprintf(&members, `,"%s%d":1`, strings.Repeat("é", 300), i)
+	}
+	long := `"` + strings.Repeat("k", 1<<18) + `":1`
+	for name, body := range map[string]string{
+		"beside each other": `{"type":"Mesh","name":"m"` + members.String() + `}`,
+		"each long": `{"type":"Mesh","name":"m","routing":{` + long + `},` + long + `}`,
+	} {
+		for _, how := range []string{"warn", "strict"} {
+			rec := request(a.handler, http.MethodPut, "/meshes/m?fieldValidation="+how, body, "Content-Type", mediaJSON)
+			heads := strings.Join(rec.Header().Values("Warning"), "")
+			if status := map[string]bool{"warn": rec.Code < 300, "strict": rec.Code == http.StatusBadRequest}[how]; !status || len(heads) > 4<<10 || rec.Body.Len() > 100<<10 {
+				t.Errorf("%s, %s: %d, headers of %d bytes, a body of %d", name, how, rec.Code, len(heads), rec.Body.Len())
+			}
+		}
+	}
+}
