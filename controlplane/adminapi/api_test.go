@@ -139,6 +139,7 @@ var scriptOptions = map[string]func(*adminapi.Options){
 	"routing.script":   func(*adminapi.Options) {},
 	"schemas.script":   func(*adminapi.Options) {},
 	"upstreams.script": func(*adminapi.Options) {},
+	"strict.script":    func(*adminapi.Options) {},
 	"tags.script":      func(*adminapi.Options) {},
 	"tool.script":      func(*adminapi.Options) {},
 }
@@ -226,7 +227,11 @@ func lastID(body string) string {
 	return regexp.MustCompile(`:\{"id":"[^"]+"\}`).ReplaceAllString(body, `:null`)
 }
 
+// allow shows the headers that belong to an answer.
 func allow(w *httptest.ResponseRecorder) string {
+	if n := len(w.Header().Values("Warning")); n > 0 {
+		return fmt.Sprintf(" [%d warnings]", n)
+	}
 	if a := w.Header().Get("Allow"); a != "" {
 		return " [" + a + "]"
 	}

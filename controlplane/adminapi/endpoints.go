@@ -149,6 +149,10 @@ func (p place) reads(e httpkit.Endpoint) httpkit.Endpoint {
 }
 
 func (p place) writes(e httpkit.Endpoint, status int) httpkit.Endpoint {
+	e.Contract.Query = []httpkit.Parameter{{
+		Name: httpkit.ArgFieldValidation, Type: "string",
+		Summary: "What becomes of fields that mean nothing: strict (if not given) refuses them, warn drops them and says so, ignore drops them",
+	}}
 	e.Contract.Body = p.collection.Kind.Name + suffixWrite
 	if e.Method == http.MethodPatch {
 		e.Contract.Body = p.collection.Kind.Name + suffixPatch

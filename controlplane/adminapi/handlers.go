@@ -35,9 +35,14 @@ func (p place) write(w http.ResponseWriter, r *http.Request, status int, detaile
 		p.api.fail(w, r, err, call{})
 		return
 	}
+	how, err := strictnessOf(r)
+	if err != nil {
+		p.api.fail(w, r, err, call{})
+		return
+	}
 	address := p.address(r)
 	c := call{collection: p.collection, given: body.Values, key: address.Key, detailed: detailed}
-	out, err := op(r.Context(), address, admit.Input{Values: body.Values, Text: body.Text})
+	out, err := op(r.Context(), address, admit.Input{Values: body.Values, Text: body.Text, Loose: how != httpkit.Strict})
 	if out.Resource != nil {
 		revision(w, r, out.Commit)
 	}
@@ -51,7 +56,30 @@ func (p place) write(w http.ResponseWriter, r *http.Request, status int, detaile
 		return
 	}
 	maps.Copy(entity, out.Inlined)
+	if how == httpkit.Warn && len(out.Dropped) > 0 {
+		entity[fieldWarnings] = httpkit.Warnings(w.Header(), out.Dropped)
+	}
 	reply(w, r, status, entity)
+}
+
+// fieldWarnings stands in the answer to a write that dropped fields, beside the
+// entity's own.
+const fieldWarnings = "warnings"
+
+// strictnessOf reads what becomes of fields that mean nothing.
+func strictnessOf(r *http.Request) (httpkit.Strictness, error) {
+	query, err := httpkit.Query(r)
+	if err != nil {
+		return "", err
+	}
+	how, ok := httpkit.ParseStrictness(query.Get(httpkit.ArgFieldValidation))
+	if !ok {
+		return "", &problem{http.StatusBadRequest, document{
+			Code: 11, Name: "invalid options", Message: "invalid option (" + httpkit.ArgFieldValidation + ": " + httpkit.TextFieldValidation + ")",
+			Options: map[string]any{httpkit.ArgFieldValidation: httpkit.TextFieldValidation},
+		}}
+	}
+	return how, nil
 }
 
 func (p place) get(w http.ResponseWriter, r *http.Request) {

@@ -187,6 +187,11 @@ func (a *API) components() object {
 	for _, c := range a.Collections {
 		kind := c.Kind
 		out[kind.Name] = shownEntity(kind.Schema)
+		if !kind.ReadOnly {
+			out[kind.Name].(object)["properties"].(object)[fieldWarnings] = object{
+				"type": "array", "items": text, "description": "Fields that a write with ?fieldValidation=warn has dropped; in its answer only",
+			}
+		}
 		out[kind.Name+suffixPage] = pageOf(c)
 		out[kind.Name+suffixWrite] = givenEntity(kind.Schema, false)
 		out[kind.Name+suffixPatch] = givenEntity(kind.Schema, true)

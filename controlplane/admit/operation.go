@@ -23,6 +23,8 @@ type Input struct {
 	// Text says that all values are texts of a form and take their types from
 	// the schema.
 	Text bool
+	// Loose says that fields which mean nothing are dropped instead of refused.
+	Loose bool
 }
 
 // Outcome is a write that was committed; it is empty if it was not. When it
@@ -32,11 +34,13 @@ type Outcome struct {
 	// Inlined is what [Gate.Inlined] adds to the entity, as of this write.
 	Inlined map[string]any
 	Commit  store.Commit
+	// Dropped names the fields that [Input.Loose] has dropped.
+	Dropped []fault.Violation
 }
 
 // take notes what a transaction has written.
-func (o *Outcome) take(g *Gate, tx store.Tx, r *model.Resource) error {
-	o.Resource, o.Inlined = r, map[string]any{}
+func (o *Outcome) take(g *Gate, tx store.Tx, r *model.Resource, w *model.Write) error {
+	o.Resource, o.Inlined, o.Dropped = r, map[string]any{}, w.Unknown
 	return g.Inlined(tx, r, o.Inlined)
 }
 
@@ -64,7 +68,7 @@ func (g *Gate) Create(ctx context.Context, a Address, in Input) (Outcome, error)
 		if err != nil {
 			return err
 		}
-		return out.take(g, tx, created)
+		return out.take(g, tx, created, w)
 	})
 	return out.settled(err)
 }
@@ -120,7 +124,7 @@ func (g *Gate) replace(ctx context.Context, a Address, in Input) (Outcome, error
 		if err != nil {
 			return err
 		}
-		return out.take(g, tx, written)
+		return out.take(g, tx, written, w)
 	})
 	return out.settled(err)
 }
@@ -213,7 +217,7 @@ func (g *Gate) patch(ctx context.Context, a Address, in Input) (Outcome, error) 
 		if err := g.inline(tx, updated, w); err != nil {
 			return err
 		}
-		return out.take(g, tx, updated)
+		return out.take(g, tx, updated, w)
 	})
 	return out.settled(err)
 }
@@ -283,7 +287,11 @@ func (g *Gate) Prepare(k *model.Kind, op model.Op, in Input, old map[string]any)
 		}
 		values = s.TypeText(values, known)
 	}
-	w, err := s.Process(op, values, old)
+	process := s.Process
+	if in.Loose {
+		process = s.ProcessLoosely
+	}
+	w, err := process(op, values, old)
 	if err != nil {
 		return nil, err
 	}

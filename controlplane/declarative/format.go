@@ -77,7 +77,7 @@ func (f *File) top(root *node) {
 		if kind := f.collection(name); kind != nil {
 			f.list(kind, root.fields[name], name, nil, "")
 		} else if !slices.Contains(known, name) {
-			f.problems.add(root.fields[name].line, name, "unknown key; did you mean %q?", fault.Nearest(name, known))
+			f.problems.add(root.fields[name].line, name, "unknown key%s", fault.Meant(name, known))
 		}
 	}
 	for _, e := range f.entities {
@@ -161,7 +161,7 @@ func (f *File) entity(e *entity) {
 			continue
 		}
 		if !f.known(e.kind, name) {
-			f.problems.add(value.line, e.path+"."+name, "unknown key; did you mean %q?", fault.Nearest(name, f.keys(e.kind)))
+			f.problems.add(value.line, e.path+"."+name, "unknown key%s", fault.Meant(name, f.keys(e.kind)))
 			continue
 		}
 		e.values[name] = f.reference(e.kind.Schema.Field(name), value)
@@ -235,28 +235,9 @@ func (f *File) violated(e *entity, err error) {
 	for _, v := range failed.Violations {
 		line, path := e.at.find(strings.TrimSuffix(strings.TrimSuffix(v.Path, model.EntityPath), "."))
 		text := v.Message
-		if known := e.fieldsBeside(v.Path); text == model.TextUnknown && known != nil {
-			text = fmt.Sprintf("unknown key; did you mean %q?", fault.Nearest(v.Path[strings.LastIndex(v.Path, ".")+1:], known))
+		if meant, unknown := strings.CutPrefix(text, model.TextUnknown); unknown {
+			text = "unknown key" + meant
 		}
 		f.problems.add(line, e.path+path, "%s", text)
 	}
-}
-
-// fieldsBeside lists the fields that the record of a path has.
-func (e *entity) fieldsBeside(path string) (list []string) {
-	s := e.kind.Schema
-	segments := strings.Split(path, ".")
-	for _, name := range segments[:len(segments)-1] {
-		field := s.Field(name)
-		if field == nil || field.Type != model.Record {
-			return nil
-		}
-		if s = field.Record(e.values); s == nil {
-			return nil
-		}
-	}
-	for i := range s.Fields {
-		list = append(list, s.Fields[i].Name)
-	}
-	return list
 }

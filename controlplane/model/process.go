@@ -2,6 +2,7 @@ package model
 
 import (
 	"maps"
+	"slices"
 	"strings"
 
 	"github.com/meshgate/meshgate/controlplane/fault"
@@ -21,7 +22,19 @@ const (
 // old the stored entity, nil for OpCreate. It returns the write, whose New is the
 // normalised entity, or every violation there is as a fault. An error of a
 // generator is internal.
+//
+// Fields that mean nothing are violations, each with the name that was probably meant.
 func (s *Schema) Process(op Op, given, old map[string]any) (*Write, error) {
+	return s.process(op, given, old, false)
+}
+
+// ProcessLoosely is Process that drops fields which mean nothing; Unknown of the write
+// names them.
+func (s *Schema) ProcessLoosely(op Op, given, old map[string]any) (*Write, error) {
+	return s.process(op, given, old, true)
+}
+
+func (s *Schema) process(op Op, given, old map[string]any, loose bool) (*Write, error) {
 	p := &processor{op: op}
 	given = maps.Clone(given)
 	if given == nil {
@@ -34,6 +47,12 @@ func (s *Schema) Process(op Op, given, old map[string]any) (*Write, error) {
 	w := p.entity(s, "", given, old)
 	if p.err != nil {
 		return nil, p.err
+	}
+	slices.SortFunc(p.unknown, func(a, b fault.Violation) int { return strings.Compare(a.Path, b.Path) })
+	if loose {
+		w.Unknown = p.unknown
+	} else {
+		p.violations = append(p.violations, p.unknown...)
 	}
 	if err := fault.Violated(p.violations); err != nil {
 		return nil, err
@@ -64,7 +83,9 @@ func (s *Schema) unflatten(given map[string]any) {
 type processor struct {
 	op         Op
 	violations []fault.Violation
-	err        error
+	// unknown are the fields that mean nothing.
+	unknown []fault.Violation
+	err     error
 }
 
 func (p *processor) violate(path, message string) {
@@ -76,7 +97,7 @@ func (p *processor) entity(s *Schema, path string, given, old map[string]any) *W
 	w := &Write{Op: p.op, Given: given, Old: old, New: make(map[string]any, len(s.Fields))}
 	for name := range given {
 		if f := s.Field(name); f == nil || f.Hidden {
-			p.violate(join(path, name), TextUnknown)
+			p.stray(s, path, name)
 		}
 	}
 	raw := make(map[string]any, len(s.Fields))
@@ -94,6 +115,32 @@ func (p *processor) entity(s *Schema, path string, given, old map[string]any) *W
 	}
 	p.checks(s, path, w, bad)
 	return w
+}
+
+// stray notes a field that means nothing. What was meant is looked for as often as is
+// of use: a body may hold a hundred thousand of them.
+func (p *processor) stray(s *Schema, path, name string) {
+	message := TextUnknown
+	if len(p.unknown) < maxUnknown {
+		message += fault.Meant(name, s.names())
+	}
+	p.unknown = append(p.unknown, fault.Violation{Path: join(path, name), Message: message})
+}
+
+// names are the fields that a caller may give.
+func (s *Schema) names() (list []string) {
+	for _, fields := range [][]Field{s.Fields, s.Shorthands} {
+		for i := range fields {
+			f := &fields[i]
+			if !f.Hidden {
+				list = append(list, f.Name)
+			}
+			if f.Flat != "" {
+				list = append(list, f.Flat)
+			}
+		}
+	}
+	return list
 }
 
 // checks runs the checks of a schema whose fields are in order.

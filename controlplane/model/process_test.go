@@ -71,7 +71,7 @@ func TestProcessReportsEverything(t *testing.T) {
 	want := map[string]string{
 		"name": TextEmpty, "count": "value should be between 0 and 9", "ratio": "expected a number", "on": "expected a boolean",
 		"list.2": "expected an integer", "list.3": TextRequired, "set": "expected a set", "map.k": "expected an integer", "map.n": TextRequired,
-		"ref.id": TextUUID, "secret": TextUnknown, "unknown": TextUnknown, "inner.a": "expected an integer", "inner.z": TextUnknown,
+		"ref.id": TextUUID, "secret": TextUnknown, "unknown": TextUnknown, "inner.a": "expected an integer", "inner.z": TextUnknown + `; did you mean "a"?`,
 		"id": TextUUID, "created_at": "expected an integer",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {

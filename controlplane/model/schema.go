@@ -120,6 +120,8 @@ type Write struct {
 	Given, Old map[string]any
 	// New is the complete entity. Fields with violations are missing in it.
 	New map[string]any
+	// Unknown names the given fields that mean nothing and were dropped.
+	Unknown []fault.Violation
 }
 
 // Check is a rule about several fields. It is skipped while one of Fields has
