@@ -7,9 +7,7 @@
 package enrol
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"io"
 	"net"
@@ -43,6 +41,8 @@ type Answer struct {
 	Node string `json:"node"`
 	// Bootstrap is what the Envoy of a mesh proxy starts with, as YAML.
 	Bootstrap []byte `json:"bootstrap,omitempty"`
+	// Warnings name members that meant nothing, if the request asked for warnings.
+	Warnings []string `json:"warnings,omitempty"`
 }
 
 // Writer runs a transaction; [admit.Gate] is one.
@@ -117,12 +117,11 @@ func (s *Server) enrol(r *http.Request, body []byte) (*Answer, error) {
 		return nil, denied(err)
 	}
 	var in gateway.Instance
-	d := json.NewDecoder(bytes.NewReader(body))
-	d.DisallowUnknownFields()
-	if err := d.Decode(&in); err != nil {
-		return nil, fault.Wrap(fault.Invalid, err, "the enrolment is not valid JSON")
+	unknown, err := model.ReadObject(body, &in)
+	if err != nil {
+		return nil, fault.New(fault.Invalid, "the enrolment is not valid: %s", err)
 	}
-	if err := check(&in); err != nil {
+	if err := fault.Violated(append(unknown, check(&in)...)); err != nil {
 		return nil, err
 	}
 	ctx := model.WithActor(r.Context(), model.Node(claims.NodeID()))
@@ -148,8 +147,7 @@ func bearer(r *http.Request) string {
 	return strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ")
 }
 
-func check(in *gateway.Instance) error {
-	var vs []fault.Violation
+func check(in *gateway.Instance) (vs []fault.Violation) {
 	if net.ParseIP(in.Listen) == nil {
 		vs = append(vs, fault.Violation{Path: "listen", Message: "must be an IP address"})
 	}
@@ -164,7 +162,7 @@ func check(in *gateway.Instance) error {
 	if err != nil || portErr != nil || host == "" || !isPort(port) {
 		vs = append(vs, fault.Violation{Path: "control_plane", Message: "must be host:port"})
 	}
-	return fault.Violated(vs)
+	return vs
 }
 
 func isPort(n int) bool { return n >= 1 && n <= 65535 }

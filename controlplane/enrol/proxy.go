@@ -91,7 +91,7 @@ type refusal struct {
 }
 
 func (s *Server) serveProxy(w http.ResponseWriter, r *http.Request, body []byte) {
-	answer, err := s.proxy(r, body)
+	answer, err := s.proxy(w.Header(), r, body)
 	switch {
 	case err != nil:
 		entry := httpkit.EntryOf(r.Context())
@@ -124,9 +124,14 @@ func acceptsJSON(r *http.Request) bool {
 	return false
 }
 
-// proxy handles one request of a mesh proxy; a nil answer means it has left.
-func (s *Server) proxy(r *http.Request, body []byte) (*Answer, error) {
-	in, err := parseProxy(body)
+// proxy handles one request of a mesh proxy; a nil answer means it has left. It adds
+// warnings to the header of the answer.
+func (s *Server) proxy(h http.Header, r *http.Request, body []byte) (*Answer, error) {
+	how, ok := httpkit.ParseStrictness(r.URL.Query().Get(httpkit.ArgFieldValidation))
+	if !ok {
+		return nil, fault.Violated([]fault.Violation{{Path: httpkit.ArgFieldValidation, Message: httpkit.TextFieldValidation}})
+	}
+	in, unknown, err := parseProxy(body, how)
 	if err != nil {
 		return nil, err
 	}
@@ -158,7 +163,11 @@ func (s *Server) proxy(r *http.Request, body []byte) (*Answer, error) {
 	if err != nil {
 		return nil, fault.New(fault.Invalid, "no bootstrap can be made: %s", err)
 	}
-	return &Answer{Node: config.NodeID, Bootstrap: text}, nil
+	answer := &Answer{Node: config.NodeID, Bootstrap: text}
+	if how == httpkit.Warn {
+		answer.Warnings = httpkit.Warnings(h, unknown)
+	}
+	return answer, nil
 }
 
 // settled judges what is stored of a proxy and acts on it. Whoever writes the
@@ -245,11 +254,11 @@ func (s *Server) register(ctx context.Context, in *Proxy, old *model.Resource) (
 	if err != nil {
 		return nil, err
 	}
-	head, spec, err := model.DecodeDocument(mesh.Dataplanes, raw)
+	read, err := model.ReadDocument(mesh.Dataplanes, raw)
 	if err != nil {
 		return nil, err
 	}
-	var vs []fault.Violation
+	vs, head := read.Unknown, read.Meta
 	for _, f := range []struct{ path, got, want string }{
 		{"type", head.Type, mesh.Dataplanes.Document.Type}, {"mesh", head.Mesh, in.Mesh}, {"name", head.Name, in.Name},
 	} {
@@ -260,7 +269,7 @@ func (s *Server) register(ctx context.Context, in *Proxy, old *model.Resource) (
 	if err := fault.Violated(vs); err != nil {
 		return nil, err
 	}
-	d := spec.(*mesh.Dataplane)
+	d := read.Spec.(*mesh.Dataplane)
 	labels := maps.Clone(d.Labels)
 	if labels == nil {
 		labels = map[string]string{}

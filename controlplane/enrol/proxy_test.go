@@ -127,7 +127,7 @@ func TestProxyBootstrap(t *testing.T) {
 			body := encode(t, map[string]any{
 				"mesh": "default", "name": "web-1", "proxyType": "dataplane", "dataplaneToken": "default/web-1/web",
 				"dataplaneResource": dataplaneYAML, "workdir": "/tmp/w", "features": []string{"a"}, "dynamicMetadata": map[string]string{"k": "v"},
-				"version": map[string]any{"meshDp": map[string]string{"version": "1.0.0"}}, "relay": test.relay, "dnsPort": 53, "unknown": true,
+				"version": map[string]any{"meshDp": map[string]string{"version": "1.0.0"}}, "relay": test.relay, "dnsPort": 53,
 			})
 			rec := send(s, http.MethodPost, test.accept, body)
 			if rec.Code != http.StatusOK {
@@ -226,6 +226,13 @@ func TestProxyRefusals(t *testing.T) {
 		{"twice", map[string]any{"dataplaneResource": dataplaneYAML + "name: web-1\n"}, 422, "already set"},
 		{"another dataplane", map[string]any{"dataplaneResource": strings.Replace(dataplaneYAML, "web-1", "web-2", 1)}, 422, `"field":"name"`},
 		{"invalid dataplane", map[string]any{"dataplaneResource": strings.Replace(dataplaneYAML, "127.0.0.2", "0.0.0.0", 1)}, 422, "networking.address"},
+		{"two inbounds on one port", map[string]any{"dataplaneResource": dataplaneYAML + "  - {port: 8080, tags: {mesh.io/service: web}}\n"}, 422,
+			`"field":"networking.inbound[1].port","message":"networking.inbound[0] listens on port 8080 of the same address"`},
+		{"two dataplanes", map[string]any{"dataplaneResource": dataplaneYAML + "---\n" + dataplaneYAML}, 422, "more than one YAML document"},
+		{"unknown members of the dataplane", map[string]any{"dataplaneResource": dataplaneYAML + "metrix: {}\n" + "nmae: x\n"}, 422,
+			`[{"field":"metrix","message":"unknown field; did you mean \"metrics\"?"},{"field":"nmae","message":"unknown field; did you mean \"name\"?"}]`},
+		{"unknown members", map[string]any{"dataplaneResuorce": dataplaneYAML, "mesh": "", "relay": map[string]any{"socket": "/s", "adminSoket": "/a", "adminPort": 1}}, 422,
+			`[{"field":"dataplaneResuorce","message":"unknown field; did you mean \"dataplaneResource\"?"},{"field":"mesh","message":"cannot be empty"},{"field":"relay.adminSoket","message":"unknown field; did you mean \"adminSocket\"?"}]`},
 		{"another service", map[string]any{"dataplaneResource": strings.Replace(dataplaneYAML, "service: web", "service: bank", 1)}, 403, "another service"},
 		{"no such host", map[string]any{"relay": nil, "dataplaneResource": dataplaneYAML}, 422, "certificate is not for"},
 	} {
@@ -242,6 +249,26 @@ func TestProxyRefusals(t *testing.T) {
 				t.Error("a refused proxy has registered")
 			}
 		})
+	}
+}
+
+// TestProxyIsReadLoosely where it asks for that, with or without a word.
+func TestProxyIsReadLoosely(t *testing.T) {
+	s := newMeshServer(t)
+	body := encode(t, map[string]any{
+		"mesh": "default", "name": "web-1", "dataplaneToken": "default/web-1/web", "dataplaneResource": dataplaneYAML, "dnsPort": 53, "wrokdir": "/tmp",
+	})
+	for how, want := range map[string]string{"warn": `["wrokdir: unknown field; did you mean \"workdir\"?"]`, "ignore": ""} {
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "https://localhost:5678"+Path+"?fieldValidation="+how, strings.NewReader(body))
+		r.Header.Set("Accept", "application/json")
+		rec := httptest.NewRecorder()
+		s.ServeHTTP(rec, r)
+		if rec.Code != http.StatusOK || strings.Contains(rec.Body.String(), "warnings") != (want != "") || !strings.Contains(rec.Body.String(), want) || (rec.Header().Get("Warning") != "") != (want != "") {
+			t.Errorf("%s: %d %v %s", how, rec.Code, rec.Header(), rec.Body)
+		}
+	}
+	if rec := send(s, http.MethodPost, "", body); rec.Code != http.StatusUnprocessableEntity {
+		t.Errorf("without a word: %d %s", rec.Code, rec.Body)
 	}
 }
 

@@ -5,6 +5,8 @@ import (
 	"strings"
 
 	"github.com/meshgate/meshgate/controlplane/fault"
+	"github.com/meshgate/meshgate/controlplane/httpkit"
+	"github.com/meshgate/meshgate/controlplane/model"
 )
 
 // Types of proxies in an enrolment.
@@ -13,8 +15,9 @@ const (
 	typeSidecar   = "sidecar" // what the command line calls it
 )
 
-// Proxy is what a proxy of a mesh says of itself. Fields that are not listed are
-// tolerated, because agents are older or newer than their control plane.
+// Proxy is what a proxy of a mesh says of itself. Members that are not listed are
+// refused: who mistypes dataplaneResource or instance would otherwise be taken for a
+// proxy without one.
 type Proxy struct {
 	Mesh      string `json:"mesh"`
 	Name      string `json:"name"`
@@ -70,12 +73,24 @@ const maxName = 253
 // its terminating zero.
 const MaxSocketPath = 107
 
-func parseProxy(body []byte) (*Proxy, error) {
-	in := new(Proxy)
-	if err := json.Unmarshal(body, in); err != nil {
-		return nil, fault.New(fault.Invalid, "the enrolment is not valid JSON: %s", err)
+// tolerated are members that other programs for this endpoint send, and that change
+// nothing here.
+var tolerated = []string{
+	"dataplaneTokenPath", "caCert", "certBytes", "host", "dnsPort", "emptyDnsPort", "readinessPort", "operatingSystem", "resources",
+	"metricsResources", "accessLogSocketPath", "systemCaPath", "ipv6Enabled",
+}
+
+// parseProxy reads what a proxy says, and returns the members that mean nothing, which
+// are violations if the request is read strictly.
+func parseProxy(body []byte, how httpkit.Strictness) (in *Proxy, unknown []fault.Violation, err error) {
+	in = new(Proxy)
+	if unknown, err = model.ReadObject(body, in, tolerated...); err != nil {
+		return nil, nil, fault.New(fault.Invalid, "the enrolment is not valid: %s", err)
 	}
 	var vs []fault.Violation
+	if how == httpkit.Strict {
+		vs = unknown
+	}
 	add := func(path, message string) { vs = append(vs, fault.Violation{Path: path, Message: message}) }
 	// Node ids are cut at their first dot, so a mesh has none.
 	for path, name := range map[string]string{"mesh": in.Mesh, "name": in.Name} {
@@ -109,5 +124,5 @@ func parseProxy(body []byte) (*Proxy, error) {
 		}
 	}
 	sortViolations(vs)
-	return in, fault.Violated(vs)
+	return in, unknown, fault.Violated(vs)
 }

@@ -83,6 +83,15 @@ func TestDataplaneValidation(t *testing.T) {
 		{"service at the proxy", inbound(`"port":1,"serviceAddress":"192.168.0.1"`), []string{differ}},
 		{"service at the inbound", inbound(`"port":1,"servicePort":1,"address":"10.0.0.1","serviceAddress":"10.0.0.1"`), []string{differ}},
 		{"service beside the inbound", inbound(`"port":1,"servicePort":2,"address":"10.0.0.1","serviceAddress":"10.0.0.1"`), nil},
+		{"two inbounds on one port", `{"networking":{"address":"192.168.0.1","inbound":[{"port":80,"tags":{"mesh.io/service":"a"}},{"port":81,"tags":{"mesh.io/service":"b"}},
+			{"port":80,"tags":{"mesh.io/service":"c"}},{"port":81,"address":"::ffff:192.168.0.1","tags":{"mesh.io/service":"d"}},{"port":80,"address":"0.0.0.0","tags":{"mesh.io/service":"e"}}]}}`, []string{
+			"networking.inbound[2].port: networking.inbound[0] listens on port 80 of the same address", "networking.inbound[3].port: networking.inbound[1] listens on port 81 of the same address",
+			"networking.inbound[4].port: networking.inbound[0] listens on port 80 of the same address",
+		}},
+		{"two inbounds of a name", `{"networking":{"address":"web.example.com","inbound":[{"port":80,"tags":{"mesh.io/service":"a"}},{"port":80,"tags":{"mesh.io/service":"b"}}]}}`, []string{
+			"networking.inbound[1].port: networking.inbound[0] listens on port 80 of the same address",
+		}},
+		{"one port of two addresses", `{"networking":{"address":"192.168.0.1","inbound":[{"port":80,"tags":{"mesh.io/service":"a"}},{"port":80,"address":"192.168.0.2","tags":{"mesh.io/service":"b"}}]}}`, nil},
 		{"no service tag", inbound(`"port":1,"tags":{"version":"1"}`), []string{`networking.inbound[0].tags["mesh.io/service"]: tag has to exist`}},
 		{"protocol", inbound(`"port":1,"tags":{"mesh.io/service":"a","mesh.io/protocol":"xx"}`), []string{
 			`networking.inbound[0].tags["mesh.io/protocol"]: tag "mesh.io/protocol" has an invalid value "xx". Allowed values: grpc, http, http2, kafka, tcp`,

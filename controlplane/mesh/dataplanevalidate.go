@@ -60,6 +60,7 @@ func (d *Dataplane) validate() []fault.Violation {
 	for i := range n.Inbound {
 		vs.inbound(indexed("networking.inbound", i), &n.Inbound[i], n.Address)
 	}
+	vs.sockets(n)
 	for i := range n.Outbound {
 		vs.outbound(indexed("networking.outbound", i), &n.Outbound[i])
 	}
@@ -187,6 +188,30 @@ func (vs *violations) inbound(path string, in *Inbound, address string) {
 		// would wait for ever.
 		vs.add(path+".serviceProbe", textNoProbes)
 	}
+}
+
+// sockets refuses two inbounds that would listen on one port: only the first could, and
+// whoever calls the other would reach it.
+func (vs *violations) sockets(n *Networking) {
+	for i := range n.Inbound {
+		b := &n.Inbound[i]
+		j := slices.IndexFunc(n.Inbound[:i], func(a Inbound) bool {
+			return a.Port == b.Port && overlap(or(a.Address, n.Address), or(b.Address, n.Address))
+		})
+		if j >= 0 && b.Port != 0 {
+			vs.add(indexed("networking.inbound", i)+".port", fmt.Sprintf("%s listens on port %d of the same address", indexed("networking.inbound", j), b.Port))
+		}
+	}
+}
+
+// overlap reports whether sockets of one port at two addresses exclude each other.
+func overlap(a, b string) bool {
+	x, err := netip.ParseAddr(a)
+	y, err2 := netip.ParseAddr(b)
+	if err != nil || err2 != nil {
+		return a == b
+	}
+	return x.Unmap() == y.Unmap() || x.IsUnspecified() || y.IsUnspecified()
 }
 
 func (vs *violations) inboundTags(path string, tags Tags) {

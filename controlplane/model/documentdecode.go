@@ -69,6 +69,22 @@ func ReadDocument(k *Kind, raw []byte) (Decoded, error) {
 	return d, nil
 }
 
+// ReadObject reads a JSON object that is no document into a struct, as loosely as a
+// document is read and with the same bounds. It returns what [Decoded.Unknown] holds of
+// a document; tolerated are names that mean nothing and are not among it. Its errors are
+// Invalid faults.
+func ReadObject(raw []byte, into any, tolerated ...string) (unknown []fault.Violation, err error) {
+	tree, err := parseTree(raw)
+	r := &documentReader{}
+	if err == nil {
+		err = r.object(reflect.ValueOf(into).Elem(), tree, "", tolerated)
+	}
+	if err != nil {
+		return nil, fault.New(fault.Invalid, "%s", err)
+	}
+	return r.unknown, nil
+}
+
 // documentReader reads one document.
 type documentReader struct{ unknown []fault.Violation }
 
