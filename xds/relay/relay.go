@@ -78,8 +78,13 @@ type Relay struct {
 
 	mu     sync.Mutex
 	status Status
+	// refused are the listeners that Envoy refused and of which there is no earlier
+	// version; turned is closed when that changes.
+	refused map[string]string
+	turned  chan struct{}
 
-	// The rest belongs to the goroutine of the upstream half.
+	// The rest belongs to the goroutine of the upstream half, which holds mu while it
+	// changes one of the tables.
 	current  table  // what Envoy is served
 	good     table  // what Envoy has confirmed; what is on disk
 	revision uint64 // of the local snapshot
@@ -95,7 +100,7 @@ func New(cfg Config) (*Relay, error) {
 	r := &Relay{
 		cfg: cfg, local: snapshot.New(), ready: make(chan struct{}), bound: make(chan struct{}),
 		current: table{}, good: table{}, answered: map[resource.TypeURL]struct{}{},
-		status: Status{Since: time.Now()},
+		status: Status{Since: time.Now()}, refused: map[string]string{}, turned: make(chan struct{}),
 	}
 	rs, err := loadCache(cfg.Cache, cfg.Node)
 	switch {

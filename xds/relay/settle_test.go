@@ -115,3 +115,49 @@ func TestEveryRefusalOfAResponseCounts(t *testing.T) {
 		t.Errorf("good are %v", good)
 	}
 }
+
+// An update that Envoy refuses takes nothing away: it goes on with what it has.
+func TestRefusedUpdateTakesNothingAway(t *testing.T) {
+	r, up := settling(t)
+	sub := r.local.Subscribe("n")
+	defer sub.Close()
+	listener := func(nonce string) *discovery.DeltaDiscoveryResponse {
+		m := clusters(nonce, "in")
+		m.TypeUrl = string(resource.Listener)
+		return m
+	}
+	refuse := func() {
+		st := sub.State()
+		sub.Reject([]snapshot.Rejection{{Type: resource.Listener, Error: "in: no", Resources: []string{"in"}}})
+		sub.Confirm(st)
+	}
+	open := []pending{r.apply(listener("1"))}
+	refuse()
+	if got := r.Refused(); got["in"] != "in: no" {
+		t.Errorf("the first one is refused: %v", got)
+	}
+	answer(sub)
+	if _, err := r.settle(up, open); err != nil || len(r.Refused()) > 0 {
+		t.Fatalf("%v %v", r.Refused(), err)
+	}
+	open = []pending{r.apply(listener("2"))}
+	refuse()
+	if got := r.Refused(); len(got) > 0 {
+		t.Errorf("until the one before returns it lacks %v", got)
+	}
+	if _, err := r.settle(up, open); err != nil || up.texts["2"] != "in: no" || len(r.Refused()) > 0 {
+		t.Errorf("%v %v %v", r.Refused(), up.texts, err)
+	}
+	// The refusal stands until Envoy has answered what it is served instead.
+	if r.disown(nil) || r.good[resource.Listener]["in"] == nil || r.current[resource.Listener]["in"] != r.good[resource.Listener]["in"] {
+		t.Error("the one before is not back")
+	}
+	answer(sub)
+	if r.disown(nil) || len(r.Refused()) > 0 {
+		t.Errorf("when it is back it lacks %v", r.Refused())
+	}
+	refuse() // such as by another Envoy
+	if got := r.Refused(); got["in"] != "in: no" || !r.disown(nil) || r.good[resource.Listener]["in"] != nil {
+		t.Errorf("what is good is refused: %v", got)
+	}
+}

@@ -104,6 +104,9 @@ func (r *Relay) attempt(ctx context.Context) (heard bool, err error) {
 		if err = r.early(stream, open); err != nil {
 			return heard, err
 		}
+		if heard && r.disown(open) {
+			return heard, errRefusedGood
+		}
 		select {
 		case m := <-responses:
 			if !heard {
@@ -176,10 +179,13 @@ func (r *Relay) apply(m *discovery.DeltaDiscoveryResponse) pending {
 	for _, x := range m.GetResources() {
 		res := resource.Received(p.typ, x.GetName(), x.GetVersion(), x.GetResource().GetValue())
 		p.add = append(p.add, res)
-		r.current.put(res)
+		r.locked(func() { r.current.put(res) })
 	}
 	for _, name := range p.remove {
-		r.current.drop(p.typ, name)
+		r.locked(func() { r.current.drop(p.typ, name) })
+		if p.typ == resource.Listener {
+			r.refuse(name, "")
+		}
 	}
 	r.publish()
 	p.revision = r.revision
@@ -243,11 +249,16 @@ func (r *Relay) settle(stream upstreamClient, open []pending) (rest []pending, e
 		}
 	}
 	if changed {
-		if err := saveCache(r.cfg.Cache, r.cfg.Node, r.good.all()); err != nil {
-			r.cfg.Log.Error("xds_cache_not_written", "path", r.cfg.Cache, "error", err)
-		}
+		r.save()
 	}
 	return open, err
+}
+
+// save writes what is good to disk.
+func (r *Relay) save() {
+	if err := saveCache(r.cfg.Cache, r.cfg.Node, r.good.all()); err != nil {
+		r.cfg.Log.Error("xds_cache_not_written", "path", r.cfg.Cache, "error", err)
+	}
 }
 
 // answeredNext is the response to answer next, -1 for none, with the refusals that speak
@@ -318,19 +329,20 @@ func (r *Relay) again(open []pending, rejected []snapshot.Rejection) {
 // of the response stay and are sent once more, since a response that could not
 // be decoded was not applied at all.
 func (r *Relay) revert(p pending, rejected []snapshot.Rejection) {
-	var bad []string
 	for _, x := range rejected {
-		bad = append(bad, blamed(x.Error, x.Resources)...)
-	}
-	for _, name := range bad {
-		i := slices.IndexFunc(p.add, func(a *resource.Resource) bool { return a.Name == name })
-		if i < 0 || r.current[p.typ][name] != p.add[i] {
-			continue // a later response has overtaken it
-		}
-		if last := r.good[p.typ][name]; last != nil {
-			r.current.put(last)
-		} else {
-			r.current.drop(p.typ, name)
+		for _, name := range blamed(x.Error, x.Resources) {
+			i := slices.IndexFunc(p.add, func(a *resource.Resource) bool { return a.Name == name })
+			if i < 0 || r.current[p.typ][name] != p.add[i] {
+				continue // a later response has overtaken it
+			}
+			if last := r.good[p.typ][name]; last != nil {
+				r.locked(func() { r.current.put(last) })
+				continue
+			}
+			r.locked(func() { r.current.drop(p.typ, name) })
+			if p.typ == resource.Listener {
+				r.refuse(name, x.Error)
+			}
 		}
 	}
 	r.publish()
@@ -341,14 +353,20 @@ func (r *Relay) revert(p pending, rejected []snapshot.Rejection) {
 func (r *Relay) keep(p pending) bool {
 	changed := false
 	for _, a := range p.add {
-		if r.current[p.typ][a.Name] == a && r.good[p.typ][a.Name] != a {
-			r.good.put(a)
+		if r.current[p.typ][a.Name] != a {
+			continue
+		}
+		if r.good[p.typ][a.Name] != a {
+			r.locked(func() { r.good.put(a) })
 			changed = true
+		}
+		if p.typ == resource.Listener {
+			r.refuse(a.Name, "")
 		}
 	}
 	for _, name := range p.remove {
 		if r.current[p.typ][name] == nil && r.good[p.typ][name] != nil {
-			r.good.drop(p.typ, name)
+			r.locked(func() { r.good.drop(p.typ, name) })
 			changed = true
 		}
 	}
