@@ -7,8 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net/url"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/google/uuid"
@@ -125,7 +127,7 @@ func (a *Agent) token() (string, error) {
 	return strings.TrimSpace(string(b)), nil
 }
 
-// Ready is closed once Envoy serves for the first time.
+// Ready is closed once Envoy serves for the first time, with every listener.
 func (a *Agent) Ready() <-chan struct{} { return a.ready }
 
 // Run enrols, then runs relay and Envoy until ctx ends. A control plane that is
@@ -147,7 +149,6 @@ func (a *Agent) Run(ctx context.Context) error {
 		a.tellGone()
 		return err
 	}
-	state.enrolled.Store(true)
 	// Envoy drains after ctx has ended and still needs the relay for that.
 	relayCtx, stopRelay := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopRelay()
@@ -155,6 +156,8 @@ func (a *Agent) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	state.refused = stream.Refused
+	state.enrolled.Store(true)
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error {
 		if err := stream.Run(relayCtx); err != nil && relayCtx.Err() == nil {
@@ -192,7 +195,7 @@ func (a *Agent) runEnvoy(ctx, relayCtx context.Context, stream *relay.Relay, con
 	watching, stop := context.WithCancel(relayCtx)
 	var g errgroup.Group
 	g.Go(func() error {
-		if a.Envoy.Admin.WaitReady(watching) == nil {
+		if a.Envoy.Admin.WaitReady(watching) == nil && stream.Whole(watching, a.lacks) == nil {
 			a.Log.Info("proxy is ready", "node", a.NodeID())
 			close(a.ready)
 		}
@@ -205,6 +208,13 @@ func (a *Agent) runEnvoy(ctx, relayCtx context.Context, stream *relay.Relay, con
 	err := a.Envoy.Run(ctx)
 	stop()
 	return errors.Join(err, g.Wait())
+}
+
+// lacks says why a proxy whose Envoy serves is not ready.
+func (a *Agent) lacks(refused map[string]string) {
+	for _, name := range slices.Sorted(maps.Keys(refused)) {
+		a.Log.Warn("proxy is not ready: envoy refused a listener", "node", a.NodeID(), "listener", name, "error", refused[name])
+	}
 }
 
 // newRelay makes the relay between Envoy and the control plane. Once leaving has

@@ -4,8 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"net/http"
+	"slices"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -20,6 +23,8 @@ const (
 	statusDraining     = "draining"
 	statusUnconfigured = "no configuration"
 	statusAway         = "envoy away"
+	// statusRefused stands before the names of listeners.
+	statusRefused = "envoy refused "
 )
 
 // askTime bounds the question whether Envoy serves. One that does not answer for so
@@ -41,6 +46,9 @@ type status struct {
 	// enrolled and configured say what the start has come to.
 	enrolled   atomic.Bool
 	configured <-chan struct{}
+	// refused tells which listeners Envoy lacks because it refused them. It is set
+	// before enrolled is.
+	refused func() map[string]string
 
 	asked singleflight.Group
 }
@@ -65,6 +73,9 @@ func (s *status) missing(ctx context.Context) string {
 	reason, _, _ := s.asked.Do("", func() (any, error) { return s.ask(context.WithoutCancel(ctx)), nil })
 	if s.leaving.Err() != nil {
 		return statusDraining // it was asked before that
+	}
+	if names := slices.Sorted(maps.Keys(s.refused())); reason == "" && len(names) > 0 {
+		return statusRefused + strings.Join(names, ", ")
 	}
 	return reason.(string)
 }

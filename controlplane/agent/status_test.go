@@ -37,8 +37,13 @@ func TestStatus(t *testing.T) {
 		name                      string
 		ending, starting, waiting bool
 		envoy                     fakeEnvoy
+		refused                   map[string]string
 		want                      string
 	}{
+		{name: "Envoy lacks listeners", envoy: fakeEnvoy{pid: 1, answer: live}, refused: map[string]string{"inbound:1": "in use", "inbound:0": "in use"},
+			want: statusRefused + "inbound:0, inbound:1"},
+		{name: "Envoy with other troubles", envoy: fakeEnvoy{pid: 1, answer: func(context.Context) error { return errors.New("refused") }},
+			refused: map[string]string{"inbound:1": "in use"}, want: statusAway},
 		{name: "serves", envoy: fakeEnvoy{pid: 1, answer: live}},
 		{name: "shall end", ending: true, envoy: fakeEnvoy{pid: 1, answer: live}, want: statusDraining},
 		{name: "drains because a part has failed", envoy: fakeEnvoy{pid: 1, leaving: true, answer: live}, want: statusDraining},
@@ -56,7 +61,7 @@ func TestStatus(t *testing.T) {
 				leaving, end := context.WithCancel(t.Context())
 				defer end()
 				configured := make(chan struct{})
-				s := &status{envoy: &test.envoy, admin: &test.envoy, leaving: leaving, configured: configured}
+				s := &status{envoy: &test.envoy, admin: &test.envoy, leaving: leaving, configured: configured, refused: func() map[string]string { return test.refused }}
 				s.enrolled.Store(!test.starting)
 				if test.ending {
 					end()
@@ -97,7 +102,7 @@ func TestStatusIsAskedOnce(t *testing.T) {
 		envoy := &fakeEnvoy{pid: 1, answer: func(context.Context) error { asked++; <-held; return nil }}
 		configured := make(chan struct{})
 		close(configured)
-		s := &status{envoy: envoy, admin: envoy, leaving: leaving, configured: configured}
+		s := &status{envoy: envoy, admin: envoy, leaving: leaving, configured: configured, refused: func() map[string]string { return nil }}
 		s.enrolled.Store(true)
 		told := make(chan string, 100)
 		for range cap(told) {
