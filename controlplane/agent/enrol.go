@@ -18,6 +18,8 @@ const (
 	// Envoys before it: the next agent can say that, too.
 	leaveTimeout = 5 * time.Second
 	goneTimeout  = 2 * time.Second
+	// withdrawTimeout bounds the wait for the other proxies before a drain.
+	withdrawTimeout = 3 * time.Second
 )
 
 // enrolFirst enrols before the first start. A node that has settings from an
@@ -117,6 +119,20 @@ func (a *Agent) enrol(ctx context.Context) (*enrol.Answer, error) {
 		return nil, &enrol.Refused{Status: http.StatusForbidden, Text: fmt.Sprintf("the node token is for %s, not for %s", answer.Node, want)}
 	}
 	return answer, nil
+}
+
+// withdraw has other proxies stop sending here, before Envoy is drained: they would go
+// on until it refuses them. A control plane that is away is not waited for.
+func (a *Agent) withdraw(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, withdrawTimeout)
+	defer cancel()
+	token, err := a.token()
+	if err == nil {
+		err = a.proxy().withdraw(ctx, a.client(), token)
+	}
+	if err != nil && !errors.Is(err, context.Canceled) {
+		a.Log.Warn("the control plane could not be told that the proxy drains; others send until they are refused", "error", err)
+	}
 }
 
 // leave takes away what the proxy has registered, after Envoy has been drained. An

@@ -43,6 +43,9 @@ type Process struct {
 	LogLevel string
 	// Drain says how Envoy leaves.
 	Drain Drain
+	// Withdraw, if set, is called before Envoy is drained. It returns in time, or when
+	// its context ends.
+	Withdraw func(context.Context)
 	// Replaced is how long connections of a replaced listener may live.
 	Replaced time.Duration
 	// Abort, when closed, ends a drain and kills Envoy at once; may be nil.
@@ -181,6 +184,9 @@ func (p *Process) stop(cmd *exec.Cmd, exited <-chan error) error {
 	d := draining{Drain: p.Drain, admin: p.Admin, log: p.Log}
 	go func() {
 		defer close(drained)
+		if p.Withdraw != nil {
+			p.Withdraw(ctx)
+		}
 		d.run(ctx)
 	}()
 	select {

@@ -23,6 +23,9 @@ type proxy interface {
 	// replaced is for [Process.Replaced].
 	replaced() time.Duration
 	enrol(ctx context.Context, client *http.Client, token string) (*enrol.Answer, error)
+	// withdraw says, before Envoy is drained, that others shall do without it; nothing
+	// for most.
+	withdraw(ctx context.Context, client *http.Client, token string) error
 	// leave takes back what enrol has registered; nothing for most.
 	leave(ctx context.Context, client *http.Client, token string) error
 	// metadata is what streams tell the control plane about the node; nil for
@@ -53,6 +56,8 @@ func (g oauthGateway) enrol(ctx context.Context, client *http.Client, token stri
 }
 
 func (g oauthGateway) metadata() map[string]any { return nil }
+
+func (g oauthGateway) withdraw(context.Context, *http.Client, string) error { return nil }
 
 func (g oauthGateway) leave(context.Context, *http.Client, string) error { return nil }
 
@@ -122,6 +127,13 @@ func (s sidecar) versions() map[string]any {
 }
 
 func (s sidecar) metadata() map[string]any { return map[string]any{"version": s.versions()} }
+
+func (s sidecar) withdraw(ctx context.Context, client *http.Client, token string) error {
+	if s.Sidecar.Dataplane == "" {
+		return nil // it is the operator's to say
+	}
+	return enrol.Withdraw(ctx, client, s.Address, token, s.Sidecar.Mesh, s.Name, s.instance)
+}
 
 func (s sidecar) leave(ctx context.Context, client *http.Client, token string) error {
 	if s.Sidecar.Dataplane == "" {

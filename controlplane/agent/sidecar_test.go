@@ -98,9 +98,13 @@ func (p *joinPlane) enrol(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusUnauthorized)
 		return
 	}
-	p.log <- r.Method + " " + in.Mesh + "." + in.Name + " " + in.Resource
+	does := r.Method
+	if in.Leaving {
+		does = "leaving"
+	}
+	p.log <- does + " " + in.Mesh + "." + in.Name + " " + in.Resource
 	p.instances <- in.Instance
-	if r.Method == http.MethodDelete {
+	if r.Method == http.MethodDelete || in.Leaving {
 		w.WriteHeader(http.StatusNoContent)
 		return
 	}
@@ -203,10 +207,13 @@ func TestSidecar(t *testing.T) {
 	if err := <-ended; err != nil {
 		t.Error(err)
 	}
+	if got := <-p.log; got != "leaving default.web-1 " {
+		t.Errorf("drained with %q", got)
+	}
 	if got := <-p.log; got != "DELETE default.web-1 " {
 		t.Errorf("left with %q", got)
 	}
-	if joined, left := <-p.instances, <-p.instances; joined == "" || joined != left || joined == newAgent(t, o).instance {
+	if joined, leaving, left := <-p.instances, <-p.instances, <-p.instances; joined == "" || joined != left || leaving != left || joined == newAgent(t, o).instance {
 		t.Errorf("the agent joins as %q and leaves as %q", joined, left)
 	}
 }

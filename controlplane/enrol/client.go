@@ -54,8 +54,8 @@ func ask(ctx context.Context, client *http.Client, method, base, token string, i
 	if resp.StatusCode >= http.StatusInternalServerError {
 		return nil, fmt.Errorf("the control plane cannot enrol nodes now: it answered %d", resp.StatusCode)
 	}
-	if method == http.MethodDelete && resp.StatusCode == http.StatusNoContent {
-		return nil, nil
+	if resp.StatusCode == http.StatusNoContent {
+		return nil, nil // it has left, or is about to
 	}
 	if resp.StatusCode != http.StatusOK {
 		return nil, &Refused{Status: resp.StatusCode, Text: strings.TrimSpace(string(text))}

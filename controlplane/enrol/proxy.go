@@ -64,6 +64,9 @@ type Mesh struct {
 	CA func() []byte
 	// Names returns the names and addresses of its certificate.
 	Names func() []string
+	// Confirmed returns once the proxies that a revision concerns have confirmed it, or
+	// with the error of ctx; nil where nobody can say.
+	Confirmed func(ctx context.Context, revision uint64) error
 }
 
 // directAdminPort is where a bare Envoy has its admin interface, unless its
@@ -146,6 +149,9 @@ func (s *Server) proxy(h http.Header, r *http.Request, body []byte) (*Answer, er
 	if r.Method == http.MethodDelete {
 		_, err := s.settled(ctx, in, s.leave)
 		return nil, err
+	}
+	if in.Leaving {
+		return nil, s.serveLeaving(ctx, in)
 	}
 	config, err := s.bootstrap(r, in)
 	if err != nil {

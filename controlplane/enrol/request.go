@@ -27,6 +27,8 @@ type Proxy struct {
 	// Instance tells an agent from others of the same name: it takes away what it has
 	// registered itself. Empty for a bare Envoy and for older agents.
 	Instance string `json:"instance,omitempty"`
+	// Leaving says that the proxy is about to drain; nothing else is done then.
+	Leaving bool `json:"leaving,omitempty"`
 	// Resource is the Dataplane as JSON or YAML text; the proxy then owns it.
 	Resource string `json:"dataplaneResource,omitempty"`
 	// Version, Features, WorkDir and Dynamic become metadata of the node.

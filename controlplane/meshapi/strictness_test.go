@@ -18,7 +18,7 @@ func TestWarningsAreShort(t *testing.T) {
 	long := `"` + strings.Repeat("k", 1<<18) + `":1`
 	for name, body := range map[string]string{
 		"beside each other": `{"type":"Mesh","name":"m"` + members.String() + `}`,
-		"each long": `{"type":"Mesh","name":"m","routing":{` + long + `},` + long + `}`,
+		"each long":         `{"type":"Mesh","name":"m","routing":{` + long + `},` + long + `}`,
 	} {
 		for _, how := range []string{"warn", "strict"} {
 			rec := request(a.handler, http.MethodPut, "/meshes/m?fieldValidation="+how, body, "Content-Type", mediaJSON)

@@ -147,7 +147,10 @@ func (cp *controlPlane) holds(ctx context.Context, k *model.Kind) bool {
 
 // proxies is what the data-plane server needs to enrol proxies of meshes.
 func (cp *controlPlane) proxies() *enrol.Mesh {
-	return &enrol.Mesh{Tokens: cp.mesh.tokens, Documents: cp.gate, CA: cp.authority.PEM, Names: cp.names}
+	return &enrol.Mesh{Tokens: cp.mesh.tokens, Documents: cp.gate, CA: cp.authority.PEM, Names: cp.names, Confirmed: func(ctx context.Context, revision uint64) error {
+		_, err := progress{cp.loop, cp.snapshots}.Wait(ctx, revision)
+		return err
+	}}
 }
 
 // renewRetry is after how long, at most, a certificate that could not be renewed is

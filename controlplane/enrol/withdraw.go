@@ -1,0 +1,66 @@
+package enrol
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/meshgate/meshgate/controlplane/mesh"
+	"github.com/meshgate/meshgate/controlplane/model"
+)
+
+// withdrawWait bounds how long a proxy that leaves is not answered because others have
+// not confirmed yet that they do without it: one that hangs must not hold it up.
+const withdrawWait = 2 * time.Second
+
+// Withdraw says that a proxy is about to drain: others stop sending to it. It returns
+// once they have confirmed that, or soon after. Only what this instance has registered
+// is changed. Errors are those of [Enrol].
+func Withdraw(ctx context.Context, client *http.Client, base, token, meshName, name, instance string) error {
+	_, err := ask(ctx, client, http.MethodPost, base, token, &Proxy{Mesh: meshName, Name: name, Instance: instance, Leaving: true})
+	return err
+}
+
+// serveLeaving handles a request of a proxy that is about to drain.
+func (s *Server) serveLeaving(ctx context.Context, in *Proxy) error {
+	var revision uint64
+	_, err := s.settled(ctx, in, func(ctx context.Context, in *Proxy, old *model.Resource) (*mesh.Dataplane, error) {
+		var err error
+		revision, err = s.withdraw(ctx, in, old)
+		return nil, err
+	})
+	if err != nil || revision == 0 || s.Mesh.Confirmed == nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, withdrawWait)
+	defer cancel()
+	if err := s.Mesh.Confirmed(ctx, revision); err != nil && !errors.Is(err, context.DeadlineExceeded) {
+		return err
+	}
+	return nil
+}
+
+// withdraw marks every inbound of a Dataplane as not ready and returns the revision of
+// that; 0 if there is nothing to do: what an operator wrote, or another agent has taken
+// over, is not this proxy's to change.
+func (s *Server) withdraw(ctx context.Context, in *Proxy, old *model.Resource) (uint64, error) {
+	if old == nil || owner(old) != OwnerAgent {
+		return 0, nil
+	}
+	d := *old.Spec.(*mesh.Dataplane)
+	if d.Labels[LabelInstance] != in.Instance || d.Networking == nil || len(d.Networking.Inbound) == 0 {
+		return 0, nil
+	}
+	n := *d.Networking
+	n.Inbound = slices.Clone(n.Inbound)
+	for i := range n.Inbound {
+		if n.Inbound[i].State != mesh.StateIgnored {
+			n.Inbound[i].State = mesh.StateNotReady
+		}
+	}
+	d.Networking = &n
+	out, _, err := s.Mesh.Documents.PutDocumentIf(ctx, mesh.Dataplanes, in.Mesh, in.Name, &d, as(old))
+	return out.Commit.Revision, err
+}
