@@ -12,6 +12,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync/atomic"
 
 	"github.com/google/uuid"
 	"golang.org/x/sync/errgroup"
@@ -70,6 +71,8 @@ type Agent struct {
 	Envoy    *Process
 	// processes are the Envoys of this run directory.
 	processes *processes
+	// state is what Run has come to, nil before it.
+	state atomic.Pointer[status]
 }
 
 // New checks what can be checked before anything is started, and makes the run
@@ -136,6 +139,7 @@ func (a *Agent) Ready() <-chan struct{} { return a.ready }
 func (a *Agent) Run(ctx context.Context) error {
 	configured := make(chan struct{})
 	state := &status{envoy: a.Envoy, admin: a.Envoy.Admin, leaving: ctx, configured: configured}
+	a.state.Store(state)
 	stopStatus, err := a.serveStatus(state)
 	if err != nil {
 		return err

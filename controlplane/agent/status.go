@@ -53,6 +53,14 @@ type status struct {
 	asked singleflight.Group
 }
 
+// Missing returns why the proxy is not ready, as its status tells it, or "".
+func (a *Agent) Missing(ctx context.Context) string {
+	if s := a.state.Load(); s != nil {
+		return s.missing(ctx)
+	}
+	return statusStarting
+}
+
 // missing returns why the proxy is not ready, or "".
 func (s *status) missing(ctx context.Context) string {
 	switch {

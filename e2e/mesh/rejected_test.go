@@ -1,6 +1,7 @@
 package mesh_test
 
 import (
+	"fmt"
 	"net"
 	"net/http"
 	"strings"
@@ -74,12 +75,29 @@ var _ = Describe("a dataplane that Envoy does not take", Ordered, func() {
 		networking["inbound"] = append(networking["inbound"].([]any), map[string]any{
 			"port": taken.Addr().(*net.TCPAddr).Port, "servicePort": work.Port, "tags": tags{service: "odd-too", protocol: "http"},
 		})
-		w.join(odd)
+		w.Put("dataplanes", odd.doc)
+		status := framework.FreePorts(1)[0]
+		odd.Sidecar = framework.NewSidecar(w.cp, shop, "odd-1", "", "--status-listen", "127.0.0.1", "--status-port", fmt.Sprint(status)).Start()
 		problem("odd-1", "in use")
 		answers(web.to("odd"), 200)
+		at := taken.Addr().String()
+		Eventually(func() string {
+			r, err := get(fmt.Sprintf("http://127.0.0.1:%d/ready", status))
+			if err != nil {
+				return err.Error()
+			}
+			return fmt.Sprint(r.Status, " ", r.Body)
+		}, patience, 20*time.Millisecond).Should(And(HavePrefix("503 "), ContainSubstring("envoy refused inbound:"+at)))
+		Eventually(odd.Output, patience).Should(ContainSubstring("proxy is not ready: envoy refused a listener"))
+		Expect(odd.Output()).NotTo(ContainSubstring("proxy is ready"))
 		rejected := odd.Stat("listener_manager.lds.update_rejected")
 		unharmed()
 		Expect(odd.Stat("listener_manager.lds.update_rejected")).To(Equal(rejected), "the same is not sent again")
+		// Without that inbound nothing is missing.
+		networking["inbound"] = networking["inbound"].([]any)[:1]
+		w.Put("dataplanes", odd.doc)
+		Eventually(func() error { return framework.Ready(status) }, patience, 20*time.Millisecond).Should(Succeed())
+		Eventually(odd.Output, patience).Should(ContainSubstring("proxy is ready"))
 		odd.Stop()
 		w.Delete(shop, "dataplanes", "odd-1")
 	})

@@ -120,7 +120,14 @@ func openStandalone(ctx context.Context, c *config.Config) (*standalone, error) 
 		cp.close(ctx)
 		return nil, notBegun(err)
 	}
-	cp.ready.checks = append(cp.ready.checks, func() string { return cp.gatewayMissing(a.NodeID(), instance(c)) })
+	cp.ready.checks = append(cp.ready.checks, func() string {
+		// A port is open for as long as the kernel keeps it so, also that of an Envoy
+		// that hangs; and one that Envoy was refused may be somebody else's.
+		if m := a.Missing(ctx); m != "" {
+			return "gateway: " + m
+		}
+		return cp.gatewayMissing(a.NodeID(), instance(c))
+	})
 	return &standalone{cp: cp, agent: a, envoy: versionLine}, nil
 }
 
