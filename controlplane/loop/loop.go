@@ -119,6 +119,7 @@ type sidecarPlanner interface {
 	Leave(dataplane string)
 	Plan() map[string]*resource.Set
 	Failures(dataplane string) []failure
+	Unserved(dataplane string) []failure
 	Check() error
 }
 

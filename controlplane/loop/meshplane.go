@@ -398,6 +398,9 @@ func (p *meshPlane) look() {
 			}
 			now[k] = true
 		}
+		for _, f := range p.planner.Unserved(dataplane) {
+			p.listed = append(p.listed, Failure{Mesh: p.name, Dataplane: dataplane, Failure: f})
+		}
 	}
 	p.known = now
 }

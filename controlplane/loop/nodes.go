@@ -98,7 +98,7 @@ func (l *Loop) joinMesh(id, dataplane string, p *meshPlane, bare bool) (func(), 
 		l.signal()
 		return nil, err
 	}
-	if len(p.planner.Failures(dataplane)) > 0 {
+	if len(p.planner.Failures(dataplane))+len(p.planner.Unserved(dataplane)) > 0 {
 		p.relist()
 		l.problems.set(p.id(), p.failures())
 	}
@@ -195,6 +195,9 @@ func (l *Loop) Failures(scopes ...string) []Failure {
 		return nil
 	}
 	for _, f := range l.problems.list(scopes...) {
+		if f.Awaited {
+			continue // nothing is left out
+		}
 		if k := f.ControlPlane + " " + f.Mesh + " " + f.Dataplane + " " + f.Cell; !seen[k] {
 			seen[k] = true
 			out = append(out, f)
@@ -207,8 +210,8 @@ func (l *Loop) Failures(scopes ...string) []Failure {
 	return out
 }
 
-// FailuresOf lists what of one proxy of a mesh is not published as configured, and
-// what keeps its whole mesh from being. It never waits for a plan, and costs the
+// FailuresOf lists what of one proxy of a mesh is not published as configured or leads
+// nowhere, and what keeps its whole mesh from being published. It never waits for a plan, and costs the
 // same however many proxies there are.
 func (l *Loop) FailuresOf(meshName, dataplane string) []plan.Failure {
 	return l.problems.of(MeshScope(meshName), dataplane)

@@ -15,6 +15,9 @@ type Failure struct {
 	Err error
 	// Kept says that the last good version is still in use.
 	Kept bool
+	// Awaited says that everything is made as it is configured, and that something else
+	// is not there, perhaps not yet.
+	Awaited bool
 }
 
 // Cells memoises the cells of one plan by name. It is used by one goroutine.

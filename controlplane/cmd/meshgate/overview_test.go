@@ -147,6 +147,35 @@ func TestRevisionsConcernScopes(t *testing.T) {
 	}
 }
 
+// TestUnservedOutbound: an outbound to a service that nobody serves is an error in the
+// overview until somebody does. It counts as no failure, for services come in any order.
+func TestUnservedOutbound(t *testing.T) {
+	f := startFleet(t, 2)
+	rev := f.write(t, func(tx store.Tx) error {
+		d := webAt(0)
+		d.Networking.Outbound = []mesh.Outbound{{Port: 9000, Service: "web"}, {Port: 9001, Service: "bakend"}}
+		_, err := tx.Update(&model.Resource{Kind: mesh.Dataplanes, Scope: mesh.Default, Name: name(0), Spec: d}, 0)
+		return err
+	})
+	f.revision(t, rev, 8*time.Second)
+	if d := cmp.Diff([]string{`outbound:127.0.0.1:9001: no dataplane of the mesh serves "bakend"`}, problems{f.cp}.Of(mesh.Default, name(0))); d != "" {
+		t.Errorf("problems (-want +got):\n%s", d)
+	}
+	if got := append(problems{f.cp}.Of(mesh.Default, name(1)), fmt.Sprint(f.cp.loop.Failures())); len(got) != 1 || got[0] != "[]" {
+		t.Errorf("others, and failures: %q", got)
+	}
+	rev = f.write(t, func(tx store.Tx) error {
+		d := webAt(9)
+		d.Networking.Inbound[0].Tags[mesh.TagService] = "bakend"
+		_, err := tx.Create(&model.Resource{Kind: mesh.Dataplanes, Scope: mesh.Default, Name: "late", Spec: d})
+		return err
+	})
+	f.revision(t, rev, 8*time.Second)
+	if got := (problems{f.cp}).Of(mesh.Default, name(0)); got != nil {
+		t.Errorf("when it has come: %q", got)
+	}
+}
+
 // BenchmarkOverviews lists 1,000 dataplanes with what they report.
 func BenchmarkOverviews(b *testing.B) {
 	f := startFleet(b, 1000)

@@ -27,6 +27,8 @@ type outbound struct {
 	split *draft.Split
 	// services are those whose endpoints fill the clusters.
 	services []string
+	// unserved are those of them that no inbound of the mesh serves.
+	unserved []string
 	// wants are its clusters as it would have them by their own names, and renamed
 	// those that bear another, because another outbound wants other settings.
 	wants   []want
@@ -75,6 +77,7 @@ func (p *Planner) makeOutbound(o *outbound) {
 	o.split = split
 	destinations, services := destinationsOf(split, service)
 	p.link(o, services)
+	o.unserved = slices.DeleteFunc(slices.Clone(services), func(s string) bool { return p.state.Service(s) != nil })
 	protocol := p.protocol(o, destinations)
 	var names renames
 	for _, tags := range destinations {

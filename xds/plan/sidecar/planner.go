@@ -1,6 +1,7 @@
 package sidecar
 
 import (
+	"fmt"
 	"slices"
 
 	"github.com/meshgate/meshgate/controlplane/view"
@@ -186,6 +187,24 @@ func (p *Planner) Failures(name string) []plan.Failure {
 		return nil
 	}
 	return slices.Concat(x.class.failures, x.failures)
+}
+
+// Unserved is what of a proxy leads to services that nobody serves. That is no failure:
+// everything is made as it is configured, and services come in any order. But it may be
+// a mistyped name.
+func (p *Planner) Unserved(name string) (out []plan.Failure) {
+	x := p.proxies[name]
+	if x == nil {
+		return nil
+	}
+	for _, o := range x.class.outbounds {
+		for _, service := range o.unserved {
+			out = append(out, plan.Failure{
+				Cell: outboundName(o.shape.Address, o.shape.Port), Err: fmt.Errorf("no dataplane of the mesh serves %q", service), Awaited: true,
+			})
+		}
+	}
+	return out
 }
 
 // sweep forgets cells that nobody uses. Classes ask for their cells only when
