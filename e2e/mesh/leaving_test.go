@@ -56,7 +56,7 @@ networking:
 		}, patience, 50*time.Millisecond).Should(BeNumerically(">", 50), "it is called")
 		load.Served(100)
 		leaves.Signal(syscall.SIGTERM)
-		Expect(leaves.Exit(30 * time.Second)).To(Equal(0), leaves.Output())
+		Expect(leaves.Exit(30*time.Second)).To(Equal(0), leaves.Output())
 		load.Served(200)
 		none(load)
 		Expect(leaves.Output()).NotTo(ContainSubstring("could not be told"))
