@@ -171,13 +171,8 @@ func value(v any) (raw json.RawMessage, cut bool) {
 	if _, absent := v.(none); absent {
 		return nil, false
 	}
-	if text, ok := v.(string); ok && len(text) > MaxValue {
-		for end := MaxValue; ; end-- {
-			if utf8.RuneStart(text[end]) {
-				v, cut = text[:end], true
-				break
-			}
-		}
+	if text, ok := v.(string); ok {
+		v, cut = shorten(text)
 	}
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
@@ -186,6 +181,18 @@ func value(v any) (raw json.RawMessage, cut bool) {
 		return nil, true // no JSON value; it never is one
 	}
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), cut
+}
+
+// shorten cuts a text that is too long, between two characters.
+func shorten(text string) (short string, cut bool) {
+	if len(text) <= MaxValue {
+		return text, false
+	}
+	end := MaxValue
+	for end > 0 && !utf8.RuneStart(text[end]) {
+		end--
+	}
+	return text[:end], true
 }
 
 // escape is RFC 6901 section 3.
@@ -215,16 +222,24 @@ func below(path, pattern string) bool {
 	return true
 }
 
-// Members returns in which members two resources of a kind differ, and how many
-// differ beyond the limits. nil is a resource that does not exist.
-func Members(old, now *model.Resource) (members []store.Member, more int, err error) {
+// Difference says in which members two resources differ.
+type Difference struct {
+	// Title is what people call the resource where its name is an id, or empty.
+	Title   string
+	Members []store.Member
+	// More counts the members beyond the limits.
+	More int
+}
+
+// Between compares two resources of a kind. nil is one that does not exist.
+func Between(old, now *model.Resource) (Difference, error) {
 	before, err := tree(old)
 	if err != nil {
-		return nil, 0, err
+		return Difference{}, err
 	}
 	after, err := tree(now)
 	if err != nil {
-		return nil, 0, err
+		return Difference{}, err
 	}
 	d := &differ{}
 	switch {
@@ -234,6 +249,7 @@ func Members(old, now *model.Resource) (members []store.Member, more int, err er
 	case now == nil:
 		d.kind = old.Kind
 		d.all("", before, func(v any) (any, any) { return v, none{} })
+		after = before
 	default:
 		d.kind = now.Kind
 		if now.Kind.Schema != nil && !old.Created.Equal(now.Created) {
@@ -241,5 +257,20 @@ func Members(old, now *model.Resource) (members []store.Member, more int, err er
 		}
 		d.compare("", before, after)
 	}
-	return d.members, d.more, nil
+	return Difference{title(d.kind, after), d.members, d.more}, nil
+}
+
+// title is the first of the members by which people know an entity.
+func title(k *model.Kind, entity any) string {
+	m, ok := entity.(map[string]any)
+	if k.Schema == nil || !ok {
+		return ""
+	}
+	for _, name := range []string{k.Schema.Key, "name"} {
+		if text, ok := m[name].(string); ok && text != "" && !secret(k, "/"+name) {
+			text, _ = shorten(text)
+			return text
+		}
+	}
+	return ""
 }

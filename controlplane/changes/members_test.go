@@ -88,11 +88,11 @@ func TestMembers(t *testing.T) {
 			}},
 		"sealed without a word on what is secret": {sealed, `{"a":"S1"}`, `{"a":"S2","b":"S3"}`, []string{"/a secret", "/b secret"}},
 	} {
-		members, more, err := changes.Members(of(t, c.kind, c.old), of(t, c.kind, c.now))
-		if diff := cmp.Diff(c.want, lines(members)); diff != "" || more != 0 || err != nil {
-			t.Errorf("%s: %d more, %v (-want +got):\n%s", name, more, err, diff)
+		d, err := changes.Between(of(t, c.kind, c.old), of(t, c.kind, c.now))
+		if diff := cmp.Diff(c.want, lines(d.Members)); diff != "" || d.More != 0 || err != nil {
+			t.Errorf("%s: %d more, %v (-want +got):\n%s", name, d.More, err, diff)
 		}
-		if raw, _ := json.Marshal(members); strings.Contains(string(raw), `"S`) {
+		if raw, _ := json.Marshal(d); strings.Contains(string(raw), `"S`) {
 			t.Errorf("%s: a secret in %s", name, raw)
 		}
 	}
@@ -109,8 +109,8 @@ func TestMembersAreBounded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	members, more, err := changes.Members(nil, of(t, open, string(raw)))
-	if err != nil || len(members) != changes.MaxMembers || more != 2*changes.MaxMembers+1 {
-		t.Errorf("%d members and %d more: %v", len(members), more, err)
+	d, err := changes.Between(nil, of(t, open, string(raw)))
+	if err != nil || len(d.Members) != changes.MaxMembers || d.More != 2*changes.MaxMembers+1 {
+		t.Errorf("%d members and %d more: %v", len(d.Members), d.More, err)
 	}
 }

@@ -61,10 +61,11 @@ func Records(list []store.Change, who model.Actor, origin model.Origin, subject 
 				continue
 			}
 		}
-		var err error
-		if rec.Members, rec.More, err = Members(c.Old, c.New); err != nil {
+		d, err := Between(c.Old, c.New)
+		if err != nil {
 			return nil, err
 		}
+		rec.Title, rec.Members, rec.More = d.Title, d.Members, d.More
 		out = append(out, rec)
 	}
 	return out, nil

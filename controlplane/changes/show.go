@@ -17,6 +17,8 @@ type Shown struct {
 	Origin   model.Origin `json:"origin,omitempty"`
 	Action   store.Op     `json:"action"`
 	Resource
+	// Title is what people call the resource where its name is an id.
+	Title string `json:"title,omitempty"`
 	// Count is how many resources without names a record stands for.
 	Count   int            `json:"count,omitempty"`
 	Cause   *Resource      `json:"cause,omitempty"`
@@ -49,7 +51,7 @@ func Show(r *store.ChangeRecord) Shown {
 		Number: r.Number, Revision: r.Revision, Time: r.Time.UTC().Format(time.RFC3339Nano),
 		Actor: Actor{r.Actor.Kind, r.Actor.Name}, Origin: r.Origin, Action: r.Op,
 		Resource: Resource{Kind: r.Key.Kind, Scoping: Scopings[r.Scoping], Scope: r.Key.Scope, Name: r.Key.Name},
-		Count:    r.Count, Members: r.Members, More: r.More,
+		Title:    r.Title, Count: r.Count, Members: r.Members, More: r.More,
 	}
 	if s.Members == nil {
 		s.Members = []store.Member{}

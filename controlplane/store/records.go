@@ -25,8 +25,10 @@ type ChangeRecord struct {
 	// Key has no name where Count changes are summed up.
 	Key     model.Key
 	Scoping model.Scoping
-	// Sealed says that the resource is encrypted at rest; so are then the members.
+	// Sealed says that the resource is encrypted at rest; so are then title and members.
 	Sealed bool
+	// Title is what people call the resource where its name is an id, or empty.
+	Title string
 	// Members differ between the old and the new resource; More counts those that are
 	// left out.
 	Members []Member

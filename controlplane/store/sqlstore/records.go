@@ -13,6 +13,7 @@ import (
 // detail is what no query looks at. It is encrypted where the resource is: what is
 // not secret to readers of the API may still be to readers of the disk.
 type detail struct {
+	Title   string         `json:"title,omitempty"`
 	Members []store.Member `json:"members,omitempty"`
 	More    int            `json:"more,omitempty"`
 	Cause   *model.Key     `json:"cause,omitempty"`
@@ -31,7 +32,7 @@ func (t *rows) Kept() (uint64, error) {
 
 // Keep implements engine.Records.
 func (t *rows) Keep(r store.ChangeRecord) error {
-	raw, err := json.Marshal(detail{r.Members, r.More, r.Cause, r.Count})
+	raw, err := json.Marshal(detail{r.Title, r.Members, r.More, r.Cause, r.Count})
 	if err == nil && r.Sealed {
 		raw, err = t.sealer.Seal(raw, recordPlace(r.Number))
 	}
@@ -139,7 +140,7 @@ func (c *codec) open(r *store.ChangeRecord, raw []byte) (err error) {
 	if err := json.Unmarshal(raw, &d); err != nil {
 		return fmt.Errorf("decoding change %d: %w", r.Number, err)
 	}
-	r.Members, r.More, r.Cause, r.Count = d.Members, d.More, d.Cause, d.Count
+	r.Title, r.Members, r.More, r.Cause, r.Count = d.Title, d.Members, d.More, d.Cause, d.Count
 	return nil
 }
 

@@ -19,7 +19,7 @@ import (
 func noted(k *model.Kind, scope, name, actor string) store.ChangeRecord {
 	return store.ChangeRecord{
 		Actor: model.Actor{Kind: model.ActorUser, Name: actor}, Origin: model.OriginAPI, Op: store.Created,
-		Key: model.Key{Kind: k.Name, Scope: scope, Name: name}, Scoping: model.Mesh, Sealed: k.Sealed,
+		Key: model.Key{Kind: k.Name, Scope: scope, Name: name}, Scoping: model.Mesh, Sealed: k.Sealed, Title: "the " + name,
 		Members: []store.Member{{Path: "/n", Old: json.RawMessage(`1`), New: json.RawMessage(`{}`)}, {Path: "/secret", Secret: true}},
 		More:    3, Cause: &model.Key{Kind: "box", Scope: scope, Name: "b"}, Count: 2,
 	}
