@@ -115,7 +115,7 @@ func (d *differ) add(path string, old, now any) {
 		d.more++
 		return
 	}
-	m := store.Member{Path: path, Secret: secret(d.kind, path)}
+	m := store.Member{Path: path, Secret: Secret(d.kind, path)}
 	if !m.Secret {
 		m.Old, m.New, m.Cut = before, after, cutBefore || cutAfter
 	}
@@ -200,8 +200,8 @@ func escape(key string) string {
 	return strings.ReplaceAll(strings.ReplaceAll(key, "~", "~0"), "/", "~1")
 }
 
-// secret reports whether the values of a member must not be kept.
-func secret(k *model.Kind, path string) bool {
+// Secret reports whether the values of a member must not be kept.
+func Secret(k *model.Kind, path string) bool {
 	if len(k.Secrets) == 0 {
 		return k.Sealed
 	}
@@ -267,7 +267,7 @@ func title(k *model.Kind, entity any) string {
 		return ""
 	}
 	for _, name := range []string{k.Schema.Key, "name"} {
-		if text, ok := m[name].(string); ok && text != "" && !secret(k, "/"+name) {
+		if text, ok := m[name].(string); ok && text != "" && !Secret(k, "/"+name) {
 			text, _ = shorten(text)
 			return text
 		}
