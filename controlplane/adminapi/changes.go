@@ -62,7 +62,7 @@ func (a *API) changes(w http.ResponseWriter, r *http.Request) {
 		a.fail(w, r, err, call{})
 		return
 	}
-	doc := map[string]any{"data": page.Records, "next": nil, "oldest": page.Oldest, "total": page.Total}
+	doc := map[string]any{"data": page.Records, "next": nil, "oldest": page.Oldest}
 	if page.Next != 0 {
 		offset := strconv.FormatUint(page.Next, 10)
 		query.Set(changes.ParamOffset, offset)
@@ -104,8 +104,7 @@ func pageOfChanges() object {
 			"cause":   closed([]string{"kind"}, object{"kind": text, "scope": text, "name": text}),
 			"members": object{"type": "array", "items": member},
 		}))
-	page["required"] = append(page["required"].([]string), "total", "oldest")
-	properties := page["properties"].(object)
-	properties["total"], properties["oldest"] = whole, whole
+	page["required"] = append(page["required"].([]string), "oldest")
+	page["properties"].(object)["oldest"] = whole
 	return page
 }

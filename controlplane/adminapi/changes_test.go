@@ -25,8 +25,7 @@ type changePage struct {
 		Number uint64
 		Name   string
 	}
-	Next  string
-	Total int
+	Next string
 }
 
 func (f *fixture) changes(target string) (p changePage) {
@@ -85,7 +84,7 @@ func TestChangesOfThisControlPlane(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, target := range []string{"/changes", "/changes?since=0", "/changes?kind=service", "/changes?scope=default", "/changes?actor=test"} {
-		if p := f.changes(target); len(p.Data) != 1 || p.Data[0].Name != "own" || p.Total != 1 {
+		if p := f.changes(target); len(p.Data) != 1 || p.Data[0].Name != "own" {
 			t.Errorf("%s: %+v", target, p)
 		}
 	}

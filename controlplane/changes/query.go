@@ -25,6 +25,9 @@ const (
 
 var params = []string{ParamSince, ParamKind, ParamScope, ParamActor, ParamSize, ParamOffset}
 
+// actorKinds are what may stand before the name of an actor.
+var actorKinds = []model.ActorKind{model.ActorUser, model.ActorToken, model.ActorNode, model.ActorSystem}
+
 // Parse reads what the query of a request asks for, but for its size. kinds are those
 // that it may name, by the name of the kind, its path or its type. Whoever asks since
 // a revision wants to follow: the oldest come first then. Invalid with one violation
@@ -60,6 +63,9 @@ func Parse(query url.Values, kinds []*model.Kind) (q store.RecordQuery, err erro
 		}
 	}
 	q.Scope, q.Actor = query.Get(ParamScope), query.Get(ParamActor)
+	if kind, name, ok := strings.Cut(q.Actor, ":"); ok && slices.Contains(actorKinds, model.ActorKind(kind)) {
+		q.ActorKind, q.Actor = model.ActorKind(kind), name
+	}
 	return q, fault.Violated(wrong)
 }
 

@@ -67,8 +67,6 @@ type Page struct {
 	Records []Shown
 	// Next is the offset of the next page, 0 if this is the last.
 	Next uint64
-	// Total counts what is in all pages.
-	Total int
 	// Oldest is the least revision since which nothing is lost.
 	Oldest uint64
 }
@@ -92,9 +90,6 @@ func Read(r store.Reader, q store.RecordQuery, size int) (p Page, err error) {
 		}
 		p.Records = append(p.Records, Show(&list[i]))
 		members += len(list[i].Members)
-	}
-	if p.Total, err = r.CountRecords(q); err != nil {
-		return p, err
 	}
 	p.Oldest, err = r.RecordsSince()
 	return p, err

@@ -39,14 +39,17 @@ func (a *API) changes(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	var page changes.Page
+	var total int
 	if err := a.Store.View(r.Context(), func(reader store.Reader) (err error) {
-		page, err = changes.Read(reader, q, size)
+		if page, err = changes.Read(reader, q, size); err == nil {
+			total, err = reader.CountRecords(q)
+		}
 		return err
 	}); err != nil {
 		fail(w, r, opList, err)
 		return
 	}
-	doc := changeList{Total: page.Total, Items: page.Records, Oldest: page.Oldest}
+	doc := changeList{Total: total, Items: page.Records, Oldest: page.Oldest}
 	if page.Next != 0 {
 		next := nextPage(r, query, strconv.FormatUint(page.Next, 10))
 		doc.Next = &next

@@ -70,8 +70,9 @@ type RecordQuery struct {
 	// mesh and a control plane may have the same.
 	Scope   string
 	Scoping *model.Scoping
-	// Actor is a name, or a kind of actors, a colon and a name.
-	Actor string
+	// Actor is the name of one, ActorKind what it is.
+	Actor     string
+	ActorKind model.ActorKind
 }
 
 // Retention says how long change records are kept: what is older than Age goes, and

@@ -13,14 +13,14 @@ func (s *state) Kept() (uint64, error) { return s.recorded, nil }
 
 // Keep implements engine.Records.
 func (s *state) Keep(r store.ChangeRecord) error {
-	s.records, s.recorded = s.records.with(numberKey(r.Number), r), r.Number
+	s.records, s.recorded = s.records.with(numberKey(r.Number), &r), r.Number
 	return nil
 }
 
 // Eldest implements engine.Records.
 func (s *state) Eldest(n int) (list []store.ChangeRecord, _ error) {
-	s.records.ascend("", func(_ string, r store.ChangeRecord) bool {
-		list = append(list, r)
+	s.records.ascend("", func(_ string, r *store.ChangeRecord) bool {
+		list = append(list, *r)
 		return len(list) < n
 	})
 	return list, nil
@@ -29,7 +29,7 @@ func (s *state) Eldest(n int) (list []store.ChangeRecord, _ error) {
 // Forget implements engine.Records.
 func (s *state) Forget(number, since uint64) error {
 	var keys []string
-	s.records.ascend("", func(key string, r store.ChangeRecord) bool {
+	s.records.ascend("", func(key string, r *store.ChangeRecord) bool {
 		if r.Number <= number {
 			keys = append(keys, key)
 		}
@@ -47,9 +47,9 @@ func (s *state) Since() (uint64, error) { return s.since, nil }
 
 // Select implements engine.Records.
 func (s *state) Select(q store.RecordQuery) (list []store.ChangeRecord, _ error) {
-	take := func(_ string, r store.ChangeRecord) bool {
+	take := func(_ string, r *store.ChangeRecord) bool {
 		if selects(q, r) {
-			list = append(list, r)
+			list = append(list, *r)
 		}
 		return q.Limit == 0 || len(list) < q.Limit
 	}
@@ -66,7 +66,7 @@ func (s *state) Select(q store.RecordQuery) (list []store.ChangeRecord, _ error)
 
 // Tally implements engine.Records.
 func (s *state) Tally(q store.RecordQuery) (n int, _ error) {
-	s.records.ascend("", func(_ string, r store.ChangeRecord) bool {
+	s.records.ascend("", func(_ string, r *store.ChangeRecord) bool {
 		if selects(q, r) {
 			n++
 		}
@@ -76,10 +76,11 @@ func (s *state) Tally(q store.RecordQuery) (n int, _ error) {
 }
 
 // selects reports whether a query selects a record, wherever its pages start.
-func selects(q store.RecordQuery, r store.ChangeRecord) bool {
+func selects(q store.RecordQuery, r *store.ChangeRecord) bool {
 	return (q.Since == nil || r.Previous >= *q.Since) &&
 		(q.Kind == "" || q.Kind == r.Key.Kind) &&
 		(q.Scope == "" || q.Scope == r.Key.Scope) &&
 		(q.Scoping == nil || *q.Scoping == r.Scoping) &&
-		(q.Actor == "" || q.Actor == r.Actor.Name || q.Actor == r.Actor.ID())
+		(q.Actor == "" || q.Actor == r.Actor.Name) &&
+		(q.ActorKind == "" || q.ActorKind == r.Actor.Kind)
 }

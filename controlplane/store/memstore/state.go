@@ -26,7 +26,7 @@ type state struct {
 	expiries tree[string]
 	// records by number; recorded is that of the newest, since the least revision
 	// after which all are there.
-	records         tree[store.ChangeRecord]
+	records         tree[*store.ChangeRecord]
 	recorded, since uint64
 }
 

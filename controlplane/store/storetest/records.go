@@ -127,8 +127,8 @@ func testRecordQueries(t *testing.T, open Open) {
 		{"a scope", store.RecordQuery{Scope: "s"}, []string{"4:d", "2:b", "1:a"}, 3},
 		{"a kind in a scope", store.RecordQuery{Kind: "box", Scope: "s"}, []string{"1:a"}, 1},
 		{"an actor", store.RecordQuery{Actor: "bob"}, []string{"4:d", "2:b"}, 2},
-		{"an actor of a kind", store.RecordQuery{Actor: "user:bob", Since: since(2)}, []string{"4:d"}, 1},
-		{"an actor of another kind", store.RecordQuery{Actor: "node:bob"}, nil, 0},
+		{"an actor of a kind", store.RecordQuery{Actor: "bob", ActorKind: model.ActorUser, Since: since(2)}, []string{"4:d"}, 1},
+		{"an actor of another kind", store.RecordQuery{Actor: "bob", ActorKind: model.ActorNode}, nil, 0},
 		{"a sort of scopes", store.RecordQuery{Scoping: scoping(model.Mesh), Limit: 1}, []string{"4:d"}, 4},
 		{"another sort of scopes", store.RecordQuery{Scoping: scoping(model.ControlPlane), Scope: "s"}, nil, 0},
 	} {

@@ -57,20 +57,25 @@ func (t *Tx) keep(revision uint64, limits store.Retention) error {
 // trim removes the oldest records as far as they need not be kept. It stops at the
 // first that must be: numbers stay without gaps, whatever the clock does.
 func (t *Tx) trim(newest uint64, limits store.Retention) error {
-	eldest, err := t.rows.Eldest(len(t.records) + trimStep)
-	if err != nil {
-		return t.fail(err)
+	oldest := t.now.Add(-limits.Age)
+	stays := func(r *store.ChangeRecord) bool {
+		return r.Number == newest || newest-r.Number < uint64(limits.Rows) && !r.Time.Before(oldest) //nolint:gosec // a positive number
 	}
 	var last *store.ChangeRecord
-	for i := range eldest {
-		r := &eldest[i]
-		if r.Number == newest || newest-r.Number < uint64(limits.Rows) && !r.Time.Before(t.now.Add(-limits.Age)) { //nolint:gosec // a positive number
-			break
+	for _, n := range []int{1, len(t.records) + trimStep} { // mostly none has to go
+		eldest, err := t.rows.Eldest(n)
+		if err != nil {
+			return t.fail(err)
 		}
-		last = r
-	}
-	if last == nil {
-		return nil
+		for i := range eldest {
+			if stays(&eldest[i]) {
+				break
+			}
+			last = &eldest[i]
+		}
+		if last == nil {
+			return nil
+		}
 	}
 	if err := t.rows.Forget(last.Number, last.Previous+1); err != nil {
 		return t.fail(err)

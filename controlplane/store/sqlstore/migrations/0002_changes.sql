@@ -17,8 +17,11 @@ CREATE TABLE changes (
 ) STRICT;
 
 CREATE INDEX changes_previous ON changes (previous);
-CREATE INDEX changes_kind ON changes (kind, scope);
+-- Each is in the order of numbers for one value; the last one counts.
+CREATE INDEX changes_kind ON changes (kind);
 CREATE INDEX changes_scope ON changes (scope);
+CREATE INDEX changes_actor ON changes (actor);
+CREATE INDEX changes_kind_scope ON changes (kind, scope);
 
 -- Nothing was recorded up to here.
 INSERT INTO meta (name, value) SELECT 'changes_since', value FROM meta WHERE name = 'revision';
