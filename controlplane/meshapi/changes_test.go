@@ -60,7 +60,7 @@ func TestLogNamesTheResource(t *testing.T) {
 	for _, c := range [][4]string{
 		{"PUT", "/meshes/m/tickets/t", goodTicket("t"), ""}, {"GET", "/meshes/m/tickets", "", "bob"}, {"GET", "/meshes/m/tickets/t", "", "bob"},
 		{"GET", "/meshes/m/secrets/s", "", "bob"}, {"DELETE", "/meshes/m/tickets/t", "", ""}, {"GET", "/meshes/not%20a%20name", "", ""},
-		{"GET", "/policies", "", "forged"},
+		{"GET", "/meshes/m/dataplanes/web-1/xds", "", ""}, {"GET", "/dataplanes+insights", "", ""}, {"GET", "/policies", "", "forged"},
 	} {
 		log.Reset()
 		r := httptest.NewRequest(c[0], c[1], strings.NewReader(c[2]))
@@ -80,6 +80,7 @@ func TestLogNamesTheResource(t *testing.T) {
 		"PUT status=201 actor=user:mesh-system:admin kind=ticket name=t", "GET status=200 actor=user:bob kind=ticket",
 		"GET status=200 actor=user:bob kind=ticket name=t", "GET status=403 actor=user:bob",
 		"DELETE status=200 actor=user:mesh-system:admin kind=ticket name=t", "GET status=404 actor=user:mesh-system:admin kind=mesh",
+		"GET status=404 actor=user:mesh-system:admin kind=dataplane name=web-1", "GET status=200 actor=user:mesh-system:admin kind=dataplane",
 		"GET status=401",
 	}, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
