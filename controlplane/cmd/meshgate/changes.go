@@ -124,7 +124,7 @@ func changesPage(ctx context.Context, c *config.Config, query url.Values) (p cha
 	if err != nil {
 		return p, fmt.Errorf("the mesh API does not answer at %s (settings mesh.listen and mesh.port): %w", u.Host, err)
 	}
-	defer resp.Body.Close() //nolint:errcheck // what was read counts
+	defer resp.Body.Close()
 	raw, err := io.ReadAll(resp.Body)
 	if err != nil {
 		return p, err

@@ -72,7 +72,7 @@ func testRecords(t *testing.T, open Open) {
 	}
 	want := []store.ChangeRecord{noted(Box, "s", "a", "ann"), noted(Badge, "s", "b", "bob"), noted(Person, "u", "c", "ann")}
 	for i, revisions := range [][2]uint64{{0, 1}, {1, 1}, {1, 2}} {
-		want[i].Number, want[i].Previous, want[i].Revision = uint64(i+1), revisions[0], revisions[1] //nolint:gosec // small
+		want[i].Number, want[i].Previous, want[i].Revision = uint64(i+1), revisions[0], revisions[1]
 	}
 	for range 2 {
 		view(t, s, func(r store.Reader) error {
