@@ -131,6 +131,7 @@ var (
 
 // scriptOptions are the options under which scripts run.
 var scriptOptions = map[string]func(*adminapi.Options){
+	"changes.script":   func(*adminapi.Options) {},
 	"consumers.script": func(*adminapi.Options) {},
 	"keys.script":      func(*adminapi.Options) {},
 	"oauth2.script":    func(*adminapi.Options) {},

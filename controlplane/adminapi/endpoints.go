@@ -81,12 +81,12 @@ func (a *API) foreign(c, target Collection, ref model.Ref) []httpkit.Endpoint {
 	pattern := "/" + c.Kind.Path + "/{" + pathKey + "}/" + ref.Name
 	refused := endpoint(http.MethodDelete, pattern, "Refused: a target is not deleted through its reference", p.refuseDelete)
 	refused.Contract.Answers = answers(http.StatusNotFound, http.StatusMethodNotAllowed)
-	return []httpkit.Endpoint{
+	return p.about(
 		p.reads(endpoint(http.MethodGet, pattern, "Read the "+ref.Name, p.get)),
 		p.writes(endpoint(http.MethodPatch, pattern, "Change the "+ref.Name, p.patch), http.StatusOK),
 		p.writes(endpoint(http.MethodPut, pattern, "Replace the "+ref.Name, p.put), http.StatusOK),
 		refused,
-	}
+	)
 }
 
 // place is one collection at one path.
@@ -108,17 +108,25 @@ func (p place) endpoints(path string) []httpkit.Endpoint {
 		p.reads(endpoint(http.MethodGet, item, "Read a "+kind.Name, p.get)),
 	}
 	if kind.ReadOnly {
-		return list
+		return p.about(list...)
 	}
 	removed := endpoint(http.MethodDelete, item, "Delete a "+kind.Name, p.delete)
 	removed.Contract.Answers = answers(http.StatusNotFound)
 	removed.Contract.Answers[http.StatusNoContent] = ""
-	return append(list,
+	return p.about(append(list,
 		p.writes(endpoint(http.MethodPost, path, "Create a "+kind.Name, p.create), http.StatusCreated),
 		p.writes(endpoint(http.MethodPatch, item, "Change a "+kind.Name, p.patch), http.StatusOK),
 		p.writes(endpoint(http.MethodPut, item, "Create or replace a "+kind.Name, p.put), http.StatusOK),
 		removed,
-	)
+	)...)
+}
+
+// about lets the log say which kind the endpoints are about.
+func (p place) about(list ...httpkit.Endpoint) []httpkit.Endpoint {
+	for i := range list {
+		list[i] = list[i].About(p.collection.Kind.Name)
+	}
+	return list
 }
 
 // lists, reads and writes state what an endpoint of this place takes and answers.

@@ -44,6 +44,7 @@ func (p place) write(w http.ResponseWriter, r *http.Request, status int, detaile
 	c := call{collection: p.collection, given: body.Values, key: address.Key, detailed: detailed}
 	out, err := op(r.Context(), address, admit.Input{Values: body.Values, Text: body.Text, Loose: how != httpkit.Strict})
 	if out.Resource != nil {
+		httpkit.EntryOf(r.Context()).Name = out.Resource.Name
 		revision(w, r, out.Commit)
 	}
 	if err != nil {
@@ -124,6 +125,9 @@ func (p place) read(r *http.Request) (res *model.Resource, err error) {
 		res, err = admit.Lookup(reader, p.address(r))
 		return err
 	})
+	if err == nil {
+		httpkit.EntryOf(r.Context()).Name = res.Name
+	}
 	return res, err
 }
 
@@ -135,6 +139,12 @@ func (p place) delete(w http.ResponseWriter, r *http.Request) {
 	}
 	if err == nil || len(commit.Changes) > 0 {
 		revision(w, r, commit)
+	}
+	for _, c := range commit.Changes {
+		// What goes along goes before.
+		if c.Op == store.Deleted && c.Old.Kind == p.collection.Kind {
+			httpkit.EntryOf(r.Context()).Name = c.Old.Name
+		}
 	}
 	if err != nil {
 		p.api.fail(w, r, err, call{collection: p.collection})

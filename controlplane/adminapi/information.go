@@ -35,6 +35,7 @@ func (a *API) information() []httpkit.Endpoint {
 		answering(endpoint(http.MethodGet, "/endpoints", "Paths of this API", a.paths), schemaDocument),
 		answering(endpoint(http.MethodGet, "/openapi.json", "This API as an OpenAPI document", a.openAPI), schemaDocument),
 		answering(revisions, schemaDocument),
+		a.changesEndpoint(),
 	}
 }
 

@@ -27,6 +27,7 @@ const (
 	schemaDocument  = "document"
 	schemaHealth    = "target_health_page"
 	schemaTags      = "tag_page"
+	schemaChanges   = "change_page"
 )
 
 // object is a JSON object of the OpenAPI document.
@@ -196,7 +197,7 @@ func (a *API) components() object {
 		out[kind.Name+suffixWrite] = givenEntity(kind.Schema, false)
 		out[kind.Name+suffixPatch] = givenEntity(kind.Schema, true)
 	}
-	out[schemaHealth], out[schemaTags] = pageOfHealth(), pageOfTags()
+	out[schemaHealth], out[schemaTags], out[schemaChanges] = pageOfHealth(), pageOfTags(), pageOfChanges()
 	for _, name := range gateway.PluginNames() {
 		config := gateway.Plugins.Schema.Field("config").Record(map[string]any{"name": name})
 		out[configName(name)] = shownEntity(config)

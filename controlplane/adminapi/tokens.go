@@ -30,7 +30,7 @@ func (a *API) tokenEndpoints() []httpkit.Endpoint {
 	}
 	ofConsumer := "/" + gateway.Consumers.Path + "/{" + pathOwner + "}/" + gateway.Tokens.Path
 	p := place{api: a, collection: tokens, nested: true, sources: a.tokensOfConsumer}
-	list := []httpkit.Endpoint{p.lists(endpoint(http.MethodGet, ofConsumer, "List the tokens of a consumer", p.list))}
+	list := p.about(p.lists(endpoint(http.MethodGet, ofConsumer, "List the tokens of a consumer", p.list)))
 	if a.Revocations == nil {
 		return list
 	}
@@ -99,6 +99,7 @@ func (a *API) revokeOfUser(w http.ResponseWriter, r *http.Request) {
 }
 
 func (a *API) revoke(w http.ResponseWriter, r *http.Request, by oauth.RevokeBy) {
+	httpkit.EntryOf(r.Context()).Kind = gateway.Tokens.Name
 	n, commit, err := a.Revocations.Revoke(r.Context(), a.Scope, by)
 	if err == nil || len(commit.Changes) > 0 {
 		revision(w, r, commit)

@@ -12,6 +12,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/meshgate/meshgate/controlplane/changes"
 	"github.com/meshgate/meshgate/controlplane/fault"
 	"github.com/meshgate/meshgate/controlplane/model"
 	"github.com/meshgate/meshgate/controlplane/store"
@@ -99,7 +100,18 @@ var errStricter = errors.New("the transaction revokes and needs a stricter durab
 //
 // If the returned commit has changes although there is an error, the commit
 // stands and only its publication failed.
+//
+// What administrators should see of it is recorded in the same transaction; see
+// package changes.
 func (g *Gate) Write(ctx context.Context, class model.Class, fn func(store.Tx) error) (store.Commit, error) {
+	return g.write(ctx, class, func(tx store.Tx) (subject model.Key, err error) { return subject, fn(tx) })
+}
+
+// work is what a transaction does. It returns which resource was asked for, whose
+// coming and going is the cause of all others.
+type work func(store.Tx) (subject model.Key, err error)
+
+func (g *Gate) write(ctx context.Context, class model.Class, fn work) (store.Commit, error) {
 	ctx, err := g.by(ctx)
 	if err != nil {
 		return store.Commit{}, err
@@ -132,16 +144,34 @@ func (g *Gate) Settle(ctx context.Context) error {
 	return g.revoker.Settle(context.WithoutCancel(ctx))
 }
 
-func (g *Gate) update(ctx context.Context, class model.Class, fn func(store.Tx) error) (store.Commit, error) {
+func (g *Gate) update(ctx context.Context, class model.Class, fn work) (store.Commit, error) {
 	return g.store.Update(ctx, class, func(tx store.Tx) error {
-		if err := fn(tx); err != nil {
+		subject, err := fn(tx)
+		if err != nil {
 			return err
 		}
 		if class != model.Config && revokes(tx.Changes()) {
 			return errStricter
 		}
-		return g.revoker.Stage(tx)
+		if err := g.revoker.Stage(tx); err != nil {
+			return err
+		}
+		return record(ctx, tx, subject)
 	})
+}
+
+// record keeps what a transaction has changed. There is no change without it: who
+// cannot be told of a change must not find it made.
+func record(ctx context.Context, tx store.Tx, subject model.Key) error {
+	who, _ := model.ActorOf(ctx)
+	list, err := changes.Records(tx.Changes(), who, model.OriginOf(ctx), subject)
+	if err != nil {
+		return fault.Wrap(fault.Internal, err, "a change cannot be recorded")
+	}
+	for _, r := range list {
+		tx.Record(r)
+	}
+	return nil
 }
 
 // revokes reports whether changes take something away from a credential.

@@ -97,9 +97,9 @@ func (g *Gate) putDocument(ctx context.Context, d document) (out Outcome, create
 	if err != nil {
 		return Outcome{}, false, err
 	}
-	out.Commit, err = g.Write(ctx, d.kind.Class, func(tx store.Tx) error {
+	out.Commit, err = g.write(ctx, d.kind.Class, func(tx store.Tx) (model.Key, error) {
 		out.Resource, created, err = g.storeDocument(tx, d, prepared)
-		return err
+		return model.Key{Kind: d.kind.Name, Scope: d.scope, Name: d.name}, err
 	})
 	if out, err = out.settled(err); out.Resource == nil {
 		created = false
@@ -202,22 +202,23 @@ func (g *Gate) DeleteDocument(ctx context.Context, k *model.Kind, scope, name st
 
 // DeleteDocumentIf is DeleteDocument for those who may delete some documents only.
 func (g *Gate) DeleteDocumentIf(ctx context.Context, k *model.Kind, scope, name string, allowed Allowed) (store.Commit, error) {
-	return g.Write(ctx, model.Config, func(tx store.Tx) error {
+	subject := model.Key{Kind: k.Name, Scope: scope, Name: name}
+	return g.write(ctx, model.Config, func(tx store.Tx) (model.Key, error) {
 		if err := g.inMesh(tx, k, scope); err != nil {
-			return err
+			return subject, err
 		}
 		r, err := existing(tx, k, scope, name)
 		if err != nil {
-			return err
+			return subject, err
 		}
 		if err := allowed(r); err != nil {
-			return err
+			return subject, err
 		}
 		for _, h := range g.hooks[k] {
 			if err := h.Deleting(tx, r); err != nil {
-				return err
+				return subject, err
 			}
 		}
-		return tx.Delete(k, scope, name, 0)
+		return subject, tx.Delete(k, scope, name, 0)
 	})
 }

@@ -63,12 +63,12 @@ func (g *Gate) Create(ctx context.Context, a Address, in Input) (Outcome, error)
 		return Outcome{}, err
 	}
 	var out Outcome
-	out.Commit, err = g.Write(ctx, a.Kind.Class, func(tx store.Tx) error {
+	out.Commit, err = g.write(ctx, a.Kind.Class, func(tx store.Tx) (model.Key, error) {
 		created, err := g.create(tx, a, w, "")
 		if err != nil {
-			return err
+			return model.Key{}, err
 		}
-		return out.take(g, tx, created, w)
+		return created.Key(), out.take(g, tx, created, w)
 	})
 	return out.settled(err)
 }
@@ -119,12 +119,12 @@ func (g *Gate) replace(ctx context.Context, a Address, in Input) (Outcome, error
 		return Outcome{}, err
 	}
 	var out Outcome
-	out.Commit, err = g.Write(ctx, a.Kind.Class, func(tx store.Tx) error {
+	out.Commit, err = g.write(ctx, a.Kind.Class, func(tx store.Tx) (model.Key, error) {
 		written, err := g.put(tx, a, w, stored)
 		if err != nil {
-			return err
+			return model.Key{}, err
 		}
-		return out.take(g, tx, written, w)
+		return written.Key(), out.take(g, tx, written, w)
 	})
 	return out.settled(err)
 }
@@ -201,25 +201,31 @@ func (g *Gate) patch(ctx context.Context, a Address, in Input) (Outcome, error) 
 		return Outcome{}, fault.Violated([]fault.Violation{{Path: model.FieldID, Message: "cannot be changed"}})
 	}
 	var out Outcome
-	out.Commit, err = g.Write(ctx, model.Config, func(tx store.Tx) error {
-		r, err := g.resource(tx, a, w)
+	out.Commit, err = g.write(ctx, model.Config, func(tx store.Tx) (model.Key, error) {
+		updated, err := g.merge(tx, a, w, stored)
 		if err != nil {
-			return err
+			return model.Key{}, err
 		}
-		r.Name = stored.Name
-		if err := Cross(tx, r); err != nil {
-			return err
-		}
-		updated, err := tx.Update(r, stored.Version)
-		if err != nil {
-			return err
-		}
-		if err := g.inline(tx, updated, w); err != nil {
-			return err
-		}
-		return out.take(g, tx, updated, w)
+		return updated.Key(), out.take(g, tx, updated, w)
 	})
 	return out.settled(err)
+}
+
+// merge is the transaction of patch.
+func (g *Gate) merge(tx store.Tx, a Address, w *model.Write, stored *model.Resource) (*model.Resource, error) {
+	r, err := g.resource(tx, a, w)
+	if err != nil {
+		return nil, err
+	}
+	r.Name = stored.Name
+	if err := Cross(tx, r); err != nil {
+		return nil, err
+	}
+	updated, err := tx.Update(r, stored.Version)
+	if err != nil {
+		return nil, err
+	}
+	return updated, g.inline(tx, updated, w)
 }
 
 // Delete removes the resource at an address, and its dependents by cascade. That
@@ -236,12 +242,12 @@ func (g *Gate) Delete(ctx context.Context, a Address) (store.Commit, error) {
 }
 
 func (g *Gate) delete(ctx context.Context, a Address) (store.Commit, error) {
-	return g.Write(ctx, model.Config, func(tx store.Tx) error {
+	return g.write(ctx, model.Config, func(tx store.Tx) (model.Key, error) {
 		res, err := Lookup(tx, a)
 		if err != nil {
-			return err
+			return model.Key{}, err
 		}
-		return tx.Delete(res.Kind, res.Scope, res.Name, 0)
+		return res.Key(), tx.Delete(res.Kind, res.Scope, res.Name, 0)
 	})
 }
 

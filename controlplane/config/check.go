@@ -66,6 +66,12 @@ func (c *Config) check() error {
 		bad("drain", "values must not be negative")
 	}
 	vs = append(vs, c.Backup.check(c.Store.Type)...)
+	if c.Changes.Keep < time.Hour {
+		bad("changes.keep", "must be at least 1h")
+	}
+	if c.Changes.Max < 1000 {
+		bad("changes.max", "must be at least 1000")
+	}
 	vs = append(vs, c.clashes()...)
 	return fault.Violated(vs)
 }

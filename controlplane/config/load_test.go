@@ -65,6 +65,8 @@ func TestMistakesAreNamed(t *testing.T) {
 		"bad enum":    {flags: map[string]string{"store.type": "mysql"}, want: "store.type: must be one of sqlite, memory"},
 		"busy backup": {flags: map[string]string{"backup.every": "59s"}, want: "backup.every: must be 0 or at least 1m"},
 		"no backup":   {flags: map[string]string{"backup.every": "1h", "store.type": "memory"}, want: "backup.every: must be 0 while store.type is memory"},
+		"no memory":   {flags: map[string]string{"changes.keep": "59m"}, want: "changes.keep: must be at least 1h"},
+		"few changes": {flags: map[string]string{"changes.max": "999"}, want: "changes.max: must be at least 1000"},
 		"none kept":   {flags: map[string]string{"backup.keep": "0"}, want: "backup.keep: must be at least 1"},
 		"bad network": {flags: map[string]string{"gateway.trustedIPs": "10.0.0.0/8, x"}, want: `"x" is neither an address nor a network`},
 	} {

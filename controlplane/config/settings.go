@@ -28,6 +28,7 @@ type Config struct {
 	Cache       FilterCache `koanf:"cache"`
 	OAuth       OAuth       `koanf:"oauth"`
 	Backup      Backup      `koanf:"backup"`
+	Changes     Changes     `koanf:"changes"`
 	Debug       Debug       `koanf:"debug"`
 }
 
@@ -37,6 +38,12 @@ type Backup struct {
 	Every     time.Duration `koanf:"every"`
 	Keep      int           `koanf:"keep"`
 	Directory string        `koanf:"directory"`
+}
+
+// Changes says how long it is known who changed what; see store.Retention.
+type Changes struct {
+	Keep time.Duration `koanf:"keep"`
+	Max  int           `koanf:"max"`
 }
 
 // Debug has checks that are too dear for every day.
@@ -251,5 +258,7 @@ var Table = []Key{
 	{"backup.every", "0s", "time between two backups that the control plane makes by itself, at least 1m; 0: none (docs/operations/backup.md)", false},
 	{"backup.keep", 7, "how many of these backups are kept, the newest", false},
 	{"backup.directory", "", "where they are; empty: backups in the state directory, which only helps while its disk does", false},
+	{"changes.keep", "720h", "how long it is kept who changed what (docs/operations/changes.md), at least 1h", false},
+	{"changes.max", 100_000, "how many changes are kept at most, the newest, at least 1000", false},
 	{"debug.checkPlans", false, "hold every change of a mesh's configuration against one made from nothing, and log what differs", false},
 }

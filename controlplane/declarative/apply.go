@@ -42,7 +42,7 @@ func Kinds() []*model.Kind { return []*model.Kind{States} }
 // where the file is to blame.
 func (f *File) Apply(ctx context.Context, gate *admit.Gate, scope string) (store.Commit, error) {
 	kinds := inOrder(f.kinds)
-	return gate.Write(ctx, model.Config, func(tx store.Tx) error {
+	return gate.Write(model.WithOrigin(ctx, model.OriginFile), model.Config, func(tx store.Tx) error {
 		f.problems.List = nil // a transaction may run more than once
 		a := &applier{file: f, tx: tx, scope: scope, before: map[string]*model.Resource{}, after: State{Versions: map[string]uint64{}}}
 		if err := a.read(kinds); err != nil {

@@ -126,7 +126,8 @@ var (
 	}
 	Plugins = &model.Kind{
 		Name: "plugin", Path: "plugins", Scoping: model.ControlPlane, Class: model.Config, Sealed: true,
-		New: func() any { return new(Plugin) }, Schema: pluginSchema,
+		Secrets: []string{"/config/provision_key"},
+		New:     func() any { return new(Plugin) }, Schema: pluginSchema,
 		Unique: []model.Index{
 			{Name: IndexInstanceName, Value: field(func(p *Plugin) string { return p.InstanceName })},
 			{Name: IndexTarget, Value: func(spec any) (string, bool) {
@@ -161,7 +162,8 @@ var (
 	}
 	Applications = &model.Kind{
 		Name: "oauth2_credential", Path: "oauth2", Scoping: model.ControlPlane, Class: model.Credential, Sealed: true,
-		New: func() any { return new(Application) }, Schema: applicationSchema,
+		Secrets: []string{"/client_secret", "/secondary_secret"},
+		New:     func() any { return new(Application) }, Schema: applicationSchema,
 		Unique: []model.Index{
 			{Name: IndexClientID, Value: field(func(a *Application) string { return a.ClientID })},
 			// Hashed secrets are exempt: nobody knows whether two are equal.
@@ -175,7 +177,8 @@ var (
 	}
 	Tokens = &model.Kind{
 		Name: "oauth2_token", Path: "oauth2_tokens", Scoping: model.ControlPlane, Class: model.Credential, Sealed: true,
-		New: func() any { return new(Token) }, Schema: tokenSchema,
+		Secrets: []string{"/access_token", "/refresh_token"},
+		New:     func() any { return new(Token) }, Schema: tokenSchema,
 		Unique: []model.Index{
 			{Name: IndexAccessToken, Secret: true, Value: func(spec any) (string, bool) { return TokenKey(spec.(*Token).AccessToken), true }},
 			{Name: IndexRefreshToken, Secret: true, Value: field(func(t *Token) string { return t.RefreshToken })},
@@ -216,7 +219,8 @@ var (
 	}
 	Keys = &model.Kind{
 		Name: "keyauth_credential", Path: "key-auths", Scoping: model.ControlPlane, Class: model.Credential, Sealed: true,
-		New: func() any { return new(Key) }, Schema: keySchema,
+		Secrets: []string{"/key"},
+		New:     func() any { return new(Key) }, Schema: keySchema,
 		Unique:  []model.Index{{Name: IndexKey, Secret: true, Value: func(spec any) (string, bool) { return KeyAuthKey(spec.(*Key).Key), true }}},
 		Refs:    []model.Ref{{Name: RefConsumer, To: "consumer", OnDelete: model.Cascade, Target: field(func(k *Key) string { return k.Consumer })}},
 		Lists:   []model.ListIndex{listed(IndexTags, func(k *Key) []string { return k.Tags })},

@@ -10,7 +10,8 @@ import (
 var (
 	Upstreams = &model.Kind{
 		Name: "upstream", Path: "upstreams", Scoping: model.ControlPlane, Class: model.Config,
-		New: func() any { return new(Upstream) }, Schema: upstreamSchema,
+		Secrets: []string{"/healthchecks/active/headers"}, // Authorization may be one
+		New:     func() any { return new(Upstream) }, Schema: upstreamSchema,
 		Lists:  []model.ListIndex{listed(IndexTags, func(e *Upstream) []string { return e.Tags })},
 		Unique: []model.Index{{Name: IndexName, Value: field(func(u *Upstream) string { return strings.ToLower(u.Name) })}},
 		Refs: []model.Ref{{
@@ -29,7 +30,8 @@ var (
 	}
 	Certificates = &model.Kind{
 		Name: "certificate", Path: "certificates", Scoping: model.ControlPlane, Class: model.Config, Sealed: true,
-		New: func() any { return new(Certificate) }, Schema: certificateSchema,
+		Secrets: []string{"/key", "/key_alt"},
+		New:     func() any { return new(Certificate) }, Schema: certificateSchema,
 		Lists: []model.ListIndex{listed(IndexTags, func(e *Certificate) []string { return e.Tags })},
 	}
 	SNIs = &model.Kind{

@@ -78,8 +78,9 @@ func Everybody(who model.Actor) func(*http.Request) (model.Actor, error) {
 	return func(*http.Request) (model.Actor, error) { return who, nil }
 }
 
-// As returns a request as one of an actor.
+// As returns a request as one of an actor, who is named in the log.
 func As(r *http.Request, who model.Actor) *http.Request {
+	EntryOf(r.Context()).Actor = who.ID()
 	return r.WithContext(model.WithActor(r.Context(), who))
 }
 

@@ -21,9 +21,14 @@ const HeaderRequestID = "X-Request-Id"
 // once, when the request is over. It never holds paths (keys of resources may
 // be tokens), queries or bodies: the pattern of the endpoint stands for them.
 type Entry struct {
-	ID       string
-	Pattern  string
-	Revision uint64
+	ID      string
+	Pattern string
+	// Actor is who asks, once that is known, see model.Actor.ID.
+	Actor string
+	// Kind and Name are those of the resource that the request is about. Name is the
+	// one under which it is stored, which is never a secret, and not what a path holds.
+	Kind, Name string
+	Revision   uint64
 	// Code is the domain code of the answer, such as a fault code.
 	Code string
 	// Cause is the internal error behind the answer; it is shown to nobody else.
@@ -78,6 +83,11 @@ func write(ctx context.Context, log *slog.Logger, r *http.Request, e *Entry, rec
 		slog.String("request_id", e.ID), slog.String("method", r.Method), slog.String("pattern", e.Pattern),
 		slog.Int("status", rec.status), slog.Int64("bytes", rec.bytes), slog.Duration("took", took),
 		slog.String("remote", r.RemoteAddr),
+	}
+	for _, a := range []struct{ key, value string }{{"actor", e.Actor}, {"kind", e.Kind}, {"name", e.Name}} {
+		if a.value != "" {
+			attrs = append(attrs, slog.String(a.key, a.value))
+		}
 	}
 	if e.Revision != 0 {
 		attrs = append(attrs, slog.Uint64("revision", e.Revision))

@@ -28,6 +28,17 @@ type Endpoint struct {
 	Handler  http.HandlerFunc
 }
 
+// About returns the endpoint with a handler that says in the log which kind of
+// resources it is about.
+func (e Endpoint) About(kind string) Endpoint {
+	next := e.Handler
+	e.Handler = func(w http.ResponseWriter, r *http.Request) {
+		EntryOf(r.Context()).Kind = kind
+		next(w, r)
+	}
+	return e
+}
+
 // Contract is what a caller sends and gets.
 type Contract struct {
 	// Query lists the parameters of the query that have a meaning.

@@ -11,6 +11,12 @@ var (
 	// of a provided authority may stand in them.
 	Meshes = &model.Kind{
 		Name: model.MeshKind, Path: "meshes", Scoping: model.Global, Class: model.Config, Sealed: true,
+		// What is free in its form may hold anything.
+		Secrets: []string{
+			"/mtls/backends/*/conf/key/inline", "/mtls/backends/*/conf/key/inlineString",
+			"/mtls/backends/*/conf/cert/inline", "/mtls/backends/*/conf/cert/inlineString",
+			"/tracing/backends/*/conf", "/logging/backends/*/conf", "/metrics/backends/*/conf",
+		},
 		New: func() any { return new(Mesh) },
 		Document: &model.Document{
 			Type: "Mesh", Singular: "Mesh", Plural: "Meshes",
@@ -32,13 +38,15 @@ var (
 	// Secrets belong to a mesh.
 	Secrets = &model.Kind{
 		Name: "mesh_secret", Path: "secrets", Scoping: model.Mesh, Class: model.Config, Sealed: true,
+		Secrets:  []string{"/data"},
 		New:      func() any { return new(Secret) },
 		Document: &model.Document{Type: "Secret", Singular: "Secret", Plural: "Secrets", AdminOnly: true},
 	}
 	// GlobalSecrets belong to the control plane.
 	GlobalSecrets = &model.Kind{
 		Name: "global_secret", Path: "global-secrets", Scoping: model.Global, Class: model.Config, Sealed: true,
-		New: func() any { return new(Secret) },
+		Secrets: []string{"/data"},
+		New:     func() any { return new(Secret) },
 		Document: &model.Document{
 			Type: "GlobalSecret", Aliases: []string{"Secret"}, Singular: "Global Secret", Plural: "Global Secrets", AdminOnly: true,
 		},

@@ -38,7 +38,7 @@ func (c collection) endpoints() []httpkit.Endpoint {
 		auth = httpkit.Administrator
 	}
 	route := func(method, pattern, summary string, h http.HandlerFunc) httpkit.Endpoint {
-		return about(`the resource of type "`+d.Type+`"`, endpoint(method, pattern, auth, summary, mediaJSON, h))
+		return about(`the resource of type "`+d.Type+`"`, endpoint(method, pattern, auth, summary, mediaJSON, named(h))).About(c.kind.Name)
 	}
 	path := prefixAll + c.kind.Path
 	list := []httpkit.Endpoint{route(http.MethodGet, path, "List "+d.Plural, c.list(path))}
@@ -55,6 +55,17 @@ func (c collection) endpoints() []httpkit.Endpoint {
 		route(http.MethodPut, item, "Create or replace a "+d.Singular, put),
 		route(http.MethodDelete, item, "Delete a "+d.Singular, remove),
 	)
+}
+
+// named returns a handler that says in the log which resource a request is about. What
+// no resource can be called is not repeated.
+func named(next http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if name := r.PathValue(pathName); model.ValidateName(name, false) == nil {
+			httpkit.EntryOf(r.Context()).Name = name
+		}
+		next(w, r)
+	}
 }
 
 func (c collection) readOnly() bool { return c.kind.ReadOnly || c.api.ReadOnly }

@@ -21,7 +21,7 @@ func (a *API) dumps() []httpkit.Endpoint {
 	item := prefixMesh + c.kind.Path + "/{" + pathName + "}/"
 	return []httpkit.Endpoint{
 		about("configuration dumps",
-			endpoint(http.MethodGet, item+"xds", httpkit.Administrator, "Dump the configuration of a dataplane", mediaJSON, c.dump)),
+			endpoint(http.MethodGet, item+"xds", httpkit.Administrator, "Dump the configuration of a dataplane", mediaJSON, named(c.dump))).About(c.kind.Name),
 		endpoint(http.MethodGet, item+"{"+pathOperation+"}", httpkit.Open, "Refused: no such operation", mediaJSON, noOperation),
 	}
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/meshgate/meshgate/controlplane/admit"
 	"github.com/meshgate/meshgate/controlplane/admit/admittest"
+	"github.com/meshgate/meshgate/controlplane/changes"
 	"github.com/meshgate/meshgate/controlplane/fault"
 	"github.com/meshgate/meshgate/controlplane/httpkit"
 	"github.com/meshgate/meshgate/controlplane/identity"
@@ -221,7 +222,7 @@ func newAPI(t testing.TB, change ...func(*Options)) *api {
 	kinds := append(mesh.Kinds(), tickets, passes, census)
 	a := &api{store: s, tokens: keys(t), writer: &writer{Writer: admit.New(s, &admittest.Revoker{}, kinds, c.read).As(model.System("test"))}, mint: &mint{}}
 	a.options = Options{
-		Kinds: kinds, Store: s, Writer: a.writer, Tokens: a.tokens, Version: "1.2.3",
+		Kinds: kinds, Recorded: changes.Listed(kinds), Store: s, Writer: a.writer, Tokens: a.tokens, Version: "1.2.3",
 		Insights: insights{
 			"web-1":  map[string]any{"subscriptions": []any{map[string]any{"id": "<1>"}}},
 			"broken": errors.New("the disk is gone"),

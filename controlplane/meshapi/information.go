@@ -31,6 +31,9 @@ func (a *API) information() []httpkit.Endpoint {
 			Subject: "revisions", Summary: "How far proxies are with a revision", Handler: a.Revisions,
 		})
 	}
+	if a.Recorded != nil {
+		list = append(list, about("changes", endpoint(http.MethodGet, "/changes", httpkit.Administrator, "Who changed what", mediaJSON, a.changes)))
+	}
 	return list
 }
 

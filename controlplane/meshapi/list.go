@@ -81,7 +81,7 @@ func (c collection) listOf(pattern string, show func(*http.Request, *model.Resou
 			doc.Items = append(doc.Items, item)
 		}
 		if end := window.offset + shown; shown > 0 && end < doc.Total {
-			next := nextPage(r, query, end)
+			next := nextPage(r, query, strconv.Itoa(end))
 			doc.Next = &next
 		}
 		reply(w, r, http.StatusOK, doc)
@@ -242,8 +242,8 @@ func pageOffset(text string) (int, error) {
 
 // nextPage is the URL of the request with another offset. Host is what the
 // client has sent, which the guard has looked at.
-func nextPage(r *http.Request, query url.Values, offset int) string {
-	query.Set("offset", strconv.Itoa(offset))
+func nextPage(r *http.Request, query url.Values, offset string) string {
+	query.Set("offset", offset)
 	scheme := "http"
 	if r.TLS != nil {
 		scheme = "https"

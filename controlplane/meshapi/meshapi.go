@@ -83,6 +83,9 @@ type Options struct {
 	DataplaneTokens DataplaneTokens
 	// Tokens are those of gateways.
 	Tokens *identity.Tokens
+	// Recorded are the kinds by which GET /changes can be filtered; without them it is
+	// not offered.
+	Recorded []*model.Kind
 	// Revisions serves GET /revisions/{revision}.
 	Revisions http.HandlerFunc
 

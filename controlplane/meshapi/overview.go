@@ -21,7 +21,7 @@ func (a *API) overviews() []httpkit.Endpoint {
 	c := collection{a, mesh.Dataplanes}
 	path := mesh.Dataplanes.Path
 	get := func(pattern, summary string, h http.HandlerFunc) httpkit.Endpoint {
-		return endpoint(http.MethodGet, pattern, httpkit.Open, summary, mediaJSON, h)
+		return endpoint(http.MethodGet, pattern, httpkit.Open, summary, mediaJSON, named(h)).About(c.kind.Name)
 	}
 	var list []httpkit.Endpoint
 	for _, prefix := range []string{prefixAll, prefixMesh} {

@@ -74,6 +74,48 @@ func (a Actor) Known() bool { return a.Kind != "" && a.Name != "" }
 // String is the form in which errors show an actor.
 func (a Actor) String() string { return a.Name + "/" + strings.Join(a.Groups, ",") }
 
+// ID is the form in which logs and records show an actor: kind, colon, name.
+func (a Actor) ID() string { return string(a.Kind) + ":" + a.Name }
+
+// Origin says by which way a write came. It is empty for what the control plane does
+// by itself.
+type Origin string
+
+// Origins.
+const (
+	// OriginAPI is a request to an API.
+	OriginAPI Origin = "api"
+	// OriginFile is a declarative file.
+	OriginFile Origin = "file"
+	// OriginProxy is a proxy that registers itself or asks on behalf of a client.
+	OriginProxy Origin = "proxy"
+)
+
+type originKey struct{}
+
+// WithOrigin returns a context whose writes come by a way.
+func WithOrigin(ctx context.Context, o Origin) context.Context {
+	return context.WithValue(ctx, originKey{}, o)
+}
+
+// OriginOf returns by which way the writes of a context come. Where nothing has set
+// it, the actor tells: nodes are proxies, and who is no part of the control plane
+// uses an API.
+func OriginOf(ctx context.Context) Origin {
+	if o, ok := ctx.Value(originKey{}).(Origin); ok {
+		return o
+	}
+	a, _ := ActorOf(ctx)
+	switch a.Kind {
+	case ActorNode:
+		return OriginProxy
+	case ActorUser, ActorToken:
+		return OriginAPI
+	case ActorSystem:
+	}
+	return ""
+}
+
 type actorKey struct{}
 
 // WithActor returns a context whose requests and writes are those of an actor.

@@ -140,6 +140,9 @@ func (f *Field) show(entity map[string]any, v any) any {
 	return out
 }
 
+// CreatedAt is the creation time of an entity as its API shows it.
+func (r *Resource) CreatedAt() int64 { return r.Kind.Schema.stamp(r.Created) }
+
 // stamp returns a time in the unit of the schema. Created is the reverse.
 func (s *Schema) stamp(t time.Time) int64 {
 	if s.CreatedUnit == time.Millisecond {

@@ -62,6 +62,10 @@ type Kind struct {
 	ReadOnly bool
 	// Sealed kinds hold secrets; their specs are encrypted at rest as a whole.
 	Sealed bool
+	// Secrets are the members whose values are kept nowhere but in the resource, as
+	// JSON pointers into what its API shows; * is any key, and all that is below a
+	// member goes with it. None in a Sealed kind means all.
+	Secrets []string
 	// New returns a pointer to an empty spec.
 	New func() any
 	// Unique lists values that no two resources of a scope may share.

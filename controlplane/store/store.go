@@ -39,6 +39,10 @@ type Event struct {
 type Change struct {
 	Op       Op
 	Old, New *model.Resource
+	// Cause is the resource whose deletion took this one along, by reference.
+	Cause *model.Key
+	// Ended says that the row had expired, so that it was absent before.
+	Ended bool
 }
 
 // Commit is the outcome of an Update.
@@ -78,6 +82,12 @@ type Reader interface {
 	List(k *model.Kind, q Query) ([]*model.Resource, error)
 	// Count counts what List without After, Skip and Limit would return.
 	Count(k *model.Kind, q Query) (int, error)
+	// Records returns a page of change records.
+	Records(q RecordQuery) ([]ChangeRecord, error)
+	// CountRecords counts what Records without After and Limit would return.
+	CountRecords(q RecordQuery) (int, error)
+	// RecordsSince returns the least revision after which all records are still there.
+	RecordsSince() (uint64, error)
 }
 
 // Tx reads and writes. Errors:
@@ -107,6 +117,8 @@ type Tx interface {
 	Announced(key model.Key) bool
 	// Changes returns the writes so far, cascades included.
 	Changes() []Change
+	// Record keeps a change record, which is stored with the commit.
+	Record(r ChangeRecord)
 }
 
 // Store keeps resources. Implementations are safe for concurrent use.

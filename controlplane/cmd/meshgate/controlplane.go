@@ -23,6 +23,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/adminlink"
 	"github.com/meshgate/meshgate/controlplane/admit"
 	"github.com/meshgate/meshgate/controlplane/backup"
+	"github.com/meshgate/meshgate/controlplane/changes"
 	"github.com/meshgate/meshgate/controlplane/config"
 	"github.com/meshgate/meshgate/controlplane/enrol"
 	"github.com/meshgate/meshgate/controlplane/gateway"
@@ -251,7 +252,7 @@ func (cp *controlPlane) meshAPI(revisions http.HandlerFunc) http.Handler {
 	return meshapi.Handler(meshapi.Options{
 		Kinds: slices.Concat(mesh.Kinds(), all.Kinds()), Store: cp.store, Writer: cp.gate,
 		Insights: insights{cp.mesh.insights}, Problems: problems{cp}, Dumps: dumps{cp}, DataplaneTokens: cp.mesh.tokens,
-		Tokens: cp.tokens, Revisions: revisions, Version: version,
+		Tokens: cp.tokens, Recorded: changes.Listed(allKinds()), Revisions: revisions, Version: version,
 		About:         meshapi.About{ClusterID: cp.authority.ID(), Hostname: host, InstanceID: cp.instance},
 		ProxyVersions: map[string]string{version: envoyVersion},
 	})

@@ -20,7 +20,7 @@ import (
 func (cp *controlPlane) openStore(ctx context.Context) (err error) {
 	if cp.cfg.Store.Type == "memory" {
 		cp.log.Warn("the store is in memory: everything is forgotten at exit")
-		cp.store = memstore.New()
+		cp.store = memstore.Open(memstore.Options{Retention: cp.retention()})
 	} else if cp.store, err = cp.openDatabase(ctx); err != nil {
 		return err
 	}
@@ -62,7 +62,9 @@ func (cp *controlPlane) openDatabase(ctx context.Context) (store.Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("encryption key: %w", err)
 	}
-	s, err := sqlstore.Open(ctx, sqlstore.Options{Path: c.SQLite.Path, Kinds: allKinds(), Sealer: keys, Log: cp.log})
+	s, err := sqlstore.Open(ctx, sqlstore.Options{
+		Path: c.SQLite.Path, Kinds: allKinds(), Sealer: keys, Log: cp.log, Retention: cp.retention(),
+	})
 	if errors.Is(err, sqlstore.ErrKey) {
 		return nil, fmt.Errorf("database %s was written with another key than that of %s: put the right key there; nothing was changed", c.SQLite.Path, keySource(c))
 	}
@@ -70,6 +72,11 @@ func (cp *controlPlane) openDatabase(ctx context.Context) (store.Store, error) {
 		return nil, fmt.Errorf("database %s: %w", c.SQLite.Path, err)
 	}
 	return s, nil
+}
+
+// retention says which change records are kept.
+func (cp *controlPlane) retention() store.Retention {
+	return store.Retention{Age: cp.cfg.Changes.Keep, Rows: cp.cfg.Changes.Max}
 }
 
 // keySource says where the encryption key is, for people.

@@ -23,12 +23,15 @@ type Options struct {
 	History int
 	// Now is the clock; nil = time.Now.
 	Now func() time.Time
+	// Retention of change records; zero values are those of [store.DefaultRetention].
+	Retention store.Retention
 }
 
 // memory implements [store.Store]. Readers take the current state and never
 // wait; writers work one at a time on a copy that shares what is unchanged.
 type memory struct {
 	now     func() time.Time
+	retain  store.Retention
 	feed    *feed.Feed
 	current atomic.Pointer[state]
 	stop    chan struct{}
@@ -49,7 +52,7 @@ func Open(o Options) store.Store {
 		o.Now = time.Now
 	}
 	m := &memory{
-		now: o.Now, feed: feed.New(o.History, 0, nil), alarm: engine.NewAlarm(),
+		now: o.Now, retain: o.Retention, feed: feed.New(o.History, 0, nil), alarm: engine.NewAlarm(),
 		stop: make(chan struct{}), swept: make(chan struct{}),
 	}
 	m.current.Store(&state{})
@@ -96,7 +99,7 @@ func (m *memory) commit(class model.Class, fn func(*engine.Tx) error) (store.Com
 	if err := fn(tx); err != nil {
 		return store.Commit{}, err
 	}
-	res, err := tx.Finish()
+	res, err := tx.Finish(m.retain)
 	if err != nil {
 		return store.Commit{}, err
 	}

@@ -2,6 +2,7 @@ package memstore_test
 
 import (
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
 
@@ -21,5 +22,17 @@ func TestConformance(t *testing.T) {
 			}
 		})
 		return s, nil
+	})
+}
+
+func TestRetention(t *testing.T) {
+	storetest.RunRetention(t, func(t *testing.T, keep store.Retention, now func() time.Time) store.Store {
+		s := memstore.Open(memstore.Options{Retention: keep, Now: now})
+		t.Cleanup(func() {
+			if err := s.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+		return s
 	})
 }

@@ -24,6 +24,10 @@ type state struct {
 	referrers tree[referrer]
 	// expiries holds the key in rows by time and that key.
 	expiries tree[string]
+	// records by number; recorded is that of the newest, since the least revision
+	// after which all are there.
+	records         tree[*store.ChangeRecord]
+	recorded, since uint64
 }
 
 type referrer struct {

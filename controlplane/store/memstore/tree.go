@@ -55,6 +55,22 @@ func walk[V any](n *node[V], from string, visit func(string, V) bool) bool {
 	return walk(n.left, from, visit) && visit(n.key, n.value) && walk(n.right, from, visit)
 }
 
+// descend visits the entries whose key is not above from, in reverse order, until
+// visit returns false.
+func (t tree[V]) descend(from string, visit func(key string, value V) bool) {
+	back(t.root, from, visit)
+}
+
+func back[V any](n *node[V], from string, visit func(string, V) bool) bool {
+	if n == nil {
+		return true
+	}
+	if n.key > from {
+		return back(n.left, from, visit)
+	}
+	return back(n.right, from, visit) && visit(n.key, n.value) && back(n.left, from, visit)
+}
+
 func put[V any](n, add *node[V]) *node[V] {
 	if n == nil {
 		return add

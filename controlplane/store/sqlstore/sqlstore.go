@@ -58,6 +58,8 @@ type Options struct {
 	Now func() time.Time
 	// Checkpoint is how long a commit may stand in the log alone; 0 = 30 s.
 	Checkpoint time.Duration
+	// Retention of change records; zero values are those of [store.DefaultRetention].
+	Retention store.Retention
 	// Restored says that the file was taken from a backup: it becomes another
 	// incarnation of the store.
 	Restored bool

@@ -60,7 +60,7 @@ func (w *writer) sweepStep(class model.Class) (n int, more bool, err error) {
 	if n, more, err = tx.Sweep(); err != nil {
 		return 0, false, err
 	}
-	res, err := tx.Finish()
+	res, err := tx.Finish(w.retain)
 	if err != nil {
 		return 0, false, err
 	}

@@ -55,7 +55,7 @@ func (b *transaction) step(r *request) (engine.Result, error) {
 	}
 	var res engine.Result
 	if err == nil {
-		res, err = tx.Finish()
+		res, err = tx.Finish(b.retain)
 	}
 	tx.End()
 	if err != nil {

@@ -33,6 +33,9 @@ type writer struct {
 	closing <-chan struct{}
 	done    chan struct{}
 
+	// retain says which change records are kept.
+	retain store.Retention
+
 	doubt doubt
 	// checkpoints says when the log is to be emptied.
 	checkpoints checkpoints
@@ -69,7 +72,7 @@ func newWriter(s *session, c *codec, o Options, closing <-chan struct{}) (*write
 	w := &writer{
 		session: s, codec: c, now: o.Now, log: o.Log, queue: make(chan *request), alarm: engine.NewAlarm(),
 		closing: closing, done: make(chan struct{}), full: true, doubt: doubt{ending: make(chan struct{})},
-		checkpoints: checkpoints{after: o.Checkpoint},
+		checkpoints: checkpoints{after: o.Checkpoint}, retain: o.Retention,
 	}
 	var err error
 	if w.revision, err = readRevision(s); err != nil {

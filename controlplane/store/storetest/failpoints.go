@@ -139,6 +139,30 @@ func (r *failReader) Count(k *model.Kind, q store.Query) (int, error) {
 	return r.Reader.Count(k, q)
 }
 
+// Records implements [store.Reader].
+func (r *failReader) Records(q store.RecordQuery) ([]store.ChangeRecord, error) {
+	if err := r.fail("Records"); err != nil {
+		return nil, err
+	}
+	return r.Reader.Records(q)
+}
+
+// CountRecords implements [store.Reader].
+func (r *failReader) CountRecords(q store.RecordQuery) (int, error) {
+	if err := r.fail("CountRecords"); err != nil {
+		return 0, err
+	}
+	return r.Reader.CountRecords(q)
+}
+
+// RecordsSince implements [store.Reader].
+func (r *failReader) RecordsSince() (uint64, error) {
+	if err := r.fail("RecordsSince"); err != nil {
+		return 0, err
+	}
+	return r.Reader.RecordsSince()
+}
+
 type failTx struct {
 	failReader
 	tx store.Tx
@@ -176,6 +200,9 @@ func (t *failTx) Announced(key model.Key) bool { return t.tx.Announced(key) }
 
 // Changes implements [store.Tx].
 func (t *failTx) Changes() []store.Change { return t.tx.Changes() }
+
+// Record implements [store.Tx].
+func (t *failTx) Record(r store.ChangeRecord) { t.tx.Record(r) }
 
 // Put implements [store.Status].
 func (f *StatusFailpoints) Put(ctx context.Context, rows []store.StatusRow) error {

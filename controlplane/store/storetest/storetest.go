@@ -138,6 +138,9 @@ func Run(t *testing.T, open Open) {
 		{"racing for unique values and references", testRaces},
 		{"linearizable compare and swap", testLinearizable},
 		{"agrees with a map", testOracle},
+		{"change records", testRecords},
+		{"queries of change records", testRecordQueries},
+		{"change records go with their change", testRecordsGoWithTheirChange},
 		{"closed", testClosed},
 		{"survives reopening", testReopen},
 	} {

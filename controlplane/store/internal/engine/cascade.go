@@ -115,7 +115,7 @@ func (t *Tx) evict(r *model.Resource) error {
 	return t.remove(doomed)
 }
 
-// remove removes rows, the last first.
+// remove removes rows, the last first; the first is the cause of the others.
 func (t *Tx) remove(doomed []*model.Resource) error {
 	for i := len(doomed) - 1; i >= 0; i-- {
 		r := doomed[i]
@@ -125,24 +125,28 @@ func (t *Tx) remove(doomed []*model.Resource) error {
 		// The caller cannot know what a cascade reaches, so it raises the
 		// durability instead of failing.
 		t.strict = t.strict || r.Kind.Class == model.Config
-		t.record(store.Deleted, r, nil)
+		c := store.Change{Op: store.Deleted, Old: r, Ended: expired(r, t.millis)}
+		if i > 0 {
+			cause := doomed[0].Key()
+			c.Cause = &cause
+		}
+		t.record(c)
 	}
 	return nil
 }
 
 // record notes a change and, where the kind says so, an event.
-func (t *Tx) record(op store.Op, old, next *model.Resource) {
-	t.changes = append(t.changes, store.Change{Op: op, Old: old, New: next})
-	r := next
+func (t *Tx) record(c store.Change) {
+	t.changes = append(t.changes, c)
+	r := c.New
 	if r == nil {
-		r = old
+		r = c.Old
 	}
-	ended := op == store.Deleted && expired(r, t.millis)
-	if !announces(r.Kind, op, ended) {
+	if !announces(r.Kind, c.Op, c.Ended) {
 		return
 	}
-	t.announced[r.Key()] = op
-	t.events = append(t.events, store.Event{Key: r.Key(), Op: op})
+	t.announced[r.Key()] = c.Op
+	t.events = append(t.events, store.Event{Key: r.Key(), Op: c.Op})
 }
 
 // announces reports whether a kind announces an operation by itself. The end

@@ -22,8 +22,8 @@ type Result struct {
 
 // Finish ends the transaction and settles its revision; the backend then makes
 // it durable. It fails if the backend failed in between, even if the caller
-// of Update ignored that.
-func (t *Tx) Finish() (Result, error) {
+// of Update ignored that. Of change records it keeps what limits says.
+func (t *Tx) Finish(limits store.Retention) (Result, error) {
 	t.End()
 	if t.broken != nil {
 		return Result{}, t.broken
@@ -39,6 +39,9 @@ func (t *Tx) Finish() (Result, error) {
 			return Result{}, t.fail(err)
 		}
 	}
+	if err := t.keep(rev, limits); err != nil {
+		return Result{}, err
+	}
 	for i := range t.events {
 		t.events[i].Revision = rev
 	}
@@ -50,7 +53,7 @@ func (t *Tx) Finish() (Result, error) {
 func (t *Tx) Strict() bool { return t.strict && t.class != model.Config }
 
 // Wrote reports whether there is anything to make durable.
-func (t *Tx) Wrote() bool { return len(t.changes) > 0 || len(t.events) > 0 }
+func (t *Tx) Wrote() bool { return len(t.changes) > 0 || len(t.events) > 0 || len(t.records) > 0 }
 
 // Sweep removes up to [SweepLimit] expired rows with what goes with them. n is
 // how many of them it found; more says that there may be others.

@@ -116,15 +116,24 @@ func (r *Reader) listable(k *model.Kind, q store.Query) error {
 
 // usable refuses kinds this store does not keep, and readers that have ended.
 func (r *Reader) usable(k *model.Kind) error {
+	if err := r.going(); err != nil {
+		return err
+	}
 	switch {
-	case r.ended:
-		return fault.New(fault.Internal, "the transaction has ended")
 	case k == nil:
 		return fault.New(fault.Internal, "a resource without a kind")
 	case k.Class == model.Status:
 		return fault.New(fault.Internal, "kind %s is of class status, which this store does not keep", k.Name)
 	case r.kinds != nil && r.kinds[k.Name] != k:
 		return fault.New(fault.Internal, "kind %s is not registered with the store", k.Name)
+	}
+	return nil
+}
+
+// going refuses readers that have ended.
+func (r *Reader) going() error {
+	if r.ended {
+		return fault.New(fault.Internal, "the transaction has ended")
 	}
 	return nil
 }

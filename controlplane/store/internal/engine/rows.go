@@ -79,6 +79,7 @@ type Rows interface {
 	Remove(row Row) error
 	// Restamp stores the changed revision of a row that this transaction wrote.
 	Restamp(r *model.Resource) error
+	Records
 }
 
 // Describe extracts what is indexed of a resource, from its kind alone.

@@ -17,6 +17,7 @@ type Tx struct {
 	class   model.Class
 	changes []store.Change
 	events  []store.Event
+	records []store.ChangeRecord
 	// announced is the newest event of each key in this commit.
 	announced map[model.Key]store.Op
 	earliest  int64
@@ -61,7 +62,7 @@ func (t *Tx) Create(r *model.Resource) (*model.Resource, error) {
 	if err := t.check(row, Row{}); err != nil {
 		return nil, err
 	}
-	t.record(store.Created, nil, row.Resource)
+	t.record(store.Change{Op: store.Created, New: row.Resource})
 	row.Resource.Revision = t.revision()
 	t.watchExpiry(row.Expires)
 	if err := t.rows.Insert(row); err != nil {
@@ -94,7 +95,7 @@ func (t *Tx) Update(r *model.Resource, version uint64) (*model.Resource, error) 
 	if err := t.check(row, before); err != nil {
 		return nil, err
 	}
-	t.record(store.Updated, old, row.Resource)
+	t.record(store.Change{Op: store.Updated, Old: old, New: row.Resource})
 	row.Resource.Revision = t.revision()
 	t.watchExpiry(row.Expires)
 	if err := t.rows.Replace(before, row, !sameIndexes(before, row)); err != nil {

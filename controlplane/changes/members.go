@@ -1,0 +1,276 @@
+package changes
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/meshgate/meshgate/controlplane/model"
+	"github.com/meshgate/meshgate/controlplane/store"
+)
+
+// Limits of a record. Members beyond them are counted, and longer values are cut.
+const (
+	MaxMembers = 50
+	MaxPath    = 200
+	MaxValue   = 200
+)
+
+// metaOf are the members of a document that do not come from its author.
+var metaOf = []string{"type", "mesh", "name", "creationTime", "modificationTime"}
+
+// tree returns a resource as a JSON value, in the form of its API; nil for none.
+func tree(r *model.Resource) (any, error) {
+	if r == nil {
+		return nil, nil //nolint:nilnil // the JSON value of nothing
+	}
+	if r.Kind.Schema != nil {
+		entity, err := r.Entity()
+		return entity, err
+	}
+	encode := func() ([]byte, error) { return json.Marshal(r.Spec) }
+	if r.Kind.Document != nil {
+		encode = func() ([]byte, error) { return model.EncodeDocument(r) }
+	}
+	raw, err := encode()
+	if err != nil {
+		return nil, fmt.Errorf("%s: encode the spec: %w", r.Kind.Name, err)
+	}
+	d := json.NewDecoder(bytes.NewReader(raw))
+	d.UseNumber()
+	var m map[string]any
+	if err := d.Decode(&m); err != nil {
+		return nil, fmt.Errorf("%s: decode the spec: %w", r.Kind.Name, err)
+	}
+	if r.Kind.Document != nil {
+		for _, name := range metaOf {
+			delete(m, name)
+		}
+	}
+	return m, nil
+}
+
+// differ collects the members in which two JSON values differ.
+type differ struct {
+	kind    *model.Kind
+	members []store.Member
+	more    int
+}
+
+// none stands for a member that is not there.
+type none struct{}
+
+// compare walks two values at once. Only scalars and empty containers become members:
+// so a value is never more than a line, and whoever sets all of them has the new
+// resource.
+func (d *differ) compare(path string, old, now any) {
+	oldKeys, oldIs := keysOf(old)
+	newKeys, newIs := keysOf(now)
+	if !oldIs && !newIs {
+		d.add(path, old, now)
+		return
+	}
+	if oldIs != newIs || fmt.Sprintf("%T", old) != fmt.Sprintf("%T", now) {
+		// One of them is another sort of thing: what it was goes, what it is comes.
+		d.all(path, old, func(v any) (any, any) { return v, none{} })
+		d.all(path, now, func(v any) (any, any) { return none{}, v })
+		return
+	}
+	for _, key := range union(oldKeys, newKeys) {
+		d.compare(path+"/"+escape(key), child(old, key), child(now, key))
+	}
+}
+
+// all adds every member of a value. place says whether it is the old or the new one.
+func (d *differ) all(path string, v any, place func(any) (old, now any)) {
+	keys, is := keysOf(v)
+	if !is {
+		if _, absent := v.(none); !absent {
+			old, now := place(v)
+			d.add(path, old, now)
+		}
+		return
+	}
+	for _, key := range keys {
+		d.all(path+"/"+escape(key), child(v, key), place)
+	}
+}
+
+// add notes a member if it differs.
+func (d *differ) add(path string, old, now any) {
+	before, cutBefore := value(old)
+	after, cutAfter := value(now)
+	if bytes.Equal(before, after) && !cutBefore && !cutAfter || (cutBefore && cutAfter && old == now) {
+		return
+	}
+	if path == "" {
+		return // a resource without members
+	}
+	if len(d.members) >= MaxMembers || len(path) > MaxPath {
+		d.more++
+		return
+	}
+	m := store.Member{Path: path, Secret: Secret(d.kind, path)}
+	if !m.Secret {
+		m.Old, m.New, m.Cut = before, after, cutBefore || cutAfter
+	}
+	d.members = append(d.members, m)
+}
+
+// keysOf lists the keys of a container that is not empty, in order.
+func keysOf(v any) (keys []string, is bool) {
+	switch v := v.(type) {
+	case map[string]any:
+		keys = slices.Sorted(maps.Keys(v))
+	case []any:
+		for i := range v {
+			keys = append(keys, strconv.Itoa(i))
+		}
+	}
+	return keys, len(keys) > 0
+}
+
+// union lists the keys of both; those of lists stay in the order of their numbers.
+func union(a, b []string) []string {
+	if len(a) < len(b) {
+		a, b = b, a
+	}
+	out := slices.Clone(a)
+	for _, key := range b {
+		if !slices.Contains(out, key) {
+			out = append(out, key)
+		}
+	}
+	if len(out) > len(a) { // never so for lists
+		slices.Sort(out)
+	}
+	return out
+}
+
+func child(v any, key string) any {
+	switch v := v.(type) {
+	case map[string]any:
+		if c, ok := v[key]; ok {
+			return c
+		}
+	case []any:
+		if i, err := strconv.Atoi(key); err == nil && i < len(v) {
+			return v[i]
+		}
+	}
+	return none{}
+}
+
+// value is what is kept of a leaf; nil of none.
+func value(v any) (raw json.RawMessage, cut bool) {
+	if _, absent := v.(none); absent {
+		return nil, false
+	}
+	if text, ok := v.(string); ok {
+		v, cut = shorten(text)
+	}
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(v); err != nil {
+		return nil, true // no JSON value; it never is one
+	}
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), cut
+}
+
+// shorten cuts a text that is too long, between two characters.
+func shorten(text string) (short string, cut bool) {
+	if len(text) <= MaxValue {
+		return text, false
+	}
+	end := MaxValue
+	for end > 0 && !utf8.RuneStart(text[end]) {
+		end--
+	}
+	return text[:end], true
+}
+
+// escape is RFC 6901 section 3.
+func escape(key string) string {
+	return strings.ReplaceAll(strings.ReplaceAll(key, "~", "~0"), "/", "~1")
+}
+
+// Secret reports whether the values of a member must not be kept.
+func Secret(k *model.Kind, path string) bool {
+	if len(k.Secrets) == 0 {
+		return k.Sealed
+	}
+	return slices.ContainsFunc(k.Secrets, func(pattern string) bool { return below(path, pattern) })
+}
+
+// below reports whether a pattern names the member at a path, or what it is in.
+func below(path, pattern string) bool {
+	have, want := strings.Split(path, "/"), strings.Split(pattern, "/")
+	if len(have) < len(want) {
+		return false
+	}
+	for i, part := range want {
+		if part != "*" && part != have[i] {
+			return false
+		}
+	}
+	return true
+}
+
+// Difference says in which members two resources differ.
+type Difference struct {
+	// Title is what people call the resource where its name is an id, or empty.
+	Title   string
+	Members []store.Member
+	// More counts the members beyond the limits.
+	More int
+}
+
+// Between compares two resources of a kind. nil is one that does not exist.
+func Between(old, now *model.Resource) (Difference, error) {
+	before, err := tree(old)
+	if err != nil {
+		return Difference{}, err
+	}
+	after, err := tree(now)
+	if err != nil {
+		return Difference{}, err
+	}
+	d := &differ{}
+	switch {
+	case old == nil:
+		d.kind = now.Kind
+		d.all("", after, func(v any) (any, any) { return none{}, v })
+	case now == nil:
+		d.kind = old.Kind
+		d.all("", before, func(v any) (any, any) { return v, none{} })
+		after = before
+	default:
+		d.kind = now.Kind
+		if now.Kind.Schema != nil && !old.Created.Equal(now.Created) {
+			d.add("/"+model.FieldCreated, old.CreatedAt(), now.CreatedAt())
+		}
+		d.compare("", before, after)
+	}
+	return Difference{title(d.kind, after), d.members, d.more}, nil
+}
+
+// title is the first of the members by which people know an entity.
+func title(k *model.Kind, entity any) string {
+	m, ok := entity.(map[string]any)
+	if k.Schema == nil || !ok {
+		return ""
+	}
+	for _, name := range []string{k.Schema.Key, "name"} {
+		if text, ok := m[name].(string); ok && text != "" && !Secret(k, "/"+name) {
+			text, _ = shorten(text)
+			return text
+		}
+	}
+	return ""
+}

@@ -1,0 +1,93 @@
+package changes
+
+import (
+	"maps"
+	"math"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/meshgate/meshgate/controlplane/fault"
+	"github.com/meshgate/meshgate/controlplane/model"
+	"github.com/meshgate/meshgate/controlplane/store"
+)
+
+// Parameters of a query.
+const (
+	ParamSince  = "since"
+	ParamKind   = "kind"
+	ParamScope  = "scope"
+	ParamActor  = "actor"
+	ParamSize   = "size"
+	ParamOffset = "offset"
+)
+
+var params = []string{ParamSince, ParamKind, ParamScope, ParamActor, ParamSize, ParamOffset}
+
+// actorKinds are what may stand before the name of an actor.
+var actorKinds = []model.ActorKind{model.ActorUser, model.ActorToken, model.ActorNode, model.ActorSystem}
+
+// Parse reads what the query of a request asks for, but for its size. kinds are those
+// that it may name, by the name of the kind, its path or its type. Whoever asks since
+// a revision wants to follow: the oldest come first then. Invalid with one violation
+// for each parameter that is wrong: a filter that is not understood must not look like
+// one that finds nothing.
+func Parse(query url.Values, kinds []*model.Kind) (q store.RecordQuery, err error) {
+	var wrong []fault.Violation
+	bad := func(param, text string) { wrong = append(wrong, fault.Violation{Path: param, Message: text}) }
+	for _, name := range slices.Sorted(maps.Keys(query)) {
+		if !slices.Contains(params, name) {
+			bad(name, "is not known"+fault.Meant(name, params))
+		} else if len(query[name]) > 1 {
+			bad(name, "must be given once")
+		}
+	}
+	number := func(param, text string) uint64 {
+		n, err := strconv.ParseUint(text, 10, 64)
+		if err != nil || n > math.MaxInt64 {
+			bad(param, "must be a number, 0 or more")
+		}
+		return n
+	}
+	if query.Has(ParamSince) {
+		since := number(ParamSince, query.Get(ParamSince))
+		q.Since, q.Oldest = &since, true
+	}
+	if text := query.Get(ParamOffset); text != "" {
+		q.After = number(ParamOffset, text)
+	}
+	if text := query.Get(ParamKind); text != "" {
+		if q.Kind = kindOf(text, kinds); q.Kind == "" {
+			bad(ParamKind, "there is no kind "+strconv.Quote(text)+fault.Meant(text, namesOf(kinds)))
+		}
+	}
+	q.Scope, q.Actor = query.Get(ParamScope), query.Get(ParamActor)
+	if kind, name, ok := strings.Cut(q.Actor, ":"); ok && slices.Contains(actorKinds, model.ActorKind(kind)) {
+		q.ActorKind, q.Actor = model.ActorKind(kind), name
+	}
+	return q, fault.Violated(wrong)
+}
+
+// kindOf returns the name of the kind that a text means, or nothing.
+func kindOf(text string, kinds []*model.Kind) string {
+	for _, k := range kinds {
+		if strings.EqualFold(text, k.Name) || strings.EqualFold(text, k.Path) ||
+			k.Document != nil && strings.EqualFold(text, k.Document.Type) {
+			return k.Name
+		}
+	}
+	return ""
+}
+
+func namesOf(kinds []*model.Kind) (names []string) {
+	for _, k := range kinds {
+		names = append(names, k.Name, k.Path)
+	}
+	return names
+}
+
+// Listed returns the kinds of which there can be records: what [Parse] should know.
+func Listed(kinds []*model.Kind) []*model.Kind {
+	return slices.DeleteFunc(slices.Clone(kinds), func(k *model.Kind) bool { return !Recorded(k, model.Administrator()) })
+}

@@ -1,0 +1,80 @@
+package changes
+
+import (
+	"github.com/meshgate/meshgate/controlplane/model"
+	"github.com/meshgate/meshgate/controlplane/store"
+)
+
+// maxNamed is how many credentials of a kind one commit records by name; the others
+// it counts. Who deletes a consumer with all its tokens would otherwise push
+// everything else out of what is kept.
+const maxNamed = 20
+
+// Recorded reports whether changes of a kind that an actor makes are recorded; see
+// the package comment.
+func Recorded(k *model.Kind, who model.Actor) bool {
+	if k.Class == model.Config {
+		return true
+	}
+	return k.Class == model.Credential && k.Announce != model.AnnounceNone && who.Kind != model.ActorNode
+}
+
+// group is what credentials of a commit are counted by.
+type group struct {
+	kind, scope string
+	op          store.Op
+	cause       model.Key
+}
+
+// Records returns the records of a transaction's changes. subject is the resource that
+// was asked for: it is the cause of the others. It is empty where all were.
+func Records(list []store.Change, who model.Actor, origin model.Origin, subject model.Key) ([]store.ChangeRecord, error) {
+	var out []store.ChangeRecord
+	named := map[group]int{}
+	counted := map[group]int{} // place in out
+	for i := range list {
+		c := &list[i]
+		r := c.New
+		if r == nil {
+			r = c.Old
+		}
+		if c.Ended || !Recorded(r.Kind, who) {
+			continue
+		}
+		rec := store.ChangeRecord{
+			Actor: model.Actor{Kind: who.Kind, Name: who.Name}, Origin: origin, Op: c.Op,
+			Key: r.Key(), Scoping: r.Kind.Scoping, Sealed: r.Kind.Sealed, Cause: c.Cause,
+		}
+		if rec.Cause == nil && subject.Kind != "" && subject != rec.Key {
+			rec.Cause = &subject
+		}
+		if g := groupOf(&rec); r.Kind.Class == model.Credential {
+			if named[g]++; named[g] > maxNamed {
+				at, begun := counted[g]
+				if !begun {
+					at = len(out)
+					counted[g] = at
+					rec.Key.Name = ""
+					out = append(out, rec)
+				}
+				out[at].Count++
+				continue
+			}
+		}
+		d, err := Between(c.Old, c.New)
+		if err != nil {
+			return nil, err
+		}
+		rec.Title, rec.Members, rec.More = d.Title, d.Members, d.More
+		out = append(out, rec)
+	}
+	return out, nil
+}
+
+func groupOf(r *store.ChangeRecord) group {
+	g := group{kind: r.Key.Kind, scope: r.Key.Scope, op: r.Op}
+	if r.Cause != nil {
+		g.cause = *r.Cause
+	}
+	return g
+}

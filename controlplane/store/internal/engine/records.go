@@ -1,0 +1,120 @@
+package engine
+
+import (
+	"github.com/meshgate/meshgate/controlplane/store"
+)
+
+// Records are the change records of a backend. Every error is unexpected and breaks
+// the transaction.
+type Records interface {
+	// Kept returns the number of the newest record, 0 if there was never one.
+	Kept() (uint64, error)
+	// Keep stores a record, whose number is the next one.
+	Keep(r store.ChangeRecord) error
+	// Eldest returns number, time and revisions of the n oldest records, oldest first.
+	Eldest(n int) ([]store.ChangeRecord, error)
+	// Forget removes the records up to a number; those after the revision since are
+	// what is left.
+	Forget(number, since uint64) error
+	// Since returns the revision of the last Forget.
+	Since() (uint64, error)
+	// Select returns what [store.Reader.Records] does.
+	Select(q store.RecordQuery) ([]store.ChangeRecord, error)
+	// Tally returns what [store.Reader.CountRecords] does.
+	Tally(q store.RecordQuery) (int, error)
+}
+
+// trimStep is how many records at most go with a transaction, beside as many as it
+// adds. So their number comes down from whatever it was, and no transaction is long.
+const trimStep = 64
+
+// Record implements [store.Tx].
+func (t *Tx) Record(r store.ChangeRecord) {
+	if !t.ended {
+		t.records = append(t.records, r)
+	}
+}
+
+// keep stores the records of a transaction that ends with a revision, and removes old ones.
+func (t *Tx) keep(revision uint64, limits store.Retention) error {
+	if len(t.records) == 0 {
+		return nil
+	}
+	newest, err := t.rows.Kept()
+	if err != nil {
+		return t.fail(err)
+	}
+	for _, r := range t.records {
+		newest++
+		r.Number, r.Revision, r.Previous, r.Time = newest, revision, t.rows.Revision(), instant(t.now)
+		if err := t.rows.Keep(r); err != nil {
+			return t.fail(err)
+		}
+	}
+	return t.trim(newest, limits.Or(store.DefaultRetention))
+}
+
+// trim removes the oldest records as far as they need not be kept. It stops at the
+// first that must be: numbers stay without gaps, whatever the clock does.
+func (t *Tx) trim(newest uint64, limits store.Retention) error {
+	oldest := t.now.Add(-limits.Age)
+	stays := func(r *store.ChangeRecord) bool {
+		return r.Number == newest || newest-r.Number < uint64(limits.Rows) && !r.Time.Before(oldest) //nolint:gosec // a positive number
+	}
+	var last *store.ChangeRecord
+	for _, n := range []int{1, len(t.records) + trimStep} { // mostly none has to go
+		eldest, err := t.rows.Eldest(n)
+		if err != nil {
+			return t.fail(err)
+		}
+		for i := range eldest {
+			if stays(&eldest[i]) {
+				break
+			}
+			last = &eldest[i]
+		}
+		if last == nil {
+			return nil
+		}
+	}
+	if err := t.rows.Forget(last.Number, last.Previous+1); err != nil {
+		return t.fail(err)
+	}
+	return nil
+}
+
+// Records implements [store.Reader].
+func (r *Reader) Records(q store.RecordQuery) ([]store.ChangeRecord, error) {
+	if err := r.going(); err != nil {
+		return nil, err
+	}
+	list, err := r.rows.Select(q)
+	if err != nil {
+		return nil, unexpected(err)
+	}
+	return list, nil
+}
+
+// CountRecords implements [store.Reader].
+func (r *Reader) CountRecords(q store.RecordQuery) (int, error) {
+	if err := r.going(); err != nil {
+		return 0, err
+	}
+	n, err := r.rows.Tally(q)
+	if err != nil {
+		return 0, unexpected(err)
+	}
+	return n, nil
+}
+
+// RecordsSince implements [store.Reader].
+func (r *Reader) RecordsSince() (uint64, error) {
+	if err := r.going(); err != nil {
+		return 0, err
+	}
+	since, err := r.rows.Since()
+	if err != nil {
+		return 0, unexpected(err)
+	}
+	return since, nil
+}

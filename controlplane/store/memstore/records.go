@@ -1,0 +1,86 @@
+package memstore
+
+import (
+	"fmt"
+
+	"github.com/meshgate/meshgate/controlplane/store"
+)
+
+func numberKey(n uint64) string { return fmt.Sprintf("%020d", n) }
+
+// Kept implements engine.Records.
+func (s *state) Kept() (uint64, error) { return s.recorded, nil }
+
+// Keep implements engine.Records.
+func (s *state) Keep(r store.ChangeRecord) error {
+	s.records, s.recorded = s.records.with(numberKey(r.Number), &r), r.Number
+	return nil
+}
+
+// Eldest implements engine.Records.
+func (s *state) Eldest(n int) (list []store.ChangeRecord, _ error) {
+	s.records.ascend("", func(_ string, r *store.ChangeRecord) bool {
+		list = append(list, *r)
+		return len(list) < n
+	})
+	return list, nil
+}
+
+// Forget implements engine.Records.
+func (s *state) Forget(number, since uint64) error {
+	var keys []string
+	s.records.ascend("", func(key string, r *store.ChangeRecord) bool {
+		if r.Number <= number {
+			keys = append(keys, key)
+		}
+		return r.Number < number
+	})
+	for _, key := range keys {
+		s.records = s.records.without(key)
+	}
+	s.since = since
+	return nil
+}
+
+// Since implements engine.Records.
+func (s *state) Since() (uint64, error) { return s.since, nil }
+
+// Select implements engine.Records.
+func (s *state) Select(q store.RecordQuery) (list []store.ChangeRecord, _ error) {
+	take := func(_ string, r *store.ChangeRecord) bool {
+		if selects(q, r) {
+			list = append(list, *r)
+		}
+		return q.Limit == 0 || len(list) < q.Limit
+	}
+	switch {
+	case q.Oldest:
+		s.records.ascend(numberKey(q.After+1), take)
+	case q.After != 0:
+		s.records.descend(numberKey(q.After-1), take)
+	default:
+		s.records.descend(numberKey(s.recorded), take)
+	}
+	return list, nil
+}
+
+// Tally implements engine.Records.
+func (s *state) Tally(q store.RecordQuery) (n int, _ error) {
+	s.records.ascend("", func(_ string, r *store.ChangeRecord) bool {
+		if selects(q, r) {
+			n++
+		}
+		return true
+	})
+	return n, nil
+}
+
+// selects reports whether a query selects a record, wherever its pages start.
+func selects(q store.RecordQuery, r *store.ChangeRecord) bool {
+	return (q.Since == nil || r.Previous >= *q.Since) &&
+		(q.Kind == "" || q.Kind == r.Key.Kind) &&
+		(q.Scope == "" || q.Scope == r.Key.Scope) &&
+		(q.Scoping == nil || *q.Scoping == r.Scoping) &&
+		(q.Actor == "" || q.Actor == r.Actor.Name) &&
+		(q.ActorKind == "" || q.ActorKind == r.Actor.Kind)
+}

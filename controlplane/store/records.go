@@ -1,0 +1,98 @@
+package store
+
+import (
+	"encoding/json"
+	"time"
+
+	"github.com/meshgate/meshgate/controlplane/model"
+)
+
+// ChangeRecord is what is kept of one change for people: who made it, when and from
+// where, and which members differ. It is written in the transaction of the change, so
+// that there is neither one without the other. It holds nothing secret: whoever writes
+// it has taken that out.
+type ChangeRecord struct {
+	// Number counts the records of a store, from 1, without gaps. The store gives it.
+	Number uint64
+	// Revision is that of the commit, Previous the newest one before it: equal if the
+	// commit took none. The store gives both, and Time.
+	Revision, Previous uint64
+	Time               time.Time
+	// Actor has no groups.
+	Actor  model.Actor
+	Origin model.Origin
+	Op     Op
+	// Key has no name where Count changes are summed up.
+	Key     model.Key
+	Scoping model.Scoping
+	// Sealed says that the resource is encrypted at rest; so are then title and members.
+	Sealed bool
+	// Title is what people call the resource where its name is an id, or empty.
+	Title string
+	// Members differ between the old and the new resource; More counts those that are
+	// left out.
+	Members []Member
+	More    int
+	// Cause is the resource with which this one came or went, if it was not asked for
+	// by itself.
+	Cause *model.Key
+	Count int
+}
+
+// Member is one member that differs.
+type Member struct {
+	// Path is a JSON pointer (RFC 6901) into the resource as its API shows it.
+	Path string `json:"path"`
+	// Old and New are scalars or empty containers; absent where the member was or is.
+	Old json.RawMessage `json:"old,omitempty"`
+	New json.RawMessage `json:"new,omitempty"`
+	// Secret members have no values here.
+	Secret bool `json:"secret,omitempty"`
+	// Cut says that a value is longer than what is kept of it.
+	Cut bool `json:"cut,omitempty"`
+}
+
+// RecordQuery selects change records. Empty texts select all.
+type RecordQuery struct {
+	// Since, if set, leaves out commits that were made before the one that took this
+	// revision, and that one. Commits that took no revision come after the one whose
+	// revision they bear.
+	Since *uint64
+	// Oldest puts the oldest first, otherwise the newest is.
+	Oldest bool
+	// After is the number behind which the page starts in the order of the query; 0
+	// starts at the beginning.
+	After uint64
+	// Limit bounds the result; 0 means all.
+	Limit int
+	Kind  string
+	// Scope is that of the resources. Scoping, if set, says what it is the name of: a
+	// mesh and a control plane may have the same.
+	Scope   string
+	Scoping *model.Scoping
+	// Actor is the name of one, ActorKind what it is.
+	Actor     string
+	ActorKind model.ActorKind
+}
+
+// Retention says how long change records are kept: what is older than Age goes, and
+// what is not among the newest Rows. The newest record always stays. They go when
+// others are written.
+type Retention struct {
+	Age  time.Duration
+	Rows int
+}
+
+// DefaultRetention is what the zero values of [Retention] mean.
+var DefaultRetention = Retention{Age: 30 * 24 * time.Hour, Rows: 100_000}
+
+// Or fills zero values from another retention.
+func (r Retention) Or(d Retention) Retention {
+	if r.Age == 0 {
+		r.Age = d.Age
+	}
+	if r.Rows == 0 {
+		r.Rows = d.Rows
+	}
+	return r
+}

@@ -1,0 +1,168 @@
+package sqlstore
+
+import (
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/meshgate/meshgate/controlplane/model"
+	"github.com/meshgate/meshgate/controlplane/store"
+)
+
+// detail is what no query looks at. It is encrypted where the resource is: what is
+// not secret to readers of the API may still be to readers of the disk.
+type detail struct {
+	Title   string         `json:"title,omitempty"`
+	Members []store.Member `json:"members,omitempty"`
+	More    int            `json:"more,omitempty"`
+	Cause   *model.Key     `json:"cause,omitempty"`
+	Count   int            `json:"count,omitempty"`
+}
+
+// recordPlace binds an encrypted detail to its record.
+func recordPlace(number uint64) []byte { return []byte("change " + strconv.FormatUint(number, 10)) }
+
+// Kept implements engine.Records.
+func (t *rows) Kept() (uint64, error) {
+	var n int64
+	_, err := t.row(`SELECT coalesce(max(number), 0) FROM changes`, nil, &n)
+	return uint64(n), err //nolint:gosec // written from uint64
+}
+
+// Keep implements engine.Records.
+func (t *rows) Keep(r store.ChangeRecord) error {
+	raw, err := json.Marshal(detail{r.Title, r.Members, r.More, r.Cause, r.Count})
+	if err == nil && r.Sealed {
+		raw, err = t.sealer.Seal(raw, recordPlace(r.Number))
+	}
+	if err != nil {
+		return err
+	}
+	_, err = t.exec(`INSERT INTO changes (number, previous, revision, time, actor_kind, actor, origin, op, kind, scoping, scope, name, sealed, detail)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`, r.Number, r.Previous, r.Revision, r.Time.UnixMicro(), string(r.Actor.Kind), r.Actor.Name,
+		string(r.Origin), string(r.Op), r.Key.Kind, int(r.Scoping), r.Key.Scope, r.Key.Name, r.Sealed, raw)
+	return err
+}
+
+// Eldest implements engine.Records.
+func (t *rows) Eldest(n int) (list []store.ChangeRecord, _ error) {
+	var number, previous, revision, micro int64
+	err := t.each(`SELECT number, previous, revision, time FROM changes ORDER BY number LIMIT ?`, []any{n}, func() error {
+		list = append(list, store.ChangeRecord{
+			Number: uint64(number), Previous: uint64(previous), Revision: uint64(revision), Time: time.UnixMicro(micro), //nolint:gosec // written from uint64
+		})
+		return nil
+	}, &number, &previous, &revision, &micro)
+	return list, err
+}
+
+// Forget implements engine.Records.
+func (t *rows) Forget(number, since uint64) error {
+	if _, err := t.exec(`DELETE FROM changes WHERE number <= ?`, number); err != nil {
+		return err
+	}
+	_, err := t.exec(`UPDATE meta SET value = ? WHERE name = 'changes_since'`, since)
+	return err
+}
+
+// Since implements engine.Records.
+func (t *rows) Since() (uint64, error) {
+	var n int64
+	_, err := t.row(`SELECT value FROM meta WHERE name = 'changes_since'`, nil, &n)
+	return uint64(n), err //nolint:gosec // written from uint64
+}
+
+// lastBefore is the number of the last record before a revision: numbers and revisions
+// ascend together.
+const lastBefore = `coalesce((SELECT number FROM changes WHERE previous < ? ORDER BY previous DESC, number DESC LIMIT 1), 0)`
+
+// selected returns FROM and WHERE of a query, wherever its pages start.
+func selected(q store.RecordQuery) (from string, args []any) {
+	from = ` FROM changes WHERE 1`
+	demand := func(text string, values ...any) {
+		from, args = from+` AND `+text, append(args, values...)
+	}
+	if q.Since != nil {
+		demand(`number > `+lastBefore, *q.Since)
+	}
+	if q.Kind != "" {
+		demand(`kind = ?`, q.Kind)
+	}
+	if q.Scope != "" {
+		demand(`scope = ?`, q.Scope)
+	}
+	if q.Scoping != nil {
+		demand(`scoping = ?`, int(*q.Scoping))
+	}
+	if q.Actor != "" {
+		demand(`actor = ?`, q.Actor)
+	}
+	if q.ActorKind != "" {
+		demand(`actor_kind = ?`, string(q.ActorKind))
+	}
+	return from, args
+}
+
+// Select implements engine.Records.
+func (t *rows) Select(q store.RecordQuery) (list []store.ChangeRecord, _ error) {
+	from, args := selected(q)
+	order := ` ORDER BY number DESC`
+	switch {
+	case q.Oldest:
+		from, args, order = from+` AND number > ?`, append(args, q.After), ` ORDER BY number`
+	case q.After != 0:
+		from, args = from+` AND number < ?`, append(args, q.After)
+	}
+	limit := -1
+	if q.Limit > 0 {
+		limit = q.Limit
+	}
+	var number, previous, revision, micro int64
+	var sealed bool
+	var scoping int
+	var raw []byte
+	var r store.ChangeRecord
+	err := t.each(`SELECT number, previous, revision, time, actor_kind, actor, origin, op, kind, scoping, scope, name, sealed, detail`+from+order+` LIMIT ?`,
+		append(args, limit), func() error {
+			out := r
+			out.Number, out.Previous, out.Revision = uint64(number), uint64(previous), uint64(revision) //nolint:gosec // written from uint64
+			out.Time, out.Scoping, out.Sealed = time.UnixMicro(micro).UTC(), model.Scoping(scoping), sealed
+			err := t.open(&out, raw)
+			list = append(list, out)
+			return err
+		}, &number, &previous, &revision, &micro, &r.Actor.Kind, &r.Actor.Name, &r.Origin, &r.Op, &r.Key.Kind, &scoping, &r.Key.Scope, &r.Key.Name, &sealed, &raw)
+	return list, err
+}
+
+// open fills in the stored detail of a record.
+func (c *codec) open(r *store.ChangeRecord, raw []byte) (err error) {
+	if r.Sealed {
+		if raw, err = c.sealer.Open(raw, recordPlace(r.Number)); err != nil {
+			return fmt.Errorf("change %d: %w", r.Number, err)
+		}
+	}
+	var d detail
+	if err := json.Unmarshal(raw, &d); err != nil {
+		return fmt.Errorf("decoding change %d: %w", r.Number, err)
+	}
+	r.Title, r.Members, r.More, r.Cause, r.Count = d.Title, d.Members, d.More, d.Cause, d.Count
+	return nil
+}
+
+// Tally implements engine.Records. Numbers have no gaps, so that what is not filtered
+// needs no counting.
+func (t *rows) Tally(q store.RecordQuery) (n int, err error) {
+	if (q == store.RecordQuery{Since: q.Since, Oldest: q.Oldest, After: q.After, Limit: q.Limit}) {
+		var since uint64
+		if q.Since != nil {
+			since = *q.Since
+		}
+		_, err = t.row(`SELECT coalesce(max(number), 0) - max(coalesce((SELECT number FROM changes ORDER BY number LIMIT 1), 1) - 1, `+lastBefore+`) FROM changes`,
+			[]any{since}, &n)
+		return n, err
+	}
+	from, args := selected(q)
+	_, err = t.row(`SELECT count(*)`+from, args, &n)
+	return n, err
+}
