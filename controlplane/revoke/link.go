@@ -278,7 +278,11 @@ func (r *Revoker) register(l *link) error {
 	if r.closing {
 		return errClosing
 	}
-	w := contract.Welcome{Log: r.history.id, From: r.history.resume(&l.hello), Trust: r.trust}
+	w := contract.Welcome{Log: r.history.id, Trust: r.trust}
+	// Who was forgotten is new, whatever it remembers: nobody has waited for it since.
+	if l.known.welcomed {
+		w.From = r.history.resume(&l.hello)
+	}
 	if w.From == 0 {
 		w.Floor = r.history.floor
 	}
