@@ -49,7 +49,7 @@ func (g oauthGateway) replaced() time.Duration { return gatewayReplaced }
 func (g oauthGateway) enrol(ctx context.Context, client *http.Client, token string) (*enrol.Answer, error) {
 	self := g.Instance
 	self.ControlPlane, self.RootsFile = g.host, systemRoots()
-	return enrol.Enrol(ctx, client, g.Address, token, self)
+	return enrol.Enrol(ctx, client, g.Address, token, g.node(), self)
 }
 
 func (g oauthGateway) metadata() map[string]any { return nil }

@@ -92,6 +92,9 @@ type refusal struct {
 
 func (s *Server) serveProxy(w http.ResponseWriter, r *http.Request, body []byte) {
 	answer, err := s.proxy(r, body)
+	if in, bad := parseProxy(body); err != nil && bad == nil {
+		s.refused(mesh.NodeID(in.Mesh, in.Name), err)
+	}
 	switch {
 	case err != nil:
 		entry := httpkit.EntryOf(r.Context())
@@ -158,7 +161,7 @@ func (s *Server) proxy(r *http.Request, body []byte) (*Answer, error) {
 	if err != nil {
 		return nil, fault.New(fault.Invalid, "no bootstrap can be made: %s", err)
 	}
-	return &Answer{Node: config.NodeID, Bootstrap: text}, nil
+	return s.answer(config.NodeID, text), nil
 }
 
 // settled judges what is stored of a proxy and acts on it. Whoever writes the

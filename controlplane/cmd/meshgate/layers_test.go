@@ -87,7 +87,7 @@ var layers = map[string]string{
 	"controlplane/oauth": "controlplane/admit controlplane/fault controlplane/gateway controlplane/model controlplane/revoke controlplane/store filter/contract",
 	// The cases are data; what they are held against is for their users to say.
 	"controlplane/oauth/oauthtest": "",
-	"controlplane/enrol":           "controlplane/admit controlplane/fault controlplane/gateway controlplane/httpkit controlplane/identity controlplane/mesh controlplane/model controlplane/store xds/bootstrap",
+	"controlplane/enrol":           "controlplane/admit controlplane/fault controlplane/gateway controlplane/httpkit controlplane/identity controlplane/mesh controlplane/model controlplane/store filter/contract xds/bootstrap",
 	"controlplane/adminlink":       "controlplane/fault xds/alarm xds/rejudge",
 	"controlplane/adminapi":        "controlplane/admit controlplane/fault controlplane/gateway controlplane/httpkit controlplane/model controlplane/oauth controlplane/revoke controlplane/store",
 	"controlplane/meshapi":         "controlplane/admit controlplane/fault controlplane/httpkit controlplane/identity controlplane/mesh controlplane/model controlplane/store",
