@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"strings"
 
 	"github.com/meshgate/meshgate/controlplane/adminlink"
 	"github.com/meshgate/meshgate/controlplane/enrol"
@@ -44,7 +45,17 @@ func (o observer) Disconnected(e xds.Event) {
 
 // versionsOf reads what a node says of its versions.
 func versionsOf(m map[string]string) insight.Versions {
+	var dependencies map[string]string
+	for key, v := range m {
+		if name, ok := strings.CutPrefix(key, "version.dependencies."); ok {
+			if dependencies == nil {
+				dependencies = map[string]string{}
+			}
+			dependencies[name] = v
+		}
+	}
 	return insight.Versions{
+		Dependencies: dependencies,
 		MeshDP: insight.AgentVersion{
 			Version: m["version.meshDp.version"], GitTag: m["version.meshDp.gitTag"], GitCommit: m["version.meshDp.gitCommit"],
 			BuildDate: m["version.meshDp.buildDate"], MeshCPCompatible: true,
