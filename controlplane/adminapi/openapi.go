@@ -27,6 +27,8 @@ const (
 	schemaDocument  = "document"
 	schemaHealth    = "target_health_page"
 	schemaTags      = "tag_page"
+	schemaNode      = "node"
+	schemaNodes     = "node_page"
 )
 
 // object is a JSON object of the OpenAPI document.
@@ -192,6 +194,7 @@ func (a *API) components() object {
 		out[kind.Name+suffixPatch] = givenEntity(kind.Schema, true)
 	}
 	out[schemaHealth], out[schemaTags] = pageOfHealth(), pageOfTags()
+	out[schemaNode], out[schemaNodes] = describeNode(), pageOfNodes()
 	for _, name := range gateway.PluginNames() {
 		config := gateway.Plugins.Schema.Field("config").Record(map[string]any{"name": name})
 		out[configName(name)] = shownEntity(config)

@@ -76,6 +76,8 @@ var layers = map[string]string{
 	"controlplane/view":            "controlplane/fault controlplane/gateway controlplane/mesh controlplane/model controlplane/store",
 	"controlplane/lifecycle":       "controlplane/admit controlplane/fault controlplane/mesh controlplane/model controlplane/store",
 	"controlplane/insight":         "controlplane/mesh controlplane/model controlplane/store xds/resource xds/server",
+	"controlplane/nodes":           "controlplane/fault controlplane/insight xds/resource xds/snapshot",
+	"controlplane/nodes/nodestest": "controlplane/fault controlplane/insight controlplane/nodes",
 	"controlplane/admit":           "controlplane/fault controlplane/model controlplane/store",
 	"controlplane/admit/admittest": "controlplane/store",
 	"controlplane/identity":        "controlplane/fault controlplane/mesh controlplane/model controlplane/store filter/contract xds/alarm",
@@ -89,8 +91,8 @@ var layers = map[string]string{
 	"controlplane/oauth/oauthtest": "",
 	"controlplane/enrol":           "controlplane/admit controlplane/fault controlplane/gateway controlplane/httpkit controlplane/identity controlplane/mesh controlplane/model controlplane/store filter/contract xds/bootstrap",
 	"controlplane/adminlink":       "controlplane/fault xds/alarm xds/rejudge",
-	"controlplane/adminapi":        "controlplane/admit controlplane/fault controlplane/gateway controlplane/httpkit controlplane/model controlplane/oauth controlplane/revoke controlplane/store",
-	"controlplane/meshapi":         "controlplane/admit controlplane/fault controlplane/httpkit controlplane/identity controlplane/mesh controlplane/model controlplane/store",
+	"controlplane/adminapi":        "controlplane/admit controlplane/fault controlplane/gateway controlplane/httpkit controlplane/model controlplane/nodes controlplane/oauth controlplane/revoke controlplane/store",
+	"controlplane/meshapi":         "controlplane/admit controlplane/fault controlplane/httpkit controlplane/identity controlplane/mesh controlplane/model controlplane/nodes controlplane/store",
 	"controlplane/declarative":     "controlplane/admit controlplane/fault controlplane/gateway controlplane/model controlplane/store",
 
 	// The agent is a client of the control plane: of enrol and gateway it needs
