@@ -38,7 +38,7 @@ type Node struct {
 	// its connection broke.
 	Ended string
 	// Refusal is the newest one since it was connected last. A connected node may have
-	// one, too: then somebody else comes with its name.
+	// one, too: of its filter, or of somebody else who comes with its name.
 	Refusal *Refusal
 	// Versions are what it said of itself; nil if it said nothing.
 	Versions *Versions

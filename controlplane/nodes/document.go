@@ -23,7 +23,7 @@ type Document struct {
 	// Reason says why it is away.
 	Reason string `json:"reason,omitempty"`
 	// Refusal is the newest one since it was connected last. Of a connected node it is
-	// that of somebody else who comes with its name.
+	// that of its filter, or of somebody else who comes with its name.
 	Refusal *insight.Refusal `json:"refusal,omitempty"`
 	// InStep says that it is connected, has acknowledged everything and refuses nothing.
 	InStep    bool      `json:"inStep"`

@@ -173,6 +173,9 @@ func (l *link) serve() error {
 	if err := contract.DecodeJSON(body, &l.hello); err != nil {
 		return fmt.Errorf("decode hello: %w", err)
 	}
+	if l.hello.Version != contract.LinkVersion && r.o.Refused != nil {
+		r.o.Refused(l.node, fmt.Sprintf("its filter speaks version %d of the link, the control plane version %d", l.hello.Version, contract.LinkVersion))
+	}
 	if l.hello.Version != contract.LinkVersion || !validInstance(l.hello.Instance) {
 		return fmt.Errorf("hello of version %d is not understood", l.hello.Version)
 	}

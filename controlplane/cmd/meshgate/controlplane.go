@@ -31,6 +31,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/loop"
 	"github.com/meshgate/meshgate/controlplane/mesh"
 	"github.com/meshgate/meshgate/controlplane/meshapi"
+	"github.com/meshgate/meshgate/controlplane/nodes"
 	"github.com/meshgate/meshgate/controlplane/oauth"
 	"github.com/meshgate/meshgate/controlplane/revoke"
 	"github.com/meshgate/meshgate/controlplane/store"
@@ -72,6 +73,7 @@ type controlPlane struct {
 	snapshots *snapshot.Store
 	xds       *xds.Server
 	mesh      meshParts
+	nodes     *nodes.Registry
 	// adminToken is what callers of the administration API must show, or empty.
 	adminToken string
 	// instance tells this process apart from others.
@@ -90,7 +92,7 @@ func openControlPlane(ctx context.Context, c *config.Config, log *slog.Logger) (
 	}
 	cp := &controlPlane{cfg: c, log: log, instance: instanceID()}
 	steps := []func(context.Context) error{
-		cp.openAdminToken, cp.openPorts, cp.openStore, cp.openIdentities, cp.openMesh, cp.openRevocation, cp.openRotations, cp.openDeclarative, cp.openXDS, cp.openLifecycle,
+		cp.openAdminToken, cp.openPorts, cp.openStore, cp.openIdentities, cp.openMesh, cp.openRevocation, cp.openRotations, cp.openDeclarative, cp.openXDS, cp.openLifecycle, cp.openNodes,
 	}
 	for _, step := range steps {
 		if err := step(ctx); err != nil {
@@ -138,7 +140,6 @@ func (cp *controlPlane) openRevocation(ctx context.Context) (err error) {
 	cp.closers.add(func(context.Context) { cp.redis.close() })
 	cp.views = view.New(cp.store, all.Kinds(), cp.log)
 	cp.closers.add(func(context.Context) { cp.views.Close() })
-	cp.snapshots = snapshot.New()
 	trusted, err := cp.cfg.Trusted()
 	if err != nil {
 		return err
@@ -159,6 +160,7 @@ func (cp *controlPlane) openRevocation(ctx context.Context) (err error) {
 		Planned: cp.planned,
 		Redis:   cp.redis.client, Tracker: cp.redis.tracker(), NodeRedis: cp.redis.forNodes,
 		ChecksTokens: cp.checksTokens, Log: cp.log, Now: time.Now,
+		Refused: func(n revoke.Node, reason string) { cp.mesh.insights.TurnedAway(n.ID, reason) },
 	})
 	if err != nil {
 		return err
@@ -190,7 +192,7 @@ func networks(prefixes []netip.Prefix) string {
 
 func (cp *controlPlane) openXDS(context.Context) (err error) {
 	cp.xds, err = xds.New(xds.Config{
-		Snapshots: cp.snapshots, Nodes: nodes{cp.loop}, Auth: adsAuthenticator{cp}, Secrets: cp.loop,
+		Snapshots: cp.snapshots, Nodes: xdsNodes{cp.loop}, Auth: adsAuthenticator{cp}, Secrets: cp.loop,
 		Observer: observer{cp.mesh.insights, cp.mesh.rotations, cp.mesh.removals}, Confirmed: cp.loop.Confirmed, Log: cp.log,
 	})
 	return err
@@ -251,7 +253,7 @@ func (cp *controlPlane) meshAPI(revisions http.HandlerFunc) http.Handler {
 	return meshapi.Handler(meshapi.Options{
 		Kinds: slices.Concat(mesh.Kinds(), all.Kinds()), Store: cp.store, Writer: cp.gate,
 		Insights: insights{cp.mesh.insights}, Problems: problems{cp}, Dumps: dumps{cp}, DataplaneTokens: cp.mesh.tokens,
-		Tokens: cp.tokens, Revisions: revisions, Version: version,
+		Tokens: cp.tokens, Revisions: revisions, Nodes: cp.nodes, Version: version,
 		About:         meshapi.About{ClusterID: cp.authority.ID(), Hostname: host, InstanceID: cp.instance},
 		ProxyVersions: map[string]string{version: envoyVersion},
 	})
@@ -263,7 +265,7 @@ func (cp *controlPlane) dataPlane() http.Handler {
 	mux.Handle(contract.LinkPath, cp.revoker)
 	mux.HandleFunc(contract.EndedPath, cp.revoker.ServeEnded)
 	mux.Handle(adminlink.Path, cp.mesh.admin)
-	joining := &enrol.Server{Store: cp.store, Writer: cp.gate, Tokens: cp.tokens, Enrolled: cp.enrolled, Mesh: cp.proxies()}
+	joining := &enrol.Server{Store: cp.store, Writer: cp.gate, Tokens: cp.tokens, Enrolled: cp.enrolled, Mesh: cp.proxies(), Refused: cp.mesh.insights.TurnedAway, Remembers: cp.revoker.Remembers}
 	mux.Handle(enrol.Path, joining)
 	mux.HandleFunc(enrol.RenewPath, joining.Renew)
 	mux.Handle("/", cp.oauth)

@@ -58,12 +58,11 @@ const maxFailed = 100
 
 // Wait implements adminapi.Progress.
 func (p progress) Wait(ctx context.Context, revision uint64) (any, error) {
-	// A write is answered after its commit, so nobody was told of a newer revision; but
-	// a store that was restored may have gone back.
-	if newest := p.newest(); revision > newest {
+	scopes, err := p.loop.Concerned(ctx, revision)
+	if newest := p.newest(); err != nil && revision > newest {
+		// It has not come in time, if it ever does.
 		return nil, fault.New(fault.NotFound, "Revision %d does not exist: the newest is %d", revision, newest)
 	}
-	scopes, err := p.loop.Concerned(ctx, revision)
 	if err != nil {
 		return nil, err
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"time"
 
 	"github.com/meshgate/meshgate/controlplane/adminlink"
 	"github.com/meshgate/meshgate/controlplane/enrol"
@@ -86,6 +87,10 @@ func (p problems) Of(meshName, dataplane string) []string {
 			text += " (the last good version is kept)"
 		}
 		out = append(out, text)
+	}
+	if n, _ := p.cp.mesh.insights.Node(mesh.NodeID(meshName, dataplane)); n.State == insight.Refused {
+		// Why is for administrators: see GET /nodes.
+		out = append(out, "the proxy is away and refused since "+n.Refusal.Since.Format(time.RFC3339)+": GET /nodes says why")
 	}
 	for _, r := range p.cp.snapshots.Rejections(mesh.NodeID(meshName, dataplane)) {
 		out = append(out, "the proxy refused "+string(r.Type)+": "+r.Error)
