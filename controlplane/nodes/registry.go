@@ -57,7 +57,8 @@ type Page struct {
 	// Total is how many the query picks, More whether some of them follow the page.
 	Total int
 	More  bool
-	// Mark changes whenever what is shown of nodes does; see [Registry.Await].
+	// Mark changes whenever what is shown of nodes does, their filters excepted; see
+	// [Registry.Await].
 	Mark string
 }
 
