@@ -46,9 +46,11 @@ func (st *stream) note(err error) error {
 			node = values[0]
 		}
 	}
-	cause := strings.ReplaceAll(t.cause.Error(), "\n", ": ") // errors that were joined
+	cause := t.cause.Error()
 	if s, ok := status.FromError(t.cause); ok {
 		cause = s.Message()
+	} else if _, more, joined := strings.Cut(cause, "\n"); joined {
+		cause = more // it goes with the error that the proxy is told
 	}
 	st.srv.cfg.Observer.Refused(Event{Node: node, Stream: st.id, Error: cause})
 	return err
