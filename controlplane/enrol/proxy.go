@@ -114,7 +114,7 @@ func (s *Server) serveProxy(w http.ResponseWriter, r *http.Request, body []byte)
 	default:
 		w.Header().Set("Content-Type", "text/x-yaml")
 		w.Header().Set("X-Content-Type-Options", "nosniff")
-		_, _ = w.Write(answer.Bootstrap) //nolint:gosec // YAML with a content type of its own
+		_, _ = w.Write(answer.Bootstrap)
 	}
 }
 
