@@ -111,6 +111,13 @@ func (i id) node() string {
 // Nodes lists every node, in the order of the ids: who was authenticated once, and who
 // is expected ([Insights.Expect]), until it is forgotten or removed.
 func (s *Insights) Nodes() []Node {
+	out := s.nodes()
+	slices.SortFunc(out, func(a, b Node) int { return cmp.Compare(a.ID, b.ID) })
+	return out
+}
+
+// nodes is Nodes in no order: streams do not wait while it is made.
+func (s *Insights) nodes() []Node {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.dropOrphans()
@@ -118,7 +125,6 @@ func (s *Insights) Nodes() []Node {
 	for at, p := range s.proxies {
 		out = append(out, p.node(at))
 	}
-	slices.SortFunc(out, func(a, b Node) int { return cmp.Compare(a.ID, b.ID) })
 	return out
 }
 

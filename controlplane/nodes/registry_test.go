@@ -349,3 +349,24 @@ func TestAwait(t *testing.T) {
 		}
 	})
 }
+
+// BenchmarkList reads a page of 100 of 10,000 nodes.
+func BenchmarkList(b *testing.B) {
+	known, err := insight.Open(b.Context(), insight.Options{Store: memstore.NewStatus(), Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer func() { _ = known.Close(context.Background()) }()
+	for i := range 10_000 {
+		known.Expect(fmt.Sprintf("default.p-%05d", i))
+	}
+	r := nodes.New(nodes.Options{
+		Insights: known, Snapshots: snapshot.New(), Latest: func() uint64 { return 1 }, Scope: func(_, name string) string { return name },
+	})
+	b.ReportAllocs()
+	for b.Loop() {
+		if p := r.List(nodes.Query{Size: 100, Offset: 5000}); p.Total != 10_000 || len(p.Nodes) != 100 {
+			b.Fatal(p.Total)
+		}
+	}
+}
