@@ -22,7 +22,8 @@ const HeaderRevision = "X-Mesh-Revision"
 
 // Progress knows how far proxies are. Wait returns the document of GET
 // /revisions/{rev} once nothing waits for the revision any more or ctx is over;
-// a context that is over is no error.
+// a context that is over is no error. A NotFound fault says which revision is the
+// newest.
 type Progress interface {
 	Wait(ctx context.Context, revision uint64) (any, error)
 }
@@ -67,7 +68,7 @@ func Collections() []Collection {
 // nested is the segment of the collection below an owner.
 func (c Collection) nested() string { return cmp.Or(c.Nested, c.Kind.Path) }
 
-// Options are what an API is made of. Guard, Token, Revocations, Proxies,
+// Options are what an API is made of. Guard, Token, Revocations, Proxies, Nodes,
 // ReadOnly and Scope may be left out.
 type Options struct {
 	Store       store.Store
@@ -91,6 +92,8 @@ type Options struct {
 	// Proxies tells how gateways see targets; without it the health of targets is
 	// not checked.
 	Proxies Proxies
+	// Nodes knows every node; without it the endpoints about nodes do not exist.
+	Nodes Nodes
 	// ReadOnly, if set, says why nothing can be written; writes are answered 405
 	// with it.
 	ReadOnly string

@@ -25,6 +25,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/fault"
 	"github.com/meshgate/meshgate/controlplane/gateway"
 	"github.com/meshgate/meshgate/controlplane/httpkit"
+	"github.com/meshgate/meshgate/controlplane/nodes/nodestest"
 	"github.com/meshgate/meshgate/controlplane/store"
 	"github.com/meshgate/meshgate/controlplane/store/memstore"
 )
@@ -61,6 +62,9 @@ type progress struct{}
 
 // Wait implements adminapi.Progress.
 func (progress) Wait(_ context.Context, revision uint64) (any, error) {
+	if revision > 1000 {
+		return nil, fault.New(fault.NotFound, "Revision %d does not exist: the newest is 67", revision)
+	}
 	return map[string]any{"revision": revision}, nil
 }
 
@@ -134,6 +138,7 @@ var scriptOptions = map[string]func(*adminapi.Options){
 	"changes.script":   func(*adminapi.Options) {},
 	"consumers.script": func(*adminapi.Options) {},
 	"keys.script":      func(*adminapi.Options) {},
+	"nodes.script":     func(o *adminapi.Options) { o.Nodes = nodestest.New() },
 	"oauth2.script":    func(*adminapi.Options) {},
 	"readonly.script":  func(o *adminapi.Options) { o.ReadOnly = "entities come from a file" },
 	"revoke.script":    func(o *adminapi.Options) { o.Revocations = &revocations{store: o.Store, gate: o.Gate} },

@@ -42,6 +42,7 @@ func (a *API) Endpoints() []httpkit.Endpoint {
 	if e, ok := a.healthEndpoint(); ok {
 		list = append(list, e)
 	}
+	list = append(list, a.nodeEndpoints()...)
 	return append(append(append(list, a.tagEndpoints()...), a.information()...), a.schemaEndpoints()...)
 }
 

@@ -34,7 +34,7 @@ func (a *API) information() []httpkit.Endpoint {
 		answering(endpoint(http.MethodGet, "/plugins/enabled", "Plugins that instances can be made of", a.enabledPlugins), schemaDocument),
 		answering(endpoint(http.MethodGet, "/endpoints", "Paths of this API", a.paths), schemaDocument),
 		answering(endpoint(http.MethodGet, "/openapi.json", "This API as an OpenAPI document", a.openAPI), schemaDocument),
-		answering(revisions, schemaDocument),
+		answering(revisions, schemaDocument, http.StatusNotFound),
 		a.changesEndpoint(),
 	}
 }
@@ -110,7 +110,7 @@ func (a *API) Revisions(w http.ResponseWriter, r *http.Request) {
 	defer cancel()
 	doc, err := a.Progress.Wait(ctx, revision)
 	if err != nil {
-		a.fail(w, r, err, call{})
+		a.fail(w, r, named(err), call{})
 		return
 	}
 	reply(w, r, http.StatusOK, doc)

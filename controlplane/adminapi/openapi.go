@@ -28,6 +28,8 @@ const (
 	schemaHealth    = "target_health_page"
 	schemaTags      = "tag_page"
 	schemaChanges   = "change_page"
+	schemaNode      = "node"
+	schemaNodes     = "node_page"
 )
 
 // object is a JSON object of the OpenAPI document.
@@ -198,6 +200,7 @@ func (a *API) components() object {
 		out[kind.Name+suffixPatch] = givenEntity(kind.Schema, true)
 	}
 	out[schemaHealth], out[schemaTags], out[schemaChanges] = pageOfHealth(), pageOfTags(), pageOfChanges()
+	out[schemaNode], out[schemaNodes] = describeNode(), pageOfNodes()
 	for _, name := range gateway.PluginNames() {
 		config := gateway.Plugins.Schema.Field("config").Record(map[string]any{"name": name})
 		out[configName(name)] = shownEntity(config)

@@ -17,6 +17,7 @@ import (
 	validator "github.com/pb33f/libopenapi-validator"
 
 	"github.com/meshgate/meshgate/controlplane/adminapi"
+	"github.com/meshgate/meshgate/controlplane/nodes/nodestest"
 )
 
 // contract holds answers against the OpenAPI document of an API.
@@ -32,7 +33,7 @@ var contracts sync.Map
 
 func contractOf(t testing.TB, api *adminapi.API) *contract {
 	t.Helper()
-	key := fmt.Sprint(api.Token != "", api.ReadOnly != "", api.Revocations != nil)
+	key := fmt.Sprint(api.Token != "", api.ReadOnly != "", api.Revocations != nil, api.Nodes != nil)
 	if c, ok := contracts.Load(key); ok {
 		return c.(*contract)
 	}
@@ -102,7 +103,7 @@ func (c *contract) conforms(t testing.TB, r *http.Request, w *httptest.ResponseR
 }
 
 func TestOpenAPIDocument(t *testing.T) {
-	f := setup(t, nil)
+	f := setupWith(t, func(o *adminapi.Options) { o.Nodes = nodestest.New() })
 	raw := openAPI(t, f.api)
 	const golden = "testdata/openapi.json"
 	var indented bytes.Buffer

@@ -45,8 +45,10 @@ type Options struct {
 	Instance gateway.Instance
 	// EnvoyPath and ModuleDir say what runs.
 	EnvoyPath, ModuleDir string
-	Concurrency          int
-	LogLevel             string
+	// Versions are what runs, for the control plane's overview.
+	Versions    Versions
+	Concurrency int
+	LogLevel    string
 	// AdminPort opens Envoy's admin interface on that loopback port instead of
 	// a Unix socket in the run directory.
 	AdminPort int
@@ -58,6 +60,10 @@ type Options struct {
 	Cache contract.CacheSettings
 	Log   *slog.Logger
 }
+
+// Versions are those of the agent, of Envoy and of the filter's library; empty where
+// they are not known.
+type Versions struct{ Agent, Envoy, Module string }
 
 // Agent runs one Envoy.
 type Agent struct {
@@ -225,7 +231,7 @@ func (a *Agent) lacks(refused map[string]string) {
 // newRelay makes the relay between Envoy and the control plane. Once leaving has
 // ended, the agent drains and must not register again: its place may be taken.
 func (a *Agent) newRelay(leaving context.Context) (*relay.Relay, error) {
-	about, err := structpb.NewStruct(a.proxy().metadata())
+	about, err := structpb.NewStruct(map[string]any{"version": a.versions()})
 	if err != nil {
 		return nil, fmt.Errorf("metadata of the node: %w", err)
 	}

@@ -31,7 +31,9 @@ import (
 type controlPlane struct {
 	*httptest.Server
 	tokens *identity.Tokens
-	refuse atomic.Pointer[http.HandlerFunc]
+	// enrolment is what answers.
+	enrolment *enrol.Server
+	refuse    atomic.Pointer[http.HandlerFunc]
 }
 
 func newControlPlane(t *testing.T) *controlPlane {
@@ -50,6 +52,7 @@ func controlPlaneAs(t *testing.T, shown *url.URL) *controlPlane {
 	}
 	cp := &controlPlane{tokens: tokens}
 	server := &enrol.Server{Store: s, Writer: admit.New(s, &admittest.Revoker{}, gateway.Kinds(), time.Now), Tokens: tokens}
+	cp.enrolment = server
 	cp.Server = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if f := cp.refuse.Load(); f != nil {
 			(*f)(w, r)

@@ -29,6 +29,10 @@ func (a *Agent) enrolFirst(ctx context.Context) (enrolled bool, err error) {
 	pause := enrolFirst
 	for told := false; ; told = true {
 		answer, err := a.enrol(ctx)
+		if err == nil && answer.Unknown {
+			// The control plane counts on nobody who read this, and no Envoy runs yet.
+			err = a.dir.removeTrust()
+		}
 		if err == nil {
 			return true, a.dir.write(a, answer)
 		}
@@ -75,10 +79,11 @@ func (a *Agent) enrolLater(ctx context.Context) {
 }
 
 // registerAgain brings a Dataplane back that the control plane has removed while
-// this agent was cut off, or that another agent of this name took along. What is
-// answered is known already.
+// this agent was cut off, or that another agent of this name took along; or the
+// enrolment of a gateway that was removed, and is still there. What is answered is known
+// already.
 func (a *Agent) registerAgain(ctx context.Context) {
-	if a.Sidecar == nil || a.Sidecar.Dataplane == "" || ctx.Err() != nil {
+	if a.Sidecar != nil && a.Sidecar.Dataplane == "" || ctx.Err() != nil {
 		return
 	}
 	if _, err := a.enrol(ctx); err != nil {

@@ -28,9 +28,6 @@ type proxy interface {
 	withdraw(ctx context.Context, client *http.Client, token string) error
 	// leave takes back what enrol has registered; nothing for most.
 	leave(ctx context.Context, client *http.Client, token string) error
-	// metadata is what streams tell the control plane about the node; nil for
-	// nothing.
-	metadata() map[string]any
 	// bootstrap is what Envoy starts with.
 	bootstrap(answer *enrol.Answer) ([]byte, error)
 }
@@ -52,10 +49,8 @@ func (g oauthGateway) replaced() time.Duration { return gatewayReplaced }
 func (g oauthGateway) enrol(ctx context.Context, client *http.Client, token string) (*enrol.Answer, error) {
 	self := g.Instance
 	self.ControlPlane, self.RootsFile = g.host, systemRoots()
-	return enrol.Enrol(ctx, client, g.Address, token, self)
+	return enrol.Enrol(ctx, client, g.Address, token, g.node(), self)
 }
-
-func (g oauthGateway) metadata() map[string]any { return nil }
 
 func (g oauthGateway) withdraw(context.Context, *http.Client, string) error { return nil }
 
@@ -74,8 +69,6 @@ type Sidecar struct {
 	// Dataplane is the document that the proxy registers at its start and takes
 	// away at its end; empty if the Dataplane exists without it.
 	Dataplane string
-	// Version of the agent and of Envoy, for the control plane's overview.
-	Version, EnvoyVersion string
 }
 
 // Times for [Process.Replaced]. That of sidecars is short, because connections that
@@ -118,15 +111,6 @@ func (s sidecar) enrol(ctx context.Context, client *http.Client, token string) (
 		},
 	})
 }
-
-// versions are the same in enrolments, from which they get into the bootstrap, and
-// in streams, which are the relay's and not Envoy's.
-func (s sidecar) versions() map[string]any {
-	version := func(v string) map[string]any { return map[string]any{"version": v} }
-	return map[string]any{"meshDp": version(s.Sidecar.Version), "proxy": version(s.Sidecar.EnvoyVersion)}
-}
-
-func (s sidecar) metadata() map[string]any { return map[string]any{"version": s.versions()} }
 
 func (s sidecar) withdraw(ctx context.Context, client *http.Client, token string) error {
 	if s.Sidecar.Dataplane == "" {

@@ -10,27 +10,28 @@ import (
 	"strings"
 
 	"github.com/meshgate/meshgate/controlplane/gateway"
+	"github.com/meshgate/meshgate/filter/contract"
 )
 
-// Enrol enrols a gateway at an https:// base URL. It returns a [*Refused] if
-// asking again would not help; any other error may pass.
-func Enrol(ctx context.Context, client *http.Client, base, token string, in gateway.Instance) (*Answer, error) {
-	return ask(ctx, client, http.MethodPost, base, token, in)
+// Enrol enrols a gateway, which says which node it is, at an https:// base URL. It
+// returns a [*Refused] if asking again would not help; any other error may pass.
+func Enrol(ctx context.Context, client *http.Client, base, token, node string, in gateway.Instance) (*Answer, error) {
+	return ask(ctx, client, http.MethodPost, base, token, node, in)
 }
 
 // Join enrols a proxy of a mesh; errors are those of [Enrol].
 func Join(ctx context.Context, client *http.Client, base, token string, in *Proxy) (*Answer, error) {
-	return ask(ctx, client, http.MethodPost, base, token, in)
+	return ask(ctx, client, http.MethodPost, base, token, "", in)
 }
 
 // Leave deregisters a Dataplane that its proxy owns, if it was registered by this
 // instance; errors are those of [Enrol].
 func Leave(ctx context.Context, client *http.Client, base, token, mesh, name, instance string) error {
-	_, err := ask(ctx, client, http.MethodDelete, base, token, &Proxy{Mesh: mesh, Name: name, Instance: instance})
+	_, err := ask(ctx, client, http.MethodDelete, base, token, "", &Proxy{Mesh: mesh, Name: name, Instance: instance})
 	return err
 }
 
-func ask(ctx context.Context, client *http.Client, method, base, token string, in any) (*Answer, error) {
+func ask(ctx context.Context, client *http.Client, method, base, token, node string, in any) (*Answer, error) {
 	body, err := json.Marshal(in)
 	if err != nil {
 		return nil, err
@@ -42,6 +43,9 @@ func ask(ctx context.Context, client *http.Client, method, base, token string, i
 	req.Header.Set("Authorization", "Bearer "+token)
 	req.Header.Set("Content-Type", "application/json")
 	req.Header.Set("Accept", "application/json")
+	if node != "" { // else the body names it
+		req.Header.Set(contract.NodeHeader, node)
+	}
 	resp, err := client.Do(req)
 	if err != nil {
 		return nil, err

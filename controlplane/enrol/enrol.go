@@ -21,6 +21,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/identity"
 	"github.com/meshgate/meshgate/controlplane/model"
 	"github.com/meshgate/meshgate/controlplane/store"
+	"github.com/meshgate/meshgate/filter/contract"
 )
 
 // Path of the endpoint on the data-plane server.
@@ -43,6 +44,10 @@ type Answer struct {
 	Bootstrap []byte `json:"bootstrap,omitempty"`
 	// Warnings name members that meant nothing, if the request asked for warnings.
 	Warnings []string `json:"warnings,omitempty"`
+	// Unknown says that the control plane counts on no filter of the node, because there
+	// was none, or because it was forgotten: what one left in the run directory is not to
+	// be believed.
+	Unknown bool `json:"unknown,omitempty"`
 }
 
 // Writer runs a transaction; [admit.Gate] is one.
@@ -58,6 +63,11 @@ type Server struct {
 	Tokens *identity.Tokens
 	// Enrolled, if set, hears of each gateway that has enrolled, by its node id.
 	Enrolled func(ctx context.Context, node string)
+	// Refused, if set, hears of each enrolment that is turned down for what its token is,
+	// or for who it says it is, with the reason.
+	Refused func(node, reason string)
+	// Remembers, if set, says whether the control plane counts on a filter of a node.
+	Remembers func(node string) bool
 	// Mesh is what proxies of meshes need; nil if there are none.
 	Mesh *Mesh
 }
@@ -114,6 +124,7 @@ var statuses = map[fault.Code]int{
 func (s *Server) enrol(r *http.Request, body []byte) (*Answer, error) {
 	claims, err := s.Tokens.Check(r.Context(), bearer(r))
 	if err != nil {
+		s.refused(r.Header.Get(contract.NodeHeader), err)
 		return nil, denied(err)
 	}
 	var in gateway.Instance
@@ -131,7 +142,18 @@ func (s *Server) enrol(r *http.Request, body []byte) (*Answer, error) {
 	if s.Enrolled != nil {
 		s.Enrolled(context.WithoutCancel(ctx), claims.NodeID())
 	}
-	return &Answer{Node: claims.NodeID()}, nil
+	return s.answer(claims.NodeID(), nil), nil
+}
+
+func (s *Server) answer(node string, bootstrap []byte) *Answer {
+	return &Answer{Node: node, Bootstrap: bootstrap, Unknown: s.Remembers != nil && !s.Remembers(node)}
+}
+
+// refused tells who was turned down, and why.
+func (s *Server) refused(node string, err error) {
+	if s.Refused != nil && (fault.Is(err, fault.Denied) || fault.Is(err, fault.Forbidden)) {
+		s.Refused(node, err.Error())
+	}
 }
 
 // denied hides from a node what is wrong with its token. What the control plane

@@ -182,7 +182,7 @@ func TestEnrol(t *testing.T) {
 	in := gateway.Instance{Listen: "0.0.0.0", HTTPPort: 8000, HTTPSPort: 8443, ControlPlane: "127.0.0.1:5678"}
 	enrol := func() *model.Resource {
 		t.Helper()
-		a, err := Enrol(t.Context(), server.Client(), server.URL, w.token, in)
+		a, err := Enrol(t.Context(), server.Client(), server.URL, w.token, "cp/default/gw", in)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -234,7 +234,7 @@ func TestClientErrors(t *testing.T) {
 				_, _ = io.WriteString(w, test.body)
 			}))
 			defer server.Close()
-			_, err := Enrol(t.Context(), server.Client(), server.URL, "tok", gateway.Instance{})
+			_, err := Enrol(t.Context(), server.Client(), server.URL, "tok", "cp/default/gw", gateway.Instance{})
 			if err == nil || err.Error() != test.text {
 				t.Errorf("%v, want %s", err, test.text)
 			}
@@ -247,13 +247,13 @@ func TestClientErrors(t *testing.T) {
 	t.Run("away", func(t *testing.T) {
 		server := httptest.NewServer(http.NotFoundHandler())
 		server.Close()
-		_, err := Enrol(t.Context(), server.Client(), server.URL, "tok", gateway.Instance{})
+		_, err := Enrol(t.Context(), server.Client(), server.URL, "tok", "cp/default/gw", gateway.Instance{})
 		if _, refused := errors.AsType[*Refused](err); err == nil || refused {
 			t.Errorf("%v", err)
 		}
 	})
 	t.Run("no address", func(t *testing.T) {
-		if _, err := Enrol(t.Context(), http.DefaultClient, "https://[::1", "tok", gateway.Instance{}); err == nil {
+		if _, err := Enrol(t.Context(), http.DefaultClient, "https://[::1", "tok", "cp/default/gw", gateway.Instance{}); err == nil {
 			t.Error("no error")
 		}
 	})

@@ -95,6 +95,9 @@ type refusal struct {
 
 func (s *Server) serveProxy(w http.ResponseWriter, r *http.Request, body []byte) {
 	answer, err := s.proxy(w.Header(), r, body)
+	if in, _, bad := parseProxy(body, httpkit.Ignore); err != nil && bad == nil {
+		s.refused(mesh.NodeID(in.Mesh, in.Name), err)
+	}
 	switch {
 	case err != nil:
 		entry := httpkit.EntryOf(r.Context())
@@ -114,7 +117,7 @@ func (s *Server) serveProxy(w http.ResponseWriter, r *http.Request, body []byte)
 	default:
 		w.Header().Set("Content-Type", "text/x-yaml")
 		w.Header().Set("X-Content-Type-Options", "nosniff")
-		_, _ = w.Write(answer.Bootstrap) //nolint:gosec // YAML with a content type of its own
+		_, _ = w.Write(answer.Bootstrap)
 	}
 }
 
@@ -169,7 +172,7 @@ func (s *Server) proxy(h http.Header, r *http.Request, body []byte) (*Answer, er
 	if err != nil {
 		return nil, fault.New(fault.Invalid, "no bootstrap can be made: %s", err)
 	}
-	answer := &Answer{Node: config.NodeID, Bootstrap: text}
+	answer := s.answer(config.NodeID, text)
 	if how == httpkit.Warn {
 		answer.Warnings = httpkit.Warnings(h, unknown)
 	}

@@ -2,6 +2,7 @@ package identity
 
 import (
 	"context"
+	"time"
 
 	"github.com/meshgate/meshgate/controlplane/fault"
 	"github.com/meshgate/meshgate/controlplane/model"
@@ -14,6 +15,15 @@ type KeyPair struct {
 	Key []byte `json:"key"`
 	// Certificate is PEM, leaf first; empty for token signing keys.
 	Certificate []byte `json:"certificate,omitempty"`
+}
+
+// Ends is when the certificate ends.
+func (p *KeyPair) Ends() (time.Time, error) {
+	cert, _, err := parsePair(p)
+	if err != nil {
+		return time.Time{}, err
+	}
+	return cert.NotAfter, nil
 }
 
 // Keys is the kind of stored keys.

@@ -7,4 +7,7 @@
 // all reads, and writes what changed to a [store.Status] in batches: after a
 // disconnect at once, otherwise every ten seconds. What a proxy can make it keep
 // is bounded: two subscriptions, one text per type, versions of limited length.
+//
+// It is the one place that knows which nodes there are, sidecars and gateways, and why
+// they are away: see [Insights.Nodes] and [Insights.Refused].
 package insight

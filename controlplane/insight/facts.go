@@ -34,6 +34,7 @@ func (s *Insights) Issued(mesh, dataplane, backend string, expires, at time.Time
 		CertificateRegenerations: n, IssuedBackend: backend, SupportedBackends: slices.Clone(supported),
 	}
 	s.changed(id{mesh, dataplane}, p, false)
+	s.move()
 }
 
 // Described records what a proxy says of itself in the metadata of its node. It
@@ -69,11 +70,12 @@ func (s *Insights) Forget(mesh, dataplane string) {
 		return
 	}
 	s.changed(at, p, true)
-	if p.streams > 0 {
+	switch {
+	case p.streams > 0:
 		p.forgotten = true
-		return
+	case !p.orphan:
+		s.depart(at, p)
 	}
-	delete(s.proxies, at)
 }
 
 // Recall says that a dataplane which was forgotten exists again: its proxy, which was
@@ -95,7 +97,7 @@ func (s *Insights) Prune(exists func(mesh, dataplane string) bool) {
 	all := slices.Collect(maps.Keys(s.proxies))
 	s.mu.Unlock()
 	for _, at := range all {
-		if !exists(at.mesh, at.name) {
+		if !at.gateway() && !exists(at.mesh, at.name) {
 			s.Forget(at.mesh, at.name)
 		}
 	}

@@ -150,7 +150,7 @@ func TestSubscriptions(t *testing.T) {
 // comes after the end.
 func TestOthersAreIgnored(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig) {
-		for _, node := range []string{"cp/default/a", "cp/default/a.b", "default", "default.", ".web", ""} {
+		for _, node := range []string{"cp/default", "cp//a", "cp/default/", "cp/default/a/b", "default", "default.", ".web", ""} {
 			e := event("x", 1)
 			e.Node = node
 			r.Connected(e)

@@ -13,8 +13,12 @@ import (
 	"github.com/meshgate/meshgate/controlplane/store"
 )
 
-// kind is that of the stored rows; their scope is the mesh, their name the proxy.
-const kind = "dataplane_insight"
+// kind is that of the stored rows; their scope is the mesh, their name the proxy. Those
+// of gateways have a kind of their own, and the control plane as scope.
+const (
+	kind        = "dataplane_insight"
+	kindGateway = "gateway_insight"
+)
 
 // Changes wait for others, so that all are written together: an Interval those
 // that only count, a moment those that end a stream.
@@ -32,6 +36,9 @@ type Options struct {
 	// Backends names the authority backends of a mesh, for what an identity says
 	// of it; nil = the issuing one only. It must not block.
 	Backends func(mesh string) []string
+	// Account tells how far a node with an open stream is; false if that is not known;
+	// nil = it never is. It must not block.
+	Account func(node string) (Last, bool)
 	// Log takes what no caller hears of; required.
 	Log *slog.Logger
 	// Now is the clock; nil = time.Now.
@@ -55,12 +62,27 @@ type Insights struct {
 	// unwritten are the proxies of which the store has something else; true is urgent.
 	unwritten map[id]bool
 	closed    bool
+	// departed are forgotten ones that may go on asking, orphans counts those that do and
+	// are listed for that; see adopt.
+	departed map[id]*proxy
+	orphans  int
+	// refusals and strangers count; unlogged are those of strangers since logged.
+	refusals, strangers, unlogged uint64
+	logged                        time.Time
+	// moved is closed and replaced when a node has changed; moves counts that.
+	moved chan struct{}
+	moves uint64
 }
 
-// id names a proxy.
+// id names a node: of a gateway, mesh is cp/<control plane>.
 type id struct{ mesh, name string }
 
-func (i id) key() model.Key { return model.Key{Kind: kind, Scope: i.mesh, Name: i.name} }
+func (i id) key() model.Key {
+	if controlPlane, ok := strings.CutPrefix(i.mesh, gatewayScope); ok {
+		return model.Key{Kind: kindGateway, Scope: controlPlane, Name: i.name}
+	}
+	return model.Key{Kind: kind, Scope: i.mesh, Name: i.name}
+}
 
 // stream names a stream of a proxy; numbers are unique in the process.
 type stream struct {
@@ -79,6 +101,12 @@ type proxy struct {
 	// forgotten: its dataplane was deleted while a stream was open. It is not
 	// written any more and goes with the stream, unless the proxy connects again.
 	forgotten bool
+	// orphan: its dataplane is gone, and it goes on asking.
+	orphan bool
+	facts  facts
+	// logged is when a refusal was logged last, for loggedReason.
+	logged       time.Time
+	loggedReason string
 }
 
 type subscription struct {
@@ -99,18 +127,16 @@ func Open(ctx context.Context, o Options) (*Insights, error) {
 		Options: o, soon: make(chan struct{}, 1), later: make(chan struct{}, 1),
 		done:    make(chan struct{}),
 		proxies: map[id]*proxy{}, streams: map[stream]*subscription{}, unwritten: map[id]bool{},
+		departed: map[id]*proxy{}, moved: make(chan struct{}),
 	}
-	rows, err := o.Store.List(ctx, kind, store.AnyScope)
-	if err != nil {
-		return nil, fmt.Errorf("read insights: %w", err)
-	}
-	for _, r := range rows {
-		var in DataplaneInsight
-		if err := json.Unmarshal(r.Value, &in); err != nil {
-			o.Log.Warn("a stored insight cannot be read and is left out", "mesh", r.Key.Scope, "dataplane", r.Key.Name, "error", err)
-			continue
+	for _, kind := range []string{kind, kindGateway} {
+		rows, err := o.Store.List(ctx, kind, store.AnyScope)
+		if err != nil {
+			return nil, fmt.Errorf("read insights: %w", err)
 		}
-		s.restore(id{r.Key.Scope, r.Key.Name}, &in)
+		for _, r := range rows {
+			s.read(r)
+		}
 	}
 	// The goroutine outlives the call and ends with Close.
 	ctx, s.stop = context.WithCancel(context.WithoutCancel(ctx))
@@ -118,11 +144,31 @@ func Open(ctx context.Context, o Options) (*Insights, error) {
 	return s, nil
 }
 
-func (s *Insights) restore(at id, in *DataplaneInsight) {
+// read takes a stored row.
+func (s *Insights) read(r store.StatusRow) {
+	var in row
+	if err := json.Unmarshal(r.Value, &in); err != nil {
+		s.Log.Warn("a stored insight cannot be read and is left out", "mesh", r.Key.Scope, "dataplane", r.Key.Name, "error", err)
+		return
+	}
+	at := id{r.Key.Scope, r.Key.Name}
+	if r.Key.Kind == kindGateway {
+		at.mesh = gatewayScope + at.mesh
+	}
+	s.restore(at, &in)
+}
+
+// notRunning is why streams are over that were open in the process before.
+const notRunning = "the control plane was not running"
+
+func (s *Insights) restore(at id, in *row) {
 	p := &proxy{mtls: in.MTLS}
+	if in.Node != nil {
+		p.facts = *in.Node
+	}
 	for _, sub := range in.Subscriptions {
 		if sub.DisconnectTime == nil {
-			sub.DisconnectTime = s.now()
+			sub.DisconnectTime, p.facts.Ended = s.now(), notRunning
 			s.changed(at, p, false)
 		}
 		p.add(&subscription{Subscription: sub, of: p})
@@ -144,9 +190,13 @@ func (s *Insights) Close(ctx context.Context) error {
 	return nil
 }
 
-// parse splits the id of a node of a mesh (see mesh.NodeID). Gateways of a
-// control plane have ids with slashes and no insights.
+// parse splits the id of a node of a mesh (see mesh.NodeID), or of a gateway,
+// cp/<control plane>/<instance>.
 func parse(node string) (id, bool) {
+	if rest, ok := strings.CutPrefix(node, gatewayScope); ok {
+		controlPlane, name, ok := strings.Cut(rest, "/")
+		return id{gatewayScope + controlPlane, name}, ok && controlPlane != "" && name != "" && !strings.Contains(name, "/")
+	}
 	m, name, ok := strings.Cut(node, ".")
 	return id{m, name}, ok && m != "" && name != "" && !strings.Contains(m, "/")
 }

@@ -36,8 +36,14 @@ func (s *Insights) Connected(e server.Event) {
 		return
 	}
 	p := s.proxy(at)
+	s.keep(p)
 	p.forgotten = false
 	p.streams++
+	p.facts = facts{Certificate: p.facts.Certificate}
+	if !e.Until.IsZero() {
+		until := e.Until.UTC()
+		p.facts.Token = &until
+	}
 	now := s.now()
 	for _, older := range p.subscriptions {
 		if older.DisconnectTime == nil {
@@ -50,19 +56,28 @@ func (s *Insights) Connected(e server.Event) {
 	p.add(sub)
 	s.streams[stream{at, e.Stream}] = sub
 	s.changed(at, p, false)
+	s.move()
 }
 
-// Disconnected implements [server.Observer].
+// Disconnected implements [server.Observer]. How far the node is can still be told.
 func (s *Insights) Disconnected(e server.Event) {
+	last, known := s.account(e.Node)
 	s.observe(e, func(at id, sub *subscription, now *time.Time) {
 		p := sub.of
 		delete(s.streams, stream{at, e.Stream})
-		p.streams--
-		if p.forgotten && p.streams == 0 {
-			delete(s.proxies, at)
-			return
+		if p.streams--; p.streams == 0 {
+			p.facts.Ended = cut(e.Error, maxError)
+			if known {
+				p.facts.Last = last
+			}
 		}
 		sub.live = false
+		s.move()
+		if p.forgotten && p.streams == 0 {
+			sub.DisconnectTime = now
+			s.depart(at, p)
+			return
+		}
 		if sub.DisconnectTime == nil {
 			sub.DisconnectTime = now
 			p.reopen()
@@ -82,8 +97,23 @@ func (p *proxy) reopen() {
 	}
 }
 
+// account is how far a node is.
+func (s *Insights) account(node string) (Last, bool) {
+	if s.Account == nil {
+		return Last{}, false
+	}
+	last, known := s.Account(node)
+	return last.bounded(), known
+}
+
 // Sent implements [server.Observer].
-func (s *Insights) Sent(e server.Event) { s.count(e, func(c *Counters) { c.Sent++ }) }
+func (s *Insights) Sent(e server.Event) {
+	s.observe(e, func(at id, sub *subscription, now *time.Time) {
+		sub.count(e.Type, now, func(c *Counters) { c.Sent++ })
+		sub.of.facts.Sent = max(sub.of.facts.Sent, e.Revision)
+		s.changed(at, sub.of, false)
+	})
+}
 
 // Acknowledged implements [server.Observer].
 func (s *Insights) Acknowledged(e server.Event) { s.count(e, func(c *Counters) { c.Acknowledged++ }) }

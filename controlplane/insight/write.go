@@ -115,7 +115,8 @@ func (s *Insights) save(ctx context.Context, ats []id) error {
 	var rows []store.StatusRow
 	var gone []model.Key
 	for _, at := range ats {
-		in := s.generation(at)
+		last, known := s.account(at.node())
+		in := s.generation(at, last, known)
 		if in == nil {
 			gone = append(gone, at.key())
 			continue
@@ -136,16 +137,33 @@ func (s *Insights) save(ctx context.Context, ats []id) error {
 	return errors.Join(errs...)
 }
 
-// generation returns a proxy as it is to be written; nil if it is to be deleted.
-func (s *Insights) generation(at id) *DataplaneInsight {
+// row is what is stored of a node.
+type row struct {
+	DataplaneInsight
+	Node *facts `json:"node,omitempty"`
+}
+
+// generation returns a proxy as it is to be written; nil if it is to be deleted, or is
+// only expected. last, if known, is how far it is.
+func (s *Insights) generation(at id, last Last, known bool) *row {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	p := s.proxies[at]
-	if p == nil || p.forgotten {
+	if p == nil || p.forgotten || p.orphan {
 		return nil
+	}
+	if known && p.streams > 0 {
+		p.facts.Last = last
 	}
 	if n := len(p.subscriptions); n > 0 {
 		p.subscriptions[n-1].Generation++
 	}
-	return p.insight()
+	f := p.facts
+	if in := p.insight(); in != nil {
+		return &row{*in, &f}
+	}
+	if f.Refusal == nil {
+		return nil
+	}
+	return &row{Node: &f}
 }

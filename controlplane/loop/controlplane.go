@@ -47,19 +47,19 @@ func (l *Loop) controlPlane(
 	ctx context.Context, name string, views func(context.Context, string) (*view.Scope[*view.Gateway], error),
 ) (*controlPlane, error) {
 	l.mu.Lock()
-	opened, ok := l.planes[controlPlaneScope(name)].(*controlPlane)
+	opened, ok := l.planes[ControlPlaneScope(name)].(*controlPlane)
 	l.mu.Unlock()
 	if ok {
 		return opened, nil
 	}
-	defer l.begin(controlPlaneScope(name))()
+	defer l.begin(ControlPlaneScope(name))()
 	scope, err := views(ctx, name)
 	if err != nil {
 		return nil, err
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if p, ok := l.planes[controlPlaneScope(name)].(*controlPlane); ok {
+	if p, ok := l.planes[ControlPlaneScope(name)].(*controlPlane); ok {
 		scope.Release()
 		return p, nil
 	}
@@ -115,7 +115,7 @@ func (p *controlPlane) set(id string) *resource.Set {
 	return p.classes[params].result.Set
 }
 
-func (p *controlPlane) id() string { return controlPlaneScope(p.name) }
+func (p *controlPlane) id() string { return ControlPlaneScope(p.name) }
 
 func (p *controlPlane) concerns(key model.Key) bool { return p.scope.Mine(key) }
 

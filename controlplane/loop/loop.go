@@ -150,7 +150,7 @@ func New(o Options) *Loop {
 	l.sidecars = func(state *view.Mesh) sidecarPlanner {
 		return sidecar.New(l.Policies, outside{l, state.Name()}, state)
 	}
-	l.begun = l.begin(controlPlaneScope(model.DefaultControlPlane))
+	l.begun = l.begin(ControlPlaneScope(model.DefaultControlPlane))
 	return l
 }
 
@@ -250,7 +250,7 @@ func (l *Loop) round(now time.Time) (next time.Time) {
 func (l *Loop) bound(meshName string) uint64 {
 	bound := noRevision
 	for name := range l.looksAt[meshName] {
-		if g, ok := l.planes[controlPlaneScope(name)].(*controlPlane); ok && g.scope.Err() == nil {
+		if g, ok := l.planes[ControlPlaneScope(name)].(*controlPlane); ok && g.scope.Err() == nil {
 			bound = min(bound, g.state.Revision())
 		}
 	}

@@ -24,7 +24,7 @@ func (o outside) Gateway(name string) (*view.Gateway, error) {
 		o.l.looksAt[o.mesh] = seen
 	}
 	seen[name] = true
-	if p, ok := o.l.planes[controlPlaneScope(name)].(*controlPlane); ok {
+	if p, ok := o.l.planes[ControlPlaneScope(name)].(*controlPlane); ok {
 		return p.state, nil
 	}
 	err, begun := o.l.unread[name]
@@ -87,7 +87,7 @@ func (l *Loop) unreadable(name string, err error) {
 	}
 	l.unread[name] = err
 	l.shifted = true
-	l.problems.set(controlPlaneScope(name), []Failure{{ControlPlane: name, Failure: failure{Cell: "view", Err: err, Kept: true}}})
+	l.problems.set(ControlPlaneScope(name), []Failure{{ControlPlane: name, Failure: failure{Cell: "view", Err: err, Kept: true}}})
 	l.turn()
 	l.signal()
 }

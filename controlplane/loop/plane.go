@@ -16,7 +16,9 @@ const (
 	lastPause  = 30 * time.Second
 )
 
-func controlPlaneScope(name string) string { return "cp/" + name }
+// ControlPlaneScope is the scope of the gateways of a control plane as the publisher
+// knows it.
+func ControlPlaneScope(name string) string { return "cp/" + name }
 
 // MeshScope is the scope of a mesh as the publisher knows it.
 func MeshScope(name string) string { return "mesh/" + name }

@@ -3,6 +3,7 @@ package loop
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/meshgate/meshgate/controlplane/model"
 	"github.com/meshgate/meshgate/xds/snapshot"
@@ -69,6 +70,20 @@ func (l *Loop) Concerned(ctx context.Context, revision uint64) ([]string, error)
 	return out, nil
 }
 
+// Concerns returns which scopes a write concerned, those without proxies among them: who
+// should have it and is away belongs to one. Otherwise as [Loop.Concerned].
+func (l *Loop) Concerns(ctx context.Context, revision uint64) (func(scope string) bool, error) {
+	open, err := l.Concerned(ctx, revision)
+	if err != nil {
+		return nil, err
+	}
+	keys, known, err := l.Views.Commit(ctx, revision)
+	if err != nil {
+		return nil, err
+	}
+	return func(scope string) bool { return !known || slices.Contains(open, scope) || l.touchesScope(scope, keys) }, nil
+}
+
 // touches reports whether changes belong to a plane or to a control plane that it
 // looks at. The caller holds mu.
 func (l *Loop) touches(p plane, keys []model.Key) bool {
@@ -81,7 +96,7 @@ func (l *Loop) touches(p plane, keys []model.Key) bool {
 			continue
 		}
 		for name := range l.looksAt[m.name] {
-			if g := l.planes[controlPlaneScope(name)]; g != nil && l.owns(g, key) {
+			if g := l.planes[ControlPlaneScope(name)]; g != nil && l.owns(g, key) {
 				return true
 			}
 		}
@@ -106,7 +121,7 @@ func (l *Loop) scopeOf(key model.Key) (scope string, known bool) {
 	case scoping == model.Mesh:
 		return MeshScope(key.Scope), true
 	case scoping == model.ControlPlane:
-		return controlPlaneScope(key.Scope), true
+		return ControlPlaneScope(key.Scope), true
 	case key.Kind == model.MeshKind:
 		return MeshScope(key.Name), true
 	}
@@ -118,7 +133,7 @@ func (l *Loop) touchesScope(scope string, keys []model.Key) bool {
 	for _, key := range keys {
 		if of, known := l.scopeOf(key); known && of == scope {
 			return true
-		} else if !known && (scope == MeshScope(key.Scope) || scope == controlPlaneScope(key.Scope) || scope == MeshScope(key.Name)) {
+		} else if !known && (scope == MeshScope(key.Scope) || scope == ControlPlaneScope(key.Scope) || scope == MeshScope(key.Name)) {
 			return true
 		}
 	}

@@ -23,6 +23,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/identity"
 	"github.com/meshgate/meshgate/controlplane/mesh"
 	"github.com/meshgate/meshgate/controlplane/model"
+	"github.com/meshgate/meshgate/controlplane/nodes/nodestest"
 	"github.com/meshgate/meshgate/controlplane/store"
 	"github.com/meshgate/meshgate/controlplane/store/memstore"
 )
@@ -235,6 +236,7 @@ func newAPI(t testing.TB, change ...func(*Options)) *api {
 		ProxyVersions:   map[string]string{"1.2.3": "1.39.3", "~1.1.0": "~1.38.0"},
 		Zone:            "east",
 		Identify:        identify,
+		Nodes:           nodestest.New(),
 		Revisions: func(w http.ResponseWriter, r *http.Request) {
 			httpkit.WriteMessage(w, http.StatusOK, "revision "+r.PathValue("revision"))
 		},

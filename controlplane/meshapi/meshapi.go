@@ -9,6 +9,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/httpkit"
 	"github.com/meshgate/meshgate/controlplane/identity"
 	"github.com/meshgate/meshgate/controlplane/model"
+	"github.com/meshgate/meshgate/controlplane/nodes"
 	"github.com/meshgate/meshgate/controlplane/store"
 )
 
@@ -59,6 +60,17 @@ type DataplaneTokens interface {
 	Issue(ctx context.Context, r identity.DataplaneTokenRequest) (string, error)
 }
 
+// Nodes knows every node; [nodes.Registry] does.
+type Nodes interface {
+	List(q nodes.Query) nodes.Page
+	// Await returns when what is shown of nodes is not what a mark names, or ctx ends.
+	Await(ctx context.Context, mark string)
+	// Get and Remove are NotFound for a node that is not known; Remove is Conflict for
+	// one that is connected.
+	Get(name string) (nodes.Document, error)
+	Remove(ctx context.Context, name string) error
+}
+
 // About is what GET / says of this control plane.
 type About struct {
 	// ClusterID is the same for all instances of one control plane.
@@ -86,6 +98,8 @@ type Options struct {
 	// Recorded are the kinds by which GET /changes can be filtered; without them it is
 	// not offered.
 	Recorded []*model.Kind
+	// Nodes knows every node.
+	Nodes Nodes
 	// Revisions serves GET /revisions/{revision}.
 	Revisions http.HandlerFunc
 
@@ -130,6 +144,7 @@ func (a *API) Endpoints() []httpkit.Endpoint {
 	}
 	list = append(list, a.overviews()...)
 	list = append(list, a.dumps()...)
+	list = append(list, a.nodeEndpoints()...)
 	return append(list, a.tokens()...)
 }
 

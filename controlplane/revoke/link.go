@@ -173,6 +173,9 @@ func (l *link) serve() error {
 	if err := contract.DecodeJSON(body, &l.hello); err != nil {
 		return fmt.Errorf("decode hello: %w", err)
 	}
+	if l.hello.Version != contract.LinkVersion && r.o.Refused != nil {
+		r.o.Refused(l.node, fmt.Sprintf("its filter speaks version %d of the link, the control plane version %d", l.hello.Version, contract.LinkVersion))
+	}
 	if l.hello.Version != contract.LinkVersion || !validInstance(l.hello.Instance) {
 		return fmt.Errorf("hello of version %d is not understood", l.hello.Version)
 	}
@@ -278,7 +281,11 @@ func (r *Revoker) register(l *link) error {
 	if r.closing {
 		return errClosing
 	}
-	w := contract.Welcome{Log: r.history.id, From: r.history.resume(&l.hello), Trust: r.trust}
+	w := contract.Welcome{Log: r.history.id, Trust: r.trust}
+	// Who was forgotten is new, whatever it remembers: nobody has waited for it since.
+	if l.known.welcomed {
+		w.From = r.history.resume(&l.hello)
+	}
 	if w.From == 0 {
 		w.Floor = r.history.floor
 	}

@@ -80,7 +80,7 @@ func TestResume(t *testing.T) {
 			applied contract.Position
 			want    contract.Position
 		}{{wel.Log, at, at}, {wel.Log, at + 1, 0}, {"another", at, 0}, {"", 0, 0}, {wel.Log, 0, 0}} {
-			_, got := w.pipe("node", contract.Hello{Instance: "j", Log: tt.log, Applied: tt.applied})
+			_, got := w.pipe("node", contract.Hello{Instance: "i", Log: tt.log, Applied: tt.applied})
 			if got.From != tt.want || got.Log != wel.Log {
 				t.Errorf("%+v: welcomed with %+v", tt, got)
 			}

@@ -74,7 +74,7 @@ func TestReplayBeforeFirstGrant(t *testing.T) {
 		t.Fatalf("%+v %+v", wel, f.first)
 	}
 	f.lease()
-	g, wel := w.connectAccepting(contract.Hello{Instance: "j", Log: wel.Log, Applied: f.first.To}, "")
+	g, wel := w.connectAccepting(contract.Hello{Instance: "i", Log: wel.Log, Applied: f.first.To}, "")
 	if wel.From != f.first.To {
 		t.Errorf("%+v", wel)
 	}

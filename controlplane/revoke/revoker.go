@@ -77,6 +77,9 @@ type Options struct {
 	// Tracker is set for a Redis that is part of this process and ends with it;
 	// without it keys get PXAT.
 	Tracker Tracker
+	// Refused, if set, hears of a filter that cannot be talked to, and why. It must not
+	// block.
+	Refused func(node Node, reason string)
 	Log     *slog.Logger
 	// Now is the wall clock, for expiries only.
 	Now func() time.Time

@@ -82,7 +82,7 @@ var _ = Describe("docs/mesh.md", func() {
 		Expect(out["Start"]).To(And(ContainSubstring("201\n"), ContainSubstring("backend v1\n"), ContainSubstring("backend v2\n"),
 			ContainSubstring("Empty reply from server"), ContainSubstring("cluster.backend.ssl.handshake: ")))
 		Expect(out["Who may call whom"]).To(And(
-			MatchRegexp(`"proxies":\{"acknowledged":\d,"waiting":\[\],"rejected":\[\]\}`),
+			MatchRegexp(`"proxies":\{"acknowledged":\d,"waiting":\[\],"rejected":\[\],"away":\{"count":0,"names":\[\]\}\}`),
 			ContainSubstring("RBAC: access denied 403\n"), MatchRegexp(`201\nbackend v[12]\n 200`)))
 		Expect(out["A split"]).To(And(MatchRegexp(`1[5-9]\d backend v1`), MatchRegexp(`\d+ backend v2`)))
 		Expect(out["Bearer tokens on a service"]).To(And(

@@ -43,13 +43,17 @@ func (d *Direct) check() error {
 	return nil
 }
 
-// metadata authenticates a stream; nothing does on the relay's socket but its
-// mode. Envoy formats it like headers that routes add, so % is written twice.
-func (d *Direct) metadata() []*corev3.HeaderValue {
+// metadata authenticates a stream, and names the node to whoever refuses it before its
+// first request; nothing does on the relay's socket but its mode. Envoy formats it like
+// headers that routes add, so % is written twice.
+func (d *Direct) metadata(node string) []*corev3.HeaderValue {
 	if d == nil {
 		return nil
 	}
-	return []*corev3.HeaderValue{{Key: "authorization", Value: strings.ReplaceAll(d.Token, "%", "%%")}}
+	return []*corev3.HeaderValue{
+		{Key: "authorization", Value: strings.ReplaceAll(d.Token, "%", "%%")},
+		{Key: strings.ToLower(contract.NodeHeader), Value: strings.ReplaceAll(node, "%", "%%")},
+	}
 }
 
 // adsCluster is HTTP/2 to whoever serves configuration. Keep-alives find one that

@@ -141,7 +141,7 @@ func build(c Config) (*bootstrapv3.Bootstrap, error) {
 	return &bootstrapv3.Bootstrap{
 		Node:             &corev3.Node{Id: c.NodeID, Cluster: c.Cluster, Metadata: meta},
 		Admin:            admin(c),
-		DynamicResources: dynamic(c.Direct),
+		DynamicResources: dynamic(c),
 		StaticResources:  &bootstrapv3.Bootstrap_StaticResources{Clusters: []*clusterv3.Cluster{ads}},
 		OverloadManager:  overload,
 		LayeredRuntime:   runtime,
@@ -163,7 +163,7 @@ func pipe(path string, mode uint32) *corev3.Address {
 
 // dynamic asks for everything in one delta ADS stream. A lost stream is tried
 // again within two seconds, with jitter: Envoy's default grows to half a minute.
-func dynamic(direct *Direct) *bootstrapv3.Bootstrap_DynamicResources {
+func dynamic(c Config) *bootstrapv3.Bootstrap_DynamicResources {
 	source := func() *corev3.ConfigSource {
 		return &corev3.ConfigSource{
 			ConfigSourceSpecifier: &corev3.ConfigSource_Ads{Ads: &corev3.AggregatedConfigSource{}},
@@ -176,7 +176,7 @@ func dynamic(direct *Direct) *bootstrapv3.Bootstrap_DynamicResources {
 		AdsConfig: &corev3.ApiConfigSource{
 			ApiType: corev3.ApiConfigSource_DELTA_GRPC, TransportApiVersion: corev3.ApiVersion_V3,
 			SetNodeOnFirstMessageOnly: true,
-			GrpcServices: []*corev3.GrpcService{{InitialMetadata: direct.metadata(), TargetSpecifier: &corev3.GrpcService_EnvoyGrpc_{
+			GrpcServices: []*corev3.GrpcService{{InitialMetadata: c.Direct.metadata(c.NodeID), TargetSpecifier: &corev3.GrpcService_EnvoyGrpc_{
 				EnvoyGrpc: &corev3.GrpcService_EnvoyGrpc{
 					ClusterName: ADSCluster,
 					RetryPolicy: &corev3.RetryPolicy{RetryBackOff: &corev3.BackoffStrategy{

@@ -13,6 +13,7 @@ import (
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"github.com/meshgate/meshgate/xds/resource"
+	"github.com/meshgate/meshgate/xds/server"
 	"github.com/meshgate/meshgate/xds/snapshot"
 	rpcstatus "google.golang.org/genproto/googleapis/rpc/status"
 	"google.golang.org/grpc"
@@ -132,7 +133,7 @@ func (r *Relay) subscribe(ctx context.Context, conn *grpc.ClientConn) (upstreamC
 		if err != nil {
 			return nil, fmt.Errorf("read the token: %w", err)
 		}
-		ctx = metadata.AppendToOutgoingContext(ctx, "authorization", "Bearer "+token)
+		ctx = metadata.AppendToOutgoingContext(ctx, "authorization", "Bearer "+token, server.NodeKey, r.cfg.Node)
 	}
 	stream, err := discovery.NewAggregatedDiscoveryServiceClient(conn).DeltaAggregatedResources(ctx)
 	if err != nil {

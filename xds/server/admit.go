@@ -14,6 +14,10 @@ import (
 // maxNodeID bounds a node id in bytes.
 const maxNodeID = 512
 
+// NodeKey is the metadata of a stream in which a node says who it is, so that one whose
+// token counts for nothing, of which no request is read, is refused by its name.
+const NodeKey = "meshgate-node"
+
 // known refuses a stream without a token that is good for some node, before
 // anything of it is read.
 func (st *stream) known() error {
@@ -23,11 +27,10 @@ func (st *stream) known() error {
 	}
 	token, err := bearer(st.ctx)
 	if err != nil {
-		return err
+		return turnAway(err, err)
 	}
 	if err := auth.Known(st.ctx, token); err != nil {
-		st.log.Warn("stream_refused", "error", err)
-		return refused(err, codes.Unauthenticated, "authentication failed")
+		return turnAway(refused(err, codes.Unauthenticated, "authentication failed"), err)
 	}
 	return nil
 }
@@ -43,25 +46,28 @@ func (st *stream) admit(first request) (func(), error) {
 	if cfg.Auth != nil {
 		token, err := bearer(st.ctx)
 		if err != nil {
-			return nil, err
+			return nil, turnAway(err, err)
 		}
 		st.srv.mu.Lock()
 		st.claim, st.token = first.node, token
 		st.srv.mu.Unlock()
 		until, err := cfg.Auth.Authenticate(st.ctx, first.node, token)
 		if err == nil && !until.IsZero() && !until.After(cfg.Now()) {
-			return nil, errExpired
+			return nil, turnAway(errExpired, errExpired)
 		}
 		st.until = until
 		if err != nil {
-			st.log.Warn("stream_refused", "node", first.node, "error", err)
-			return nil, refused(err, codes.Unauthenticated, "authentication failed")
+			return nil, turnAway(refused(err, codes.Unauthenticated, "authentication failed"), err)
 		}
 	}
 	release, err := cfg.Nodes.Connect(st.ctx, first.node, first.bare)
 	if err != nil {
+		told := refused(err, codes.Unavailable, "the configuration of the node is not available")
+		if errors.Is(err, ErrUnknownNode) {
+			return nil, turnAway(told, err)
+		}
 		st.log.Warn("node_not_prepared", "node", first.node, "error", err)
-		return nil, refused(err, codes.Unavailable, "the configuration of the node is not available")
+		return nil, told
 	}
 	if release == nil {
 		release = func() {}

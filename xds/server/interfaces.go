@@ -60,7 +60,11 @@ type Event struct {
 	// Metadata is what the node says of its versions, in Connected only: keys
 	// version.*, at most 64 entries and 4 KiB. It is the proxy's word.
 	Metadata map[string]string
-	// Error is the proxy's reason in Rejected, bounded, a constant for secrets.
+	// Until is when the token of the stream ends, in Connected only; zero for never.
+	Until time.Time
+	// Error is the proxy's reason in Rejected, bounded, a constant for secrets; in
+	// Disconnected what the proxy was told, empty if it left by itself; in Refused
+	// what is wrong, for operators and not for the proxy.
 	Error string
 }
 
@@ -72,6 +76,11 @@ type Observer interface {
 	Acknowledged(Event)
 	Rejected(Event)
 	Disconnected(Event)
+	// Refused is told of a stream that is not let in, or ended, because of what its
+	// token is or who it says it is; of one that was connected after Disconnected. If
+	// it was not, Node is the word of whoever came and was proved by nothing: empty,
+	// or any name, at most 512 bytes.
+	Refused(Event)
 }
 
 // Nobody is an observer that does nothing.
@@ -91,3 +100,6 @@ func (Nobody) Rejected(Event) {}
 
 // Disconnected implements Observer.
 func (Nobody) Disconnected(Event) {}
+
+// Refused implements Observer.
+func (Nobody) Refused(Event) {}

@@ -52,7 +52,7 @@ func (s *Server) recheck(ctx context.Context, st *stream, c claim) error {
 		return err
 	case errors.Is(err, ErrUnauthenticated), errors.Is(err, ErrForbidden), errors.Is(err, ErrUnknownNode):
 		s.cfg.Log.Warn("stream_revoked", "node", c.node, "error", err)
-		s.judge(st, verdict{err: refused(err, codes.Unauthenticated, "")})
+		s.judge(st, verdict{err: turnAway(refused(err, codes.Unauthenticated, ""), err)})
 	case err != nil:
 		return err
 	default:

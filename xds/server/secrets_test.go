@@ -187,6 +187,7 @@ func (observer) Connected(server.Event)        {}
 func (observer) Sent(server.Event)             {}
 func (observer) Acknowledged(server.Event)     {}
 func (observer) Rejected(server.Event)         {}
+func (observer) Refused(server.Event)          {}
 func (o observer) Disconnected(e server.Event) { o <- e }
 
 func TestSecretThatTakesTooLongIsAskedForAgain(t *testing.T) {

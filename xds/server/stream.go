@@ -58,11 +58,11 @@ func (s *Server) serve(ctx context.Context, w wire, vectors bool) (err error) {
 		s.leave(st)
 	}()
 	if err := st.known(); err != nil {
-		return err
+		return st.note(err)
 	}
 	s.work.Add(1) // the reader, which ends after this handler
 	go st.read()
-	return st.run(vectors)
+	return st.note(st.run(vectors))
 }
 
 func (s *Server) open(ctx context.Context, w wire) (*stream, error) {
@@ -121,7 +121,7 @@ func (st *stream) read() {
 }
 
 // run admits the proxy by its first request and then serves it.
-func (st *stream) run(vectors bool) error {
+func (st *stream) run(vectors bool) (err error) {
 	first, err := st.first()
 	if err != nil {
 		return err
@@ -141,9 +141,13 @@ func (st *stream) run(vectors bool) error {
 	st.session = newSession(st.node, vectors, st.srv.cfg.Limits, &st.srv.diffs)
 	st.session.renew(st.sub.State())
 	connected := st.event(nil)
-	connected.Metadata = first.metadata
+	connected.Metadata, connected.Until = first.metadata, st.until
 	st.srv.cfg.Observer.Connected(connected)
-	defer func() { st.srv.cfg.Observer.Disconnected(st.event(nil)) }()
+	defer func() {
+		over := st.event(nil)
+		over.Error = farewell(err)
+		st.srv.cfg.Observer.Disconnected(over)
+	}()
 	if err := st.take(first); err != nil {
 		return err
 	}
@@ -185,12 +189,21 @@ func (st *stream) wait() error {
 		if !st.expiry.Due() {
 			return nil
 		}
-		return errExpired
+		return turnAway(errExpired, errExpired)
 	case <-st.srv.closing:
 		return status.Error(codes.Unavailable, "the control plane is shutting down")
 	case <-st.ctx.Done():
 		return status.FromContextError(st.ctx.Err()).Err()
 	}
+}
+
+// farewell is what a proxy was told when its stream ended; empty if it left, or its
+// connection broke.
+func farewell(err error) string {
+	if s, ok := status.FromError(err); ok && s.Code() != codes.OK && s.Code() != codes.Canceled {
+		return s.Message()
+	}
+	return ""
 }
 
 func (st *stream) first() (request, error) {
@@ -310,7 +323,7 @@ func (st *stream) transmit(r *response) error {
 			}
 		case <-st.expiry.C():
 			if st.expiry.Due() {
-				return errExpired
+				return turnAway(errExpired, errExpired)
 			}
 		case <-slow.C:
 			return status.Error(codes.DeadlineExceeded, "the proxy does not read")

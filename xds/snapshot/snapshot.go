@@ -37,6 +37,7 @@ type Store struct {
 	opened uint64 // streams so far; numbers them
 	// moved is closed and replaced whenever progress may have changed.
 	moved chan struct{}
+	moves uint64 // counts what closed moved
 	// waiters are those in Wait and WaitNodes.
 	waiters map[*waiter]struct{}
 }
@@ -278,7 +279,7 @@ func (s *Store) move(ids ...string) {
 		w.judge(s, ids...)
 	}
 	close(s.moved)
-	s.moved = make(chan struct{})
+	s.moved, s.moves = make(chan struct{}), s.moves+1
 }
 
 func (n *node) changed(since uint64) {

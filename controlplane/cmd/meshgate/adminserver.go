@@ -37,10 +37,10 @@ func (cp *controlPlane) openAdminToken(context.Context) (err error) {
 // against names and proxies: no browser sends it by itself.
 func (cp *controlPlane) adminAPI() *adminapi.API {
 	o := adminapi.Options{
-		Store: cp.store, Gate: cp.gate, Collections: adminapi.Collections(), Progress: progress{cp.loop, cp.snapshots}, Log: cp.log,
+		Store: cp.store, Gate: cp.gate, Collections: adminapi.Collections(), Progress: progress{cp.loop, cp.snapshots, cp.nodes, cp.store.Revision}, Log: cp.log,
 		Now: time.Now, Version: version, Token: cp.adminToken, Revocations: &oauth.Revocations{Store: cp.store, Writer: cp.gate},
-		Proxies: gatewayProxies{cp},
-		Guard:   &httpkit.BrowserGuard{AnyHost: cp.adminToken != "", Proxied: cp.adminToken != ""},
+		Proxies: gatewayProxies{cp}, Nodes: cp.nodes,
+		Guard: &httpkit.BrowserGuard{AnyHost: cp.adminToken != "", Proxied: cp.adminToken != ""},
 	}
 	if cp.cfg.Gateway.Declarative != "" {
 		o.ReadOnly = readOnlyText

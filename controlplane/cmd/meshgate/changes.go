@@ -13,7 +13,6 @@ import (
 	"strings"
 	"text/tabwriter"
 	"time"
-	"unicode"
 
 	"github.com/spf13/cobra"
 
@@ -217,12 +216,4 @@ func leaf(raw json.RawMessage) string {
 		return "nothing"
 	}
 	return plain(string(raw))
-}
-
-// plain keeps what others have written from doing something to a terminal.
-func plain(text string) string {
-	if strings.ContainsFunc(text, func(r rune) bool { return !unicode.IsPrint(r) }) {
-		return strconv.QuoteToASCII(text)
-	}
-	return text
 }

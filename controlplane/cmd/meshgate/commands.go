@@ -115,7 +115,7 @@ func openStandalone(ctx context.Context, c *config.Config) (*standalone, error) 
 	if err != nil {
 		return nil, err
 	}
-	a, err := newOwnAgent(ctx, c, cp, envoy, module)
+	a, err := newOwnAgent(ctx, c, cp, envoy, module, versionLine)
 	if err != nil {
 		cp.close(ctx)
 		return nil, notBegun(err)
@@ -144,7 +144,7 @@ func freeGatewayPorts(ctx context.Context, c *config.Config, name string, log *s
 
 // newOwnAgent makes the agent of the gateway that runs beside its control plane,
 // with a token minted here, which the agent renews.
-func newOwnAgent(ctx context.Context, c *config.Config, cp *controlPlane, envoy, module string) (*agent.Agent, error) {
+func newOwnAgent(ctx context.Context, c *config.Config, cp *controlPlane, envoy, module, versionLine string) (*agent.Agent, error) {
 	token, err := cp.tokens.Gateway(model.DefaultControlPlane, c.Gateway.Name, identity.GatewayTokenLife)
 	if err != nil {
 		return nil, err
@@ -156,7 +156,7 @@ func newOwnAgent(ctx context.Context, c *config.Config, cp *controlPlane, envoy,
 	return agent.New(agent.Options{
 		StateDir: c.StateDir, ControlPlane: model.DefaultControlPlane, Name: c.Gateway.Name,
 		Address: fmt.Sprintf("https://127.0.0.1:%d", port(cp.ports.data)), CAFile: cp.caFile, TokenFile: file,
-		Instance: instance(c), EnvoyPath: envoy, ModuleDir: module,
+		Instance: instance(c), EnvoyPath: envoy, ModuleDir: module, Versions: versionsOfProxy(versionLine, module),
 		Concurrency: c.Envoy.Concurrency, LogLevel: c.Envoy.LogLevel, Drain: agent.Drain(c.Drain), StatusAddress: statusAddress(c),
 		Abort: aborted(ctx), Cache: cacheSettings(c), Log: cp.log,
 	})

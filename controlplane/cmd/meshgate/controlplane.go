@@ -32,6 +32,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/loop"
 	"github.com/meshgate/meshgate/controlplane/mesh"
 	"github.com/meshgate/meshgate/controlplane/meshapi"
+	"github.com/meshgate/meshgate/controlplane/nodes"
 	"github.com/meshgate/meshgate/controlplane/oauth"
 	"github.com/meshgate/meshgate/controlplane/revoke"
 	"github.com/meshgate/meshgate/controlplane/store"
@@ -73,6 +74,7 @@ type controlPlane struct {
 	snapshots *snapshot.Store
 	xds       *xds.Server
 	mesh      meshParts
+	nodes     *nodes.Registry
 	// adminToken is what callers of the administration API must show, or empty.
 	adminToken string
 	// instance tells this process apart from others.
@@ -91,7 +93,7 @@ func openControlPlane(ctx context.Context, c *config.Config, log *slog.Logger) (
 	}
 	cp := &controlPlane{cfg: c, log: log, instance: instanceID()}
 	steps := []func(context.Context) error{
-		cp.openAdminToken, cp.openPorts, cp.openStore, cp.openIdentities, cp.openMesh, cp.openRevocation, cp.openRotations, cp.openDeclarative, cp.openXDS, cp.openLifecycle,
+		cp.openAdminToken, cp.openPorts, cp.openStore, cp.openIdentities, cp.openMesh, cp.openRevocation, cp.openRotations, cp.openDeclarative, cp.openXDS, cp.openLifecycle, cp.openNodes,
 	}
 	for _, step := range steps {
 		if err := step(ctx); err != nil {
@@ -139,7 +141,6 @@ func (cp *controlPlane) openRevocation(ctx context.Context) (err error) {
 	cp.closers.add(func(context.Context) { cp.redis.close() })
 	cp.views = view.New(cp.store, all.Kinds(), cp.log)
 	cp.closers.add(func(context.Context) { cp.views.Close() })
-	cp.snapshots = snapshot.New()
 	trusted, err := cp.cfg.Trusted()
 	if err != nil {
 		return err
@@ -160,6 +161,7 @@ func (cp *controlPlane) openRevocation(ctx context.Context) (err error) {
 		Planned: cp.planned,
 		Redis:   cp.redis.client, Tracker: cp.redis.tracker(), NodeRedis: cp.redis.forNodes,
 		ChecksTokens: cp.checksTokens, Log: cp.log, Now: time.Now,
+		Refused: func(n revoke.Node, reason string) { cp.mesh.insights.TurnedAway(n.ID, reason) },
 	})
 	if err != nil {
 		return err
@@ -191,7 +193,7 @@ func networks(prefixes []netip.Prefix) string {
 
 func (cp *controlPlane) openXDS(context.Context) (err error) {
 	cp.xds, err = xds.New(xds.Config{
-		Snapshots: cp.snapshots, Nodes: nodes{cp.loop}, Auth: adsAuthenticator{cp}, Secrets: cp.loop,
+		Snapshots: cp.snapshots, Nodes: xdsNodes{cp.loop}, Auth: adsAuthenticator{cp}, Secrets: cp.loop,
 		Observer: observer{cp.mesh.insights, cp.mesh.rotations, cp.mesh.removals}, Confirmed: cp.loop.Confirmed, Log: cp.log,
 	})
 	return err
@@ -252,7 +254,7 @@ func (cp *controlPlane) meshAPI(revisions http.HandlerFunc) http.Handler {
 	return meshapi.Handler(meshapi.Options{
 		Kinds: slices.Concat(mesh.Kinds(), all.Kinds()), Store: cp.store, Writer: cp.gate,
 		Insights: insights{cp.mesh.insights}, Problems: problems{cp}, Dumps: dumps{cp}, DataplaneTokens: cp.mesh.tokens,
-		Tokens: cp.tokens, Recorded: changes.Listed(allKinds()), Revisions: revisions, Version: version,
+		Tokens: cp.tokens, Recorded: changes.Listed(allKinds()), Revisions: revisions, Nodes: cp.nodes, Version: version,
 		About:         meshapi.About{ClusterID: cp.authority.ID(), Hostname: host, InstanceID: cp.instance},
 		ProxyVersions: map[string]string{version: envoyVersion},
 	})
@@ -264,7 +266,7 @@ func (cp *controlPlane) dataPlane() http.Handler {
 	mux.Handle(contract.LinkPath, cp.revoker)
 	mux.HandleFunc(contract.EndedPath, cp.revoker.ServeEnded)
 	mux.Handle(adminlink.Path, cp.mesh.admin)
-	joining := &enrol.Server{Store: cp.store, Writer: cp.gate, Tokens: cp.tokens, Enrolled: cp.enrolled, Mesh: cp.proxies()}
+	joining := &enrol.Server{Store: cp.store, Writer: cp.gate, Tokens: cp.tokens, Enrolled: cp.enrolled, Mesh: cp.proxies(), Refused: cp.mesh.insights.TurnedAway, Remembers: cp.revoker.Remembers}
 	mux.Handle(enrol.Path, joining)
 	mux.HandleFunc(enrol.RenewPath, joining.Renew)
 	mux.Handle("/", cp.oauth)

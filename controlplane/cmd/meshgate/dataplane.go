@@ -85,7 +85,7 @@ func openDataplane(ctx context.Context, cfg *config.Config, f *dataplaneFlags) (
 	}
 	o := agent.Options{
 		StateDir: cfg.StateDir, ControlPlane: f.controlPlane, Name: f.name, Address: f.cpAddress, CAFile: f.caFile, TokenFile: f.tokenFile,
-		Instance: instance(cfg), EnvoyPath: envoy, ModuleDir: module, AdminPort: f.adminPort,
+		Instance: instance(cfg), EnvoyPath: envoy, ModuleDir: module, Versions: versionsOfProxy(line, module), AdminPort: f.adminPort,
 		Concurrency: cfg.Envoy.Concurrency, LogLevel: cfg.Envoy.LogLevel, Drain: agent.Drain(cfg.Drain), StatusAddress: statusAddress(cfg),
 		Abort: aborted(ctx), Cache: cacheSettings(cfg), Log: newLogger(cfg.Log),
 	}
@@ -94,7 +94,7 @@ func openDataplane(ctx context.Context, cfg *config.Config, f *dataplaneFlags) (
 	}
 	if f.proxyType == proxyGateway {
 		err = freeGatewayPorts(ctx, cfg, f.name, o.Log)
-	} else if o.Sidecar, err = f.sidecar(line); err == nil {
+	} else if o.Sidecar, err = f.sidecar(); err == nil {
 		// Which ports the sidecar opens is known to its Dataplane alone.
 		err = agent.EndPredecessor(ctx, cfg.StateDir, f.mesh+"."+f.name, cfg.Drain.Timeout, o.Log)
 	}
@@ -125,15 +125,8 @@ func (f *dataplaneFlags) check() error {
 }
 
 // sidecar reads the Dataplane file, if there is one.
-func (f *dataplaneFlags) sidecar(envoyLine string) (*agent.Sidecar, error) {
-	s := &agent.Sidecar{Mesh: f.mesh, Version: version}
-	// The line is "<path> version: <commit>/<version>/<state>/<type>/<TLS library>",
-	// and the path has slashes too.
-	if at := strings.LastIndex(envoyLine, "version: "); at >= 0 {
-		if parts := strings.Split(envoyLine[at:], "/"); len(parts) > 1 {
-			s.EnvoyVersion = parts[1]
-		}
-	}
+func (f *dataplaneFlags) sidecar() (*agent.Sidecar, error) {
+	s := &agent.Sidecar{Mesh: f.mesh}
 	if f.dataplaneFile == "" {
 		if len(f.variables) > 0 {
 			return nil, errors.New("--dataplane-var needs --dataplane-file")

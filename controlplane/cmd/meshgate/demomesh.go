@@ -99,7 +99,7 @@ func (m *demoMesh) add(ctx context.Context, c *config.Config, s *standalone, api
 	}
 	o := s.agent.Options
 	o.Name, o.TokenFile, o.AdminPort, o.StatusAddress, o.Concurrency = name, file, 0, "", 1
-	o.Sidecar = &agent.Sidecar{Mesh: mesh.Default, Version: version, EnvoyVersion: envoyVersion}
+	o.Sidecar = &agent.Sidecar{Mesh: mesh.Default}
 	if err := agent.EndPredecessor(ctx, c.StateDir, mesh.NodeID(mesh.Default, name), c.Drain.Timeout, s.cp.log); err != nil {
 		return err
 	}

@@ -89,6 +89,7 @@ func (cp *controlPlane) reconcile(ctx context.Context) error {
 		for key := range dataplanes {
 			cp.mesh.removals.Written(key.Scope, key.Name)
 			cp.remember(key.Scope, key.Name)
+			cp.mesh.insights.Expect(mesh.NodeID(key.Scope, key.Name))
 		}
 	}
 	cp.recheck(ctx)
@@ -130,6 +131,7 @@ func (cp *controlPlane) forget(meshName, name string) {
 // enrolled has a connected gateway planned by what it has just said of itself, as when
 // it could start without a control plane and enrols later.
 func (cp *controlPlane) enrolled(ctx context.Context, node string) {
+	cp.mesh.insights.Expect(node)
 	if err := cp.loop.Enrolled(ctx, node); err != nil {
 		cp.log.Warn("a gateway has enrolled and keeps its configuration until it connects again", "node", node, "error", err)
 	}

@@ -24,7 +24,7 @@ import (
 
 // gated are the nodes of a control plane, each of which waits before it is connected.
 type gated struct {
-	nodes
+	xdsNodes
 	entered, open chan struct{}
 }
 
@@ -39,7 +39,7 @@ func (g gated) Connect(ctx context.Context, id string, bare bool) (func(), error
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
-	return g.nodes.Connect(ctx, id, bare)
+	return g.xdsNodes.Connect(ctx, id, bare)
 }
 
 // running is a control plane whose ADS server a test reaches, and whose events it
@@ -62,7 +62,7 @@ func startRunning(t *testing.T, change func(*running, *xds.Config)) *running {
 	}
 	r := &running{controlPlane: cp, t: t}
 	t.Cleanup(func() { cp.close(context.Background()) })
-	cfg := xds.Config{Snapshots: cp.snapshots, Nodes: nodes{cp.loop}, Auth: adsAuthenticator{cp}, Secrets: cp.loop, Log: cp.log}
+	cfg := xds.Config{Snapshots: cp.snapshots, Nodes: xdsNodes{cp.loop}, Auth: adsAuthenticator{cp}, Secrets: cp.loop, Log: cp.log}
 	change(r, &cfg)
 	if cp.xds, err = xds.New(cfg); err != nil {
 		t.Fatal(err)
@@ -135,7 +135,7 @@ func TestEventDuringAnAdmission(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			g := gated{entered: make(chan struct{}), open: make(chan struct{})}
 			r := startRunning(t, func(r *running, c *xds.Config) {
-				g.nodes = nodes{r.loop}
+				g.xdsNodes = xdsNodes{r.loop}
 				c.Nodes = g
 			})
 			r.put("a", "web")

@@ -78,6 +78,8 @@ var layers = map[string]string{
 	"controlplane/insight":         "controlplane/mesh controlplane/model controlplane/store xds/resource xds/server",
 	"controlplane/changes":         "controlplane/fault controlplane/model controlplane/store",
 	"controlplane/admit":           "controlplane/changes controlplane/fault controlplane/model controlplane/store",
+	"controlplane/nodes":           "controlplane/fault controlplane/insight xds/resource xds/snapshot",
+	"controlplane/nodes/nodestest": "controlplane/fault controlplane/insight controlplane/nodes",
 	"controlplane/admit/admittest": "controlplane/store",
 	"controlplane/identity":        "controlplane/fault controlplane/mesh controlplane/model controlplane/store filter/contract xds/alarm",
 	"controlplane/revoke":          "controlplane/fault controlplane/model controlplane/store filter/contract filter/redisconn xds/alarm xds/rejudge",
@@ -88,10 +90,10 @@ var layers = map[string]string{
 	"controlplane/oauth": "controlplane/admit controlplane/fault controlplane/gateway controlplane/model controlplane/revoke controlplane/store filter/contract",
 	// The cases are data; what they are held against is for their users to say.
 	"controlplane/oauth/oauthtest": "",
-	"controlplane/enrol":           "controlplane/admit controlplane/fault controlplane/gateway controlplane/httpkit controlplane/identity controlplane/mesh controlplane/model controlplane/store xds/bootstrap",
+	"controlplane/enrol":           "controlplane/admit controlplane/fault controlplane/gateway controlplane/httpkit controlplane/identity controlplane/mesh controlplane/model controlplane/store filter/contract xds/bootstrap",
 	"controlplane/adminlink":       "controlplane/fault xds/alarm xds/rejudge",
-	"controlplane/adminapi":        "controlplane/admit controlplane/changes controlplane/fault controlplane/gateway controlplane/httpkit controlplane/model controlplane/oauth controlplane/revoke controlplane/store",
-	"controlplane/meshapi":         "controlplane/admit controlplane/changes controlplane/fault controlplane/httpkit controlplane/identity controlplane/mesh controlplane/model controlplane/store",
+	"controlplane/adminapi":        "controlplane/admit controlplane/changes controlplane/fault controlplane/gateway controlplane/httpkit controlplane/model controlplane/nodes controlplane/oauth controlplane/revoke controlplane/store",
+	"controlplane/meshapi":         "controlplane/admit controlplane/changes controlplane/fault controlplane/httpkit controlplane/identity controlplane/mesh controlplane/model controlplane/nodes controlplane/store",
 	"controlplane/declarative":     "controlplane/admit controlplane/fault controlplane/gateway controlplane/model controlplane/store",
 
 	// The agent is a client of the control plane: of enrol and gateway it needs

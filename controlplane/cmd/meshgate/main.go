@@ -44,7 +44,7 @@ func rootCommand() *cobra.Command {
 		SilenceErrors: true,
 	}
 	root.SetVersionTemplate(versionLine())
-	root.AddCommand(runCommand(), standaloneCommand(), demoCommand(), dataplaneCommand(), backupCommand(), restoreCommand(), changesCommand(), configCommand(), versionCommand())
+	root.AddCommand(runCommand(), standaloneCommand(), demoCommand(), dataplaneCommand(), statusCommand(), backupCommand(), restoreCommand(), changesCommand(), configCommand(), versionCommand())
 	return root
 }
 
@@ -60,6 +60,12 @@ func main() {
 		default:
 			return
 		}
+	}
+	if coded, ok := errors.AsType[codedError](err); ok {
+		if coded.text != "" {
+			fmt.Fprintln(os.Stderr, "meshgate:", coded.text)
+		}
+		os.Exit(coded.code)
 	}
 	fmt.Fprintln(os.Stderr, "meshgate:", err)
 	if _, ok := errors.AsType[startError](err); ok {

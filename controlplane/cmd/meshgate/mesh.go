@@ -53,7 +53,8 @@ func (cp *controlPlane) openMesh(ctx context.Context) error {
 		}
 	}
 	m := &cp.mesh
-	insights, err := insight.Open(ctx, insight.Options{Store: status, Instance: cp.instance, Backends: cp.backends, Log: cp.log})
+	cp.snapshots = snapshot.New()
+	insights, err := insight.Open(ctx, insight.Options{Store: status, Instance: cp.instance, Backends: cp.backends, Account: cp.account, Log: cp.log})
 	if err != nil {
 		_ = status.Close() // the first error is the one that matters
 		return err
@@ -148,7 +149,7 @@ func (cp *controlPlane) holds(ctx context.Context, k *model.Kind) bool {
 // proxies is what the data-plane server needs to enrol proxies of meshes.
 func (cp *controlPlane) proxies() *enrol.Mesh {
 	return &enrol.Mesh{Tokens: cp.mesh.tokens, Documents: cp.gate, CA: cp.authority.PEM, Names: cp.names, Confirmed: func(ctx context.Context, revision uint64) error {
-		_, err := progress{cp.loop, cp.snapshots}.Wait(ctx, revision)
+		_, err := progress{cp.loop, cp.snapshots, cp.nodes, cp.store.Revision}.Wait(ctx, revision)
 		return err
 	}}
 }
@@ -213,6 +214,7 @@ func (cp *controlPlane) dataplane(ctx context.Context, op store.Op, meshName, na
 	} else {
 		cp.mesh.removals.Written(meshName, name)
 		cp.remember(meshName, name)
+		cp.mesh.insights.Expect(mesh.NodeID(meshName, name))
 	}
 	// Its tags may not be those of its token. A node that is on its way has no set
 	// yet: whether it has one says nothing.

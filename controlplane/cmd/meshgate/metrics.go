@@ -48,6 +48,7 @@ func (cp *controlPlane) metrics() *prometheus.Registry {
 			return 0
 		})
 	}
+	r.MustRegister(nodeMetrics{cp})
 	r.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return r
 }

@@ -12,10 +12,13 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/meshgate/meshgate/controlplane/fault"
+	"github.com/meshgate/meshgate/controlplane/insight"
 	"github.com/meshgate/meshgate/controlplane/loop"
 	"github.com/meshgate/meshgate/controlplane/mesh"
 	"github.com/meshgate/meshgate/controlplane/meshapi"
 	"github.com/meshgate/meshgate/controlplane/model"
+	"github.com/meshgate/meshgate/controlplane/nodes"
 	"github.com/meshgate/meshgate/controlplane/store"
 	"github.com/meshgate/meshgate/controlplane/store/memstore"
 	"github.com/meshgate/meshgate/controlplane/view"
@@ -40,7 +43,7 @@ func startFleet(tb testing.TB, proxies int) *fleet {
 	log := slog.New(slog.DiscardHandler)
 	cp := &controlPlane{log: log, store: memstore.New(), snapshots: snapshot.New()}
 	cp.views = view.New(cp.store, all.Kinds(), log)
-	cp.loop = loop.New(loop.Options{Views: cp.views, Publisher: cp.snapshots, Policies: all.Policies(), Latest: cp.store.Revision, Log: log})
+	cp.loop = loop.New(loop.Options{Views: cp.views, Publisher: cp.snapshots, Policies: all.Policies(), Kinds: allKinds(), Latest: cp.store.Revision, Log: log})
 	ctx, cancel := context.WithCancel(context.Background())
 	ran := make(chan error, 1)
 	go func() { ran <- cp.loop.Run(ctx) }()
@@ -50,6 +53,13 @@ func startFleet(tb testing.TB, proxies int) *fleet {
 		cp.views.Close()
 		_ = cp.store.Close()
 	})
+	known, err := insight.Open(ctx, insight.Options{Store: memstore.NewStatus(), Log: log})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() { _ = known.Close(context.Background()) })
+	cp.mesh.insights = known
+	cp.nodes = nodes.New(nodes.Options{Insights: known, Snapshots: cp.snapshots, Scope: nodeScope, Latest: cp.store.Revision})
 	f := &fleet{cp: cp}
 	f.write(tb, func(tx store.Tx) error {
 		if _, err := tx.Create(&model.Resource{Kind: mesh.Meshes, Name: mesh.Default, Spec: &mesh.Mesh{}}); err != nil {
@@ -96,7 +106,10 @@ func (f *fleet) revision(t *testing.T, revision uint64, wait time.Duration) stri
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), wait)
 	defer cancel()
-	doc, err := progress{f.cp.loop, f.cp.snapshots}.Wait(ctx, revision)
+	doc, err := progress{f.cp.loop, f.cp.snapshots, f.cp.nodes, f.cp.store.Revision}.Wait(ctx, revision)
+	if fault.Is(err, fault.NotFound) {
+		return err.Error()
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -114,7 +127,7 @@ func TestRevisionsConcernScopes(t *testing.T) {
 		_, err := tx.Create(&model.Resource{Kind: mesh.Meshes, Name: "other", Spec: &mesh.Mesh{}})
 		return err
 	})
-	want := fmt.Sprintf(`{"revision":%d,"published":%d,"proxies":{"acknowledged":0,"waiting":[],"rejected":[]}}`, other, other)
+	want := fmt.Sprintf(`{"revision":%d,"published":%d,"proxies":{"acknowledged":0,"waiting":[],"rejected":[],"away":{"count":0,"names":[]}}}`, other, other)
 	if d := cmp.Diff(want, f.revision(t, other, 8*time.Second)); d != "" {
 		t.Errorf("a write that concerned no proxy (-want +got):\n%s", d)
 	}
@@ -122,20 +135,33 @@ func TestRevisionsConcernScopes(t *testing.T) {
 		_, err := tx.Create(&model.Resource{Kind: mesh.Dataplanes, Scope: mesh.Default, Name: "api", Spec: webAt(9)})
 		return err
 	})
-	want = fmt.Sprintf(`{"revision":%d,"published":%d,"proxies":{"acknowledged":2,"waiting":[],"rejected":[]}}`, mine, mine)
+	want = fmt.Sprintf(`{"revision":%d,"published":%d,"proxies":{"acknowledged":2,"waiting":[],"rejected":[],"away":{"count":0,"names":[]}}}`, mine, mine)
 	if d := cmp.Diff(want, f.revision(t, mine, 8*time.Second)); d != "" {
 		t.Errorf("a write that concerned both (-want +got):\n%s", d)
 	}
+	// Who should have it and is away is counted, also where nobody is connected.
+	for _, node := range []string{"default.api", "other.web", "cp/default/gw"} {
+		f.cp.mesh.insights.Expect(node)
+	}
+	want = fmt.Sprintf(`{"revision":%d,"published":%d,"proxies":{"acknowledged":2,"waiting":[],"rejected":[],"away":{"count":1,"names":["default.api"]}}}`, mine, mine)
+	if d := cmp.Diff(want, f.revision(t, mine, 8*time.Second)); d != "" {
+		t.Errorf("a proxy that is away (-want +got):\n%s", d)
+	}
+	want = fmt.Sprintf(`{"revision":%d,"published":%d,"proxies":{"acknowledged":0,"waiting":[],"rejected":[],"away":{"count":1,"names":["other.web"]}}}`, other, other)
+	if d := cmp.Diff(want, f.revision(t, other, 8*time.Second)); d != "" {
+		t.Errorf("a mesh to which nobody is connected (-want +got):\n%s", d)
+	}
+	f.cp.mesh.insights.Remove("default.api")
 	f.proxy[0].Reject([]snapshot.Rejection{{Type: resource.Route, Error: "no", Revision: mine}})
-	want = fmt.Sprintf(`{"revision":%d,"published":%d,"proxies":{"acknowledged":1,"waiting":[],"rejected":[{"name":"default.web-0000","error":"no"}]}}`, mine, mine)
+	want = fmt.Sprintf(`{"revision":%d,"published":%d,"proxies":{"acknowledged":1,"waiting":[],"rejected":[{"name":"default.web-0000","error":"no"}],"away":{"count":0,"names":[]}}}`, mine, mine)
 	if d := cmp.Diff(want, f.revision(t, mine, 8*time.Second)); d != "" {
 		t.Errorf("a refusal (-want +got):\n%s", d)
 	}
 	if d := cmp.Diff([]string{"the proxy refused " + string(resource.Route) + ": no"}, problems{f.cp}.Of(mesh.Default, name(0))); d != "" {
 		t.Errorf("problems (-want +got):\n%s", d)
 	}
-	// One that does not exist yet is waited for, and says what is newest.
-	want = fmt.Sprintf(`{"revision":%d,"published":%d,"proxies":{"acknowledged":0,"waiting":[],"rejected":[]}}`, mine+1, mine)
+	// One that does not exist yet is waited for; then the answer says what is newest.
+	want = fmt.Sprintf("Revision %d does not exist: the newest is %d", mine+1, mine)
 	if d := cmp.Diff(want, f.revision(t, mine+1, 0)); d != "" {
 		t.Errorf("a revision to come (-want +got):\n%s", d)
 	}

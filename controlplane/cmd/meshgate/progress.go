@@ -2,9 +2,10 @@ package main
 
 import (
 	"context"
-	"errors"
 
+	"github.com/meshgate/meshgate/controlplane/fault"
 	"github.com/meshgate/meshgate/controlplane/loop"
+	"github.com/meshgate/meshgate/controlplane/nodes"
 	"github.com/meshgate/meshgate/xds/snapshot"
 )
 
@@ -12,6 +13,9 @@ import (
 type progress struct {
 	loop      *loop.Loop
 	snapshots *snapshot.Store
+	nodes     *nodes.Registry
+	// newest is the newest revision of the store.
+	newest func() uint64
 }
 
 // progressDocument is about the scopes that the write concerned, and no others.
@@ -22,9 +26,18 @@ type progressDocument struct {
 		Acknowledged int                  `json:"acknowledged"`
 		Waiting      []string             `json:"waiting"`
 		Rejected     []snapshot.Rejection `json:"rejected"`
+		// Away are those that are not connected: nobody waits for them, and they get the
+		// newest state when they return.
+		Away awayDocument `json:"away"`
 	} `json:"proxies"`
 	// Failed is what is not published as it is configured.
 	Failed []failedDocument `json:"failed,omitempty"`
+}
+
+// awayDocument counts proxies and names the first of them, [nodes.MaxAway] at most.
+type awayDocument struct {
+	Count int      `json:"count"`
+	Names []string `json:"names"`
 }
 
 // failedDocument is one entry of failed.
@@ -46,14 +59,22 @@ const maxFailed = 100
 // Wait implements adminapi.Progress.
 func (p progress) Wait(ctx context.Context, revision uint64) (any, error) {
 	scopes, err := p.loop.Concerned(ctx, revision)
-	if err != nil && (ctx.Err() == nil || !errors.Is(err, ctx.Err())) {
+	if newest := p.newest(); err != nil && revision > newest {
+		// It has not come in time, if it ever does.
+		return nil, fault.New(fault.NotFound, "Revision %d does not exist: the newest is %d", revision, newest)
+	}
+	if err != nil {
 		return nil, err
 	}
-	got := snapshot.Progress{Revision: revision, Published: p.loop.Latest()}
-	doc := progressDocument{}
-	if err == nil { // else the revision does not exist yet
-		got = p.snapshots.Wait(ctx, revision, scopes...)
-		doc.Failed = failed(p.loop.Failures(scopes...))
+	concerns, err := p.loop.Concerns(ctx, revision)
+	if err != nil {
+		return nil, err
+	}
+	got := p.snapshots.Wait(ctx, revision, scopes...)
+	doc := progressDocument{Failed: failed(p.loop.Failures(scopes...))}
+	away := &doc.Proxies.Away
+	if away.Count, away.Names = p.nodes.Away(concerns); away.Names == nil {
+		away.Names = []string{}
 	}
 	doc.Revision, doc.Published = got.Revision, got.Published
 	doc.Proxies.Acknowledged = len(got.Acknowledged)

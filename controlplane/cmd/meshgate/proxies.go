@@ -3,6 +3,8 @@ package main
 import (
 	"context"
 	"errors"
+	"strings"
+	"time"
 
 	"github.com/meshgate/meshgate/controlplane/adminlink"
 	"github.com/meshgate/meshgate/controlplane/enrol"
@@ -44,7 +46,17 @@ func (o observer) Disconnected(e xds.Event) {
 
 // versionsOf reads what a node says of its versions.
 func versionsOf(m map[string]string) insight.Versions {
+	var dependencies map[string]string
+	for key, v := range m {
+		if name, ok := strings.CutPrefix(key, "version.dependencies."); ok {
+			if dependencies == nil {
+				dependencies = map[string]string{}
+			}
+			dependencies[name] = v
+		}
+	}
 	return insight.Versions{
+		Dependencies: dependencies,
 		MeshDP: insight.AgentVersion{
 			Version: m["version.meshDp.version"], GitTag: m["version.meshDp.gitTag"], GitCommit: m["version.meshDp.gitCommit"],
 			BuildDate: m["version.meshDp.buildDate"], MeshCPCompatible: true,
@@ -75,6 +87,10 @@ func (p problems) Of(meshName, dataplane string) []string {
 			text += " (the last good version is kept)"
 		}
 		out = append(out, text)
+	}
+	if n, _ := p.cp.mesh.insights.Node(mesh.NodeID(meshName, dataplane)); n.State == insight.Refused {
+		// Why is for administrators: see GET /nodes.
+		out = append(out, "the proxy is away and refused since "+n.Refusal.Since.Format(time.RFC3339)+": GET /nodes says why")
 	}
 	for _, r := range p.cp.snapshots.Rejections(mesh.NodeID(meshName, dataplane)) {
 		out = append(out, "the proxy refused "+string(r.Type)+": "+r.Error)

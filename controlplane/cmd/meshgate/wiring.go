@@ -107,7 +107,13 @@ func (i identities) Server(ctx context.Context) (loop.Pair, error) {
 
 // Node implements loop.Identities.
 func (i identities) Node(_ context.Context, node string) (loop.Pair, error) {
-	return asPair(i.cp.authority.Node(node))
+	p, err := i.cp.authority.Node(node)
+	if err == nil {
+		if ends, err := p.Ends(); err == nil {
+			i.cp.mesh.insights.Certified(node, ends)
+		}
+	}
+	return asPair(p, err)
 }
 
 // Workload implements loop.Identities.
@@ -144,11 +150,11 @@ func asPair(p *identity.KeyPair, err error) (loop.Pair, error) {
 	return loop.Pair{Certificate: p.Certificate, Key: p.Key}, nil
 }
 
-// nodes prepares a node's set when its stream opens.
-type nodes struct{ loop *loop.Loop }
+// xdsNodes prepares a node's set when its stream opens.
+type xdsNodes struct{ loop *loop.Loop }
 
 // Connect implements the ADS server's Nodes.
-func (n nodes) Connect(ctx context.Context, id string, bare bool) (func(), error) {
+func (n xdsNodes) Connect(ctx context.Context, id string, bare bool) (func(), error) {
 	release, err := n.loop.Connect(ctx, id, bare)
 	if fault.Is(err, fault.NotFound) || fault.Is(err, fault.Invalid) {
 		err = errors.Join(xds.ErrUnknownNode, err)

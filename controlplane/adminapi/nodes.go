@@ -1,0 +1,162 @@
+package adminapi
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"errors"
+	"net/http"
+	"strings"
+
+	"github.com/meshgate/meshgate/controlplane/fault"
+	"github.com/meshgate/meshgate/controlplane/httpkit"
+	"github.com/meshgate/meshgate/controlplane/nodes"
+)
+
+// Nodes knows every node; [nodes.Registry] does.
+type Nodes interface {
+	List(q nodes.Query) nodes.Page
+	// Await returns when what is shown of nodes is not what a mark names, or ctx ends.
+	Await(ctx context.Context, mark string)
+	// Get and Remove are NotFound for a node that is not known; Remove is Conflict for
+	// one that is connected.
+	Get(name string) (nodes.Document, error)
+	Remove(ctx context.Context, name string) error
+}
+
+// pathNode is the name of a node in a path.
+const pathNode = "node"
+
+// nodeEndpoints say who is there, sidecars included. They belong to no entity, so a
+// read-only API removes nodes, too.
+func (a *API) nodeEndpoints() []httpkit.Endpoint {
+	if a.Nodes == nil {
+		return nil
+	}
+	list := endpoint(http.MethodGet, "/nodes", "Every node, connected or away", a.listNodes)
+	list.Contract.Query = []httpkit.Parameter{
+		{Name: "size", Type: "integer", Summary: "How many, 1 to 1000; 100 if not given"},
+		{Name: "offset", Type: "string", Summary: "Where to go on: the offset of the page before"},
+		{Name: "state", Type: "string", Summary: "Only those that are connected, away (with those that are refused) or refused"},
+		{Name: "name", Type: "string", Summary: "Only those whose names contain this"},
+		{Name: "since", Type: "string", Summary: "The mark of an earlier answer: with wait, the answer comes when it has changed"},
+		{Name: "wait", Type: "string", Summary: "How long to wait for a change, such as 10s; at most 30s"},
+	}
+	removed := endpoint(http.MethodDelete, "/nodes/{"+pathNode+"}", "Say that a node is gone for good", a.removeNode)
+	removed.Contract.Answers = answers(http.StatusNotFound, http.StatusConflict)
+	removed.Contract.Answers[http.StatusNoContent] = ""
+	return []httpkit.Endpoint{
+		answering(list, schemaNodes),
+		answering(endpoint(http.MethodGet, "/nodes/{"+pathNode+"}", "Read a node", a.readNode), schemaNode, http.StatusNotFound),
+		removed,
+	}
+}
+
+func (a *API) listNodes(w http.ResponseWriter, r *http.Request) {
+	query := r.URL.Query() // which the router has read
+	asked, err := nodes.Ask(query)
+	if err == nil {
+		asked.Size, err = pageSize(query)
+	}
+	if err == nil {
+		asked.After, err = readNodeCursor(query.Get("offset"))
+	}
+	if err != nil {
+		a.fail(w, r, err, call{})
+		return
+	}
+	if asked.Wait > 0 {
+		ctx, cancel := context.WithTimeout(r.Context(), asked.Wait)
+		defer cancel()
+		a.Nodes.Await(ctx, asked.Since)
+	}
+	page := a.Nodes.List(asked.Query)
+	doc := map[string]any{"data": page.Nodes, "next": nil, "total": page.Total, "mark": page.Mark}
+	if page.More {
+		follows, offset := nodes.Follows(query), nodeCursor(page.Nodes[len(page.Nodes)-1].Name)
+		follows.Set("offset", offset)
+		doc["offset"], doc["next"] = offset, strings.TrimSuffix(r.URL.EscapedPath(), "/")+"?"+follows.Encode()
+	}
+	reply(w, r, http.StatusOK, doc)
+}
+
+// nodeMark binds a name to the list of nodes; see cursor.
+func nodeMark(name string) []byte {
+	sum := sha256.Sum256([]byte("nodes\n" + name))
+	return sum[:cursorSum]
+}
+
+// nodeCursor is the offset after a node. It names a place in the order of names.
+func nodeCursor(after string) string {
+	return base64.RawURLEncoding.EncodeToString(append(nodeMark(after), after...))
+}
+
+func readNodeCursor(offset string) (string, error) {
+	if offset == "" {
+		return "", nil
+	}
+	raw, err := base64.RawURLEncoding.DecodeString(strings.TrimRight(offset, "="))
+	if err != nil {
+		return "", badOffset(offset, "bad base64 encoding")
+	}
+	if len(raw) < cursorSum || string(nodeMark(string(raw[cursorSum:]))) != string(raw[:cursorSum]) {
+		return "", badOffset(offset, "it belongs to no page of this list")
+	}
+	return string(raw[cursorSum:]), nil
+}
+
+func (a *API) readNode(w http.ResponseWriter, r *http.Request) {
+	doc, err := a.Nodes.Get(r.PathValue(pathNode))
+	if err != nil {
+		a.fail(w, r, named(err), call{})
+		return
+	}
+	reply(w, r, http.StatusOK, doc)
+}
+
+func (a *API) removeNode(w http.ResponseWriter, r *http.Request) {
+	if err := a.Nodes.Remove(r.Context(), r.PathValue(pathNode)); err != nil {
+		a.fail(w, r, named(err), call{})
+		return
+	}
+	w.WriteHeader(http.StatusNoContent)
+}
+
+// named answers with what a NotFound says, where that is more than that something is not
+// there.
+func named(err error) error {
+	if e, ok := errors.AsType[*fault.Error](err); ok && e.Code == fault.NotFound {
+		return &httpkit.BodyError{Status: http.StatusNotFound, Message: e.Detail}
+	}
+	return err
+}
+
+// describeNode is the schema of a node.
+func describeNode() object {
+	text, whole, moment := object{"type": "string"}, object{"type": "integer", "minimum": 0}, object{"type": "string", "format": "date-time"}
+	record := func(required []string, properties object) object {
+		return object{"type": "object", "required": required, "additionalProperties": false, "properties": properties}
+	}
+	return record([]string{"name", "type", "state", "inStep", "revisions", "rejected", "versions", "filters"}, object{
+		"name": text, "mesh": text, "controlPlane": text, "reason": text, "inStep": object{"type": "boolean"},
+		"type":  object{"type": "string", "enum": []any{"sidecar", "gateway"}},
+		"state": object{"type": "string", "enum": []any{"connected", "away", "refused"}},
+		"since": moment, "certificateExpires": moment, "tokenExpires": moment,
+		"refusal":   record([]string{"since", "time", "count", "reason"}, object{"since": moment, "time": moment, "count": whole, "reason": text}),
+		"revisions": record([]string{"desired", "sent", "acknowledged"}, object{"desired": whole, "sent": whole, "acknowledged": whole}),
+		"rejected": object{"type": "array", "items": record([]string{"type", "error"}, object{
+			"type": text, "error": text, "resources": object{"type": "array", "items": text},
+		})},
+		"versions": record([]string{}, object{"envoy": text, "module": text, "agent": text}),
+		"filters":  record([]string{"known", "linked"}, object{"known": whole, "linked": whole}),
+	})
+}
+
+// pageOfNodes is the schema of the list.
+func pageOfNodes() object {
+	orNull := object{"type": []any{"string", "null"}}
+	return object{"type": "object", "required": []string{"data", "next", "total", "mark"}, "additionalProperties": false, "properties": object{
+		"data": object{"type": "array", "items": ref(schemaNode)}, "next": orNull, "offset": object{"type": "string"},
+		"total": object{"type": "integer", "minimum": 0}, "mark": object{"type": "string"},
+	}}
+}

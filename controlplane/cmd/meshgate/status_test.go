@@ -1,0 +1,204 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/meshgate/meshgate/controlplane/adminapi"
+	"github.com/meshgate/meshgate/controlplane/insight"
+	"github.com/meshgate/meshgate/controlplane/meshapi"
+	"github.com/meshgate/meshgate/controlplane/nodes"
+	"github.com/meshgate/meshgate/controlplane/nodes/nodestest"
+	"github.com/meshgate/meshgate/controlplane/store/memstore"
+)
+
+const adminSecret = "a-secret-of-administrators"
+
+// serveNodes serves nodes on both APIs, the administration API with a token.
+func serveNodes(t *testing.T, known *nodestest.Nodes) (admin, mesh string) {
+	t.Helper()
+	s := memstore.New()
+	t.Cleanup(func() { _ = s.Close() })
+	a := httptest.NewServer(adminapi.New(adminapi.Options{Store: s, Nodes: known, Token: adminSecret, Log: slog.New(slog.DiscardHandler), Now: time.Now}).Handler())
+	t.Cleanup(a.Close)
+	m := httptest.NewServer(meshapi.Handler(meshapi.Options{Nodes: known}))
+	t.Cleanup(m.Close)
+	return a.URL, m.URL
+}
+
+// tokenFlag names a file with a token.
+func tokenFlag(t *testing.T, token string) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "token")
+	if err := os.WriteFile(file, []byte(token), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return "--admin-token-file=" + file
+}
+
+// code is how main would end.
+func code(err error) int {
+	if coded, ok := errors.AsType[codedError](err); ok {
+		return coded.code
+	}
+	if err != nil {
+		return exitFailed
+	}
+	return 0
+}
+
+const table = `NAME             TYPE     STATE      SINCE                 DESIRED  ACKNOWLEDGED  REJECTED  ENVOY   CERTIFICATE           TOKEN                 REASON
+cp/default/gw-1  gateway  connected  2026-03-01T12:01:00Z  67       67            0         1.39.3  2026-03-01T12:30:00Z  2026-03-01T12:50:00Z  -
+default.api      sidecar  connected  2026-03-01T12:02:00Z  67       60            1         1.39.3  -                     -                     refuses Listener inbound:127.0.0.2:80: cannot bind '127.0.0.2:80': Permission denied
+default.never    sidecar  away       -                     67       0             0         -       -                     -                     it was never connected
+default.web      sidecar  refused    2026-03-01T12:03:00Z  67       66            0         1.39.3  -                     2026-03-01T12:50:00Z  signing key 3 is gone
+4 nodes: 2 connected (1 refuse configuration, 0 are behind), 1 away, 1 away and refused
+`
+
+// The same is said by both APIs, and whoever asks without a person knows by the code.
+func TestStatus(t *testing.T) {
+	known := nodestest.New()
+	admin, mesh := serveNodes(t, known)
+	token := tokenFlag(t, adminSecret)
+	for name, args := range map[string][]string{
+		"administration API": {"--address", admin, token}, "mesh API": {"--address", mesh + "/"},
+	} {
+		got, err := execute(t, statusCommand(), args...)
+		if diff := cmp.Diff(table, got); diff != "" || code(err) != exitUneven {
+			t.Errorf("%s: %v %s", name, err, diff)
+		}
+	}
+	got, err := execute(t, statusCommand(), "--address", admin, token, "-o", "json")
+	if !strings.Contains(got, `"summary":{"connected":2,"away":1,"refused":1,"rejecting":1,"behind":0}`) || strings.Count(got, "\n") != 1 || code(err) != exitUneven {
+		t.Errorf("%v %s", err, got)
+	}
+	known.Documents = known.Documents[:1]
+	if got, err := execute(t, statusCommand(), "--address", admin, token); code(err) != 0 || !strings.Contains(got, "1 nodes: 1 connected") {
+		t.Errorf("everybody is in step: %v %s", err, got)
+	}
+	known.Documents[0].InStep = false
+	if _, err := execute(t, statusCommand(), "--address", admin, token); code(err) != exitUneven {
+		t.Errorf("one is behind: %v", err)
+	}
+	known.Documents = nil
+	if got, err := execute(t, statusCommand(), "--address", admin, token, "-o", "json"); code(err) != 0 || !strings.HasPrefix(got, `{"nodes":[],`) {
+		t.Errorf("nobody: %v %s", err, got)
+	}
+}
+
+// What cannot be said is another code than that somebody is away.
+func TestStatusFails(t *testing.T) {
+	admin, _ := serveNodes(t, nodestest.New())
+	none := filepath.Join(t.TempDir(), "none")
+	if err := os.WriteFile(none, []byte("nothing"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, tc := range map[string]struct {
+		args []string
+		want string
+	}{
+		"no token":             {[]string{"--address", admin}, "/nodes?size=1000: it answered 401: "},
+		"a wrong token":        {[]string{"--address", admin, tokenFlag(t, "another-secret-of-theirs")}, "it answered 401: "},
+		"nobody there":         {[]string{"--address", "http://127.0.0.1:1"}, "GET http://127.0.0.1:1/nodes?size=1000: dial tcp 127.0.0.1:1: connect: connection refused"},
+		"no URL":               {[]string{"--address", "127.0.0.1:8001"}, `--address "127.0.0.1:8001" is no http:// or https:// URL`},
+		"another scheme":       {[]string{"--address", "file:///x"}, `--address "file:///x" is no http:// or https:// URL`},
+		"a token in clear":     {[]string{"--address", "http://cp.example", tokenFlag(t, adminSecret)}, "the administration token could be overheard on the way to http://cp.example: use https:// (admin.tlsPort)"},
+		"no CA":                {[]string{"--address", admin, "--ca-cert-file", none + "where"}, "--ca-cert-file: open "},
+		"an empty CA":          {[]string{"--address", admin, "--ca-cert-file", none}, "--ca-cert-file: " + none + " holds no certificate"},
+		"another form":         {[]string{"-o", "yaml"}, `--output "yaml" is neither table nor json`},
+		"another page":         {[]string{"--address", admin + "/x", tokenFlag(t, adminSecret)}, "it answered 404: Not found"},
+		"a bad configuration":  {[]string{"--admin-port", "x"}, "admin.port"},
+		"a redirect elsewhere": {[]string{"--address", redirect(t)}, "it answered 302"},
+	} {
+		got, err := execute(t, statusCommand(), tc.args...)
+		if code(err) != exitFailed || !strings.Contains(err.Error(), tc.want) || got != "" {
+			t.Errorf("%s: %v, %q", name, err, got)
+		}
+	}
+}
+
+// redirect sends callers elsewhere.
+func redirect(t *testing.T) string {
+	t.Helper()
+	s := httptest.NewServer(http.RedirectHandler("http://127.0.0.1:1/", http.StatusFound))
+	t.Cleanup(s.Close)
+	return s.URL
+}
+
+// What a stranger or a proxy says moves no cursor, and is one line.
+func TestStatusIsPlain(t *testing.T) {
+	known := nodestest.New()
+	known.Documents = known.Documents[3:]
+	known.Documents[0].Reason = "a\x1b[2Jb\nc\td\u202e"
+	admin, _ := serveNodes(t, known)
+	got, _ := execute(t, statusCommand(), "--address", admin, tokenFlag(t, adminSecret))
+	if strings.Count(got, "\n") != 3 || strings.Contains(got, "\x1b") || !strings.Contains(got, "a?[2Jb c d?") {
+		t.Errorf("%q", got)
+	}
+}
+
+// All pages are read.
+func TestStatusReadsAllPages(t *testing.T) {
+	known := &nodestest.Nodes{}
+	for i := range 2*nodesPage + 1 {
+		known.Documents = append(known.Documents, nodes.Document{Name: "default." + name(i), Type: insight.Sidecar, State: insight.Connected, InStep: true})
+	}
+	admin, mesh := serveNodes(t, known)
+	for _, address := range []string{admin, mesh} {
+		got, err := execute(t, statusCommand(), "--address", address, tokenFlag(t, adminSecret))
+		if !strings.Contains(got, "2001 nodes: 2001 connected") || code(err) != 0 {
+			t.Errorf("%v %s", err, got[max(0, len(got)-100):])
+		}
+	}
+}
+
+// changing has another mark with each answer, until a test has seen enough.
+type changing struct {
+	*nodestest.Nodes
+	answers int
+	over    context.CancelFunc
+}
+
+func (c *changing) List(q nodes.Query) nodes.Page {
+	p := c.Nodes.List(q)
+	if c.answers++; c.answers%2 == 0 {
+		p.Nodes = p.Nodes[:1]
+	}
+	p.Mark = strings.Repeat("x", min(c.answers, 3))
+	if c.answers > 4 {
+		c.over()
+	}
+	return p
+}
+
+// A watch prints each change once, waits with the mark that it has, and ends with the
+// verdict of the last answer.
+func TestStatusWatches(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	known := &changing{Nodes: nodestest.New(), over: cancel}
+	server := httptest.NewServer(meshapi.Handler(meshapi.Options{Nodes: known}))
+	defer server.Close()
+	c := statusCommand()
+	var out strings.Builder
+	c.SetOut(&out)
+	c.SetArgs([]string{"--watch", "--address", server.URL})
+	c.SilenceErrors, c.SilenceUsage = true, true
+	err := c.ExecuteContext(ctx)
+	if n := strings.Count(out.String(), "NAME "); n != 3 || code(err) != exitUneven {
+		t.Errorf("%v, %d tables:\n%s", err, n, out.String())
+	}
+	if diff := cmp.Diff([]string{"x", "xx", "xxx"}, known.Awaited[:3]); diff != "" {
+		t.Error(diff)
+	}
+}

@@ -1,0 +1,237 @@
+package insight
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Types of nodes.
+const (
+	Sidecar = "sidecar"
+	Gateway = "gateway"
+)
+
+// States of a node. One that is refused is away, too: the last thing that was heard of
+// it is that it was turned away.
+const (
+	Connected = "connected"
+	Away      = "away"
+	Refused   = "refused"
+)
+
+// Node is what is known of one node, sidecar or gateway, connected or away. Who is
+// listed was authenticated once, or has a Dataplane or an enrolment; see [Insights.Nodes].
+type Node struct {
+	// ID is the node id, Type one of the types.
+	ID, Type string
+	// Scope is the mesh of a sidecar, the control plane of a gateway; Name is its name
+	// there.
+	Scope, Name string
+	// State is one of the states.
+	State string
+	// Since is when it connected, or when its last stream ended; zero if it never had
+	// one.
+	Since time.Time
+	// Ended is what the proxy was told at the end of its last stream; empty if it left or
+	// its connection broke.
+	Ended string
+	// Refusal is the newest one since it was connected last. A connected node may have
+	// one, too: of its filter, or of somebody else who comes with its name.
+	Refusal *Refusal
+	// Versions are what it said of itself; nil if it said nothing.
+	Versions *Versions
+	// CertificateExpires is the end of the newest identity that it was given,
+	// TokenExpires that of the token its last stream showed; zero if not known.
+	CertificateExpires, TokenExpires time.Time
+	// Sent is the newest revision of which something was sent on the last stream.
+	Sent uint64
+	// Last is how far it was when its last stream ended.
+	Last Last
+}
+
+// Refusal is why a node was turned away.
+type Refusal struct {
+	// Since is when it was refused first for this reason, Time when last, Count how
+	// often.
+	Since time.Time `json:"since"`
+	Time  time.Time `json:"time"`
+	Count uint64    `json:"count"`
+	// Reason is for operators; the proxy is told less.
+	Reason string `json:"reason"`
+}
+
+// Last is how far a node was when it was looked at last.
+type Last struct {
+	// Acknowledged is the newest revision of which it held everything.
+	Acknowledged uint64 `json:"acknowledged,omitempty"`
+	// Rejected is what it refused.
+	Rejected []Rejected `json:"rejected,omitempty"`
+}
+
+// Rejected is a refusal of configuration in the proxy's words, a constant for secrets.
+type Rejected struct {
+	Type      string   `json:"type"`
+	Resources []string `json:"resources,omitempty"`
+	Error     string   `json:"error"`
+}
+
+// Limits of what is kept of refusals of configuration.
+const (
+	maxRejected  = 16
+	maxResources = 16
+)
+
+// facts are what is known of a node besides its streams and identities. They are part of
+// the stored row and of no document of the API.
+type facts struct {
+	Refusal     *Refusal   `json:"refusal,omitempty"`
+	Token       *time.Time `json:"token,omitempty"`
+	Certificate *time.Time `json:"certificate,omitempty"` // of gateways; see MTLS
+	Ended       string     `json:"ended,omitempty"`
+	Sent        uint64     `json:"sent,omitempty"`
+	Last
+}
+
+// gateway reports whether an id is that of a gateway. Its mesh is cp/<control plane>,
+// which no mesh is called.
+func (i id) gateway() bool { return strings.HasPrefix(i.mesh, gatewayScope) }
+
+const gatewayScope = "cp/"
+
+// node is the node id.
+func (i id) node() string {
+	if i.gateway() {
+		return i.mesh + "/" + i.name
+	}
+	return i.mesh + "." + i.name
+}
+
+// Nodes lists every node, in the order of the ids: who was authenticated once, and who
+// is expected ([Insights.Expect]), until it is forgotten or removed.
+func (s *Insights) Nodes() []Node {
+	out := s.nodes()
+	slices.SortFunc(out, func(a, b Node) int { return cmp.Compare(a.ID, b.ID) })
+	return out
+}
+
+// nodes is Nodes in no order: streams do not wait while it is made.
+func (s *Insights) nodes() []Node {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.dropOrphans()
+	out := make([]Node, 0, len(s.proxies))
+	for at, p := range s.proxies {
+		out = append(out, p.node(at))
+	}
+	return out
+}
+
+// Node returns one node by its id.
+func (s *Insights) Node(node string) (Node, bool) {
+	at, ok := parse(node)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p := s.proxies[at]
+	if !ok || p == nil {
+		return Node{}, false
+	}
+	return p.node(at), true
+}
+
+// Counts counts the nodes by type and state; all combinations are there.
+func (s *Insights) Counts() map[string]map[string]int {
+	out := map[string]map[string]int{}
+	for _, typ := range []string{Sidecar, Gateway} {
+		out[typ] = map[string]int{Connected: 0, Away: 0, Refused: 0}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.dropOrphans()
+	for at, p := range s.proxies {
+		out[at.typ()][p.state()]++
+	}
+	return out
+}
+
+func (i id) typ() string {
+	if i.gateway() {
+		return Gateway
+	}
+	return Sidecar
+}
+
+// state is that of a node. A refusal counts once it is away: before, it was that of
+// somebody else who came with its name.
+func (p *proxy) state() string {
+	sub := p.last()
+	switch {
+	case p.streams > 0:
+		return Connected
+	case p.facts.Refusal != nil && (sub == nil || sub.DisconnectTime == nil || !p.facts.Refusal.Time.Before(*sub.DisconnectTime)):
+		return Refused
+	}
+	return Away
+}
+
+// last is the newest subscription, nil if there is none.
+func (p *proxy) last() *subscription {
+	if len(p.subscriptions) == 0 {
+		return nil
+	}
+	return p.subscriptions[len(p.subscriptions)-1]
+}
+
+func (p *proxy) node(at id) Node {
+	n := Node{
+		ID: at.node(), Type: at.typ(), Scope: strings.TrimPrefix(at.mesh, gatewayScope), Name: at.name, State: p.state(),
+		Ended: p.facts.Ended, Refusal: p.facts.Refusal, Versions: p.versions, Sent: p.facts.Sent, Last: p.facts.Last,
+	}
+	if sub := p.last(); sub != nil {
+		n.Since = sub.ConnectTime
+		if n.State != Connected && sub.DisconnectTime != nil {
+			n.Since = *sub.DisconnectTime
+		}
+		if n.Versions == nil {
+			n.Versions = sub.Version
+		}
+	}
+	if p.mtls != nil {
+		n.CertificateExpires = p.mtls.CertificateExpirationTime
+	} else if p.facts.Certificate != nil {
+		n.CertificateExpires = *p.facts.Certificate
+	}
+	if p.facts.Token != nil {
+		n.TokenExpires = *p.facts.Token
+	}
+	return n
+}
+
+// Moves counts what has changed of nodes, other than how far they are, with a channel
+// that the next change closes.
+func (s *Insights) Moves() (uint64, <-chan struct{}) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.moves, s.moved
+}
+
+// move wakes those who watch nodes. s.mu is held.
+func (s *Insights) move() {
+	close(s.moved)
+	s.moved, s.moves = make(chan struct{}), s.moves+1
+}
+
+// Bounded cuts what a proxy refuses to what is kept of it.
+func (l Last) bounded() Last {
+	l.Rejected = slices.Clone(l.Rejected[:min(len(l.Rejected), maxRejected)])
+	for i := range l.Rejected {
+		r := &l.Rejected[i]
+		r.Error = cut(r.Error, maxError)
+		r.Resources = slices.Clone(r.Resources[:min(len(r.Resources), maxResources)])
+		for j := range r.Resources {
+			r.Resources[j] = cut(r.Resources[j], maxError)
+		}
+	}
+	return l
+}

@@ -1,0 +1,95 @@
+package meshapi
+
+import (
+	"context"
+	"net/http"
+	"strconv"
+
+	"github.com/meshgate/meshgate/controlplane/fault"
+	"github.com/meshgate/meshgate/controlplane/httpkit"
+	"github.com/meshgate/meshgate/controlplane/nodes"
+)
+
+const pathNode = "node"
+
+// opNode is answered with what the fault says, which names the node.
+var opNode = operation{"Could not retrieve a node", map[fault.Code]row{fault.NotFound: {status: http.StatusNotFound}}}
+
+// opNodeRemove is the same for a removal.
+var opNodeRemove = operation{"Could not remove a node", opNode.rows}
+
+// nodeEndpoints say who is there, gateways included. Administrators only: reasons of
+// refusals tell what is wrong with tokens.
+func (a *API) nodeEndpoints() []httpkit.Endpoint {
+	if a.Nodes == nil {
+		return nil
+	}
+	node := func(method, pattern, summary string, h http.HandlerFunc) httpkit.Endpoint {
+		return about("nodes", endpoint(method, pattern, httpkit.Administrator, summary, mediaJSON, h))
+	}
+	return []httpkit.Endpoint{
+		node(http.MethodGet, "/nodes", "List every node, connected or away", a.listNodes),
+		node(http.MethodGet, "/nodes/{"+pathNode+"}", "Read a node", a.readNode),
+		node(http.MethodDelete, "/nodes/{"+pathNode+"}", "Say that a node is gone for good", a.removeNode),
+	}
+}
+
+// nodeList is a page of nodes.
+type nodeList struct {
+	listing
+	// Mark is what since takes.
+	Mark string `json:"mark"`
+}
+
+func (a *API) listNodes(w http.ResponseWriter, r *http.Request) {
+	query, err := httpkit.Query(r)
+	if err != nil {
+		fail(w, r, opDecode, fault.Wrap(fault.Invalid, err, "the query is malformed"))
+		return
+	}
+	asked, err := nodes.Ask(query)
+	if err != nil {
+		fail(w, r, opList, err)
+		return
+	}
+	if asked.Size, err = pageSize(query.Get("size")); err != nil {
+		fail(w, r, opSize, err)
+		return
+	}
+	if asked.Offset, err = pageOffset(query.Get("offset")); err != nil {
+		fail(w, r, opOffset, err)
+		return
+	}
+	if asked.Wait > 0 {
+		ctx, cancel := context.WithTimeout(r.Context(), asked.Wait)
+		defer cancel()
+		a.Nodes.Await(ctx, asked.Since)
+	}
+	page := a.Nodes.List(asked.Query)
+	doc := nodeList{listing: listing{Total: page.Total, Items: make([]any, 0, len(page.Nodes))}, Mark: page.Mark}
+	for i := range page.Nodes {
+		doc.Items = append(doc.Items, page.Nodes[i])
+	}
+	if page.More {
+		next := nextPage(r, nodes.Follows(query), strconv.Itoa(asked.Offset+len(page.Nodes)))
+		doc.Next = &next
+	}
+	reply(w, r, http.StatusOK, doc)
+}
+
+func (a *API) readNode(w http.ResponseWriter, r *http.Request) {
+	doc, err := a.Nodes.Get(r.PathValue(pathNode))
+	if err != nil {
+		fail(w, r, opNode, err)
+		return
+	}
+	reply(w, r, http.StatusOK, doc)
+}
+
+func (a *API) removeNode(w http.ResponseWriter, r *http.Request) {
+	if err := a.Nodes.Remove(r.Context(), r.PathValue(pathNode)); err != nil {
+		fail(w, r, opNodeRemove, err)
+		return
+	}
+	empty(w, http.StatusOK)
+}

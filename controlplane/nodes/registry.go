@@ -1,0 +1,240 @@
+package nodes
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/meshgate/meshgate/controlplane/fault"
+	"github.com/meshgate/meshgate/controlplane/insight"
+	"github.com/meshgate/meshgate/xds/snapshot"
+)
+
+// Options are where a [Registry] reads; all but Filters and its methods are required.
+type Options struct {
+	Insights  *insight.Insights
+	Snapshots *snapshot.Store
+	// Scope names the scope of a node in Snapshots, by its type and mesh or control plane.
+	Scope func(typ, name string) string
+	// Latest is the newest revision, which scopes that nobody is connected to will show.
+	Latest func() uint64
+	// Filters counts the known filters by node; nil where there are none.
+	Filters func() map[string]Filters
+	// Gone forgets the filters of a node that is gone for good. It is Conflict while one
+	// of them is linked.
+	Gone func(node string) error
+	// Delete deletes what is stored of a node that may come: its Dataplane, or its
+	// enrolment.
+	Delete func(ctx context.Context, node insight.Node) error
+	// Instance tells the marks of this process from those of others.
+	Instance string
+}
+
+// Registry knows every node.
+type Registry struct{ Options }
+
+// New returns a registry.
+func New(o Options) *Registry { return &Registry{o} }
+
+// Query picks nodes. The zero value picks all.
+type Query struct {
+	// State is one of the states of insight, or empty for all. Who is away includes who
+	// is refused.
+	State string
+	// Part is what the names contain.
+	Part string
+	// After is the name after which the page begins, Offset how many are skipped behind
+	// it, Size how many the page has; 0 for all.
+	After        string
+	Offset, Size int
+}
+
+// Page is a part of the list, in the order of the names.
+type Page struct {
+	Nodes []Document
+	// Total is how many the query picks, More whether some of them follow the page.
+	Total int
+	More  bool
+	// Mark changes whenever what is shown of nodes does, their filters excepted; see
+	// [Registry.Await].
+	Mark string
+}
+
+// States are what [Query].State may say.
+func States() []string { return []string{insight.Connected, insight.Away, insight.Refused} }
+
+// candidate is a node before it is shown. known is false for one of which only filters
+// are remembered.
+type candidate struct {
+	insight.Node
+	known bool
+}
+
+// List answers a query.
+func (r *Registry) List(q Query) Page {
+	p := Page{Nodes: []Document{}, Mark: r.mark()} // before it is read, so that no change is missed
+	filters := r.filters()
+	var picked []candidate
+	for _, n := range r.all(filters) {
+		if q.picks(n.Node) {
+			p.Total++
+			if n.ID > q.After {
+				picked = append(picked, n)
+			}
+		}
+	}
+	picked = picked[min(q.Offset, len(picked)):]
+	if q.Size > 0 && len(picked) > q.Size {
+		picked, p.More = picked[:q.Size], true
+	}
+	for _, n := range picked {
+		p.Nodes = append(p.Nodes, r.show(n, filters[n.ID]))
+	}
+	return p
+}
+
+func (q Query) picks(n insight.Node) bool {
+	state := q.State == "" || n.State == q.State || q.State == insight.Away && n.State == insight.Refused
+	return state && strings.Contains(n.ID, q.Part)
+}
+
+func (r *Registry) show(c candidate, f Filters) Document {
+	if c.known {
+		return r.document(c.Node, f)
+	}
+	return r.orphan(c.ID, f)
+}
+
+// all lists who is known, and whose filters are, in the order of the ids.
+func (r *Registry) all(filters map[string]Filters) []candidate {
+	known := r.Insights.Nodes()
+	out := make([]candidate, 0, len(known))
+	missing := map[string]bool{}
+	for id := range filters {
+		missing[id] = id != "" // the nodes of those beyond the bound are not remembered
+	}
+	for _, n := range known {
+		out = append(out, candidate{n, true})
+		delete(missing, n.ID)
+	}
+	for id, is := range missing {
+		if is {
+			out = append(out, candidate{Node: insight.Node{ID: id, State: insight.Away}})
+		}
+	}
+	slices.SortFunc(out, func(a, b candidate) int { return strings.Compare(a.ID, b.ID) })
+	return out
+}
+
+func (r *Registry) filters() map[string]Filters {
+	if r.Filters == nil {
+		return nil
+	}
+	return r.Filters()
+}
+
+// Get returns one node; NotFound if it is not known.
+func (r *Registry) Get(name string) (Document, error) {
+	f, remembered := r.filters()[name]
+	n, known := r.Insights.Node(name)
+	if !known && (!remembered || name == "") {
+		return Document{}, missing(name)
+	}
+	if !known {
+		n.ID = name
+	}
+	return r.show(candidate{n, known}, f), nil
+}
+
+func missing(name string) error {
+	return fault.New(fault.NotFound, "node %q is not known", name)
+}
+
+// Counts counts the nodes by type and state.
+func (r *Registry) Counts() map[string]map[string]int { return r.Insights.Counts() }
+
+// MaxAway bounds the names that [Registry.Away] returns.
+const MaxAway = 100
+
+// Away counts the nodes of some scopes that are not connected, and names some.
+func (r *Registry) Away(concerned func(scope string) bool) (count int, names []string) {
+	for _, n := range r.Insights.Nodes() {
+		if n.State == insight.Connected || !concerned(r.Scope(n.Type, n.Scope)) {
+			continue
+		}
+		if count++; len(names) < MaxAway {
+			names = append(names, n.ID)
+		}
+	}
+	return count, names
+}
+
+// Remove forgets a node that is gone for good: that it was ever seen, what is stored of
+// it, and that its filters may answer from memory or from what is on their disk. Whoever
+// calls it says that none of its processes runs or comes back with either. It is
+// NotFound for one that is not known, Conflict while it is connected.
+func (r *Registry) Remove(ctx context.Context, name string) error {
+	n, known := r.Insights.Node(name)
+	f, remembered := r.filters()[name]
+	switch {
+	case !known && !remembered || name == "":
+		return missing(name)
+	case n.State == insight.Connected || f.Linked > 0:
+		return fault.New(fault.Conflict, "node %s is connected: stop it first", name)
+	}
+	if r.Gone != nil {
+		if err := r.Gone(name); err != nil {
+			return err
+		}
+	}
+	if !known {
+		return nil
+	}
+	if err := r.Delete(ctx, n); err != nil {
+		return fmt.Errorf("delete what is stored of node %s: %w", name, err)
+	}
+	// Its Dataplane may be gone already, and what was known of it with that.
+	if !r.Insights.Remove(name) {
+		if n, there := r.Insights.Node(name); there && n.State == insight.Connected {
+			return fault.New(fault.Conflict, "node %s has connected meanwhile", name)
+		}
+	}
+	return nil
+}
+
+// settle is how long [Registry.Await] waits for what else changes: a thousand proxies
+// that return together are not a thousand answers.
+const settle = 200 * time.Millisecond
+
+// mark names what is shown of nodes at present.
+func (r *Registry) mark() string {
+	of, _ := r.Insights.Moves()
+	far, _ := r.Snapshots.Moves()
+	return fmt.Sprintf("%s.%d.%d", r.Instance, of, far)
+}
+
+// Await returns when what is shown of nodes is not what a mark names, or the context has
+// ended. It is woken by events; what else changes in a moment goes along.
+func (r *Registry) Await(ctx context.Context, mark string) {
+	for r.mark() == mark {
+		_, moved := r.Insights.Moves()
+		_, advanced := r.Snapshots.Moves()
+		if r.mark() != mark {
+			break
+		}
+		select {
+		case <-moved:
+		case <-advanced:
+		case <-ctx.Done():
+			return
+		}
+	}
+	pause := time.NewTimer(settle)
+	defer pause.Stop()
+	select {
+	case <-pause.C:
+	case <-ctx.Done():
+	}
+}

@@ -1,0 +1,23 @@
+package nodes
+
+import (
+	"strings"
+
+	"github.com/meshgate/meshgate/controlplane/insight"
+	"github.com/meshgate/meshgate/xds/resource"
+	"github.com/meshgate/meshgate/xds/snapshot"
+)
+
+// Rejected shows what a proxy refuses.
+func Rejected(all []snapshot.Rejection) []insight.Rejected {
+	out := make([]insight.Rejected, 0, len(all))
+	for _, r := range all {
+		out = append(out, insight.Rejected{Type: short(r.Type), Resources: r.Resources, Error: r.Error})
+	}
+	return out
+}
+
+// short is the last part of the name of a type: Cluster, Listener, Secret.
+func short(t resource.TypeURL) string {
+	return string(t[strings.LastIndexByte(string(t), '.')+1:])
+}

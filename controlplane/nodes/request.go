@@ -1,0 +1,49 @@
+package nodes
+
+import (
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/meshgate/meshgate/controlplane/fault"
+)
+
+// MaxWait bounds wait in a query; it stays below the write timeout of the servers.
+const MaxWait = 30 * time.Second
+
+// Asked is what the query of a request says besides the page: what is picked, and
+// whether the answer waits for a change.
+type Asked struct {
+	Query
+	// Since is the mark that the caller has; with Wait, the answer comes when it is not
+	// the present one any more or the time is up.
+	Since string
+	Wait  time.Duration
+}
+
+// Ask reads state, name, since and wait. The error is an Invalid fault.
+func Ask(query url.Values) (a Asked, err error) {
+	a.State, a.Part, a.Since = query.Get("state"), query.Get("name"), query.Get("since")
+	var vs []fault.Violation
+	if a.State != "" && !slices.Contains(States(), a.State) {
+		vs = append(vs, fault.Violation{Path: "state", Message: "must be one of " + strings.Join(States(), ", ")})
+	}
+	if text := query.Get("wait"); text != "" {
+		if a.Wait, err = time.ParseDuration(text); err != nil || a.Wait < 0 || a.Wait > MaxWait {
+			vs = append(vs, fault.Violation{Path: "wait", Message: "must be a duration between 0s and " + MaxWait.String()})
+		}
+	}
+	return a, fault.Violated(vs)
+}
+
+// Follows is the query of the page that follows: it waits for nothing.
+func Follows(query url.Values) url.Values {
+	out := url.Values{}
+	for name, values := range query {
+		if name != "since" && name != "wait" {
+			out[name] = values
+		}
+	}
+	return out
+}

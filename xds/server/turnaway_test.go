@@ -1,0 +1,107 @@
+package server_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/meshgate/meshgate/xds/server"
+	"github.com/meshgate/meshgate/xds/xdstest"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+)
+
+// lastWords are the last words about streams.
+type lastWords chan string
+
+func (lastWords) Connected(server.Event)    {}
+func (lastWords) Sent(server.Event)         {}
+func (lastWords) Acknowledged(server.Event) {}
+func (lastWords) Rejected(server.Event)     {}
+
+func (l lastWords) Disconnected(e server.Event) {
+	l <- fmt.Sprintf("%s left: %q", e.Node, e.Error)
+}
+
+func (l lastWords) Refused(e server.Event) { l <- fmt.Sprintf("%s refused: %s", e.Node, e.Error) }
+
+// next is what is said next.
+func (l lastWords) next(t *testing.T) string {
+	t.Helper()
+	select {
+	case text := <-l:
+		return text
+	case <-time.After(time.Minute):
+		t.Fatal("nothing is said")
+		return ""
+	}
+}
+
+// Who is refused is told by name, with what is wrong, although no request of a stream
+// is read whose token counts for nothing.
+func TestRefusalsNameTheNode(t *testing.T) {
+	for name, tc := range map[string]struct{ node, token, named, want string }{
+		"garbage":              {nodeID, "bad", nodeID, nodeID + " refused: internal detail"},
+		"garbage without name": {nodeID, "bad", "", " refused: internal detail"},
+		"expired":              {nodeID, "expired", "", nodeID + " refused: the token has expired"},
+		"another proxy's":      {nodeID, "other", "somebody", nodeID + " refused: the token belongs to another proxy"},
+		"of no dataplane":      {"ghost", "good", "", "ghost refused: no such proxy"},
+		"no token, but a name": {nodeID, "", nodeID, nodeID + " refused: exactly one authorization value is required"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			said := make(lastWords, 8)
+			r := setup(t, func(c *server.Config) { c.Auth, c.Observer = auth{}, said })
+			r.publish(world()...)
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			if tc.named != "" {
+				ctx = metadata.AppendToOutgoingContext(ctx, server.NodeKey, tc.named)
+			}
+			if tc.token != "" {
+				ctx = bearing(ctx, tc.token)
+			}
+			recv, err := deltaStream(ctx, r.conn, tc.node)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := recv(); err == nil {
+				t.Fatal("not refused")
+			}
+			if diff := cmp.Diff(tc.want, said.next(t)); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+// A stream that is ended because of its token is away first and refused then, with the
+// cause that the proxy is not told.
+func TestRevokedStreamIsAwayAndRefused(t *testing.T) {
+	a, said := &roll{}, make(lastWords, 8)
+	r := setup(t, func(c *server.Config) { c.Auth, c.Observer = a, said })
+	c := started(t, r, xdstest.Options{Token: "x"})
+	a.set(time.Time{}, errors.Join(server.ErrUnauthenticated, errors.New("signing key 3 is gone")))
+	r.srv.Recheck(t.Context(), nodeID)
+	ends(t, c, codes.Unauthenticated)
+	want := []string{
+		nodeID + ` left: "the token does not prove who the proxy is"`,
+		nodeID + " refused: signing key 3 is gone",
+	}
+	if diff := cmp.Diff(want, []string{said.next(t), said.next(t)}); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// One that leaves by itself is not refused.
+func TestWhoLeavesIsNotRefused(t *testing.T) {
+	said := make(lastWords, 8)
+	r := setup(t, func(c *server.Config) { c.Auth, c.Observer = auth{}, said })
+	c := started(t, r, xdstest.Options{Token: "good"})
+	c.Close()
+	if diff := cmp.Diff(nodeID+` left: ""`, said.next(t)); diff != "" {
+		t.Error(diff)
+	}
+}
