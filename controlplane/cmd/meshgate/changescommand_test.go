@@ -66,15 +66,15 @@ func TestChangesCommand(t *testing.T) {
 	for query, want := range map[string][]string{
 		"size=2": {
 			"REVISION TIME ACTOR ACTION KIND SCOPE NAME CHANGED",
-			`5 2026-03-01 12:00:00 user:"ann\x1b[2J" deleted consumer default bob`,
-			`5 2026-03-01 12:00:00 user:"ann\x1b[2J" deleted keyauth_credential default c0000000-0000-4000-8000-000000000000 with consumer bob`,
+			`5 2026-03-01 12:00:00 user:ann?[2J deleted consumer default bob`,
+			`5 2026-03-01 12:00:00 user:ann?[2J deleted keyauth_credential default c0000000-0000-4000-8000-000000000000 with consumer bob`,
 		},
 		"since=1&size=1&kind=consumers": { // all pages
 			"meshgate: changes after revision 1 up to 2 are no longer kept",
 			"REVISION TIME ACTOR ACTION KIND SCOPE NAME CHANGED",
-			`4 2026-03-01 12:00:00 user:"ann\x1b[2J" updated consumer default bob /custom_id nothing -> "7", /tags/0 nothing -> "a", /tags/1 nothing -> "b", ` +
+			`4 2026-03-01 12:00:00 user:ann?[2J updated consumer default bob /custom_id nothing -> "7", /tags/0 nothing -> "a", /tags/1 nothing -> "b", ` +
 				`/tags/2 nothing -> "c", /tags/3 nothing -> "d", 2 more`,
-			`5 2026-03-01 12:00:00 user:"ann\x1b[2J" deleted consumer default bob`,
+			`5 2026-03-01 12:00:00 user:ann?[2J deleted consumer default bob`,
 		},
 		"kind=nothing": {`kind: there is no kind "nothing"`},
 	} {
