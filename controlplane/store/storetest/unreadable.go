@@ -2,7 +2,6 @@ package storetest
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"sync"
 
@@ -45,7 +44,7 @@ func (u *Unreadable) spoilt(res *model.Resource) bool {
 	return u.rows[res.Key()]
 }
 
-var errUnreadable = fault.Wrap(fault.Internal, errors.New("decoding a row"), "the store failed")
+var errUnreadable = fault.Wrap(fault.Internal, store.ErrUnreadable, "the store failed")
 
 // View implements [store.Store].
 func (u *Unreadable) View(ctx context.Context, fn func(store.Reader) error) error {
