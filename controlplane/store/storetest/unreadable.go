@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"sync"
 
@@ -44,7 +45,7 @@ func (u *Unreadable) spoilt(res *model.Resource) bool {
 	return u.rows[res.Key()]
 }
 
-var errUnreadable = fault.Wrap(fault.Internal, store.ErrUnreadable, "the store failed")
+var errUnreadable = fault.Wrap(fault.Internal, fmt.Errorf("decoding a row: %w", store.ErrUnreadable), "the store failed")
 
 // View implements [store.Store].
 func (u *Unreadable) View(ctx context.Context, fn func(store.Reader) error) error {
