@@ -32,9 +32,11 @@ type cell struct {
 // guards reports whether a cell must not be dropped lightly.
 func (c *cell) guards() bool { return c.is != isRecord }
 
-// storeTimeout bounds what is read from the store for one batch of writes. Without it a
-// floor might go back, so a batch that takes longer is not written, and Redis is put in
-// order again. It leaves a caller time for Redis and for filters that are there.
+// storeTimeout bounds how long reads of the store for one batch of writes may begin.
+// Without them a floor might go back, so a batch whose reads cannot begin is not written,
+// and Redis is put in order again. One that has begun is not broken off, and what it
+// says counts: to read it once more would take as long. It leaves a caller time for
+// Redis and for filters that are there.
 const storeTimeout = 2 * time.Second
 
 // publish writes a batch, then the clock with the position that it will have, and
@@ -76,10 +78,36 @@ func (k *keeper) writeEntries(ctx context.Context, entries []entry) error {
 	return k.write(ctx, cells)
 }
 
-// cellsOf returns what entries write. Of several about one key the last one
-// counts. A token that is there gets its record, if there is nobody who could
-// write an older one: turn is held, or Redis is not in order. What is read from the
-// store has a time of its own: Redis is not to blame for a store that is slow.
+// cellSet is what is to be written, in its order; of several cells of one key the last
+// one counts.
+type cellSet struct {
+	cells []cell
+	at    map[string]int
+}
+
+func (s *cellSet) add(c cell) {
+	if i, again := s.at[c.key]; again {
+		s.cells[i] = c
+		return
+	}
+	s.at[c.key] = len(s.cells)
+	s.cells = append(s.cells, c)
+}
+
+// addRecord adds a record with its floors, none of which lowers one that is there.
+func (s *cellSet) addRecord(own []cell) {
+	for _, c := range own {
+		if i, ok := s.at[c.key]; c.is == isFloor && ok && !newer(c.value, s.cells[i].value) {
+			continue
+		}
+		s.add(c)
+	}
+}
+
+// cellsOf returns what entries write. A token that is there gets its record, if there
+// is nobody who could write an older one: turn is held, or Redis is not in order. What
+// is read from the store has a time of its own: Redis is not to blame for a store that
+// is slow.
 func (k *keeper) cellsOf(ctx context.Context, entries []entry) ([]cell, error) {
 	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
 	defer cancel()
@@ -89,16 +117,8 @@ func (k *keeper) cellsOf(ctx context.Context, entries []entry) ([]cell, error) {
 	if err != nil {
 		return nil, err
 	}
-	last := make(map[string]int, len(entries))
-	cells := make([]cell, 0, len(entries))
-	add := func(c cell) {
-		if i, again := last[c.key]; again {
-			cells[i] = c
-			return
-		}
-		last[c.key] = len(cells)
-		cells = append(cells, c)
-	}
+	set := cellSet{at: make(map[string]int, len(entries)), cells: make([]cell, 0, len(entries))}
+	var there []refill
 	for i := range entries {
 		e := &entries[i]
 		if !e.live(now) {
@@ -106,30 +126,19 @@ func (k *keeper) cellsOf(ctx context.Context, entries []entry) ([]cell, error) {
 		}
 		if key, owner := e.floorKey(); owner {
 			// Records that were written after the entry need the floor for longer than it.
-			add(cell{isFloor, key, contract.Floor{Revision: max(e.inv.Revision, floors[key]), Epoch: epoch}.Marshal(), k.r.lasting(0)})
-		} else {
-			add(cell{isTombstone, contract.RedisRecordKey(e.inv.Token), contract.MarshalTombstone(e.inv.Revision), e.expires})
-		}
-	}
-	for i := range entries {
-		e := &entries[i]
-		if !e.again || !e.live(now) {
+			set.add(cell{isFloor, key, contract.Floor{Revision: max(e.inv.Revision, floors[key]), Epoch: epoch}.Marshal(), k.r.lasting(0)})
 			continue
 		}
-		// A record that is not there in time leaves the tombstone, which is right, too.
-		own, err := k.recordCells(ctx, refill{scope: e.scope, token: e.inv.Token})
-		if err != nil {
-			k.r.log.Warn("record could not be read", "error", err)
-			continue
-		}
-		for _, c := range own {
-			if i, ok := last[c.key]; c.is == isFloor && ok && !newer(c.value, cells[i].value) {
-				continue
-			}
-			add(c)
+		set.add(cell{isTombstone, contract.RedisRecordKey(e.inv.Token), contract.MarshalTombstone(e.inv.Revision), e.expires})
+		if e.again {
+			there = append(there, refill{scope: e.scope, token: e.inv.Token})
 		}
 	}
-	return cells, nil
+	// A record that is not there in time leaves the tombstone, which is right, too, but
+	// may have come over a good record: it is owed.
+	late, failed := k.readRecords(there, func(int) context.Context { return ctx }, set.addRecord)
+	k.owe(slices.Concat(late, failed)...)
+	return set.cells, nil
 }
 
 // floorsOf reads how far the owners among entries are revoked in the store.
@@ -191,7 +200,7 @@ func (k *keeper) recordCells(ctx context.Context, q refill) ([]cell, error) {
 	}
 	data, err := k.r.signer.sign(&own, q.token)
 	if err != nil {
-		return nil, fmt.Errorf("sign record: %w", err)
+		return nil, fmt.Errorf("sign record: %w: %w", store.ErrUnreadable, err) // what it is made of does not fit
 	}
 	expires := own.Until
 	if own.Expires != 0 {

@@ -12,16 +12,17 @@ const (
 	// inUsePause is the pause after each batch of records that filters hold: it bounds
 	// how much of Redis and of the store that takes.
 	inUsePause = 16 * time.Millisecond
-	// inUseRetry is the pause before what a Redis in order refused, or a slow store did
+	// inUseRetry is the pause before what a Redis in order refused, or the store did
 	// not give, is tried again: nothing says when that is over.
 	inUseRetry = time.Second
 )
 
 // inUseBatch is what one filter holds in its memory, or what was owed. done is closed
-// when it was dealt with; left is what Redis may lack then.
+// when it was dealt with; left is what Redis may lack then, and failed what the store
+// failed to give.
 type inUseBatch struct {
-	records, left []refill
-	done          chan struct{}
+	records, left, failed []refill
+	done                  chan struct{}
 }
 
 // fillFor is fill for what a filter holds. It says that once, and what was answered and
@@ -39,16 +40,19 @@ func (k *keeper) fillFor(ctx context.Context, scope string, tokens []contract.Ha
 }
 
 // fill returns when Redis holds what there is of some tokens; false if ctx ended
-// before.
+// before. What the store failed to give, which may be for ever, is owed: nothing else
+// waits for it.
 func (k *keeper) fill(ctx context.Context, left []refill) bool {
 	for len(left) > 0 {
 		b := &inUseBatch{records: left, done: make(chan struct{})}
 		if !k.awaitOrder(ctx) || !k.fillOnce(ctx, b) {
 			return false
 		}
-		if left = b.left; len(left) > 0 && k.isReady() && !pause(ctx, inUseRetry) {
+		left = b.left
+		if len(left)+len(b.failed) > 0 && k.isReady() && !pause(ctx, inUseRetry) {
 			return false
 		}
+		k.owe(b.failed...)
 	}
 	return true
 }
@@ -89,7 +93,9 @@ func (k *keeper) refillInUse() {
 		case b := <-k.inUse:
 			for n := 0; n < len(b.records) && len(b.left) == 0; n += refillBatch {
 				part := b.records[n:min(n+refillBatch, len(b.records))]
-				if left := k.refillBatch(part); len(left) > 0 { // it would go no better with the rest
+				left, failed := k.refillBatch(part)
+				b.failed = append(b.failed, failed...)
+				if len(left) > 0 { // it would go no better with the rest
 					b.left = slices.Concat(left, b.records[n+len(part):])
 				}
 				if !pause(k.r.ctx, inUsePause) {

@@ -8,6 +8,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/meshgate/meshgate/controlplane/fault"
+	"github.com/meshgate/meshgate/controlplane/store"
 	"github.com/meshgate/meshgate/filter/contract"
 )
 
@@ -102,27 +104,79 @@ func TestInUseIsAnsweredWhenItIsWritten(t *testing.T) {
 	}
 }
 
-// What cannot be read, be it mended or not, holds up nothing else.
+// damagedRow is a source of which a row cannot be decoded.
+type damagedRow struct {
+	Source
+	of contract.Hash
+}
+
+// Record implements [Source].
+func (d *damagedRow) Record(ctx context.Context, scope string, hash contract.Hash) (*contract.Record, uint64, error) {
+	if hash == d.of {
+		return nil, 0, fault.Wrap(fault.Internal, fmt.Errorf("token: %w", store.ErrUnreadable), "the store failed")
+	}
+	return d.Source.Record(ctx, scope, hash)
+}
+
+// What cannot be read at all holds up nothing else.
 func TestInUseLeavesOutWhatCannotBeRead(t *testing.T) {
+	bad := &damagedRow{of: contract.HashToken([]byte("t7"))}
 	virtually(t, func(o *Options) {
 		o.ChecksTokens = func(Node) bool { return true }
+		bad.Source = o.Source
+		o.Source = bad
 	}, func(t *testing.T, w *world, redis *scripted) {
 		batch, records := lostRecords(t, w, redis)
+		before := w.r.Stats().RefillsDropped
 		f, _ := w.pipe("gateway", contract.Hello{Instance: "i"})
-		bad := 0
-		w.source.be(func(context.Context) error {
-			if bad++; bad == 1 {
-				return errors.New("the row is damaged")
-			}
-			return nil
-		})
 		f.send(contract.FrameInUse, batch)
 		f.expect(contract.FrameRefilled)
 		if n := records(); n != contract.MaxInUse-1 {
 			t.Errorf("%d records", n)
 		}
-		if n := w.r.Stats().RefillsDropped; n != 1 {
+		if n := w.r.Stats().RefillsDropped - before; n != 1 {
 			t.Errorf("%d were dropped", n)
+		}
+		if n := w.owed(); n != 0 {
+			t.Errorf("%d are owed", n)
+		}
+	})
+}
+
+// owed is the number of records that are owed.
+func (w *world) owed() int {
+	w.r.keeper.mu.Lock()
+	defer w.r.keeper.mu.Unlock()
+	return len(w.r.keeper.owed)
+}
+
+// A store that fails for a moment says nothing about a record: it is written when the
+// store is well. Nothing else waits for that.
+func TestInUseOutlivesAnErrorOfTheStore(t *testing.T) {
+	virtually(t, func(o *Options) {
+		o.ChecksTokens = func(Node) bool { return true }
+	}, func(t *testing.T, w *world, redis *scripted) {
+		batch, records := lostRecords(t, w, redis)
+		f, _ := w.pipe("gateway", contract.Hello{Instance: "i"})
+		reads := 0
+		w.source.be(func(context.Context) error { reads++; return errors.New("disk I/O error") })
+		f.send(contract.FrameInUse, batch)
+		f.expect(contract.FrameRefilled)
+		time.Sleep(time.Minute)
+		if n := records(); n != 0 {
+			t.Fatalf("%d records of a store that fails", n)
+		}
+		if limit := 64 * contract.MaxInUse; reads > limit {
+			t.Errorf("the store was read %d times in a minute", reads)
+		}
+		w.source.be(nil)
+		w.mint("new", false)
+		time.Sleep(2 * inUseRetry)
+		if n := records(); n != contract.MaxInUse || redis.entry(t, "new").Record == nil {
+			t.Errorf("%d records, new %+v", n, redis.entry(t, "new"))
+		}
+		if n := w.r.Stats().RefillsDropped; n != 0 || w.owed() != 0 {
+			t.Errorf("%d were dropped, %d are owed", n, w.owed())
 		}
 	})
 }

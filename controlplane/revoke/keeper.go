@@ -111,16 +111,14 @@ func (k *keeper) awaitOrder(ctx context.Context) bool {
 	}
 }
 
-// attempted returns after the first attempt to put Redis in order.
-func (k *keeper) attempted(ctx context.Context) error {
+// attempted returns after the first attempt to put Redis in order, or when ctx ends.
+func (k *keeper) attempted(ctx context.Context) {
 	if k == nil {
-		return nil
+		return
 	}
 	select {
 	case <-k.first:
-		return nil
 	case <-ctx.Done():
-		return errClosing
 	}
 }
 

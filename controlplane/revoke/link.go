@@ -36,7 +36,7 @@ const (
 	helloTimeout  = 3 * time.Second
 	questionLimit = time.Second
 	// planLimit bounds how long a filter waits for its Welcome because its node is
-	// not planned. One that cannot be planned still hears of revocations.
+	// not planned, or Redis not in order. It hears of revocations all the same.
 	planLimit = time.Second
 	// planMargin is how long before the leases of a predecessor are over the wait ends
 	// that began with this process. A filter gives up a link whose Welcome takes a lease.
@@ -188,10 +188,7 @@ func (l *link) serve() error {
 	// vouched for no more.
 	err = r.introduce(l)
 	if err == nil {
-		err = r.keeper.attempted(l.ctx)
-	}
-	if err == nil {
-		r.awaitPlan(l)
+		r.prepare(l)
 		err = r.register(l)
 	}
 	if err != nil {
@@ -219,22 +216,26 @@ func (l *link) serve() error {
 	return err
 }
 
-// awaitPlan returns when the node of a link is planned, or is not going to be soon.
+// prepare returns when Redis is in order and the node of a link is planned, or when
+// that is not going to be soon. A filter that is welcomed before Redis is in order, as
+// when Redis is away, does not read it until it is told to.
 // Until it is welcomed, a filter reads Redis by what it was told before. After a
 // predecessor that was killed that is all there is: Redis is void for a filter that was
 // welcomed, until all are linked or the leases of that predecessor are over. Until then
 // no revocation is confirmed in any case, so the wait costs nothing.
-func (r *Revoker) awaitPlan(l *link) {
-	if r.o.Planned == nil {
-		return
-	}
+// A filter gives up a link whose Welcome takes a lease. Nobody reads from a link that
+// waits, so without an end of the wait those that were given up would take all places.
+func (r *Revoker) prepare(l *link) {
 	limit := planLimit
 	if left := time.Until(r.started.Add(contract.Lease - planMargin)); left > 0 {
 		limit = left
 	}
 	ctx, cancel := context.WithTimeout(l.ctx, limit)
 	defer cancel()
-	r.o.Planned(ctx, l.node)
+	r.keeper.attempted(ctx)
+	if r.o.Planned != nil {
+		r.o.Planned(ctx, l.node)
+	}
 }
 
 // reserve gives a link its place within the quotas, and the filter that of one

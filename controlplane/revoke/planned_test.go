@@ -64,3 +64,44 @@ func TestWelcomeWithoutAPlan(t *testing.T) {
 		})
 	}
 }
+
+// TestWelcomeOutlivesALongReplay: while the first replay lasts, be it for ever, filters
+// are welcomed without trust in Redis, and those that retry do not take all places.
+func TestWelcomeOutlivesALongReplay(t *testing.T) {
+	virtually(t, nil, func(t *testing.T, w *world, redis *scripted) {
+		f, _ := w.pipe("a", contract.Hello{Instance: "one"})
+		f.cut()
+		w.close(w.r) // in good order
+		redis.be(waiting)
+		w.open(nil)
+		w.r.started = time.Now()
+		synctest.Wait()
+		begun := time.Now()
+		f = w.dial("a")
+		_ = f.conn.SetDeadline(begun.Add(contract.Lease)) // then a filter gives up
+		wel := f.hello(contract.Hello{Instance: "one"})
+		_ = f.conn.SetDeadline(time.Time{})
+		if d := time.Since(begun); d != contract.Lease-planMargin || wel.Trust.Epoch != 0 {
+			t.Errorf("welcomed after %v with %+v", d, wel.Trust)
+		}
+		f.lease()
+		hello, _ := contract.EncodeJSON(contract.Hello{Version: contract.LinkVersion, Instance: "one"})
+		for range w.r.o.MaxNodeLinks - 1 {
+			given := w.dial("a")
+			given.send(contract.FrameHello, hello)
+			given.cut()
+		}
+		time.Sleep(planLimit)
+		synctest.Wait()
+		w.r.mu.Lock()
+		if n := len(w.r.joining); n != 0 {
+			t.Errorf("%d links that were given up have places", n)
+		}
+		w.r.mu.Unlock()
+		redis.be(fine)
+		redis.open()
+		if m := f.trusted(); m.Trust.Epoch == 0 {
+			t.Errorf("told %+v when Redis is in order", m)
+		}
+	})
+}

@@ -3,8 +3,10 @@ package revoke
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
+	"github.com/meshgate/meshgate/controlplane/store"
 	"github.com/meshgate/meshgate/filter/contract"
 )
 
@@ -15,7 +17,8 @@ const (
 	// refillBatch bounds the records that are written at once, and so how long a
 	// revocation waits for them.
 	refillBatch = 64
-	// refillReads bounds how long they are read from the store.
+	// refillReads bounds how long they are read from the store. The first has
+	// storeTimeout: something gets done however slow the store is.
 	refillReads = 500 * time.Millisecond
 )
 
@@ -159,15 +162,17 @@ func (k *keeper) refiller() {
 			for len(batch) < refillBatch && len(k.queue) > 0 {
 				batch = append(batch, <-k.queue) // nobody else takes from it
 			}
-			k.owe(k.refillBatch(batch)...)
+			left, failed := k.refillBatch(batch)
+			k.owe(slices.Concat(left, failed)...)
 		}
 	}
 }
 
 // refillBatch reads the store and writes Redis while turn is held, so that a
 // revocation is either seen by the read or written over the record. It returns what
-// Redis may lack although it could be written another time.
-func (k *keeper) refillBatch(batch []refill) (left []refill) {
+// Redis may lack although it could be written another time, and what the store failed
+// to give.
+func (k *keeper) refillBatch(batch []refill) (left, failed []refill) {
 	defer func() {
 		for i := range batch {
 			batch[i].dealtWith()
@@ -176,11 +181,11 @@ func (k *keeper) refillBatch(batch []refill) (left []refill) {
 	k.r.turn.Lock()
 	defer k.r.turn.Unlock()
 	if !k.isReady() {
-		return batch
+		return batch, nil
 	}
-	cells, left := k.readRecords(batch)
+	cells, left, failed := k.readBatch(batch)
 	if len(cells) == 0 || k.r.ctx.Err() != nil {
-		return left
+		return left, failed
 	}
 	// A write that an orderly end broke off might be carried out later, and the next
 	// process would have to void everything.
@@ -188,33 +193,60 @@ func (k *keeper) refillBatch(batch []refill) (left []refill) {
 	defer cancel()
 	err := k.write(ctx, cells)
 	if err == nil {
-		return left
+		return left, failed
 	}
 	k.r.log.Warn("records were not written to redis", "error", err)
 	if !errors.Is(err, errRefused) {
 		k.fail()
 	}
-	return batch
+	return batch, nil
 }
 
-// readRecords reads a batch from the store, and returns what there was no time for.
-// A record that cannot be made from what is there is dropped: it could not be made the
-// next time either.
-func (k *keeper) readRecords(batch []refill) (cells []cell, left []refill) {
-	ctx, cancel := context.WithTimeout(k.r.ctx, refillReads)
+// readBatch is readRecords for what is written at once.
+func (k *keeper) readBatch(batch []refill) (cells []cell, late, failed []refill) {
+	first, cancel := context.WithTimeout(k.r.ctx, storeTimeout)
 	defer cancel()
-	for i, q := range batch {
-		own, err := k.recordCells(ctx, q)
-		if ctx.Err() != nil {
-			return cells, batch[i:]
+	others, cancel := context.WithTimeout(k.r.ctx, refillReads)
+	defer cancel()
+	within := func(i int) context.Context {
+		if i == 0 {
+			return first
 		}
-		if err != nil {
-			k.drop(1)
-			k.r.log.Warn("record could not be read", "error", err)
-		}
-		cells = append(cells, own...)
+		return others
 	}
-	return cells, nil
+	late, failed = k.readRecords(batch, within, func(own []cell) { cells = append(cells, own...) })
+	return cells, late, failed
+}
+
+// readRecords reads tokens from the store, each within its context, and hands over what
+// they write. It returns those that there was no time for, and those that the store
+// failed to give, which says nothing about them. What came late is as good as in time. A
+// record that cannot be made from what is there is given up: it could not be made the
+// next time either.
+func (k *keeper) readRecords(batch []refill, within func(int) context.Context, take func([]cell)) (late, failed []refill) {
+	var last error
+	for i, q := range batch {
+		ctx := within(i)
+		own, err := k.recordCells(ctx, q)
+		if err == nil {
+			take(own)
+			continue
+		}
+		last = err
+		if ctx.Err() != nil {
+			late = batch[i:]
+			break
+		}
+		if errors.Is(err, store.ErrUnreadable) {
+			k.drop(1)
+		} else {
+			failed = append(failed, q)
+		}
+	}
+	if last != nil && k.r.ctx.Err() == nil {
+		k.r.log.Warn("records could not be read", "late", len(late), "failed", len(failed), "error", last)
+	}
+	return late, failed
 }
 
 // until is when a record that is read now is too old to be used.

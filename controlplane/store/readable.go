@@ -1,6 +1,14 @@
 package store
 
-import "github.com/meshgate/meshgate/controlplane/model"
+import (
+	"errors"
+
+	"github.com/meshgate/meshgate/controlplane/model"
+)
+
+// ErrUnreadable is in the error of a read that met a row which cannot be decoded: it
+// cannot be the next time either, unlike what failed for a moment.
+var ErrUnreadable = errors.New("a row cannot be read")
 
 // ListReadable is List for those who look after many resources and must not give up
 // all of them for one: a row that cannot be decoded, as after a downgrade, fails the

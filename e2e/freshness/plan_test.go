@@ -49,12 +49,7 @@ func (p *play) refusing(of []*host, value string, within time.Duration) (total t
 // anybody is planned; what is in use is there a moment later.
 func TestPlanningRefusesNobody(t *testing.T) {
 	s, n := newSite(t), &tried{}
-	const (
-		moment = 300 * time.Millisecond
-		// between two questions, for one that comes while a link is being taken into
-		// use has nobody to ask.
-		between = 25 * time.Millisecond
-	)
+	const moment = 300 * time.Millisecond
 	for _, tt := range []struct {
 		kill     bool
 		planning time.Duration
@@ -75,7 +70,7 @@ func TestPlanningRefusesNobody(t *testing.T) {
 				if d := p.refusing(p.hosts, "minted", time.Second); d != 0 {
 					t.Errorf("refused for %v at first", d)
 				}
-				p.planning = tt.planning + between
+				p.planning = tt.planning
 				if tt.kill {
 					p.killPlane()
 				} else {

@@ -367,12 +367,30 @@ type world struct {
 	opened  [][]string // servers of the clients of Redis that were made
 
 	settings *contract.Settings
+	log      slog.Handler
 }
 
-// worldConfig chooses the authorities: static has no control plane, noRedis no L2.
+// worldConfig chooses the authorities: static has no control plane, noRedis no L2. logged,
+// if set, is called where a line is logged.
 type worldConfig struct {
 	static, noRedis bool
 	cache           contract.CacheSettings
+	logged          func(message string)
+}
+
+// listener calls a function with each message.
+type listener struct {
+	slog.Handler
+	heard func(string)
+}
+
+// Enabled implements [slog.Handler].
+func (listener) Enabled(context.Context, slog.Level) bool { return true }
+
+// Handle implements [slog.Handler].
+func (h listener) Handle(_ context.Context, r slog.Record) error {
+	h.heard(r.Message)
+	return nil
 }
 
 // inWorld runs a test in a bubble.
@@ -397,6 +415,9 @@ func inWorld(t *testing.T, wc worldConfig, test func(*world)) {
 		}
 		w.settings = s
 		w.clock = &bubbleClock{base: time.Now()}
+		if w.log = slog.DiscardHandler; wc.logged != nil {
+			w.log = listener{slog.DiscardHandler, wc.logged}
+		}
 		w.open()
 		defer func() { w.cache.Close() }()
 		test(w)
@@ -408,7 +429,7 @@ func (w *world) open() {
 	w.t.Helper()
 	var err error
 	w.cache, err = Open(Options{
-		Settings: w.settings, Logger: slog.New(slog.DiscardHandler), DialLink: w.control.dial, Clock: w.clock,
+		Settings: w.settings, Logger: slog.New(w.log), DialLink: w.control.dial, Clock: w.clock,
 		openStore: func(_ *contract.RedisSettings, servers []string) (store, error) {
 			w.opened = append(w.opened, servers)
 			return w.store, nil

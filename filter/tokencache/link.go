@@ -86,15 +86,14 @@ func (c *Cache) runSession(cp contract.ControlPlaneSettings) sessionEnd {
 		return sessionFailed
 	}
 	s := newSession(c, conn, cp)
+	defer c.retire(s)
 	if err := s.hello(c.ctx); err != nil {
-		s.close()
 		c.logLink("freshness link was not welcomed", &cp, err)
 		return sessionFailed
 	}
 	c.counters.linkConnects.Add(1)
 	c.log.Info("freshness link is up", "address", cp.Address)
 	c.inUse.resume()
-	c.session.Store(s)
 	s.acknowledge() // the trust of the welcome may have come to the disk meanwhile
 	c.firstAttemptEnded()
 	if now := c.config.Load().settings.ControlPlane; now == nil || *now != cp {
@@ -107,10 +106,8 @@ func (c *Cache) runSession(cp contract.ControlPlaneSettings) sessionEnd {
 		s.write()
 	})
 	defer func() {
-		c.session.CompareAndSwap(s, nil)
 		close(s.broken)
-		s.close()
-		s.fail()
+		c.retire(s) // else the writer might not end
 		<-written
 	}()
 	err = s.read()
@@ -124,6 +121,13 @@ func (c *Cache) runSession(cp contract.ControlPlaneSettings) sessionEnd {
 		c.logLink("freshness link broke before its first lease", &cp, err)
 		return sessionFailed
 	}
+}
+
+// retire ends a session. Nobody finds it any more, and whoever has asked is answered.
+func (c *Cache) retire(s *session) {
+	c.session.CompareAndSwap(s, nil)
+	s.close()
+	s.fail()
 }
 
 // firstAttemptEnded lets look-ups go on that began before it was known whether

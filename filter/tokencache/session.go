@@ -95,7 +95,7 @@ func (s *session) close() {
 }
 
 // hello exchanges the first frames. What Welcome says is in force before anything
-// else is read.
+// else is read, and whoever has questions finds the session; the caller retires it.
 func (s *session) hello(ctx context.Context) error {
 	stop := context.AfterFunc(ctx, func() { _ = s.conn.SetDeadline(time.Unix(1, 0)) })
 	defer stop()
@@ -123,7 +123,7 @@ func (s *session) hello(ctx context.Context) error {
 	if err := contract.DecodeJSON(body, &w); err != nil {
 		return fmt.Errorf("decode welcome: %w", err)
 	}
-	number, err := s.cache.welcomed(&s.cp, &w)
+	number, err := s.cache.welcomed(s, &w)
 	if err != nil {
 		return err
 	}

@@ -51,34 +51,41 @@ const neverOnDisk = math.MaxUint64
 
 // welcomed puts in force what a Welcome says, before anything else is read. The
 // number is that of the wish for its trust to be on disk.
-func (c *Cache) welcomed(cp *contract.ControlPlaneSettings, w *contract.Welcome) (number uint64, err error) {
+func (c *Cache) welcomed(s *session, w *contract.Welcome) (number uint64, err error) {
 	if w.Log == "" {
 		return 0, errors.New("welcomed without a log")
 	}
-	number, err = c.follow(cp, w)
+	number, moved, err := c.follow(s, w)
 	switch {
-	case errors.Is(err, errMoved): // the writer will say goodbye
-		return neverOnDisk, nil
 	case err != nil:
 		return 0, err
+	case moved: // the writer will say goodbye
+		return neverOnDisk, nil
 	}
 	c.refillAfter(w.Trust)
 	return number, nil
 }
 
-// follow goes on in the log of a Welcome, or begins it.
-func (c *Cache) follow(cp *contract.ControlPlaneSettings, w *contract.Welcome) (number uint64, err error) {
+// follow goes on in the log of a Welcome, or begins it. From then on its session can be
+// asked: a look-up that begins without the trust that this may have taken away has
+// nobody else. moved says that the settings name another control plane.
+func (c *Cache) follow(s *session, w *contract.Welcome) (number uint64, moved bool, err error) {
 	c.believing.Lock()
 	defer c.believing.Unlock()
 	if st := c.standing.Load(); st.log != w.Log || st.applied != w.From {
 		c.startAnew(w.Log)
 		if w.From != 0 {
 			// The floors of what comes before it are not known here.
-			return 0, fmt.Errorf("welcomed from position %d: %w", w.From, errGap)
+			return 0, false, fmt.Errorf("welcomed from position %d: %w", w.From, errGap)
 		}
 	}
 	raise(&c.table.floors.global, w.Floor)
-	return c.adopt(cp, w.Trust, true)
+	number, err = c.adopt(&s.cp, w.Trust, true)
+	if moved = errors.Is(err, errMoved); err != nil && !moved {
+		return 0, false, err
+	}
+	c.session.Store(s)
+	return number, moved, nil
 }
 
 // startAnew gives up everything that belongs to what was applied so far. The

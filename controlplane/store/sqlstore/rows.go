@@ -42,7 +42,13 @@ func place(kind, scope, name string) []byte {
 	return []byte(strings.Join([]string{strconv.Quote(kind), strconv.Quote(scope), strconv.Quote(name)}, "/"))
 }
 
-func (c *codec) decode(r *record) (*model.Resource, error) {
+// decode fails with [store.ErrUnreadable].
+func (c *codec) decode(r *record) (_ *model.Resource, err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("%w: %w", store.ErrUnreadable, err)
+		}
+	}()
 	k := c.kinds[r.kind]
 	if k == nil {
 		return nil, fmt.Errorf("the database holds a resource of the unknown kind %q", r.kind)

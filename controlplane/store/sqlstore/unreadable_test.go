@@ -1,6 +1,7 @@
 package sqlstore
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 	"path/filepath"
@@ -68,6 +69,11 @@ func TestListReadable(t *testing.T) {
 					}
 					if len(unreadable) != len(tc.bad) {
 						t.Errorf("%d cannot be read: %v", len(unreadable), unreadable)
+					}
+					for _, err := range unreadable {
+						if !errors.Is(err, store.ErrUnreadable) {
+							t.Errorf("%v is not told from an error of the moment", err)
+						}
 					}
 					return err
 				}); err != nil {

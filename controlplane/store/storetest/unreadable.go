@@ -2,7 +2,7 @@ package storetest
 
 import (
 	"context"
-	"errors"
+	"fmt"
 	"slices"
 	"sync"
 
@@ -45,7 +45,7 @@ func (u *Unreadable) spoilt(res *model.Resource) bool {
 	return u.rows[res.Key()]
 }
 
-var errUnreadable = fault.Wrap(fault.Internal, errors.New("decoding a row"), "the store failed")
+var errUnreadable = fault.Wrap(fault.Internal, fmt.Errorf("decoding a row: %w", store.ErrUnreadable), "the store failed")
 
 // View implements [store.Store].
 func (u *Unreadable) View(ctx context.Context, fn func(store.Reader) error) error {
