@@ -4,9 +4,9 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"path/filepath"
 	"time"
 
-	"github.com/meshgate/meshgate/controlplane/fault"
 	"github.com/meshgate/meshgate/controlplane/model"
 	"github.com/meshgate/meshgate/controlplane/store"
 	"github.com/meshgate/meshgate/controlplane/store/internal/engine"
@@ -33,7 +33,8 @@ type writer struct {
 	closing <-chan struct{}
 	done    chan struct{}
 
-	doubt doubt
+	doubt    doubt
+	troubles troubles
 	// checkpoints says when the log is to be emptied.
 	checkpoints checkpoints
 
@@ -54,9 +55,11 @@ type request struct {
 	class model.Class
 	// durable: run again because a cascade turned out to need FULL.
 	durable bool
-	turn    chan *engine.Tx
-	ran     chan error
-	reply   chan outcome
+	// probe: nothing is run, and something of no meaning is written.
+	probe bool
+	turn  chan *engine.Tx
+	ran   chan error
+	reply chan outcome
 }
 
 type outcome struct {
@@ -70,6 +73,7 @@ func newWriter(s *session, c *codec, o Options, closing <-chan struct{}) (*write
 		session: s, codec: c, now: o.Now, log: o.Log, queue: make(chan *request), alarm: engine.NewAlarm(),
 		closing: closing, done: make(chan struct{}), full: true, doubt: doubt{ending: make(chan struct{})},
 		checkpoints: checkpoints{after: o.Checkpoint},
+		troubles:    troubles{dir: filepath.Dir(o.Path), report: o.Report},
 	}
 	var err error
 	if w.revision, err = readRevision(s); err != nil {
@@ -100,7 +104,12 @@ func (w *writer) setAlarm() error {
 // submit waits for a place in a batch, runs fn when it is its turn and waits
 // for the commit.
 func (w *writer) submit(ctx context.Context, class model.Class, fn func(store.Tx) error) (store.Commit, error) {
-	r := &request{ctx: ctx, class: class, turn: make(chan *engine.Tx), ran: make(chan error), reply: make(chan outcome, 1)}
+	return w.ask(&request{ctx: ctx, class: class}, fn)
+}
+
+// ask is submit for a request of any form.
+func (w *writer) ask(r *request, fn func(store.Tx) error) (store.Commit, error) {
+	r.turn, r.ran, r.reply = make(chan *engine.Tx), make(chan error), make(chan outcome, 1)
 	select {
 	case <-w.closing:
 		return store.Commit{}, feed.Closed()
@@ -108,8 +117,8 @@ func (w *writer) submit(ctx context.Context, class model.Class, fn func(store.Tx
 	}
 	select {
 	case w.queue <- r:
-	case <-ctx.Done():
-		return store.Commit{}, ctx.Err()
+	case <-r.ctx.Done():
+		return store.Commit{}, r.ctx.Err()
 	case <-w.closing:
 		return store.Commit{}, feed.Closed()
 	case <-w.done: // it was lost
@@ -202,6 +211,11 @@ func (w *writer) commit(batch []*request) (again []*request) {
 			answers = append(answers, answer{r, outcome{err: ended}})
 			continue
 		}
+		if r.probe {
+			b.wrote = true
+			answers = append(answers, answer{request: r})
+			continue
+		}
 		res, refused := b.step(r)
 		switch {
 		case b.broken != nil:
@@ -210,6 +224,9 @@ func (w *writer) commit(batch []*request) (again []*request) {
 			r.durable = true
 			again = append(again, r)
 		case refused != nil:
+			if known := w.troubles.met(refused); known != nil {
+				refused = known
+			}
 			answers = append(answers, answer{r, outcome{err: refused}})
 		default:
 			answers = append(answers, answer{r, outcome{commit: res.Commit}})
@@ -221,12 +238,15 @@ func (w *writer) commit(batch []*request) (again []*request) {
 	if err != nil {
 		err = errors.Join(err, b.recover())
 		if !b.lost {
-			err = fault.Wrap(fault.Internal, err, "the transaction could not be committed")
+			err = w.failed(err)
 		}
 		for _, r := range batch {
 			r.reply <- outcome{err: err}
 		}
 		return nil
+	}
+	if b.wrote {
+		w.troubles.well()
 	}
 	for _, a := range answers {
 		a.request.reply <- a.outcome
