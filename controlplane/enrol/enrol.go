@@ -99,6 +99,9 @@ func (s *Server) fail(w http.ResponseWriter, r *http.Request, err error) {
 	code, doc := http.StatusInternalServerError, map[string]string{"message": httpkit.TextInternal}
 	if e, ok := errors.AsType[*fault.Error](err); ok && statuses[e.Code] != 0 {
 		code, doc = statuses[e.Code], map[string]string{"message": e.Error()}
+		if e.Code == fault.Unstored { // its cause is for the log
+			doc["message"] = e.Detail
+		}
 	}
 	_ = httpkit.WriteJSON(w, code, doc) // a node that is gone asks again
 }
@@ -108,7 +111,7 @@ func (s *Server) fail(w http.ResponseWriter, r *http.Request, err error) {
 var statuses = map[fault.Code]int{
 	fault.Denied: http.StatusUnauthorized, fault.Invalid: http.StatusUnprocessableEntity,
 	fault.Unsupported: http.StatusMethodNotAllowed, fault.Unavailable: http.StatusServiceUnavailable,
-	fault.TooLarge: http.StatusRequestEntityTooLarge,
+	fault.TooLarge: http.StatusRequestEntityTooLarge, fault.Unstored: http.StatusInsufficientStorage,
 }
 
 func (s *Server) enrol(r *http.Request, body []byte) (*Answer, error) {
