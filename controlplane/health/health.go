@@ -136,6 +136,16 @@ func (b *Board) Set(name string, f Finding) {
 // Good says that a condition is in order.
 func (b *Board) Good(name string) { b.Set(name, Finding{State: OK}) }
 
+// Get returns one condition as it was set last.
+func (b *Board) Get(name string) Condition {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if i := b.find(name); i != nil {
+		return i.Condition
+	}
+	return Condition{}
+}
+
 // Conditions returns all of them, in the order of New. What is not in order is looked
 // into before.
 func (b *Board) Conditions(ctx context.Context) []Condition {

@@ -89,6 +89,7 @@ func openControlPlane(ctx context.Context, c *config.Config, log *slog.Logger) (
 		debug.SetGCPercent(gcPercent)
 	}
 	cp := &controlPlane{cfg: c, log: log, instance: instanceID()}
+	cp.ready.conditions = newConditions(log)
 	steps := []func(context.Context) error{
 		cp.openAdminToken, cp.openPorts, cp.openStore, cp.openIdentities, cp.openMesh, cp.openRevocation, cp.openRotations, cp.openDeclarative, cp.openXDS, cp.openLifecycle,
 	}
@@ -317,7 +318,7 @@ func ended(ctx context.Context, name string, err error) error {
 func (cp *controlPlane) waitReady(ctx context.Context) error {
 	for {
 		moved := cp.snapshots.Moved()
-		missing := cp.ready.missing()
+		missing, _ := cp.ready.state(ctx)
 		if missing == "" {
 			return nil
 		}

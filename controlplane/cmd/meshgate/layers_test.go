@@ -59,6 +59,7 @@ var layers = map[string]string{
 	"controlplane/config":  "controlplane/fault",
 	"controlplane/model":   "controlplane/fault",
 	"controlplane/httpkit": "controlplane/fault controlplane/model",
+	"controlplane/health":  "",
 	"controlplane/gateway": "controlplane/fault controlplane/model filter/contract",
 	"controlplane/mesh":    "controlplane/fault controlplane/model",
 
