@@ -159,6 +159,7 @@ func (cp *controlPlane) openRevocation(ctx context.Context) (err error) {
 		},
 		Planned: cp.planned,
 		Redis:   cp.redis.client, Tracker: cp.redis.tracker(), NodeRedis: cp.redis.forNodes,
+		RedisState: redisState(cp.ready.conditions), RedisAhead: redisAhead(cp.ready.conditions, time.Now),
 		ChecksTokens: cp.checksTokens, Log: cp.log, Now: time.Now,
 	})
 	if err != nil {
