@@ -137,11 +137,11 @@ func (s *Server) enrol(r *http.Request, body []byte) (*Answer, error) {
 	return &Answer{Node: claims.NodeID()}, nil
 }
 
-// denied hides from a node what is wrong with its token. What the control plane
-// itself cannot do stays what it is: a node takes a refusal as final.
+// denied tells a node what is wrong with its token, without the cause. What the control
+// plane itself cannot do stays what it is: a node takes a refusal as final.
 func denied(err error) error {
-	if fault.Is(err, fault.Denied) {
-		return fault.New(fault.Denied, "the node token is not valid")
+	if e, ok := errors.AsType[*fault.Error](err); ok && e.Code == fault.Denied {
+		return fault.New(fault.Denied, "%s", e.Detail)
 	}
 	return err
 }

@@ -76,8 +76,8 @@ func TestRefusals(t *testing.T) {
 		message                  string
 	}{
 		{"GET", "GET", bearer, "", 405, "only POST is supported"},
-		{"no token", "POST", "", good, 401, "the node token is not valid"},
-		{"not a token", "POST", "Bearer x", good, 401, "the node token is not valid"},
+		{"no token", "POST", "", good, 401, "the node token is empty"},
+		{"not a token", "POST", "Bearer x", good, 401, "the node token is not a token"},
 		{"no body", "POST", bearer, "", 422, "the enrolment is not valid: unexpected end of JSON input"},
 		{"not JSON", "POST", bearer, "listen: all", 422, "the enrolment is not valid: invalid character 'l' looking for beginning of value"},
 		{"unknown field", "POST", bearer, `{"lisen":""}`, 422, `the input is not valid: lisen: unknown field; did you mean "listen"?; listen: must be an IP address; http_port: must be a port; https_port: must be a port; control_plane: must be host:port`},
