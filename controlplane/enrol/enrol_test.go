@@ -218,9 +218,10 @@ func TestClientErrors(t *testing.T) {
 		refused *Refused
 		text    string
 	}{
-		{"refused", 401, `{"message":"no"}` + "\n", &Refused{401, `{"message":"no"}`}, `the control plane refused the enrolment with 401: {"message":"no"}`},
+		{"refused", 401, `{"message":"no"}` + "\n", &Refused{401, "no"}, "the control plane refused the enrolment with 401: no"},
+		{"refused with violations", 422, `{"message":"no","violations":[{"message":"x"}]}`, &Refused{422, `{"message":"no","violations":[{"message":"x"}]}`}, `the control plane refused the enrolment with 422: {"message":"no","violations":[{"message":"x"}]}`},
 		{"redirected", 304, "", &Refused{304, ""}, "the control plane refused the enrolment with 304: "},
-		{"unavailable", 503, `{"message":"later"}`, nil, "the control plane cannot enrol nodes now: it answered 503"},
+		{"unavailable", 503, `{"message":"later"}`, nil, "the control plane cannot enrol nodes now: it answered 503: later"},
 		{"failed", 500, "stack", nil, "the control plane cannot enrol nodes now: it answered 500"},
 		{"not JSON", 200, "hello", nil, "the control plane's answer cannot be read: invalid character 'h' looking for beginning of value"},
 	} {

@@ -149,6 +149,9 @@ func (b *Board) Get(name string) Condition {
 // Conditions returns all of them, in the order of New. What is not in order is looked
 // into before.
 func (b *Board) Conditions(ctx context.Context) []Condition {
+	if b == nil {
+		return []Condition{}
+	}
 	for _, probe := range b.due() {
 		probe(ctx)
 	}

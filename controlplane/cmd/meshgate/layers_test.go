@@ -96,7 +96,7 @@ var layers = map[string]string{
 
 	// The agent is a client of the control plane: of enrol and gateway it needs
 	// the messages of an enrolment only.
-	"controlplane/agent": "controlplane/adminlink controlplane/enrol controlplane/httpkit controlplane/mesh controlplane/fault controlplane/gateway filter/contract xds/alarm xds/bootstrap xds/relay xds/resource",
+	"controlplane/agent": "controlplane/adminlink controlplane/enrol controlplane/health controlplane/httpkit controlplane/mesh controlplane/fault controlplane/gateway filter/contract xds/alarm xds/bootstrap xds/relay xds/resource",
 
 	"controlplane/cmd/meshgate": "*",
 

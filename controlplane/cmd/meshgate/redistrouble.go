@@ -2,15 +2,9 @@ package main
 
 import (
 	"cmp"
-	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
-	"io"
-	"net"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -57,36 +51,22 @@ func redisCause(err error) health.Finding {
 	case strings.Contains(text, "can't parse"), strings.Contains(text, "invalid reply"):
 		return health.Finding{Reason: "not_redis", Text: "what answers there is no Redis: correct redis.url"}
 	}
-	return reachCause(err)
-}
-
-// reachCause tells why a server cannot be reached.
-func reachCause(err error) health.Finding {
-	var resolve *net.DNSError
-	var record tls.RecordHeaderError
-	var unknown x509.UnknownAuthorityError
-	var name x509.HostnameError
-	var invalid x509.CertificateInvalidError
-	var timeout net.Error
-	switch {
-	case errors.As(err, &resolve):
-		return health.Finding{Reason: "unknown_host", Text: "its name is not known: correct redis.url, or the DNS"}
-	case errors.Is(err, syscall.ECONNREFUSED):
-		return health.Finding{Reason: "refused", Text: "nothing listens there: start it, or correct redis.url"}
-	case errors.As(err, &unknown):
-		return health.Finding{Reason: "unknown_authority", Text: "its certificate is from an authority that redis.caFile does not have"}
-	case errors.As(err, &name):
-		return health.Finding{Reason: "wrong_name", Text: "its certificate is for other names than redis.url uses"}
-	case errors.As(err, &invalid) && invalid.Reason == x509.Expired:
-		return health.Finding{Reason: "certificate_expired", Text: "its certificate has ended, or the clock of this machine is wrong"}
-	case errors.As(err, &record):
-		return health.Finding{Reason: "no_tls", Text: "it does not speak TLS: use redis:// in place of rediss://, or switch its TLS on"}
-	case errors.Is(err, io.EOF), errors.Is(err, syscall.ECONNRESET):
-		return health.Finding{Reason: "hangs_up", Text: "it ends connections at once: does it demand TLS (rediss://)?"}
-	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &timeout) && timeout.Timeout():
-		return health.Finding{Reason: "timeout", Text: "it does not answer in time: is it stopped, a firewall between, or (with rediss://) no TLS there?"}
+	if reason := health.Unreachable(err); reason != "" {
+		return health.Finding{Reason: reason, Text: redisUnreachable[reason]}
 	}
 	return health.Finding{Reason: "not_in_order", Text: "it lost data, was replaced or cannot be used, and is put in order as soon as it can be"}
+}
+
+// redisUnreachable are the texts for a Redis that cannot be reached.
+var redisUnreachable = map[string]string{
+	health.UnknownHost:      "its name is not known: correct redis.url, or the DNS",
+	health.Refused:          "nothing listens there: start it, or correct redis.url",
+	health.UnknownAuthority: "its certificate is from an authority that redis.caFile does not have",
+	health.WrongName:        "its certificate is for other names than redis.url uses",
+	health.ServerExpired:    "its certificate has expired, or the clock of this machine is wrong",
+	health.NoTLS:            "it does not speak TLS: use redis:// in place of rediss://, or switch its TLS on",
+	health.HangsUp:          "it ends connections at once: does it demand TLS (rediss://)?",
+	health.Timeout:          "it does not answer in time: is it stopped, a firewall between, or (with rediss://) no TLS there?",
 }
 
 // redisState is for [revoke.Options.RedisState].
