@@ -1,8 +1,15 @@
 package main
 
 import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
 	"encoding/json"
+	"encoding/pem"
 	"errors"
+	"math/big"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -135,5 +142,105 @@ func TestStoreFindings(t *testing.T) {
 		if status == 503 && a.Message != c.Text {
 			t.Errorf("the message is %q", a.Message)
 		}
+	}
+}
+
+// TestCertificateConditions: the authority of the control plane and that of Redis are
+// looked at, and a file that was replaced is noticed by whoever asks.
+func TestCertificateConditions(t *testing.T) {
+	cp, log := stateOf(t, t.TempDir())
+	cp.cfg.Store.Type = "memory"
+	if err := errors.Join(cp.openStore(t.Context()), cp.openIdentities(t.Context())); err != nil {
+		t.Fatal(err)
+	}
+	defer cp.closers.run(t.Context())
+	cp.ready.serving.Store(true)
+	ends := time.Now().Add(10 * 365 * 24 * time.Hour)
+	for _, tc := range []struct {
+		at           time.Duration
+		reason, text string
+	}{
+		{-31 * 24 * time.Hour, "", ""},
+		{-29 * 24 * time.Hour, "ends_soon", "the authority of the control plane (" + cp.caFile + ") ends at "},
+		{time.Hour, "expired", "the authority of the control plane (" + cp.caFile + ") expired at "},
+	} {
+		cp.judgeCertificates(ends.Add(tc.at))
+		status, a := readyOf(t, cp)
+		if c := conditionOf(a, conditionCertificates); status != http.StatusOK || c.Reason != tc.reason || !strings.HasPrefix(c.Text, tc.text) {
+			t.Errorf("%s: %d %+v", tc.at, status, c)
+		}
+	}
+	if n := strings.Count(log.String(), "condition=certificates"); n != 2 {
+		t.Errorf("%d lines:\n%s", n, log)
+	}
+
+	cp.cfg.Redis.CAFile = filepath.Join(t.TempDir(), "redis.pem")
+	write := func(end time.Time) {
+		if err := os.WriteFile(cp.cfg.Redis.CAFile, authorityUntil(t, end), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(time.Now().Add(-time.Hour))
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- cp.watchCertificates(ctx) }()
+	until := func(reason string) {
+		t.Helper()
+		deadline, tick := time.After(conditionPatience), time.NewTicker(50*time.Millisecond)
+		defer tick.Stop()
+		for {
+			_, a := readyOf(t, cp)
+			c := conditionOf(a, conditionCertificates)
+			if c.Reason == reason && (reason == "" || strings.Contains(c.Text, cp.cfg.Redis.CAFile)) {
+				return
+			}
+			select {
+			case <-tick.C:
+			case <-deadline:
+				t.Fatalf("%+v", c)
+			}
+		}
+	}
+	until("expired")
+	write(time.Now().Add(365 * 24 * time.Hour))
+	until("")
+	cancel()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}
+
+// authorityUntil makes a certificate of an authority.
+func authorityUntil(t *testing.T, end time.Time) []byte {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cert := &x509.Certificate{SerialNumber: big.NewInt(1), NotBefore: end.Add(-365 * 24 * time.Hour), NotAfter: end, IsCA: true, BasicConstraintsValid: true}
+	der, err := x509.CreateCertificate(rand.Reader, cert, cert, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
+}
+
+// TestCAOnFullDisk: the file that proxies are given survives a start on a full disk.
+func TestCAOnFullDisk(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "ca.pem")
+	if err := writeCA(path, []byte("one")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(path+".new", 0o700); err != nil { // nothing can be written beside it
+		t.Fatal(err)
+	}
+	if err := writeCA(path, []byte("one")); err != nil {
+		t.Errorf("the same again: %v", err)
+	}
+	if err := writeCA(path, []byte("two")); err == nil {
+		t.Error("nothing is said")
+	}
+	if text, err := os.ReadFile(path); err != nil || string(text) != "one" {
+		t.Errorf("%q, %v", text, err)
 	}
 }

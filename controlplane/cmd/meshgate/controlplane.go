@@ -118,7 +118,7 @@ func (cp *controlPlane) openIdentities(ctx context.Context) (err error) {
 		return err
 	}
 	cp.caFile = filepath.Join(cp.cfg.StateDir, "ca.pem")
-	return os.WriteFile(cp.caFile, cp.authority.PEM(), 0o644) //nolint:gosec // a public certificate
+	return writeCA(cp.caFile, cp.authority.PEM())
 }
 
 // names are what the control plane's certificates are good for.
@@ -204,6 +204,7 @@ func (cp *controlPlane) run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return ended(ctx, "configuration loop", cp.loop.Run(ctx)) })
 	g.Go(func() error { return cp.renewCertificates(ctx) })
+	g.Go(func() error { return cp.watchCertificates(ctx) })
 	g.Go(func() error { return ended(ctx, "events", cp.follow(ctx)) })
 	g.Go(func() error { return ended(ctx, "rotation of authorities", cp.mesh.rotations.Run(ctx)) })
 	g.Go(func() error { return ended(ctx, "renewal of certificates", cp.mesh.renewals.Run(ctx)) })
