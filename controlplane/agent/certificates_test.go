@@ -90,6 +90,9 @@ func TestFullDisk(t *testing.T) {
 	if _, err := again.enrolFirst(t.Context()); err != nil {
 		t.Errorf("on a full disk: %v", err)
 	}
+	if _, err := again.processes.begin(); err == nil { // docs/operations/troubleshooting.md says so
+		t.Error("an Envoy was noted on a full disk")
+	}
 	failed := replace(a.dir.cache, make([]byte, 8<<10))
 	for range 10 {
 		a.saved(failed)

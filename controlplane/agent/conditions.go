@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"net/netip"
 	"path/filepath"
 	"time"
 
@@ -78,15 +79,27 @@ func (d dated) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 // serveReady answers 503 with the reason while the proxy cannot be sent requests, and
-// says in either case what is the matter.
+// says in either case what is the matter. Load balancers ask from elsewhere: texts, which
+// name files and addresses, are for this machine.
 func (s *status) serveReady(w http.ResponseWriter, r *http.Request) {
 	status, a := http.StatusOK, health.Answer{Message: s.missing(r.Context()), Conditions: s.conditions.Conditions(r.Context())}
+	if !local(r) {
+		for i := range a.Conditions {
+			a.Conditions[i].Text = ""
+		}
+	}
 	if a.Message == "" {
 		a.Message = "ready"
 	} else {
 		status = http.StatusServiceUnavailable
 	}
 	_ = httpkit.WriteJSON(w, status, a) // whoever is gone asks again
+}
+
+// local reports whether a request comes from this machine.
+func local(r *http.Request) bool {
+	at, err := netip.ParseAddrPort(r.RemoteAddr)
+	return err == nil && at.Addr().Unmap().IsLoopback()
 }
 
 // metrics are those of the agent itself, not of its Envoy.
