@@ -117,8 +117,18 @@ func (w *writer) failed(err error) error {
 	return fault.Wrap(fault.Internal, err, "the transaction could not be committed")
 }
 
-// Probe implements [store.Prober].
+// Probe implements [store.Prober]. A disk that stands still is not waited for longer than
+// ctx lasts.
 func (s *sqlite) Probe(ctx context.Context) error {
-	_, err := s.writer.ask(&request{ctx: ctx, class: model.Credential, probe: true}, nil)
-	return err
+	r := newRequest(ctx, model.Credential)
+	r.probe = true
+	if err := s.writer.enqueue(r); err != nil {
+		return err
+	}
+	select {
+	case out := <-r.reply:
+		return out.err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }

@@ -104,25 +104,9 @@ func (w *writer) setAlarm() error {
 // submit waits for a place in a batch, runs fn when it is its turn and waits
 // for the commit.
 func (w *writer) submit(ctx context.Context, class model.Class, fn func(store.Tx) error) (store.Commit, error) {
-	return w.ask(&request{ctx: ctx, class: class}, fn)
-}
-
-// ask is submit for a request of any form.
-func (w *writer) ask(r *request, fn func(store.Tx) error) (store.Commit, error) {
-	r.turn, r.ran, r.reply = make(chan *engine.Tx), make(chan error), make(chan outcome, 1)
-	select {
-	case <-w.closing:
-		return store.Commit{}, feed.Closed()
-	default:
-	}
-	select {
-	case w.queue <- r:
-	case <-r.ctx.Done():
-		return store.Commit{}, r.ctx.Err()
-	case <-w.closing:
-		return store.Commit{}, feed.Closed()
-	case <-w.done: // it was lost
-		return store.Commit{}, feed.Closed()
+	r := newRequest(ctx, class)
+	if err := w.enqueue(r); err != nil {
+		return store.Commit{}, err
 	}
 	for {
 		select {
@@ -131,6 +115,29 @@ func (w *writer) ask(r *request, fn func(store.Tx) error) (store.Commit, error) 
 		case out := <-r.reply:
 			return out.commit, out.err
 		}
+	}
+}
+
+func newRequest(ctx context.Context, class model.Class) *request {
+	return &request{ctx: ctx, class: class, turn: make(chan *engine.Tx), ran: make(chan error), reply: make(chan outcome, 1)}
+}
+
+// enqueue waits for a place in a batch.
+func (w *writer) enqueue(r *request) error {
+	select {
+	case <-w.closing:
+		return feed.Closed()
+	default:
+	}
+	select {
+	case w.queue <- r:
+		return nil
+	case <-r.ctx.Done():
+		return r.ctx.Err()
+	case <-w.closing:
+		return feed.Closed()
+	case <-w.done: // it was lost
+		return feed.Closed()
 	}
 }
 
