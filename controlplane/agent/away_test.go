@@ -271,7 +271,7 @@ func TestTimeout(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer ln.Close() //nolint:errcheck // of the test
+	defer ln.Close()
 	p.address = "https://" + ln.Addr().String()
 	a, _ := p.agent(t, someToken)
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)

@@ -1,6 +1,7 @@
 package identity
 
 import (
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -58,7 +59,7 @@ func TestTokenTexts(t *testing.T) {
 				return
 			}
 			var detail string
-			if e, ok := err.(*fault.Error); ok {
+			if e, ok := errors.AsType[*fault.Error](err); ok {
 				detail = e.Detail
 			}
 			if detail != tc.want || !fault.Is(err, fault.Denied) || len(tc.token) > 0 && tc.name != "garbage" && strings.Contains(err.Error(), tc.token) {

@@ -20,7 +20,7 @@ func (cp *controlPlane) certificates() []health.Certificate {
 	list := certificatesOf(cp.authority.PEM(), "the authority of the control plane ("+cp.caFile+")",
 		"with it every certificate of the data plane ends, and proxies refuse the control plane; plan a new state directory, and give all proxies its ca.pem")
 	if file := cp.cfg.Redis.CAFile; file != "" {
-		if text, err := os.ReadFile(file); err == nil { // else connections say so
+		if text, err := os.ReadFile(file); err == nil { //nolint:gosec // the operator names the file; one that is missing is said by connections
 			list = append(list, certificatesOf(text, "the authority in redis.caFile "+file, "put the new one there, it is read for each connection; proxies hear of it when the control plane is started again")...)
 		}
 	}

@@ -59,7 +59,7 @@ func useRedis(t *testing.T, url string) error {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer c.Close() //nolint:errcheck // of the test
+	defer c.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
 	all, err := redisconn.Identify(ctx, c)
@@ -78,7 +78,7 @@ func TestRedisTroubles(t *testing.T) {
 	closed := startRedis(t, "--requirepass", "secret")
 	limited := startRedis(t)
 	admin := redis.NewClient(&redis.Options{Addr: limited})
-	defer admin.Close() //nolint:errcheck // of the test
+	defer admin.Close()
 	if err := admin.Do(t.Context(), "acl", "setuser", "reader", "on", ">pw", "~meshgate:*", "-@all", "+get", "+info", "+ping").Err(); err != nil {
 		t.Fatal(err)
 	}
@@ -90,7 +90,7 @@ func TestRedisTroubles(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer silent.Close() //nolint:errcheck // of the test
+	defer silent.Close()
 	free, err := ports.Free(1)
 	if err != nil {
 		t.Fatal(err)
