@@ -12,14 +12,14 @@ type Certificate struct {
 	NotBefore, NotAfter time.Time
 }
 
-// noticeMost is how long before the end of a certificate there is notice, at most:
-// the last fifth of its life otherwise. Certificates that are renewed by themselves are
-// when a third is left, so a fifth says that the renewal does not work.
+// noticeMost is how long before the end of a certificate there is notice, at most: the
+// last sixth of its life otherwise. Certificates that are renewed by themselves are when
+// a third to a fifth is left, so a sixth says that the renewal does not work.
 const noticeMost = 30 * 24 * time.Hour
 
 // notice is when there is notice of the end of a certificate.
 func (c Certificate) notice() time.Time {
-	return c.NotAfter.Add(-min(c.NotAfter.Sub(c.NotBefore)/5, noticeMost))
+	return c.NotAfter.Add(-min(c.NotAfter.Sub(c.NotBefore)/6, noticeMost))
 }
 
 // Certificates judges certificates at a moment, by the one that ends first, and says

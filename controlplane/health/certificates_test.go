@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// TestCertificates: there is notice for a fifth of a life and 30 days at most, what ends
+// TestCertificates: there is notice for a sixth of a life and 30 days at most, what ends
 // first counts, and whoever waits until next misses no change.
 func TestCertificates(t *testing.T) {
 	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -21,8 +21,8 @@ func TestCertificates(t *testing.T) {
 		next   time.Duration
 	}{
 		{"none", nil, 0, "", "", -1},
-		{"new", []Certificate{authority, leaf}, 0, "", "", 24 * day},
-		{"a fifth is left", []Certificate{authority, leaf}, 24 * day, "ends_soon", "the leaf ends at 2026-01-31T00:00:00Z, in 6 days: renew it", 30 * day},
+		{"new", []Certificate{authority, leaf}, 0, "", "", 25 * day},
+		{"a sixth is left", []Certificate{authority, leaf}, 25 * day, "ends_soon", "the leaf ends at 2026-01-31T00:00:00Z, in 5 days: renew it", 30 * day},
 		{"over", []Certificate{authority, leaf}, 30 * day, "expired", "the leaf expired at 2026-01-31T00:00:00Z, 0s ago: renew it", 3620 * day},
 		{"over for long", []Certificate{leaf}, 33*day + time.Hour, "expired", "the leaf expired at 2026-01-31T00:00:00Z, 3 days ago: renew it", -1},
 		{"an authority", []Certificate{authority}, 3620 * day, "ends_soon", "the authority ends at 2035-12-30T00:00:00Z, in 30 days: replace it", 3650 * day},
