@@ -139,6 +139,9 @@ func (a *API) responses(e httpkit.Endpoint) object {
 	for status, schema := range e.Contract.Answers {
 		state(status, schema)
 	}
+	if e.Method != http.MethodGet {
+		state(http.StatusInsufficientStorage, schemaError)
+	}
 	if a.Token != "" {
 		state(http.StatusUnauthorized, schemaError)
 	}
@@ -162,6 +165,7 @@ func failures() object {
 	for _, status := range []int{
 		http.StatusBadRequest, http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound, http.StatusMethodNotAllowed,
 		http.StatusConflict, http.StatusRequestEntityTooLarge, http.StatusInternalServerError, http.StatusServiceUnavailable,
+		http.StatusInsufficientStorage,
 	} {
 		out[strconv.Itoa(status)] = response(status, schemaError)
 	}

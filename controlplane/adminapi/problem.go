@@ -80,7 +80,7 @@ func (a *API) fail(w http.ResponseWriter, r *http.Request, err error, c call) {
 		status, text = http.StatusInternalServerError, httpkit.TextInternal
 	case e.Code == fault.NotFound:
 		text = "Not found"
-	case e.Code == fault.Unavailable:
+	case e.Code == fault.Unavailable, e.Code == fault.Unstored:
 		entry.Cause = err
 	}
 	httpkit.WriteMessage(w, status, text)
@@ -94,6 +94,7 @@ var statuses = map[fault.Code]int{
 	fault.Denied:      http.StatusUnauthorized,
 	fault.Unsupported: http.StatusNotImplemented,
 	fault.Unavailable: http.StatusServiceUnavailable,
+	fault.Unstored:    http.StatusInsufficientStorage,
 	fault.TooLarge:    http.StatusRequestEntityTooLarge,
 }
 

@@ -11,7 +11,6 @@ import (
 	"net/url"
 	"os"
 	"slices"
-	"strings"
 	"sync/atomic"
 
 	"github.com/google/uuid"
@@ -22,6 +21,7 @@ import (
 
 	"github.com/meshgate/meshgate/controlplane/adminlink"
 	"github.com/meshgate/meshgate/controlplane/gateway"
+	"github.com/meshgate/meshgate/controlplane/health"
 	"github.com/meshgate/meshgate/filter/contract"
 	"github.com/meshgate/meshgate/xds/relay"
 )
@@ -79,6 +79,12 @@ type Agent struct {
 	processes *processes
 	// state is what Run has come to, nil before it.
 	state atomic.Pointer[status]
+	// conditions are what is the matter; transport knows why the relay's last
+	// connection could not be made.
+	conditions *health.Board
+	transport  transport
+	// held are the certificates that Envoy is served.
+	held *held
 }
 
 // New checks what can be checked before anything is started, and makes the run
@@ -104,7 +110,7 @@ func New(o Options) (*Agent, error) {
 			return nil, err
 		}
 	}
-	a := &Agent{Options: o, host: u.Host, instance: uuid.NewString(), ready: make(chan struct{}), tls: &tls.Config{
+	a := &Agent{Options: o, conditions: newConditions(o.Log), held: newHeld(), host: u.Host, instance: uuid.NewString(), ready: make(chan struct{}), tls: &tls.Config{
 		RootCAs: pool, MinVersion: tls.VersionTLS12, ServerName: u.Hostname(), VerifyConnection: contract.IsDataPlane,
 	}}
 	dir, err := runDirOf(o.StateDir, a.proxy().dir())
@@ -130,11 +136,7 @@ func New(o Options) (*Agent, error) {
 }
 
 func (a *Agent) token() (string, error) {
-	b, err := os.ReadFile(a.TokenFile)
-	if err != nil {
-		return "", fmt.Errorf("node token: %w", err)
-	}
-	return strings.TrimSpace(string(b)), nil
+	return readToken(a.TokenFile)
 }
 
 // Ready is closed once Envoy serves for the first time, with every listener.
@@ -144,7 +146,7 @@ func (a *Agent) Ready() <-chan struct{} { return a.ready }
 // away does not hinder the start of a node that has run before.
 func (a *Agent) Run(ctx context.Context) error {
 	configured := make(chan struct{})
-	state := &status{envoy: a.Envoy, admin: a.Envoy.Admin, leaving: ctx, configured: configured}
+	state := &status{conditions: a.conditions, envoy: a.Envoy, admin: a.Envoy.Admin, leaving: ctx, configured: configured}
 	a.state.Store(state)
 	stopStatus, err := a.serveStatus(state)
 	if err != nil {
@@ -169,7 +171,9 @@ func (a *Agent) Run(ctx context.Context) error {
 	}
 	state.refused = stream.Refused
 	state.enrolled.Store(true)
+	a.conditions.Probe(conditionDisk, func(context.Context) { stream.SaveAgain() })
 	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error { a.watchCertificates(ctx); return nil })
 	g.Go(func() error {
 		if err := stream.Run(relayCtx); err != nil && relayCtx.Err() == nil {
 			return fmt.Errorf("relay: %w", err)
@@ -231,6 +235,11 @@ func (a *Agent) lacks(refused map[string]string) {
 // newRelay makes the relay between Envoy and the control plane. Once leaving has
 // ended, the agent drains and must not register again: its place may be taken.
 func (a *Agent) newRelay(leaving context.Context) (*relay.Relay, error) {
+	return a.newRelayTo(leaving, a.report)
+}
+
+// newRelayTo is newRelay with somebody else who hears how the control plane is reached.
+func (a *Agent) newRelayTo(leaving context.Context, report func(error)) (*relay.Relay, error) {
 	about, err := structpb.NewStruct(map[string]any{"version": a.versions()})
 	if err != nil {
 		return nil, fmt.Errorf("metadata of the node: %w", err)
@@ -238,10 +247,10 @@ func (a *Agent) newRelay(leaving context.Context) (*relay.Relay, error) {
 	return relay.New(relay.Config{
 		Node: a.NodeID(), Socket: a.dir.relay, Cache: a.dir.cache,
 		Dial: func(context.Context) (*grpc.ClientConn, error) {
-			o := append(relay.DialOptions(), grpc.WithTransportCredentials(credentials.NewTLS(a.tls.Clone())))
+			o := append(relay.DialOptions(), grpc.WithContextDialer(a.transport.dial), grpc.WithTransportCredentials(noted{credentials.NewTLS(a.tls.Clone()), &a.transport}))
 			return grpc.NewClient("passthrough:///"+a.host, o...)
 		},
-		Token: a.token, Metadata: about, Log: a.Log,
+		Token: a.token, Metadata: about, Log: a.Log, Report: report, Saved: a.saved, Secrets: a.held.set,
 		Unknown: func(ctx context.Context) {
 			if leaving.Err() == nil {
 				a.registerAgain(ctx)

@@ -146,7 +146,15 @@ func TestEnrolment(t *testing.T) {
 	if _, err := a.enrolFirst(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if got := r.all(); failures != 2 || len(got) != 1 || !strings.HasPrefix(got[0], "WARN waiting for the control plane") {
+	want := []string{"reason=hangs_up", "reason=unavailable", "the control plane answers again"}
+	got := r.all()
+	for i := range got {
+		if len(got) != len(want) || !strings.Contains(got[i], want[i]) {
+			got = append(got, "which is wrong")
+			break
+		}
+	}
+	if failures != 2 || len(got) != len(want) {
 		t.Errorf("%d failures, logged %q", failures, got)
 	}
 	for _, f := range []string{a.dir.bootstrap, a.dir.settings} {
@@ -169,7 +177,7 @@ func TestEnrolmentAway(t *testing.T) {
 		_, err := a.enrolFirst(ctx)
 		ended <- err
 	}()
-	r.wait(t, "waiting for the control plane")
+	r.wait(t, "reason=refused")
 	cancel()
 	if err := <-ended; !errors.Is(err, context.Canceled) {
 		t.Errorf("without earlier settings: %v", err)
@@ -183,7 +191,7 @@ func TestEnrolmentAway(t *testing.T) {
 	if _, err := a.enrolFirst(t.Context()); err != nil {
 		t.Errorf("with earlier settings: %v", err)
 	}
-	r.wait(t, "starting with what it said last")
+	r.wait(t, "starting with what the control plane said last")
 	after := map[string]string{}
 	for f := range before {
 		text, err := os.ReadFile(f)
@@ -212,7 +220,7 @@ func TestEnrolmentFinal(t *testing.T) {
 			if err := os.WriteFile(a.TokenFile, nil, 0o600); err != nil {
 				t.Fatal(err)
 			}
-		}, "the control plane refused the enrolment with 401: ", true},
+		}, "the token file ", false},
 		{"a port that is none", "gw", func(_ *testing.T, a *Agent) { a.Instance.HTTPPort = 70000 }, "the control plane refused the enrolment with 422: ", true},
 		{"nothing can be written", "gw", func(t *testing.T, a *Agent) {
 			if err := os.RemoveAll(a.dir.path); err != nil {
@@ -255,7 +263,7 @@ func TestPinned(t *testing.T) {
 		_, err := a.enrolFirst(ctx)
 		ended <- err
 	}()
-	if l := r.wait(t, "waiting for the control plane"); !strings.Contains(l, "certificate") {
+	if l := r.wait(t, "the control plane cannot be reached"); !strings.Contains(l, "--ca-cert-file "+stranger) {
 		t.Errorf("logged %q", l)
 	}
 	cancel()

@@ -20,6 +20,8 @@ const (
 	goneTimeout  = 2 * time.Second
 	// withdrawTimeout bounds the wait for the other proxies before a drain.
 	withdrawTimeout = 3 * time.Second
+	// askControlPlane bounds one question.
+	askControlPlane = 10 * time.Second
 )
 
 // enrolFirst enrols before the first start. A node that has settings from an
@@ -27,30 +29,35 @@ const (
 // then.
 func (a *Agent) enrolFirst(ctx context.Context) (enrolled bool, err error) {
 	pause := enrolFirst
-	for told := false; ; told = true {
+	for {
 		answer, err := a.enrol(ctx)
 		if err == nil && answer.Unknown {
 			// The control plane counts on nobody who read this, and no Envoy runs yet.
 			err = a.dir.removeTrust()
 		}
 		if err == nil {
+			a.report(nil)
 			return true, a.dir.write(a, answer)
 		}
-		if _, refused := errors.AsType[*enrol.Refused](err); refused {
+		if final(err) {
 			return false, err
 		}
-		if a.dir.enrolled() {
-			a.Log.Warn("the control plane cannot be reached; starting with what it said last", "error", err)
+		if a.report(err); a.dir.enrolled() {
+			a.Log.Warn("starting with what the control plane said last")
 			return false, nil
-		}
-		if !told {
-			a.Log.Warn("waiting for the control plane", "address", a.Address, "error", err)
 		}
 		if err := rest(ctx, pause); err != nil {
 			return false, err
 		}
 		pause = min(pause*2, enrolMax)
 	}
+}
+
+// final reports whether asking again would not help.
+func final(err error) bool {
+	_, refused := errors.AsType[*enrol.Refused](err)
+	_, unusable := errors.AsType[*tokenError](err)
+	return refused || unusable
 }
 
 // enrolLater makes up for an enrolment that was not possible at the start, so
@@ -67,7 +74,7 @@ func (a *Agent) enrolLater(ctx context.Context) {
 				return
 			}
 		}
-		if _, refused := errors.AsType[*enrol.Refused](err); refused {
+		if final(err) {
 			a.Log.Error("the control plane does not take the node", "error", err)
 			return
 		}
@@ -103,11 +110,6 @@ func rest(ctx context.Context, pause time.Duration) error {
 	case <-timer.C:
 		return nil
 	}
-}
-
-func (a *Agent) client() *http.Client {
-	transport := &http.Transport{TLSClientConfig: a.tls.Clone(), DisableKeepAlives: true}
-	return &http.Client{Timeout: 10 * time.Second, Transport: transport}
 }
 
 // enrol asks the control plane once.

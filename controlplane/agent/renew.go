@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"strings"
 	"syscall"
@@ -41,7 +42,7 @@ func (a *Agent) renewal() *renewal {
 // run works until ctx ends. An agent that may not write the file only warns:
 // whoever provides the token replaces it.
 func (n *renewal) run(ctx context.Context) {
-	pause := renewFirst
+	pause, told := renewFirst, ""
 	for {
 		token, err := n.token()
 		due := time.Time{}
@@ -64,7 +65,12 @@ func (n *renewal) run(ctx context.Context) {
 			continue
 		}
 		if ctx.Err() == nil {
-			n.Log.Warn("the node token could not be renewed", "node", n.NodeID(), "file", n.TokenFile, "retry_in", pause.String(), "error", err)
+			level := slog.LevelWarn
+			if err.Error() == told { // it is no news
+				level = slog.LevelDebug
+			}
+			told = err.Error()
+			n.Log.Log(ctx, level, "the node token could not be renewed", "node", n.NodeID(), "file", n.TokenFile, "retry_in", pause.String(), "error", err)
 		}
 		if rest(ctx, pause) != nil {
 			return

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -126,8 +127,14 @@ func syncDir(path string) error {
 
 // replace writes a file so that readers see the old or the new content, never
 // half of one, nor nothing, nor the old one again after a crash of the machine: a node
-// may have to start from these files while the control plane is away.
+// may have to start from these files while the control plane is away. A file that has the
+// content already is left alone, so that a disk that is full stops no start.
 func replace(path string, data []byte) error {
+	if info, err := os.Lstat(path); err == nil && info.Mode() == 0o600 {
+		if had, err := os.ReadFile(path); err == nil && bytes.Equal(had, data) { //nolint:gosec // below the state directory
+			return nil
+		}
+	}
 	tmp := path + ".new"
 	f, err := os.OpenFile(tmp, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600) //nolint:gosec // below the state directory
 	if err != nil {
@@ -141,6 +148,7 @@ func replace(path string, data []byte) error {
 		err = f.Sync()
 	}
 	if err := errors.Join(err, f.Close()); err != nil {
+		_ = os.Remove(tmp) // what is left of it would take space
 		return fmt.Errorf("run directory: %w", err)
 	}
 	if err := os.Rename(tmp, path); err != nil {

@@ -42,7 +42,7 @@ type joinPlane struct {
 
 // Authenticate implements adminlink.Authenticator.
 func (*joinPlane) Authenticate(_ context.Context, node, token string) (time.Time, error) {
-	if node != "default.web-1" || token != "sidecar token" {
+	if node != "default.web-1" || token != "sidecar.token.x" {
 		return time.Time{}, fmt.Errorf("no")
 	}
 	return time.Time{}, nil
@@ -94,7 +94,7 @@ func newJoinPlane(t *testing.T) *joinPlane {
 
 func (p *joinPlane) enrol(w http.ResponseWriter, r *http.Request) {
 	var in enrol.Proxy
-	if err := json.NewDecoder(r.Body).Decode(&in); err != nil || r.Header.Get("Authorization") != "Bearer sidecar token" {
+	if err := json.NewDecoder(r.Body).Decode(&in); err != nil || r.Header.Get("Authorization") != "Bearer sidecar.token.x" {
 		w.WriteHeader(http.StatusUnauthorized)
 		return
 	}
@@ -124,7 +124,7 @@ func (p *joinPlane) options(t *testing.T) (Options, *recorder) {
 	t.Helper()
 	dir, r := shortDir(t), newRecorder()
 	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: p.server.Certificate().Raw})
-	for name, text := range map[string]string{"ca.pem": string(ca), "token": "sidecar token\n"} {
+	for name, text := range map[string]string{"ca.pem": string(ca), "token": "sidecar.token.x\n"} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}

@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sync/singleflight"
 
+	"github.com/meshgate/meshgate/controlplane/health"
 	"github.com/meshgate/meshgate/controlplane/httpkit"
 )
 
@@ -51,6 +52,8 @@ type status struct {
 	refused func() map[string]string
 
 	asked singleflight.Group
+	// conditions are what is the matter, with which the proxy may be ready.
+	conditions *health.Board
 }
 
 // Missing returns why the proxy is not ready, as its status tells it, or "".
@@ -102,23 +105,17 @@ func (s *status) ask(ctx context.Context) string {
 	return ""
 }
 
-// handler serves /ready and /live to everybody: they tell nothing else. The agent
-// is live while it answers, also while it drains or Envoy is away, which it starts
+// handler serves /ready, /live and /metrics to everybody: they tell nothing else. The
+// agent is live while it answers, also while it drains or Envoy is away, which it starts
 // again itself: whoever ended it for that would only cut off more.
 func (s *status) handler() http.Handler {
-	get := func(pattern, summary string, reason func(context.Context) string, well string) httpkit.Endpoint {
-		return httpkit.Endpoint{Method: http.MethodGet, Pattern: pattern, Auth: httpkit.Open, Summary: summary, Handler: func(w http.ResponseWriter, r *http.Request) {
-			w.Header().Set("Cache-Control", "no-store")
-			if m := reason(r.Context()); m != "" {
-				httpkit.WriteMessage(w, http.StatusServiceUnavailable, m)
-				return
-			}
-			httpkit.WriteMessage(w, http.StatusOK, well)
-		}}
+	get := func(pattern, summary string, h http.HandlerFunc) httpkit.Endpoint {
+		return httpkit.Endpoint{Method: http.MethodGet, Pattern: pattern, Auth: httpkit.Open, Summary: summary, Handler: h}
 	}
 	return httpkit.NewRouter([]httpkit.Endpoint{
-		get("/ready", "The proxy can be sent requests", s.missing, "ready"),
-		get("/live", "The agent lives", func(context.Context) string { return "" }, "live"),
+		get("/ready", "The proxy can be sent requests; what is the matter, if anything", s.serveReady),
+		get("/live", "The agent lives", func(w http.ResponseWriter, _ *http.Request) { httpkit.WriteMessage(w, http.StatusOK, "live") }),
+		get("/metrics", "Prometheus metrics of the agent", s.metrics().ServeHTTP),
 	}, httpkit.RefuseMessage)
 }
 

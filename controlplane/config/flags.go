@@ -2,8 +2,11 @@ package config
 
 import (
 	"maps"
+	"net"
 	"net/url"
 	"slices"
+	"strconv"
+	"strings"
 
 	"github.com/meshgate/meshgate/controlplane/fault"
 )
@@ -20,7 +23,7 @@ func checkFlags(flags map[string]string) error {
 	var vs []fault.Violation
 	for _, name := range slices.Sorted(maps.Keys(flags)) {
 		i := slices.IndexFunc(Table, func(k Key) bool { return k.Name == name })
-		if i < 0 || !Table[i].Secret || !reveals(flags[name]) {
+		if i < 0 || !Table[i].Secret || isAddress(name, flags[name]) || !reveals(flags[name]) {
 			continue
 		}
 		other := "the configuration file"
@@ -31,6 +34,16 @@ func checkFlags(flags map[string]string) error {
 			EnvName(name) + " or " + other})
 	}
 	return fault.Violated(vs)
+}
+
+// isAddress reports whether the value of a setting that takes addresses is host:port.
+func isAddress(name, value string) bool {
+	host, port, err := net.SplitHostPort(value)
+	if err != nil || !strings.HasPrefix(name, "redis.") {
+		return false
+	}
+	_, err = strconv.ParseUint(port, 10, 16)
+	return err == nil && host != "" && !strings.Contains(host, "@")
 }
 
 // reveals reports whether a value of a secret setting holds a secret: a URL without

@@ -218,7 +218,7 @@ var Table = []Key{
 	{"store.sqlite.path", "", "database file; empty: meshgate.db in the state directory", false},
 	{"store.encryption.key", "", "base64 keyset that encrypts secrets at rest; overrides the file", true},
 	{"store.encryption.keyFile", "", "file of that keyset, made at first start; empty: encryption.key in the state directory", false},
-	{"redis.url", "", "redis://, rediss://, unix://, redis+sentinel:// or redis+cluster:// of the token cache (docs/redis.md); empty: an embedded one on loopback", true},
+	{"redis.url", "", "host:port, redis://, rediss://, unix://, redis+sentinel:// or redis+cluster:// of the token cache (docs/redis.md); empty: an embedded one on loopback", true},
 	{"redis.nodeURL", "", "what proxies are told, for a user that may only read; empty: they get no Redis, or the embedded one", true},
 	{"redis.caFile", "", "PEM bundle that signs a rediss:// server; empty: the system's", false},
 	{"redis.embeddedPort", 6390, "port of the embedded cache, or the next free one", false},

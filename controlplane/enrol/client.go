@@ -2,6 +2,7 @@ package enrol
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -56,13 +57,13 @@ func ask(ctx context.Context, client *http.Client, method, base, token, node str
 		return nil, err
 	}
 	if resp.StatusCode >= http.StatusInternalServerError {
-		return nil, fmt.Errorf("the control plane cannot enrol nodes now: it answered %d", resp.StatusCode)
+		return nil, &Unavailable{Status: resp.StatusCode, Text: messageOf(text)}
 	}
 	if resp.StatusCode == http.StatusNoContent {
 		return nil, nil // it has left, or is about to
 	}
 	if resp.StatusCode != http.StatusOK {
-		return nil, &Refused{Status: resp.StatusCode, Text: strings.TrimSpace(string(text))}
+		return nil, &Refused{Status: resp.StatusCode, Text: cmp.Or(messageOf(text), strings.TrimSpace(string(text)))}
 	}
 	var a Answer
 	if err := json.Unmarshal(text, &a); err != nil {
@@ -76,6 +77,32 @@ func ask(ctx context.Context, client *http.Client, method, base, token, node str
 type Refused struct {
 	Status int
 	Text   string
+}
+
+// Unavailable is the error of an enrolment that the control plane cannot judge now, with
+// its HTTP status and its reason, if it says one.
+type Unavailable struct {
+	Status int
+	Text   string
+}
+
+// Error implements error.
+func (e *Unavailable) Error() string {
+	text := fmt.Sprintf("the control plane cannot enrol nodes now: it answered %d", e.Status)
+	if e.Text != "" {
+		text += ": " + e.Text
+	}
+	return text
+}
+
+// messageOf is the message of an error document that says nothing else.
+func messageOf(body []byte) string {
+	var doc refusal
+	_ = json.Unmarshal(body, &doc) // what stands before the control plane may say anything
+	if len(doc.Violations) > 0 {
+		return ""
+	}
+	return doc.Message
 }
 
 // Error implements error.

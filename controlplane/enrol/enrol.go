@@ -109,6 +109,9 @@ func (s *Server) fail(w http.ResponseWriter, r *http.Request, err error) {
 	code, doc := http.StatusInternalServerError, map[string]string{"message": httpkit.TextInternal}
 	if e, ok := errors.AsType[*fault.Error](err); ok && statuses[e.Code] != 0 {
 		code, doc = statuses[e.Code], map[string]string{"message": e.Error()}
+		if e.Code == fault.Unstored { // its cause is for the log
+			doc["message"] = e.Detail
+		}
 	}
 	_ = httpkit.WriteJSON(w, code, doc) // a node that is gone asks again
 }
@@ -118,7 +121,7 @@ func (s *Server) fail(w http.ResponseWriter, r *http.Request, err error) {
 var statuses = map[fault.Code]int{
 	fault.Denied: http.StatusUnauthorized, fault.Invalid: http.StatusUnprocessableEntity,
 	fault.Unsupported: http.StatusMethodNotAllowed, fault.Unavailable: http.StatusServiceUnavailable,
-	fault.TooLarge: http.StatusRequestEntityTooLarge,
+	fault.TooLarge: http.StatusRequestEntityTooLarge, fault.Unstored: http.StatusInsufficientStorage,
 }
 
 func (s *Server) enrol(r *http.Request, body []byte) (*Answer, error) {
@@ -156,11 +159,11 @@ func (s *Server) refused(node string, err error) {
 	}
 }
 
-// denied hides from a node what is wrong with its token. What the control plane
-// itself cannot do stays what it is: a node takes a refusal as final.
+// denied tells a node what is wrong with its token, without the cause. What the control
+// plane itself cannot do stays what it is: a node takes a refusal as final.
 func denied(err error) error {
-	if fault.Is(err, fault.Denied) {
-		return fault.New(fault.Denied, "the node token is not valid")
+	if e, ok := errors.AsType[*fault.Error](err); ok && e.Code == fault.Denied {
+		return fault.New(fault.Denied, "%s", e.Detail)
 	}
 	return err
 }

@@ -76,8 +76,8 @@ func TestRefusals(t *testing.T) {
 		message                  string
 	}{
 		{"GET", "GET", bearer, "", 405, "only POST is supported"},
-		{"no token", "POST", "", good, 401, "the node token is not valid"},
-		{"not a token", "POST", "Bearer x", good, 401, "the node token is not valid"},
+		{"no token", "POST", "", good, 401, "the node token is empty"},
+		{"not a token", "POST", "Bearer x", good, 401, "the node token is not a token"},
 		{"no body", "POST", bearer, "", 422, "the enrolment is not valid: unexpected end of JSON input"},
 		{"not JSON", "POST", bearer, "listen: all", 422, "the enrolment is not valid: invalid character 'l' looking for beginning of value"},
 		{"unknown field", "POST", bearer, `{"lisen":""}`, 422, `the input is not valid: lisen: unknown field; did you mean "listen"?; listen: must be an IP address; http_port: must be a port; https_port: must be a port; control_plane: must be host:port`},
@@ -218,9 +218,10 @@ func TestClientErrors(t *testing.T) {
 		refused *Refused
 		text    string
 	}{
-		{"refused", 401, `{"message":"no"}` + "\n", &Refused{401, `{"message":"no"}`}, `the control plane refused the enrolment with 401: {"message":"no"}`},
+		{"refused", 401, `{"message":"no"}` + "\n", &Refused{401, "no"}, "the control plane refused the enrolment with 401: no"},
+		{"refused with violations", 422, `{"message":"no","violations":[{"message":"x"}]}`, &Refused{422, `{"message":"no","violations":[{"message":"x"}]}`}, `the control plane refused the enrolment with 422: {"message":"no","violations":[{"message":"x"}]}`},
 		{"redirected", 304, "", &Refused{304, ""}, "the control plane refused the enrolment with 304: "},
-		{"unavailable", 503, `{"message":"later"}`, nil, "the control plane cannot enrol nodes now: it answered 503"},
+		{"unavailable", 503, `{"message":"later"}`, nil, "the control plane cannot enrol nodes now: it answered 503: later"},
 		{"failed", 500, "stack", nil, "the control plane cannot enrol nodes now: it answered 500"},
 		{"not JSON", 200, "hello", nil, "the control plane's answer cannot be read: invalid character 'h' looking for beginning of value"},
 	} {

@@ -80,7 +80,7 @@ const featureFilter = "filter"
 var proxyStatuses = map[fault.Code]int{
 	fault.Denied: http.StatusUnauthorized, fault.Forbidden: http.StatusForbidden, fault.NotFound: http.StatusNotFound,
 	fault.Invalid: http.StatusUnprocessableEntity, fault.Conflict: http.StatusConflict,
-	fault.Unavailable: http.StatusServiceUnavailable,
+	fault.Unavailable: http.StatusServiceUnavailable, fault.Unstored: http.StatusInsufficientStorage,
 }
 
 type violation struct {

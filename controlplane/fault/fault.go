@@ -28,6 +28,7 @@ const (
 	Unsupported Code = "unsupported"        // understood, but not offered
 	Unavailable Code = "unavailable"        // cannot be answered now; try again
 	TooLarge    Code = "too_large"          // a limit on size was exceeded
+	Unstored    Code = "unstored"           // the disk does not take it now; nothing was changed
 )
 
 // Violation is one broken rule at one place of the input.

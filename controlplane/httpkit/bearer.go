@@ -16,6 +16,7 @@ const HeaderAdminToken = "Kong-Admin-Token"
 
 const (
 	challengeBearer = `Bearer`
+	textEmptyToken  = "The request has no bearer token that is not empty, or more than one"
 	textNoToken     = "This API needs a bearer token in the header Authorization"
 )
 
@@ -38,6 +39,8 @@ func Bearer(token string, who model.Actor) func(*http.Request) (model.Actor, err
 		switch {
 		case subtle.ConstantTimeCompare(got[:], want[:]) == 1 && token != "":
 			return who, nil
+		case sent && given == "":
+			return model.Actor{}, &unauthenticated{`Bearer error="invalid_token"`, textEmptyToken}
 		case sent:
 			return model.Actor{}, &unauthenticated{`Bearer error="invalid_token"`, "The bearer token is not valid"}
 		}

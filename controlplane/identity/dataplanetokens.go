@@ -156,7 +156,7 @@ func (t *DataplaneTokens) check(r store.Reader, token string) (*DataplaneClaims,
 		return nil, noKey // no fault of the token
 	}
 	if err != nil {
-		return nil, fault.Wrap(fault.Denied, err, "the dataplane token is not valid")
+		return nil, tokenFault("dataplane", token, &c.RegisteredClaims, t.now(), err)
 	}
 	if c.ID == "" {
 		return nil, fault.New(fault.Denied, "the dataplane token has no id, by which it could be revoked")
@@ -166,7 +166,7 @@ func (t *DataplaneTokens) check(r store.Reader, token string) (*DataplaneClaims,
 	case err != nil:
 		return nil, err
 	case revoked:
-		return nil, fault.New(fault.Denied, "the dataplane token is revoked")
+		return nil, fault.New(fault.Denied, "the dataplane token was revoked")
 	}
 	return &c, nil
 }

@@ -144,7 +144,7 @@ func (t *Tokens) Check(ctx context.Context, token string) (*Claims, error) {
 		return &t.key.PublicKey, nil
 	}, jwt.WithValidMethods([]string{jwt.SigningMethodRS256.Alg()}), jwt.WithExpirationRequired(), jwt.WithTimeFunc(t.now))
 	if err != nil {
-		return nil, fault.Wrap(fault.Denied, err, "the node token is not valid")
+		return nil, tokenFault("node", token, &c.RegisteredClaims, t.now(), err)
 	}
 	if c.Type != typeGateway || CheckInstance(c.Name) != nil || c.ControlPlane == "" {
 		return nil, fault.New(fault.Denied, "the node token names no gateway")
@@ -161,7 +161,7 @@ func (t *Tokens) Check(ctx context.Context, token string) (*Claims, error) {
 	case err != nil:
 		return nil, err
 	case revoked:
-		return nil, fault.New(fault.Denied, "the node token is revoked")
+		return nil, fault.New(fault.Denied, "the node token was revoked")
 	}
 	return &c, nil
 }

@@ -24,6 +24,7 @@ func (s *Insights) write(ctx context.Context) {
 	var soon, later alarm
 	defer soon.stop()
 	defer later.stop()
+	failing := false // which is logged once
 	for {
 		var err error
 		select {
@@ -31,8 +32,10 @@ func (s *Insights) write(ctx context.Context) {
 			return
 		case <-s.soon:
 			soon.set(moment)
+			continue
 		case <-s.later:
 			later.set(Interval)
+			continue
 		case <-soon.c:
 			soon.stop()
 			err = s.attempt(ctx, true)
@@ -41,9 +44,12 @@ func (s *Insights) write(ctx context.Context) {
 			err = s.attempt(ctx, false)
 		}
 		if err != nil && ctx.Err() == nil {
-			s.Log.Error("insights cannot be written", "error", err, "next_attempt", Interval.String())
+			if !failing {
+				s.Log.Error("insights cannot be written, and will be", "error", err, "next_attempt", Interval.String())
+			}
 			later.set(Interval)
 		}
+		failing = err != nil
 	}
 }
 

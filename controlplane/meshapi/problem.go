@@ -39,6 +39,7 @@ var rows = map[fault.Code]row{
 	fault.TooLarge:    {status: http.StatusRequestEntityTooLarge},
 	fault.Internal:    {status: http.StatusInternalServerError, detail: textInternal},
 	fault.Unavailable: {status: http.StatusServiceUnavailable},
+	fault.Unstored:    {status: http.StatusInsufficientStorage},
 }
 
 // operation is what was being done when something failed.

@@ -91,6 +91,12 @@ var errBusy = &Error{
 	RetryAfter: 1,
 }
 
+// errUnstored refuses what would have to be stored and cannot be. Why is nothing that
+// clients could do anything about.
+var errUnstored = &Error{
+	Status: http.StatusServiceUnavailable, Type: "temporarily_unavailable", Description: "Nothing can be stored at present, try again later",
+}
+
 // errClientBasic refuses credentials that came in the header.
 var errClientBasic = &Error{
 	Status: http.StatusUnauthorized, Type: errClient.Type, Description: errClient.Description,

@@ -22,7 +22,10 @@ func (s *Server) revoke(w http.ResponseWriter, r *http.Request, t *Request) erro
 	if !ok || value == "" {
 		return refuse(w, errTokenMissing, t.state())
 	}
-	if err := s.revokeToken(r, t, value); err != nil {
+	switch err := s.revokeToken(r, t, value); {
+	case fault.Is(err, fault.Unstored):
+		return err
+	case err != nil:
 		return fault.Wrap(fault.Unavailable, err, "revoke a token")
 	}
 	noStore(w)

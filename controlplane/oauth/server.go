@@ -70,6 +70,10 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	err := s.serve(w, r, scope, plugin)
 	switch {
 	case err == nil:
+	case fault.Is(err, fault.Unstored):
+		// The store says once why; a line for each client would fill the disk up.
+		s.Log.DebugContext(r.Context(), "oauth request could not be served", "plugin", plugin, "error", err)
+		_ = refuse(w, errUnstored, nil)
 	case fault.Is(err, fault.NotFound), fault.Is(err, fault.Unavailable):
 		s.Log.WarnContext(r.Context(), "oauth request could not be served", "plugin", plugin, "error", err)
 		_ = writeReply(w, http.StatusServiceUnavailable, message("try again later"))

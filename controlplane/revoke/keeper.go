@@ -182,7 +182,7 @@ func (k *keeper) run() {
 		if k.r.ctx.Err() != nil {
 			return
 		}
-		k.r.log.Warn("redis is not in order", "error", err)
+		k.tell(err)
 		if inOrder {
 			backoff = minBackoff
 			continue // what was in order a moment ago is put in order at once
@@ -258,7 +258,30 @@ func (k *keeper) session() (inOrder bool, err error) {
 		return false, fmt.Errorf("put in order: %w", err)
 	}
 	k.once.Do(func() { close(k.first) })
+	k.tell(nil)
 	return true, k.watch(ctx, servers)
+}
+
+// tell passes on what is the matter with Redis. Whoever hears it decides what of it is
+// news: an attempt is made every few seconds.
+func (k *keeper) tell(err error) {
+	if k.r.o.RedisState != nil {
+		k.r.o.RedisState(err)
+	}
+}
+
+// compareClocks passes on the largest difference from the clocks of the servers.
+func (k *keeper) compareClocks(all []redisconn.Server) {
+	if k.r.o.RedisAhead == nil {
+		return
+	}
+	var most time.Duration
+	for i := range all {
+		if all[i].Ahead.Abs() > most.Abs() {
+			most = all[i].Ahead
+		}
+	}
+	k.r.o.RedisAhead(most)
 }
 
 // settleWrites returns when nobody writes any more who began while Redis was in
@@ -278,6 +301,7 @@ func (k *keeper) identify(ctx context.Context, ask func(context.Context) ([]redi
 		return nil, err
 	}
 	greet(all)
+	k.compareClocks(all)
 	var ids []string
 	for i := range all {
 		if role := all[i].Role; role != "" && role != "master" {

@@ -141,6 +141,7 @@ func (r *Revoker) forgetOld() (some bool) {
 func (r *Revoker) remember() {
 	tick := time.NewTicker(rememberEvery)
 	defer tick.Stop()
+	failing := false // which is logged once
 	for {
 		all := false
 		select {
@@ -150,9 +151,11 @@ func (r *Revoker) remember() {
 		case <-tick.C:
 			all = true
 		}
-		if err := r.persistKnown(all); err != nil && r.ctx.Err() == nil {
-			r.log.Error("known filters could not be persisted", "error", err)
+		err := r.persistKnown(all)
+		if err != nil && r.ctx.Err() == nil && !failing {
+			r.log.Error("known filters could not be persisted, and will be", "error", err)
 		}
+		failing = err != nil
 	}
 }
 

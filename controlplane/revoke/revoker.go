@@ -80,7 +80,12 @@ type Options struct {
 	// Refused, if set, hears of a filter that cannot be talked to, and why. It must not
 	// block.
 	Refused func(node Node, reason string)
-	Log     *slog.Logger
+	// RedisState, if set, hears what is the matter with Redis after each attempt to use
+	// it, and nil when it is in order. RedisAhead hears, each time Redis is looked at, by
+	// how much its clock is ahead, see [redisconn.Server].
+	RedisState func(error)
+	RedisAhead func(time.Duration)
+	Log        *slog.Logger
 	// Now is the wall clock, for expiries only.
 	Now func() time.Time
 	// MaxLinks bounds links, MaxNodeLinks those of one node; 0 means 4096, 64.

@@ -17,18 +17,19 @@ func DataPlaneURI() *url.URL {
 	return &url.URL{Scheme: "spiffe", Host: "meshgate", Path: "/data-plane"}
 }
 
-var errNotDataPlane = errors.New("the certificate is not that of a data-plane server, " + DataPlaneID + ": another server answers, or a control plane of a version before this one")
+// ErrNotDataPlane is the error of [IsDataPlane].
+var ErrNotDataPlane = errors.New("the certificate is not that of a data-plane server, " + DataPlaneID + ": another server answers, or a control plane of a version before this one")
 
 // IsDataPlane is for [tls.Config.VerifyConnection] of clients of the data-plane
 // server. It adds to the verification by authority and host name.
 func IsDataPlane(s tls.ConnectionState) error {
 	if len(s.VerifiedChains) == 0 {
-		return errNotDataPlane
+		return ErrNotDataPlane
 	}
 	for _, u := range s.PeerCertificates[0].URIs {
 		if u.String() == DataPlaneID {
 			return nil
 		}
 	}
-	return errNotDataPlane
+	return ErrNotDataPlane
 }

@@ -9,8 +9,11 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/meshgate/meshgate/filter/contract"
 )
 
 // rolePrimary is what INFO calls a primary.
@@ -32,6 +35,11 @@ type Server struct {
 	Eviction string
 	// Database is the one of its databases that is used.
 	Database int
+	// Ahead is by how much its clock is ahead of this machine's, at least; negative if
+	// it is behind. 0 if the two may agree, or if it does not tell.
+	Ahead time.Duration
+
+	said time.Time
 }
 
 // Identity names the server together with the data that it holds: it changes when
@@ -90,7 +98,9 @@ func Identify(ctx context.Context, c redis.UniversalClient) ([]Server, error) {
 // and some know some sections only.
 func ask(ctx context.Context, pipe redis.Pipeliner, database int) (Server, error) {
 	sections := []*redis.StringCmd{pipe.Info(ctx, "server"), pipe.Info(ctx, "replication"), pipe.Info(ctx, "memory")}
+	before := time.Now()
 	_, _ = pipe.Exec(ctx) // each answer has its own error, see stamp
+	after := time.Now()
 	s := Server{Database: database}
 	for _, cmd := range sections {
 		text, err := cmd.Result()
@@ -101,6 +111,9 @@ func ask(ctx context.Context, pipe redis.Pipeliner, database int) (Server, error
 			return Server{}, fmt.Errorf("identify redis: %w", err)
 		}
 		s.parse(text)
+	}
+	if !s.said.IsZero() {
+		s.Ahead, s.said = contract.Ahead(s.said, before, after, 0), time.Time{}
 	}
 	return s, nil
 }
@@ -138,6 +151,10 @@ func (s *Server) parse(text string) {
 			s.Role = value
 		case "maxmemory_policy":
 			s.Eviction = value
+		case "server_time_usec":
+			if n, err := strconv.ParseInt(value, 10, 64); err == nil {
+				s.said = time.UnixMicro(n)
+			}
 		}
 	}
 }

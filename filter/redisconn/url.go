@@ -19,7 +19,9 @@ const (
 
 // What is wrong with a URL is said without quoting it.
 var (
-	errForm     = errors.New("redis url: not a redis://, rediss://, unix://, redis+sentinel:// or redis+cluster:// address")
+	errScheme   = errors.New("redis url: the scheme is none of redis, rediss, unix, redis+sentinel and redis+cluster, or rediss with +")
+	errBare     = errors.New("redis url: without a scheme it must be host:port; user and password need redis:// before them")
+	errForm     = errors.New("redis url: not redis://[user:password@]host[:port][/database], with special characters escaped as in a URL")
 	errAddress  = errors.New("redis url: not a list of host:port")
 	errMaster   = errors.New("redis url: after the sentinels comes /master, and /master/database at most")
 	errDatabase = errors.New("redis url: the database is not a number")
@@ -51,14 +53,14 @@ func parse(text string) (*target, error) {
 	if !ok {
 		host, port, err := net.SplitHostPort(text)
 		if err != nil || !goodAddress(host, port) {
-			return nil, errForm
+			return nil, errBare
 		}
 		return &target{network: "tcp", addresses: []string{text}}, nil
 	}
 	base, kind, _ := strings.Cut(scheme, "+")
 	secure := base == "rediss"
 	if base != "redis" && !secure && scheme != "unix" {
-		return nil, errForm
+		return nil, errScheme
 	}
 	switch kind {
 	case "":
@@ -68,7 +70,7 @@ func parse(text string) (*target, error) {
 	case "cluster":
 		return parseCluster(rest, secure)
 	}
-	return nil, errForm
+	return nil, errScheme
 }
 
 // parseSingle takes what the library takes.

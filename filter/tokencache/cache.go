@@ -21,7 +21,9 @@ type Cache struct {
 	table *table
 	clock Clock
 	log   *slog.Logger
-	opts  Options
+	// linkTrouble is what was reported of the link last; it belongs to its goroutine.
+	linkTrouble string
+	opts        Options
 
 	// lease lets L1 answer; nil if there is none.
 	lease atomic.Pointer[lease]

@@ -2,7 +2,9 @@ package tokencache
 
 import (
 	"context"
+	"log/slog"
 	"math/rand/v2"
+	"regexp"
 	"time"
 
 	"github.com/meshgate/meshgate/filter/contract"
@@ -93,6 +95,7 @@ func (c *Cache) runSession(cp contract.ControlPlaneSettings) sessionEnd {
 	}
 	c.counters.linkConnects.Add(1)
 	c.log.Info("freshness link is up", "address", cp.Address)
+	c.linkTrouble = ""
 	c.inUse.resume()
 	s.acknowledge() // the trust of the welcome may have come to the disk meanwhile
 	c.firstAttemptEnded()
@@ -145,9 +148,22 @@ func (c *Cache) linked(ctx context.Context) *session {
 	return c.session.Load()
 }
 
-// logLink reports a failure of the link unless the cache closes.
+// logLink reports a failure of the link unless the cache closes. One that every attempt
+// meets is reported once: a control plane that is away for an hour is no news each
+// second.
 func (c *Cache) logLink(msg string, cp *contract.ControlPlaneSettings, err error) {
-	if c.ctx.Err() == nil {
-		c.log.Warn(msg, "address", cp.Address, "error", err)
+	if c.ctx.Err() != nil {
+		return
 	}
+	level, trouble := slog.LevelWarn, msg+": "+withoutPorts(err.Error())
+	if trouble == c.linkTrouble {
+		level = slog.LevelDebug
+	}
+	c.linkTrouble = trouble
+	c.log.Log(c.ctx, level, msg, "address", cp.Address, "error", err)
 }
+
+// ports are those of connections of this side, which differ with each.
+var ports = regexp.MustCompile(`:\d+->`)
+
+func withoutPorts(text string) string { return ports.ReplaceAllString(text, "->") }

@@ -35,7 +35,7 @@ const maxResponseBytes = 64 << 20
 const closeWait = 2 * time.Second
 
 // Config is what a relay is made of. Every field is required except Token,
-// Metadata and Unknown.
+// Metadata and the functions from Unknown on.
 type Config struct {
 	// Node is the node id, both towards Envoy and the control plane.
 	Node string
@@ -53,6 +53,13 @@ type Config struct {
 	// Unknown, if not nil, is called before the next attempt when the control plane
 	// does not know the node, or no longer.
 	Unknown func(context.Context)
+	// Report hears why an attempt to reach the control plane failed, and nil when it
+	// answers. A stream that merely ended is no failure: the next attempt tells.
+	Report func(error)
+	// Saved hears what came of each attempt to write the cache.
+	Saved func(error)
+	// Secrets hears which secrets Envoy is served, whenever some of them have changed.
+	Secrets func([]*resource.Resource)
 	Log     *slog.Logger
 }
 
@@ -89,6 +96,34 @@ type Relay struct {
 	good     table  // what Envoy has confirmed; what is on disk
 	revision uint64 // of the local snapshot
 	answered map[resource.TypeURL]struct{}
+	// unsaved says that the cache could not be written; saving has it tried.
+	unsaved bool
+	saving  chan struct{}
+}
+
+// SaveAgain has a cache that could not be written tried again.
+func (r *Relay) SaveAgain() {
+	select {
+	case r.saving <- struct{}{}:
+	default: // it will be
+	}
+}
+
+func (r *Relay) report(err error) {
+	if r.cfg.Report != nil {
+		r.cfg.Report(err)
+	}
+}
+
+func (r *Relay) tellSecrets() {
+	if r.cfg.Secrets == nil {
+		return
+	}
+	var all []*resource.Resource
+	for _, s := range r.current[resource.Secret] {
+		all = append(all, s)
+	}
+	r.cfg.Secrets(all)
 }
 
 // New checks the configuration and reads the cache. One that is missing,
@@ -101,6 +136,7 @@ func New(cfg Config) (*Relay, error) {
 		cfg: cfg, local: snapshot.New(), ready: make(chan struct{}), bound: make(chan struct{}),
 		current: table{}, good: table{}, answered: map[resource.TypeURL]struct{}{},
 		status: Status{Since: time.Now()}, refused: map[string]string{}, turned: make(chan struct{}),
+		saving: make(chan struct{}, 1),
 	}
 	rs, err := loadCache(cfg.Cache, cfg.Node)
 	switch {
@@ -114,6 +150,7 @@ func New(cfg Config) (*Relay, error) {
 		}
 		r.publish()
 		r.serveable()
+		r.tellSecrets()
 	}
 	return r, nil
 }

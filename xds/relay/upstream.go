@@ -59,7 +59,10 @@ func (r *Relay) follow(ctx context.Context) {
 			pause = firstPause
 		}
 		r.note(false, err.Error())
-		r.cfg.Log.Warn("control_plane_disconnected", "node", r.cfg.Node, "error", err)
+		r.cfg.Log.Debug("control_plane_disconnected", "node", r.cfg.Node, "error", err)
+		if code := status.Code(errors.Unwrap(err)); !heard || code == codes.Unauthenticated || code == codes.PermissionDenied {
+			r.report(err)
+		}
 		if status.Code(errors.Unwrap(err)) == codes.NotFound && r.cfg.Unknown != nil {
 			r.cfg.Unknown(ctx)
 		}
@@ -113,10 +116,12 @@ func (r *Relay) attempt(ctx context.Context) (heard bool, err error) {
 			if !heard {
 				heard = true
 				r.note(true, "")
+				r.report(nil)
 				r.cfg.Log.Info("control_plane_connected", "node", r.cfg.Node)
 			}
 			open = append(open, r.apply(m))
 		case <-moved:
+		case <-r.saving:
 		case err := <-ended:
 			return heard, fmt.Errorf("the stream ended: %w", err)
 		case <-ctx.Done():
@@ -190,6 +195,9 @@ func (r *Relay) apply(m *discovery.DeltaDiscoveryResponse) pending {
 	}
 	r.publish()
 	p.revision = r.revision
+	if p.typ == resource.Secret {
+		r.tellSecrets()
+	}
 	r.answered[p.typ] = struct{}{}
 	if len(r.answered) == len(resource.Types) {
 		r.serveable()
@@ -249,15 +257,19 @@ func (r *Relay) settle(stream upstreamClient, open []pending) (rest []pending, e
 			}
 		}
 	}
-	if changed {
+	if changed || r.unsaved {
 		r.save()
 	}
 	return open, err
 }
 
-// save writes what is good to disk.
+// save writes what is good to disk. What could not be written is tried again at the
+// next event of the stream.
 func (r *Relay) save() {
-	if err := saveCache(r.cfg.Cache, r.cfg.Node, r.good.all()); err != nil {
+	err := saveCache(r.cfg.Cache, r.cfg.Node, r.good.all())
+	if r.unsaved = err != nil; r.cfg.Saved != nil {
+		r.cfg.Saved(err)
+	} else if err != nil {
 		r.cfg.Log.Error("xds_cache_not_written", "path", r.cfg.Cache, "error", err)
 	}
 }

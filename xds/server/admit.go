@@ -120,7 +120,9 @@ func refused(err error, code codes.Code, text string) error {
 	if _, ok := status.FromError(err); ok {
 		return err
 	}
-	switch {
+	switch told, ok := errors.AsType[*Unauthenticated](err); {
+	case ok:
+		return status.Error(codes.Unauthenticated, told.Error())
 	case errors.Is(err, ErrUnauthenticated):
 		return status.Error(codes.Unauthenticated, ErrUnauthenticated.Error())
 	case errors.Is(err, ErrForbidden):

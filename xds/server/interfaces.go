@@ -17,6 +17,15 @@ var (
 	ErrUnknownNode     = errors.New("no such proxy")
 )
 
+// Unauthenticated is an [ErrUnauthenticated] with a reason that the proxy is told.
+type Unauthenticated struct{ Reason string }
+
+// Error implements error.
+func (e *Unauthenticated) Error() string { return ErrUnauthenticated.Error() + ": " + e.Reason }
+
+// Is makes it an ErrUnauthenticated.
+func (e *Unauthenticated) Is(target error) bool { return target == ErrUnauthenticated }
+
 // Authenticator proves who a stream belongs to, at its first request and at
 // each [Server.Recheck].
 type Authenticator interface {

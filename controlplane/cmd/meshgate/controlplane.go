@@ -92,6 +92,7 @@ func openControlPlane(ctx context.Context, c *config.Config, log *slog.Logger) (
 		debug.SetGCPercent(gcPercent)
 	}
 	cp := &controlPlane{cfg: c, log: log, instance: instanceID()}
+	cp.ready.conditions = newConditions(log)
 	steps := []func(context.Context) error{
 		cp.openAdminToken, cp.openPorts, cp.openStore, cp.openIdentities, cp.openMesh, cp.openRevocation, cp.openRotations, cp.openDeclarative, cp.openXDS, cp.openLifecycle, cp.openNodes,
 	}
@@ -120,7 +121,7 @@ func (cp *controlPlane) openIdentities(ctx context.Context) (err error) {
 		return err
 	}
 	cp.caFile = filepath.Join(cp.cfg.StateDir, "ca.pem")
-	return os.WriteFile(cp.caFile, cp.authority.PEM(), 0o644) //nolint:gosec // a public certificate
+	return writeCA(cp.caFile, cp.authority.PEM())
 }
 
 // names are what the control plane's certificates are good for.
@@ -160,6 +161,7 @@ func (cp *controlPlane) openRevocation(ctx context.Context) (err error) {
 		},
 		Planned: cp.planned,
 		Redis:   cp.redis.client, Tracker: cp.redis.tracker(), NodeRedis: cp.redis.forNodes,
+		RedisState: redisState(cp.ready.conditions), RedisAhead: redisAhead(cp.ready.conditions, time.Now),
 		ChecksTokens: cp.checksTokens, Log: cp.log, Now: time.Now,
 		Refused: func(n revoke.Node, reason string) { cp.mesh.insights.TurnedAway(n.ID, reason) },
 	})
@@ -205,6 +207,7 @@ func (cp *controlPlane) run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return ended(ctx, "configuration loop", cp.loop.Run(ctx)) })
 	g.Go(func() error { return cp.renewCertificates(ctx) })
+	g.Go(func() error { return cp.watchCertificates(ctx) })
 	g.Go(func() error { return ended(ctx, "events", cp.follow(ctx)) })
 	g.Go(func() error { return ended(ctx, "rotation of authorities", cp.mesh.rotations.Run(ctx)) })
 	g.Go(func() error { return ended(ctx, "renewal of certificates", cp.mesh.renewals.Run(ctx)) })
@@ -320,7 +323,7 @@ func ended(ctx context.Context, name string, err error) error {
 func (cp *controlPlane) waitReady(ctx context.Context) error {
 	for {
 		moved := cp.snapshots.Moved()
-		missing := cp.ready.missing()
+		missing, _ := cp.ready.state(ctx)
 		if missing == "" {
 			return nil
 		}

@@ -9,6 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"github.com/meshgate/meshgate/controlplane/health"
 	"github.com/meshgate/meshgate/controlplane/httpkit"
 	"github.com/meshgate/meshgate/controlplane/model"
 )
@@ -18,18 +19,35 @@ type readiness struct {
 	serving atomic.Bool
 	// checks return what is missing, or "".
 	checks []func() string
+	// conditions are what can be the matter; one that has failed is missing, too.
+	conditions *health.Board
 }
 
-func (r *readiness) missing() string {
+// state returns what is missing, or "", and all conditions.
+func (r *readiness) state(ctx context.Context) (missing string, conditions []health.Condition) {
+	conditions = r.conditions.Conditions(ctx)
 	if !r.serving.Load() {
-		return "starting"
+		return "starting", conditions
 	}
 	for _, c := range r.checks {
 		if m := c(); m != "" {
-			return m
+			return m, conditions
 		}
 	}
-	return ""
+	return health.Failure(conditions), conditions
+}
+
+// serve answers 503 only while the process cannot do its work. With a trouble that
+// leaves it most of that it is ready: whoever took it out of service for such a one
+// would end what still works.
+func (r *readiness) serve(w http.ResponseWriter, req *http.Request) {
+	status, a := http.StatusOK, health.Answer{}
+	if a.Message, a.Conditions = r.state(req.Context()); a.Message == "" {
+		a.Message = "ready"
+	} else {
+		status = http.StatusServiceUnavailable
+	}
+	_ = httpkit.WriteJSON(w, status, a) // whoever is gone asks again
 }
 
 // profiling says whether profiles are offered, and to whom: to whoever shows the
@@ -66,13 +84,7 @@ func diagnosticEndpoints(r *readiness, metrics *prometheus.Registry, profiles bo
 		get(httpkit.Open, "/healthy", "The process lives", func(w http.ResponseWriter, _ *http.Request) {
 			httpkit.WriteMessage(w, http.StatusOK, "healthy")
 		}),
-		get(httpkit.Open, "/ready", "The process can do its work", func(w http.ResponseWriter, _ *http.Request) {
-			if m := r.missing(); m != "" {
-				httpkit.WriteMessage(w, http.StatusServiceUnavailable, m)
-				return
-			}
-			httpkit.WriteMessage(w, http.StatusOK, "ready")
-		}),
+		get(httpkit.Open, "/ready", "The process can do its work; what is the matter, if anything", r.serve),
 		get(httpkit.Open, "/metrics", "Prometheus metrics", promhttp.HandlerFor(metrics, promhttp.HandlerOpts{}).ServeHTTP),
 	}
 	if !profiles {

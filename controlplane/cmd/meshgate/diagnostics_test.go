@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -39,7 +40,7 @@ func TestDiagnosticsMatrix(t *testing.T) {
 		"/debug/pprof/cmdline", "/debug/pprof/symbol", "/debug/vars", "/config_dump", "/xds", "/",
 	}
 	var b strings.Builder
-	r := &readiness{}
+	r := &readiness{conditions: newConditions(slog.New(slog.DiscardHandler))}
 	r.serving.Store(true)
 	for _, p := range []profiling{{}, {on: true}, {on: true, token: token}} {
 		h := diagnostics(r, prometheus.NewRegistry(), p)

@@ -59,6 +59,7 @@ var layers = map[string]string{
 	"controlplane/config":  "controlplane/fault",
 	"controlplane/model":   "controlplane/fault",
 	"controlplane/httpkit": "controlplane/fault controlplane/model",
+	"controlplane/health":  "",
 	"controlplane/gateway": "controlplane/fault controlplane/model filter/contract",
 	"controlplane/mesh":    "controlplane/fault controlplane/model",
 
@@ -98,7 +99,7 @@ var layers = map[string]string{
 
 	// The agent is a client of the control plane: of enrol and gateway it needs
 	// the messages of an enrolment only.
-	"controlplane/agent": "controlplane/adminlink controlplane/enrol controlplane/httpkit controlplane/mesh controlplane/fault controlplane/gateway filter/contract xds/alarm xds/bootstrap xds/relay xds/resource",
+	"controlplane/agent": "controlplane/adminlink controlplane/enrol controlplane/health controlplane/httpkit controlplane/mesh controlplane/fault controlplane/gateway filter/contract xds/alarm xds/bootstrap xds/relay xds/resource",
 
 	"controlplane/cmd/meshgate": "*",
 

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"context"
+
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
@@ -39,7 +41,8 @@ func (cp *controlPlane) metrics() *prometheus.Registry {
 	gauge("revocations_pending", "Revocations that some filter may not know of when it reads Redis.", func() float64 { return float64(stats().Pending) })
 	gauge("redis_trusted", "Whether filters are told to believe the second level of the token cache.", func() float64 { return flag(stats().Trusted) })
 	gauge("redis_up", "Whether the second level is in order and written to.", func() float64 { return flag(stats().RedisUp) })
-	gauge("ready", "Whether the process can do its work.", func() float64 { return flag(cp.ready.missing() == "") })
+	gauge("ready", "Whether the process can do its work.", func() float64 { missing, _ := cp.ready.state(context.Background()); return flag(missing == "") })
+	r.MustRegister(cp.ready.conditions.Collector())
 	if cp.backups != nil {
 		gauge("backup_last_success_timestamp_seconds", "When the newest backup of the schedule was begun, in seconds of Unix time; 0 if there is none.", func() float64 {
 			if at := cp.backups.Last(); !at.IsZero() {

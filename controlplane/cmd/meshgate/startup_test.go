@@ -267,16 +267,20 @@ func TestClosers(t *testing.T) {
 // TestReadiness names the first thing that is missing.
 func TestReadiness(t *testing.T) {
 	missing := "the gateway"
-	r := &readiness{checks: []func() string{func() string { return "" }, func() string { return missing }}}
-	if got := r.missing(); got != "starting" {
+	r := &readiness{
+		checks:     []func() string{func() string { return "" }, func() string { return missing }},
+		conditions: newConditions(slog.New(slog.DiscardHandler)),
+	}
+	state := func() string { missing, _ := r.state(t.Context()); return missing }
+	if got := state(); got != "starting" {
 		t.Errorf("%q", got)
 	}
 	r.serving.Store(true)
-	if got := r.missing(); got != "the gateway" {
+	if got := state(); got != "the gateway" {
 		t.Errorf("%q", got)
 	}
 	missing = ""
-	if got := r.missing(); got != "" {
+	if got := state(); got != "" {
 		t.Errorf("%q", got)
 	}
 }

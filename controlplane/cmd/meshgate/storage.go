@@ -25,10 +25,12 @@ func (cp *controlPlane) openStore(ctx context.Context) (err error) {
 		return err
 	}
 	if s, ok := cp.store.(store.Undecided); ok {
-		cp.ready.checks = append(cp.ready.checks, s.Undecided)
 		// Parts that end wait for their writes.
 		stop := context.AfterFunc(ctx, s.GiveUp)
 		cp.closers.add(func(context.Context) { stop() })
+	}
+	if s, ok := cp.store.(store.Prober); ok {
+		cp.ready.conditions.Probe(conditionStore, storeProbe(cp.ready.conditions, s))
 	}
 	cp.closers.add(func(context.Context) {
 		if err := cp.store.Close(); err != nil {
@@ -64,6 +66,7 @@ func (cp *controlPlane) openDatabase(ctx context.Context) (store.Store, error) {
 	}
 	s, err := sqlstore.Open(ctx, sqlstore.Options{
 		Path: c.SQLite.Path, Kinds: allKinds(), Sealer: keys, Log: cp.log, Retention: cp.retention(),
+		Report: storeReport(cp.ready.conditions, c.SQLite.Path),
 	})
 	if errors.Is(err, sqlstore.ErrKey) {
 		return nil, fmt.Errorf("database %s was written with another key than that of %s: put the right key there; nothing was changed", c.SQLite.Path, keySource(c))

@@ -24,7 +24,9 @@ func stateOf(t *testing.T, dir string) (*controlPlane, *bytes.Buffer) {
 		t.Fatal(err)
 	}
 	log := &bytes.Buffer{}
-	return &controlPlane{cfg: &l.Config, log: slog.New(slog.NewTextHandler(log, nil))}, log
+	cp := &controlPlane{cfg: &l.Config, log: slog.New(slog.NewTextHandler(log, nil))}
+	cp.ready.conditions = newConditions(cp.log)
+	return cp, log
 }
 
 // filesOf are the files of a directory with their digests.

@@ -189,6 +189,9 @@ func refusal(err error) error {
 	case fault.NotFound:
 		return errors.Join(xds.ErrUnknownNode, err)
 	case fault.Denied:
+		if e, ok := errors.AsType[*fault.Error](err); ok {
+			return errors.Join(&xds.Unauthenticated{Reason: e.Detail}, err)
+		}
 		return errors.Join(xds.ErrUnauthenticated, err)
 	}
 	return err

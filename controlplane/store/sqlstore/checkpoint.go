@@ -25,6 +25,8 @@ const (
 type checkpoints struct {
 	after time.Duration
 	timer *time.Timer // nil while the log is known to be empty
+	// failing says that the last one failed, which is logged once.
+	failing bool
 }
 
 // due says that the log holds something.
@@ -68,9 +70,10 @@ func waiting(d time.Duration) string {
 func (w *writer) empty() {
 	w.checkpoints.stop()
 	done, err := w.session.checkpoint()
-	if err != nil {
-		w.log.Error("the log of the database could not be emptied", "error", err)
+	if err != nil && !w.checkpoints.failing {
+		w.log.Error("the log of the database could not be emptied, and will be", "error", err)
 	}
+	w.checkpoints.failing = err != nil
 	if !done {
 		w.checkpoints.due()
 	}

@@ -84,7 +84,7 @@ func TestFull(t *testing.T) {
 	var wg sync.WaitGroup
 	for i := range 4 {
 		wg.Go(func() {
-			if err := write(t, s, fmt.Sprint("large", i), 1<<20); !fault.Is(err, fault.Internal) {
+			if err := write(t, s, fmt.Sprint("large", i), 1<<20); !fault.Is(err, fault.Unstored) {
 				t.Errorf("writing to a full database: %v", err)
 			}
 		})

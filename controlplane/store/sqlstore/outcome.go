@@ -72,6 +72,7 @@ func (b *transaction) settle(failed error) error {
 			return b.decided(made, failed)
 		}
 		if !b.doubt.unknown.Swap(true) {
+			b.troubles.set(store.Unknown, failed)
 			b.log.Error("it is not known whether a commit took effect; nothing is written until the database can be read", "commit_error", failed, "error", err)
 		}
 		if !b.pause(pause) {
@@ -99,6 +100,7 @@ func (w *writer) pause(d time.Duration) bool {
 func (b *transaction) decided(made bool, failed error) error {
 	if b.doubt.unknown.Swap(false) || made {
 		b.log.Warn("it is known what became of a commit that reported an error", "took_effect", made, "error", failed)
+		b.troubles.set(store.NoTrouble, nil)
 	}
 	if made {
 		return nil

@@ -63,6 +63,9 @@ type Options struct {
 	// Restored says that the file was taken from a backup: it becomes another
 	// incarnation of the store.
 	Restored bool
+	// Report, if set, hears when writing begins to fail, why, and when it works again.
+	// It must not use the store.
+	Report func(store.Trouble, error)
 }
 
 // ErrKey is the error of an Open with another key than the database has.
@@ -98,6 +101,9 @@ func Open(ctx context.Context, o Options) (store.Store, error) {
 	}
 	s := &sqlite{now: o.Now, codec: c, closing: make(chan struct{}), closed: make(chan struct{}), once: make(chan struct{}, 1)}
 	if err := s.open(ctx, o); err != nil {
+		if what := diagnose(err, func() error { return look(filepath.Dir(o.Path)) }); what != store.NoTrouble {
+			err = what.Fault(err)
+		}
 		return nil, errors.Join(fmt.Errorf("opening the store %s: %w", o.Path, err), s.release())
 	}
 	go s.writer.loop()

@@ -4,9 +4,9 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"path/filepath"
 	"time"
 
-	"github.com/meshgate/meshgate/controlplane/fault"
 	"github.com/meshgate/meshgate/controlplane/model"
 	"github.com/meshgate/meshgate/controlplane/store"
 	"github.com/meshgate/meshgate/controlplane/store/internal/engine"
@@ -36,7 +36,8 @@ type writer struct {
 	// retain says which change records are kept.
 	retain store.Retention
 
-	doubt doubt
+	doubt    doubt
+	troubles troubles
 	// checkpoints says when the log is to be emptied.
 	checkpoints checkpoints
 
@@ -57,9 +58,11 @@ type request struct {
 	class model.Class
 	// durable: run again because a cascade turned out to need FULL.
 	durable bool
-	turn    chan *engine.Tx
-	ran     chan error
-	reply   chan outcome
+	// probe: nothing is run, and something of no meaning is written.
+	probe bool
+	turn  chan *engine.Tx
+	ran   chan error
+	reply chan outcome
 }
 
 type outcome struct {
@@ -72,7 +75,9 @@ func newWriter(s *session, c *codec, o Options, closing <-chan struct{}) (*write
 	w := &writer{
 		session: s, codec: c, now: o.Now, log: o.Log, queue: make(chan *request), alarm: engine.NewAlarm(),
 		closing: closing, done: make(chan struct{}), full: true, doubt: doubt{ending: make(chan struct{})},
-		checkpoints: checkpoints{after: o.Checkpoint}, retain: o.Retention,
+		retain:      o.Retention,
+		checkpoints: checkpoints{after: o.Checkpoint},
+		troubles:    troubles{dir: filepath.Dir(o.Path), report: o.Report},
 	}
 	var err error
 	if w.revision, err = readRevision(s); err != nil {
@@ -103,20 +108,9 @@ func (w *writer) setAlarm() error {
 // submit waits for a place in a batch, runs fn when it is its turn and waits
 // for the commit.
 func (w *writer) submit(ctx context.Context, class model.Class, fn func(store.Tx) error) (store.Commit, error) {
-	r := &request{ctx: ctx, class: class, turn: make(chan *engine.Tx), ran: make(chan error), reply: make(chan outcome, 1)}
-	select {
-	case <-w.closing:
-		return store.Commit{}, feed.Closed()
-	default:
-	}
-	select {
-	case w.queue <- r:
-	case <-ctx.Done():
-		return store.Commit{}, ctx.Err()
-	case <-w.closing:
-		return store.Commit{}, feed.Closed()
-	case <-w.done: // it was lost
-		return store.Commit{}, feed.Closed()
+	r := newRequest(ctx, class)
+	if err := w.enqueue(r); err != nil {
+		return store.Commit{}, err
 	}
 	for {
 		select {
@@ -125,6 +119,29 @@ func (w *writer) submit(ctx context.Context, class model.Class, fn func(store.Tx
 		case out := <-r.reply:
 			return out.commit, out.err
 		}
+	}
+}
+
+func newRequest(ctx context.Context, class model.Class) *request {
+	return &request{ctx: ctx, class: class, turn: make(chan *engine.Tx), ran: make(chan error), reply: make(chan outcome, 1)}
+}
+
+// enqueue waits for a place in a batch.
+func (w *writer) enqueue(r *request) error {
+	select {
+	case <-w.closing:
+		return feed.Closed()
+	default:
+	}
+	select {
+	case w.queue <- r:
+		return nil
+	case <-r.ctx.Done():
+		return r.ctx.Err()
+	case <-w.closing:
+		return feed.Closed()
+	case <-w.done: // it was lost
+		return feed.Closed()
 	}
 }
 
@@ -205,6 +222,11 @@ func (w *writer) commit(batch []*request) (again []*request) {
 			answers = append(answers, answer{r, outcome{err: ended}})
 			continue
 		}
+		if r.probe {
+			b.wrote = true
+			answers = append(answers, answer{request: r})
+			continue
+		}
 		res, refused := b.step(r)
 		switch {
 		case b.broken != nil:
@@ -213,6 +235,9 @@ func (w *writer) commit(batch []*request) (again []*request) {
 			r.durable = true
 			again = append(again, r)
 		case refused != nil:
+			if known := w.troubles.met(refused); known != nil {
+				refused = known
+			}
 			answers = append(answers, answer{r, outcome{err: refused}})
 		default:
 			answers = append(answers, answer{r, outcome{commit: res.Commit}})
@@ -224,12 +249,15 @@ func (w *writer) commit(batch []*request) (again []*request) {
 	if err != nil {
 		err = errors.Join(err, b.recover())
 		if !b.lost {
-			err = fault.Wrap(fault.Internal, err, "the transaction could not be committed")
+			err = w.failed(err)
 		}
 		for _, r := range batch {
 			r.reply <- outcome{err: err}
 		}
 		return nil
+	}
+	if b.wrote {
+		w.troubles.well()
 	}
 	for _, a := range answers {
 		a.request.reply <- a.outcome

@@ -1,0 +1,115 @@
+package agent
+
+import (
+	"context"
+	"crypto/x509"
+	"encoding/pem"
+	"os"
+	"sync"
+	"time"
+
+	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/meshgate/meshgate/controlplane/health"
+	"github.com/meshgate/meshgate/xds/alarm"
+	"github.com/meshgate/meshgate/xds/resource"
+)
+
+// held are the certificates that Envoy is served at present.
+type held struct {
+	mu   sync.Mutex
+	list []health.Certificate
+	// moved has room for one change that nobody has looked at.
+	moved chan struct{}
+}
+
+func newHeld() *held { return &held{moved: make(chan struct{}, 1)} }
+
+// set takes the secrets of Envoy. What is no certificate of a server or client of its
+// own is passed over.
+func (h *held) set(secrets []*resource.Resource) {
+	var list []health.Certificate
+	for _, r := range secrets {
+		var s tlsv3.Secret
+		if proto.Unmarshal(r.Body, &s) != nil {
+			continue
+		}
+		if c := first(s.GetTlsCertificate().GetCertificateChain().GetInlineBytes()); c != nil {
+			list = append(list, health.Certificate{
+				What: "the certificate " + r.Name + " of this proxy", NotBefore: c.NotBefore, NotAfter: c.NotAfter,
+				Do: "the control plane renews its own in time while it is in reach; one that came through the administration API (/certificates) has to be replaced there",
+			})
+		}
+	}
+	h.mu.Lock()
+	h.list = list
+	h.mu.Unlock()
+	select {
+	case h.moved <- struct{}{}:
+	default:
+	}
+}
+
+func (h *held) all() []health.Certificate {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return append([]health.Certificate{}, h.list...)
+}
+
+// first is the first certificate of a PEM text, nil if there is none.
+func first(text []byte) *x509.Certificate {
+	block, _ := pem.Decode(text)
+	if block == nil {
+		return nil
+	}
+	c, err := x509.ParseCertificate(block.Bytes)
+	if err != nil {
+		return nil
+	}
+	return c
+}
+
+// authorities are those by which the control plane is known.
+func (a *Agent) authorities() (list []health.Certificate) {
+	text, err := os.ReadFile(a.CAFile)
+	if err != nil {
+		return nil // the next connection says so
+	}
+	for block, rest := pem.Decode(text); block != nil; block, rest = pem.Decode(rest) {
+		if c, err := x509.ParseCertificate(block.Bytes); err == nil {
+			list = append(list, health.Certificate{
+				What: "the authority in --ca-cert-file " + a.CAFile, NotBefore: c.NotBefore, NotAfter: c.NotAfter,
+				Do: "put ca.pem of the control plane there and start the proxy again",
+			})
+		}
+	}
+	return list
+}
+
+// judgeCertificates says how it is with them, and when to look again.
+func (a *Agent) judgeCertificates() time.Time {
+	f, next := health.Certificates(time.Now(), append(a.authorities(), a.held.all()...))
+	a.conditions.Set(conditionCertificates, f)
+	return next
+}
+
+// watchCertificates looks at the certificates whenever they change and whenever one
+// comes near its end, until ctx ends.
+func (a *Agent) watchCertificates(ctx context.Context) {
+	bell := alarm.New(time.Now)
+	defer bell.Set(time.Time{})
+	for {
+		bell.Set(a.judgeCertificates())
+		for due := false; !due; {
+			select {
+			case <-ctx.Done():
+				return
+			case <-a.held.moved:
+				due = true
+			case <-bell.C():
+				due = bell.Due()
+			}
+		}
+	}
+}

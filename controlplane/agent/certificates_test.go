@@ -1,0 +1,120 @@
+package agent
+
+import (
+	"context"
+	"crypto/x509"
+	"encoding/pem"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/meshgate/meshgate/controlplane/health"
+	"github.com/meshgate/meshgate/xds/resource"
+)
+
+// secretUntil is a secret of Envoy with a certificate that ends at a moment.
+func secretUntil(t *testing.T, name string, end time.Time) *resource.Resource {
+	t.Helper()
+	p := newPlace(t)
+	cert := &x509.Certificate{SerialNumber: p.authority.SerialNumber, NotBefore: end.Add(-24 * time.Hour), NotAfter: end}
+	der, err := x509.CreateCertificate(nil, cert, p.authority, p.key.Public(), p.key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	body, err := proto.Marshal(&tlsv3.Secret{Name: name, Type: &tlsv3.Secret_TlsCertificate{TlsCertificate: &tlsv3.TlsCertificate{
+		CertificateChain: &corev3.DataSource{Specifier: &corev3.DataSource_InlineBytes{InlineBytes: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})}},
+	}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resource.New(resource.Secret, name, body)
+}
+
+// TestCertificates: what Envoy is served and what the control plane is known by is looked
+// at, when it changes and when its time comes.
+func TestCertificates(t *testing.T) {
+	p := newPlace(t)
+	p.address = "https://127.0.0.1:1"
+	a, r := p.agent(t, someToken)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		a.watchCertificates(ctx)
+	}()
+	garbage := resource.New(resource.Secret, "garbage", []byte("garbage"))
+	a.held.set([]*resource.Resource{garbage, secretUntil(t, "old", time.Now().Add(-time.Hour))})
+	if l := r.wait(t, "a certificate ends"); !strings.Contains(l, "the certificate old of this proxy expired at ") || !strings.Contains(l, "reason=expired") {
+		t.Error(l)
+	}
+	a.held.set([]*resource.Resource{secretUntil(t, "fresh", time.Now().Add(20*time.Hour))})
+	r.wait(t, "no certificate ends soon")
+	a.held.set([]*resource.Resource{secretUntil(t, "brief", time.Now().Add(1500*time.Millisecond))})
+	r.wait(t, "reason=ends_soon")
+	r.wait(t, "reason=expired") // by itself
+	cancel()
+	<-ended
+	if list := a.authorities(); len(list) != 1 || list[0].What != "the authority in --ca-cert-file "+p.ca {
+		t.Errorf("%+v", list)
+	}
+}
+
+// TestFullDisk: on a disk that is full a proxy that has run before starts, since what it
+// would write is there already; what cannot be kept is said once.
+func TestFullDisk(t *testing.T) {
+	cp := newControlPlane(t)
+	o, r := cp.options(t, "gw")
+	o.StateDir = shortDir(t)
+	if err := syscall.Mount("tmpfs", o.StateDir, "tmpfs", 0, "size=256k"); err != nil {
+		t.Skipf("a small file system cannot be mounted here, which needs root: %v", err)
+	}
+	defer func() {
+		if err := syscall.Unmount(o.StateDir, 0); err != nil {
+			t.Error(err)
+		}
+	}()
+	a := newAgent(t, o)
+	if _, err := a.enrolFirst(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	ballast := filepath.Join(o.StateDir, "ballast")
+	_ = os.WriteFile(ballast, make([]byte, 1<<20), 0o600) // as much as there is room for
+	again := newAgent(t, o)
+	if _, err := again.enrolFirst(t.Context()); err != nil {
+		t.Errorf("on a full disk: %v", err)
+	}
+	if _, err := again.processes.begin(); err == nil { // docs/operations/troubleshooting.md says so
+		t.Error("an Envoy was noted on a full disk")
+	}
+	failed := replace(a.dir.cache, make([]byte, 8<<10))
+	for range 10 {
+		a.saved(failed)
+	}
+	c := a.conditions.Get(conditionDisk)
+	if failed == nil || c.Reason != "disk_full" || c.State != health.Degraded || !strings.Contains(c.Text, a.dir.path) {
+		t.Errorf("%v: %+v", failed, c)
+	}
+	if err := os.Remove(ballast); err != nil {
+		t.Fatal(err)
+	}
+	a.saved(replace(a.dir.cache, make([]byte, 8<<10)))
+	if c := a.conditions.Get(conditionDisk); c.State != health.OK {
+		t.Errorf("%+v", c)
+	}
+	lines := 0
+	for _, l := range r.all() {
+		if strings.Contains(l, "condition=disk") {
+			lines++
+		}
+	}
+	if lines != 2 {
+		t.Errorf("%d lines", lines)
+	}
+}

@@ -1,0 +1,110 @@
+package agent
+
+import (
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/netip"
+	"path/filepath"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/meshgate/meshgate/controlplane/health"
+	"github.com/meshgate/meshgate/controlplane/httpkit"
+	"github.com/meshgate/meshgate/filter/contract"
+)
+
+// The conditions of a proxy. None of them fails it: Envoy goes on with what it has.
+const (
+	conditionControlPlane = "control_plane"
+	conditionClock        = "clock"
+	conditionCertificates = "certificates"
+	conditionDisk         = "disk"
+)
+
+func newConditions(log *slog.Logger) *health.Board {
+	return health.New(log, time.Now,
+		health.Kind{Name: conditionControlPlane, Bad: "the control plane cannot be reached", Good: "the control plane answers again"},
+		health.Kind{Name: conditionClock, Bad: "the clocks differ", Good: "the clocks agree again"},
+		health.Kind{Name: conditionCertificates, Bad: "a certificate ends", Good: "no certificate ends soon"},
+		health.Kind{Name: conditionDisk, Bad: "the configuration cannot be kept on disk", Good: "the configuration is kept on disk again"},
+	)
+}
+
+// saved notes what came of keeping Envoy's configuration on disk.
+func (a *Agent) saved(err error) {
+	if err == nil {
+		a.conditions.Good(conditionDisk)
+		return
+	}
+	a.conditions.Set(conditionDisk, health.Finding{State: health.Degraded, Reason: health.DiskReason(err), Text: fmt.Sprintf(
+		"what the control plane says cannot be kept in %s (%v): the proxy goes on with the newest configuration, and one that starts while the control plane is away begins with an older one. Free some space there (df -h %[1]s)",
+		filepath.Dir(a.dir.cache), err)})
+}
+
+// heardClock compares a time that the control plane said between two moments.
+func (a *Agent) heardClock(said, before, after time.Time) {
+	ahead := contract.Ahead(said, before, after, time.Second)
+	if ahead.Abs() <= contract.ClocksApart {
+		a.conditions.Good(conditionClock)
+		return
+	}
+	reason := "control_plane_behind"
+	if ahead > 0 {
+		reason = "control_plane_ahead"
+	}
+	a.conditions.Set(conditionClock, health.Finding{State: health.Degraded, Reason: reason, Text: fmt.Sprintf(
+		"the clock of this machine says %s, that of the control plane %s: one of them is wrong. Tokens end too early or too late here by the difference, and beyond 5 minutes certificates are refused. Set both by a time server (timedatectl, chronyc tracking)",
+		after.UTC().Format(time.RFC3339), said.UTC().Format(time.RFC3339))})
+}
+
+// dated tells of the time that answers of the control plane carry.
+type dated struct {
+	http.RoundTripper
+	tell func(said, before, after time.Time)
+}
+
+// RoundTrip implements http.RoundTripper.
+func (d dated) RoundTrip(r *http.Request) (*http.Response, error) {
+	before := time.Now()
+	resp, err := d.RoundTripper.RoundTrip(r)
+	if err == nil {
+		if said, err := http.ParseTime(resp.Header.Get("Date")); err == nil {
+			d.tell(said, before, time.Now())
+		}
+	}
+	return resp, err
+}
+
+// serveReady answers 503 with the reason while the proxy cannot be sent requests, and
+// says in either case what is the matter. Load balancers ask from elsewhere: texts, which
+// name files and addresses, are for this machine.
+func (s *status) serveReady(w http.ResponseWriter, r *http.Request) {
+	status, a := http.StatusOK, health.Answer{Message: s.missing(r.Context()), Conditions: s.conditions.Conditions(r.Context())}
+	if !local(r) {
+		for i := range a.Conditions {
+			a.Conditions[i].Text = ""
+		}
+	}
+	if a.Message == "" {
+		a.Message = "ready"
+	} else {
+		status = http.StatusServiceUnavailable
+	}
+	_ = httpkit.WriteJSON(w, status, a) // whoever is gone asks again
+}
+
+// local reports whether a request comes from this machine.
+func local(r *http.Request) bool {
+	at, err := netip.ParseAddrPort(r.RemoteAddr)
+	return err == nil && at.Addr().Unmap().IsLoopback()
+}
+
+// metrics are those of the agent itself, not of its Envoy.
+func (s *status) metrics() http.Handler {
+	r := prometheus.NewRegistry()
+	r.MustRegister(s.conditions.Collector())
+	return promhttp.HandlerFor(r, promhttp.HandlerOpts{})
+}

@@ -1,0 +1,41 @@
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/meshgate/meshgate/controlplane/health"
+)
+
+// TestReadySaysWhatIsTheMatter: a trouble with which Envoy serves leaves the proxy ready.
+// Its text, with files and addresses, is for the machine itself.
+func TestReadySaysWhatIsTheMatter(t *testing.T) {
+	configured := make(chan struct{})
+	close(configured)
+	envoy := &fakeEnvoy{pid: 1, answer: func(context.Context) error { return nil }}
+	s := &status{envoy: envoy, admin: envoy, leaving: t.Context(), configured: configured, refused: func() map[string]string { return nil }, conditions: newConditions(slog.New(slog.DiscardHandler))}
+	s.enrolled.Store(true)
+	s.conditions.Set(conditionControlPlane, health.Finding{State: health.Degraded, Reason: "refused", Text: "see /var/lib"})
+	for from, want := range map[string]string{"127.0.0.1:1": "see /var/lib", "[::1]:1": "see /var/lib", "[::ffff:127.0.0.1]:1": "see /var/lib", "10.0.0.1:1": "", "": ""} {
+		r, w := httptest.NewRequest(http.MethodGet, "/ready", nil), httptest.NewRecorder()
+		r.RemoteAddr = from
+		s.handler().ServeHTTP(w, r)
+		var a health.Answer
+		if err := json.Unmarshal(w.Body.Bytes(), &a); err != nil || w.Code != http.StatusOK || a.Message != "ready" || len(a.Conditions) != 4 {
+			t.Fatalf("%d %s %v", w.Code, w.Body, err)
+		}
+		if c := a.Conditions[0]; c.Name != conditionControlPlane || c.Reason != "refused" || c.Text != want {
+			t.Errorf("to %q: %+v", from, c)
+		}
+	}
+	w := httptest.NewRecorder()
+	s.handler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+	if !strings.Contains(w.Body.String(), `meshgate_condition{condition="control_plane",state="degraded"} 1`) {
+		t.Error(w.Body)
+	}
+}

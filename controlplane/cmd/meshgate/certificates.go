@@ -1,0 +1,73 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/meshgate/meshgate/controlplane/health"
+	"github.com/meshgate/meshgate/xds/alarm"
+)
+
+// certificates are those that nobody renews by himself. What the authority signs is
+// made anew in time, and proxies look at what they hold.
+func (cp *controlPlane) certificates() []health.Certificate {
+	list := certificatesOf(cp.authority.PEM(), "the authority of the control plane ("+cp.caFile+")",
+		"with it every certificate of the data plane ends, and proxies refuse the control plane; plan a new state directory, and give all proxies its ca.pem")
+	if file := cp.cfg.Redis.CAFile; file != "" {
+		if text, err := os.ReadFile(file); err == nil { //nolint:gosec // the operator names the file; one that is missing is said by connections
+			list = append(list, certificatesOf(text, "the authority in redis.caFile "+file, "put the new one there, it is read for each connection; proxies hear of it when the control plane is started again")...)
+		}
+	}
+	return list
+}
+
+func certificatesOf(text []byte, what, do string) (list []health.Certificate) {
+	for block, rest := pem.Decode(text); block != nil; block, rest = pem.Decode(rest) {
+		if c, err := x509.ParseCertificate(block.Bytes); err == nil {
+			list = append(list, health.Certificate{What: what, Do: do, NotBefore: c.NotBefore, NotAfter: c.NotAfter})
+		}
+	}
+	return list
+}
+
+// judgeCertificates says how it is with them, and when to look again.
+func (cp *controlPlane) judgeCertificates(now time.Time) (next time.Time) {
+	f, next := health.Certificates(now, cp.certificates())
+	cp.ready.conditions.Set(conditionCertificates, f)
+	return next
+}
+
+// watchCertificates looks at the certificates whenever one comes near its end, until ctx
+// ends. That a file was replaced is seen by whoever asks for /ready.
+func (cp *controlPlane) watchCertificates(ctx context.Context) error {
+	cp.ready.conditions.Probe(conditionCertificates, func(context.Context) { cp.judgeCertificates(time.Now()) })
+	for {
+		next := cp.judgeCertificates(time.Now())
+		if next.IsZero() {
+			<-ctx.Done()
+			return nil
+		}
+		if alarm.Wait(ctx, time.Now, next) != nil {
+			return nil
+		}
+	}
+}
+
+// writeCA writes the certificate of the authority for others. One that is there already
+// is left alone: a disk that is full must not cost the file that proxies are given.
+func writeCA(path string, text []byte) error {
+	if had, err := os.ReadFile(path); err == nil && bytes.Equal(had, text) { //nolint:gosec // below the state directory
+		return nil
+	}
+	next := path + ".new"
+	if err := os.WriteFile(next, text, 0o644); err != nil { //nolint:gosec // a public certificate
+		return errors.Join(fmt.Errorf("write the certificate of the authority: %w", err), os.Remove(next))
+	}
+	return os.Rename(next, path)
+}

@@ -1,0 +1,39 @@
+package health
+
+import (
+	"testing"
+	"time"
+)
+
+// TestCertificates: there is notice for a sixth of a life and 30 days at most, what ends
+// first counts, and whoever waits until next misses no change.
+func TestCertificates(t *testing.T) {
+	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	const day = 24 * time.Hour
+	leaf := Certificate{What: "the leaf", Do: "renew it", NotBefore: start, NotAfter: start.Add(30 * day)}
+	authority := Certificate{What: "the authority", Do: "replace it", NotBefore: start, NotAfter: start.Add(3650 * day)}
+	for _, tc := range []struct {
+		name   string
+		all    []Certificate
+		at     time.Duration
+		reason string
+		text   string
+		next   time.Duration
+	}{
+		{"none", nil, 0, "", "", -1},
+		{"new", []Certificate{authority, leaf}, 0, "", "", 25 * day},
+		{"a sixth is left", []Certificate{authority, leaf}, 25 * day, "ends_soon", "the leaf ends at 2026-01-31T00:00:00Z, in 5 days: renew it", 30 * day},
+		{"over", []Certificate{authority, leaf}, 30 * day, "expired", "the leaf expired at 2026-01-31T00:00:00Z, 0s ago: renew it", 3620 * day},
+		{"over for long", []Certificate{leaf}, 33*day + time.Hour, "expired", "the leaf expired at 2026-01-31T00:00:00Z, 3 days ago: renew it", -1},
+		{"an authority", []Certificate{authority}, 3620 * day, "ends_soon", "the authority ends at 2035-12-30T00:00:00Z, in 30 days: replace it", 3650 * day},
+	} {
+		f, next := Certificates(start.Add(tc.at), tc.all)
+		want := time.Time{}
+		if tc.next >= 0 {
+			want = start.Add(tc.next)
+		}
+		if f.Reason != tc.reason || f.Text != tc.text || (f.State == OK) != (tc.reason == "") || !next.Equal(want) {
+			t.Errorf("%s: %+v, next %s, want %s", tc.name, f, next, want)
+		}
+	}
+}

@@ -1,0 +1,17 @@
+package health
+
+import (
+	"errors"
+	"syscall"
+)
+
+// DiskReason is the reason of an error of writing a file.
+func DiskReason(err error) string {
+	switch {
+	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
+		return "disk_full"
+	case errors.Is(err, syscall.EROFS):
+		return "read_only"
+	}
+	return "io_error"
+}

@@ -1,0 +1,128 @@
+package health
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+)
+
+func testBoard() (*Board, *bytes.Buffer) {
+	var out bytes.Buffer
+	log := slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+		if a.Key == slog.TimeKey {
+			return slog.Attr{}
+		}
+		return a
+	}}))
+	return New(log, time.Now, Kind{"disk", "the disk is bad", "the disk is good again"}, Kind{"clock", "the clock is off", "the clock is right"}), &out
+}
+
+// TestOneLinePerChange: a trouble that is met a hundred times is logged once, another
+// one and the end of it once more; texts change without a line.
+func TestOneLinePerChange(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, out := testBoard()
+		for i := range 100 {
+			b.Set("disk", Finding{Degraded, "full", "free some " + strings.Repeat("x", i%3)})
+		}
+		time.Sleep(1500 * time.Millisecond)
+		b.Set("disk", Finding{Failed, "away", "where is it"})
+		time.Sleep(time.Second)
+		b.Good("disk")
+		b.Good("disk")
+		b.Good("clock")
+		want := `level=WARN msg="the disk is bad" condition=disk state=degraded reason=full text="free some "
+level=ERROR msg="the disk is bad" condition=disk state=failed reason=away text="where is it"
+level=INFO msg="the disk is good again" condition=disk state=ok was=away lasted=1s
+`
+		if diff := cmp.Diff(want, out.String()); diff != "" {
+			t.Error(diff)
+		}
+	})
+}
+
+// TestConditions are those that /ready shows, and which of them stop the process.
+func TestConditions(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, _ := testBoard()
+		start := time.Now().UTC()
+		b.Set("clock", Finding{Degraded, "ahead", "7 s"})
+		if got := Failure(b.Conditions(t.Context())); got != "" {
+			t.Errorf("degraded is failed: %q", got)
+		}
+		time.Sleep(time.Minute)
+		b.Set("clock", Finding{Degraded, "ahead", "9 s"})
+		b.Set("disk", Finding{Failed, "away", "no disk"})
+		b.Set("nobody knows this", Finding{Failed, "x", "y"})
+		want := []Condition{{"disk", Failed, "away", "no disk", start.Add(time.Minute)}, {"clock", Degraded, "ahead", "9 s", start}}
+		got := b.Conditions(t.Context())
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Error(diff)
+		}
+		if Failure(got) != "no disk" {
+			t.Errorf("%q", Failure(got))
+		}
+	})
+}
+
+// TestProbe: what is not in order is looked into by whoever looks, once a second.
+func TestProbe(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, _ := testBoard()
+		asked := 0
+		b.Probe("disk", func(context.Context) {
+			if asked++; asked == 3 {
+				b.Good("disk")
+			}
+		})
+		look := func(want int, state State) {
+			t.Helper()
+			for range 5 {
+				if got := b.Conditions(t.Context())[0]; asked != want || got.State != state {
+					t.Fatalf("asked %d times: %+v", asked, got)
+				}
+			}
+		}
+		look(0, OK)
+		b.Set("disk", Finding{Degraded, "full", ""})
+		look(1, Degraded)
+		time.Sleep(time.Second)
+		look(2, Degraded)
+		time.Sleep(time.Second)
+		look(3, OK)
+		time.Sleep(time.Minute)
+		look(3, OK)
+	})
+}
+
+// TestMetric is what alerts are written against.
+func TestMetric(t *testing.T) {
+	b, _ := testBoard()
+	b.Set("disk", Finding{Degraded, "full", ""})
+	r := prometheus.NewPedanticRegistry()
+	r.MustRegister(b.Collector())
+	w := httptest.NewRecorder()
+	promhttp.HandlerFor(r, promhttp.HandlerOpts{}).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+	want := `# HELP meshgate_condition What is in order and what is not, as /ready says it: 1 for the state of each condition, 0 for the others.
+# TYPE meshgate_condition gauge
+meshgate_condition{condition="clock",state="degraded"} 0
+meshgate_condition{condition="clock",state="failed"} 0
+meshgate_condition{condition="clock",state="ok"} 1
+meshgate_condition{condition="disk",state="degraded"} 1
+meshgate_condition{condition="disk",state="failed"} 0
+meshgate_condition{condition="disk",state="ok"} 0
+`
+	if diff := cmp.Diff(want, w.Body.String()); diff != "" {
+		t.Error(diff)
+	}
+}

@@ -1,0 +1,70 @@
+package identity
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/meshgate/meshgate/controlplane/fault"
+	"github.com/meshgate/meshgate/controlplane/store/memstore"
+)
+
+// TestTokenTexts: each way in which a token of a node is no good reads differently, and
+// none of the texts repeats it.
+func TestTokenTexts(t *testing.T) {
+	now := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+	open := func() *Tokens {
+		s := memstore.New()
+		t.Cleanup(func() { _ = s.Close() })
+		tokens, err := OpenTokens(t.Context(), s, func() time.Time { return now })
+		if err != nil {
+			t.Fatal(err)
+		}
+		return tokens
+	}
+	tokens, others := open(), open()
+	issue := func(by *Tokens) string {
+		token, err := by.Gateway("default", "gw", time.Hour)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return token
+	}
+	good, foreign := issue(tokens), issue(others)
+	for _, tc := range []struct {
+		name, token string
+		later       time.Duration
+		want        string
+	}{
+		{"good", good, 0, ""},
+		{"empty", "", 0, "the node token is empty"},
+		{"garbage", "garbage", 0, "the node token is not a token"},
+		{"three words", "gar.ba.ge", 0, "the node token is not a token"},
+		{"of another control plane", foreign, 0, "the node token was signed by a key that this control plane does not know"},
+		{"forged and expired", foreign, 2 * time.Hour, "the node token was signed by a key that this control plane does not know"},
+		{"cut short", good[:len(good)-8], 0, "the node token was signed by a key that this control plane does not know"},
+		{"expired", good, time.Hour + 90*time.Second, "the node token expired at 2026-01-01T13:00:00Z (1m30s ago)"},
+		{"early", good, -time.Hour, "the node token is good from 2026-01-01T11:55:00Z on, and here it is 2026-01-01T11:00:00Z"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			before := now
+			defer func() { now = before }()
+			now = now.Add(tc.later)
+			_, err := tokens.Check(t.Context(), tc.token)
+			if tc.want == "" {
+				if err != nil {
+					t.Error(err)
+				}
+				return
+			}
+			var detail string
+			if e, ok := errors.AsType[*fault.Error](err); ok {
+				detail = e.Detail
+			}
+			if detail != tc.want || !fault.Is(err, fault.Denied) || len(tc.token) > 0 && tc.name != "garbage" && strings.Contains(err.Error(), tc.token) {
+				t.Errorf("got %v", err)
+			}
+		})
+	}
+}
