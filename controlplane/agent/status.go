@@ -51,6 +51,8 @@ type status struct {
 	refused func() map[string]string
 
 	asked singleflight.Group
+	// metrics may be nil.
+	metrics http.Handler
 }
 
 // Missing returns why the proxy is not ready, as its status tells it, or "".
@@ -102,7 +104,8 @@ func (s *status) ask(ctx context.Context) string {
 	return ""
 }
 
-// handler serves /ready and /live to everybody: they tell nothing else. The agent
+// handler serves /ready, /live and, if there are any, the metrics of the node to
+// everybody: a port that shall not be is for the operator to keep private. The agent
 // is live while it answers, also while it drains or Envoy is away, which it starts
 // again itself: whoever ended it for that would only cut off more.
 func (s *status) handler() http.Handler {
@@ -116,16 +119,22 @@ func (s *status) handler() http.Handler {
 			httpkit.WriteMessage(w, http.StatusOK, well)
 		}}
 	}
-	return httpkit.NewRouter([]httpkit.Endpoint{
+	endpoints := []httpkit.Endpoint{
 		get("/ready", "The proxy can be sent requests", s.missing, "ready"),
 		get("/live", "The agent lives", func(context.Context) string { return "" }, "live"),
-	}, httpkit.RefuseMessage)
+	}
+	if s.metrics != nil {
+		endpoints = append(endpoints, httpkit.Endpoint{
+			Method: http.MethodGet, Pattern: "/metrics", Auth: httpkit.Open, Summary: "Metrics of the agent and of its Envoy", Handler: s.metrics.ServeHTTP,
+		})
+	}
+	return httpkit.NewRouter(endpoints, httpkit.RefuseMessage)
 }
 
-// Bounds of the status server: a check that takes longer is of no use to anybody,
-// and the end of a proxy waits for none.
+// Bounds of the status server: what takes longer, a check or the page of metrics, is
+// of no use to anybody, and the end of a proxy waits for none.
 var statusLimits = httpkit.Limits{
-	HeaderBytes: 4 << 10, BodyBytes: 1, ReadTimeout: 5 * time.Second, WriteTimeout: 5 * time.Second,
+	HeaderBytes: 4 << 10, BodyBytes: 1, ReadTimeout: 5 * time.Second, WriteTimeout: 10 * time.Second,
 	IdleTimeout: 30 * time.Second, Grace: time.Second, Anonymous: true,
 }
 

@@ -46,9 +46,9 @@ func EntryOf(ctx context.Context) *Entry {
 	return new(Entry)
 }
 
-// Observe logs each request in one line at its end and turns a panic into the
-// answer 500, so that one request cannot end the process.
-func Observe(next http.Handler, log *slog.Logger) http.Handler {
+// Observe logs each request in one line at its end, tells the meters, and turns a
+// panic into the answer 500, so that one request cannot end the process.
+func Observe(next http.Handler, log *slog.Logger, meters ...Meter) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		start := time.Now()
 		e := &Entry{ID: requestID(r)}
@@ -65,7 +65,15 @@ func Observe(next http.Handler, log *slog.Logger) http.Handler {
 					WriteMessage(rec, http.StatusInternalServerError, TextInternal)
 				}
 			}
-			write(r.Context(), log, r, e, rec, time.Since(start))
+			took := time.Since(start)
+			write(r.Context(), log, r, e, rec, took)
+			if !rec.taken {
+				for _, m := range meters {
+					m.Served(Served{
+						Method: boundedMethod(r.Method), Pattern: e.Pattern, Status: rec.status, Took: took, Panicked: p != nil && !aborted,
+					})
+				}
+			}
 			if aborted || p != nil && rec.status < 500 {
 				panic(http.ErrAbortHandler) // a half-written answer must not look complete
 			}
@@ -108,6 +116,7 @@ type recorder struct {
 	status int
 	bytes  int64
 	wrote  bool
+	taken  bool // by a handler that hijacked the connection
 }
 
 // WriteHeader implements http.ResponseWriter.

@@ -20,7 +20,7 @@ func (s *Server) revoke(w http.ResponseWriter, r *http.Request, t *Request) erro
 	}
 	value, ok := t.params.text("token")
 	if !ok || value == "" {
-		return refuse(w, errTokenMissing, t.state())
+		return t.refuse(w, errTokenMissing)
 	}
 	if err := s.revokeToken(r, t, value); err != nil {
 		return fault.Wrap(fault.Unavailable, err, "revoke a token")

@@ -78,6 +78,7 @@ type controlPlane struct {
 	// instance tells this process apart from others.
 	instance string
 	ready    readiness
+	meters *meters
 	// backups is nil where none are made.
 	backups *backup.Schedule
 	closers closers
@@ -89,7 +90,8 @@ func openControlPlane(ctx context.Context, c *config.Config, log *slog.Logger) (
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(gcPercent)
 	}
-	cp := &controlPlane{cfg: c, log: log, instance: instanceID()}
+	cp := &controlPlane{cfg: c, instance: instanceID(), meters: newMeters(log.Handler())}
+	cp.log = slog.New(cp.meters.log)
 	steps := []func(context.Context) error{
 		cp.openAdminToken, cp.openPorts, cp.openStore, cp.openIdentities, cp.openMesh, cp.openRevocation, cp.openRotations, cp.openDeclarative, cp.openXDS, cp.openLifecycle,
 	}
@@ -147,6 +149,7 @@ func (cp *controlPlane) openRevocation(ctx context.Context) (err error) {
 	cp.loop = loop.New(loop.Options{
 		Views: cp.views, Publisher: cp.snapshots, Parameters: parameters{cp.store, networks(trusted), cp.cfg.Gateway.ForwardDotSegments}, Identities: identities{cp},
 		Policies: all.Policies(), Kinds: allKinds(), Latest: cp.store.Revision, Issued: cp.mesh.insights.IssuedBackends, Check: cp.cfg.Debug.CheckPlans, Log: cp.log,
+		Planned: cp.meters.streams.Planned,
 	})
 	cp.revoker, err = revoke.New(ctx, revoke.Options{
 		Store: cp.store, Subjects: revocationSubjects(), Auth: linkAuthenticator{cp},
@@ -159,7 +162,7 @@ func (cp *controlPlane) openRevocation(ctx context.Context) (err error) {
 		},
 		Planned: cp.planned,
 		Redis:   cp.redis.client, Tracker: cp.redis.tracker(), NodeRedis: cp.redis.forNodes,
-		ChecksTokens: cp.checksTokens, Log: cp.log, Now: time.Now,
+		ChecksTokens: cp.checksTokens, Meter: cp.meters.tokens, Log: cp.log, Now: time.Now,
 	})
 	if err != nil {
 		return err
@@ -172,7 +175,7 @@ func (cp *controlPlane) openRevocation(ctx context.Context) (err error) {
 	cp.gate = admit.New(cp.store, cp.revoker, allKinds(), time.Now)
 	cp.oauth = oauth.New(oauth.Options{
 		Store: cp.store, Writer: cp.gate, Grants: oauth.Grants(),
-		Log: cp.log, Now: time.Now,
+		Log: cp.log, Now: time.Now, Observer: cp.meters.tokens,
 		Limits: oauth.Limits{Client: cp.cfg.OAuth.FailuresPerClient, Address: cp.cfg.OAuth.FailuresPerAddress},
 	})
 	return nil
@@ -192,7 +195,7 @@ func networks(prefixes []netip.Prefix) string {
 func (cp *controlPlane) openXDS(context.Context) (err error) {
 	cp.xds, err = xds.New(xds.Config{
 		Snapshots: cp.snapshots, Nodes: nodes{cp.loop}, Auth: adsAuthenticator{cp}, Secrets: cp.loop,
-		Observer: observer{cp.mesh.insights, cp.mesh.rotations, cp.mesh.removals}, Confirmed: cp.loop.Confirmed, Log: cp.log,
+		Observer: observer{cp.mesh.insights, cp.mesh.rotations, cp.mesh.removals, cp.meters.streams}, Confirmed: cp.loop.Confirmed, Log: cp.log,
 	})
 	return err
 }
@@ -207,13 +210,14 @@ func (cp *controlPlane) run(ctx context.Context) error {
 	g.Go(func() error { return ended(ctx, "rotation of authorities", cp.mesh.rotations.Run(ctx)) })
 	g.Go(func() error { return ended(ctx, "renewal of certificates", cp.mesh.renewals.Run(ctx)) })
 	g.Go(func() error { return ended(ctx, "removal of dataplanes", cp.mesh.removals.Run(ctx)) })
+	g.Go(func() error { return ended(ctx, "measuring convergence", cp.measureConvergence(ctx)) })
 	if cp.backups = cp.backupSchedule(); cp.backups != nil {
 		g.Go(func() error { return ended(ctx, "backups", cp.backups.Run(ctx)) })
 	}
 	grpcLn, httpLn := httpkit.Split(cp.ports.data, cp.authority.DataPlaneConfig(cp.names()), cp.log)
 	g.Go(func() error { return cp.serveADS(ctx, grpcLn) })
 	serveWith := func(l httpkit.Limits, name string, h http.Handler, ln net.Listener) {
-		server := httpkit.NewServer(name, h, cp.log, l)
+		server := httpkit.NewServer(name, h, cp.log, l, cp.meters.requests)
 		g.Go(func() error { return ended(ctx, name, server.Serve(ctx, ln)) })
 	}
 	serve := func(name string, h http.Handler, ln net.Listener) { serveWith(httpkit.Limits{}, name, h, ln) }
@@ -261,13 +265,17 @@ func (cp *controlPlane) meshAPI(revisions http.HandlerFunc) http.Handler {
 // dataPlane serves the HTTP half of the data-plane server.
 func (cp *controlPlane) dataPlane() http.Handler {
 	mux := http.NewServeMux()
-	mux.Handle(contract.LinkPath, cp.revoker)
-	mux.HandleFunc(contract.EndedPath, cp.revoker.ServeEnded)
-	mux.Handle(adminlink.Path, cp.mesh.admin)
+	handle := func(pattern string, h http.Handler) { mux.Handle(pattern, httpkit.Named(pattern, h)) }
+	handle(contract.LinkPath, cp.revoker)
+	handle(contract.EndedPath, http.HandlerFunc(cp.revoker.ServeEnded))
+	handle(adminlink.Path, cp.mesh.admin)
 	joining := &enrol.Server{Store: cp.store, Writer: cp.gate, Tokens: cp.tokens, Enrolled: cp.enrolled, Mesh: cp.proxies()}
-	mux.Handle(enrol.Path, joining)
-	mux.HandleFunc(enrol.RenewPath, joining.Renew)
-	mux.Handle("/", cp.oauth)
+	handle(enrol.Path, joining)
+	handle(enrol.RenewPath, http.HandlerFunc(joining.Renew))
+	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+		httpkit.EntryOf(r.Context()).Pattern = oauth.Route(r.URL)
+		cp.oauth.ServeHTTP(w, r)
+	})
 	return mux
 }
 

@@ -30,6 +30,7 @@ func (cp *controlPlane) openStore(ctx context.Context) (err error) {
 		stop := context.AfterFunc(ctx, s.GiveUp)
 		cp.closers.add(func(context.Context) { stop() })
 	}
+	cp.store = cp.meters.meter(cp.store)
 	cp.closers.add(func(context.Context) {
 		if err := cp.store.Close(); err != nil {
 			cp.log.Error("the store did not close", "error", err)
