@@ -247,7 +247,7 @@ var Table = []Key{
 	{"envoy.logLevel", "warning", "Envoy's log level", false},
 	{"envoy.concurrency", 0, "Envoy's worker threads; 0: one per CPU", false},
 	{"status.listen", "0.0.0.0", "address of a proxy's status", false},
-	{"status.port", 0, "port at which a proxy answers /ready and /live to load balancers (docs/draining.md); 0: none", false},
+	{"status.port", 0, "port at which a proxy answers /ready and /live to load balancers (docs/draining.md) and /metrics to Prometheus (docs/operations/metrics.md), all without credentials; 0: none", false},
 	{"drain.delay", "5s", "how long a proxy that is told to end goes on as before, so that load balancers see its /ready fail (docs/draining.md); demo: 0s", false},
 	{"drain.timeout", "30s", "how long its clients are then sent away, and requests in flight may finish; new connections are accepted for half of it at most", false},
 	{"cache.maxBytes", 256 << 20, "memory for the token cache inside each gateway; up to 192 MiB of garbage come on top", false},

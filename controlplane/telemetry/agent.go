@@ -29,12 +29,13 @@ type Node struct {
 // NewNode returns the page of a node.
 func NewNode(n Node, envoy func(context.Context) (io.ReadCloser, error), log *slog.Logger) *Scrape {
 	r := prometheus.NewRegistry()
-	r.MustRegister(n.collectors()...)
+	r.MustRegister(n.Collectors()...)
 	r.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return NewScrape(r, envoy, log)
 }
 
-func (n Node) collectors() []prometheus.Collector {
+// Collectors lists what is measured.
+func (n Node) Collectors() []prometheus.Collector {
 	out := []prometheus.Collector{
 		n.Build,
 		Gauge("agent_envoy_up", "Whether Envoy runs.", func() float64 { return Flag(n.EnvoyUp()) }),

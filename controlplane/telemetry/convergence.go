@@ -2,6 +2,7 @@ package telemetry
 
 import (
 	"context"
+	"math"
 	"sync"
 	"time"
 
@@ -45,13 +46,13 @@ type noted struct {
 	at       time.Time
 }
 
-// NewConvergence returns a meter for commits after a revision.
-func NewConvergence(after uint64) *Convergence {
+// NewConvergence returns a meter that measures nothing until [Convergence.Begin].
+func NewConvergence() *Convergence {
 	h := func(name, help string, buckets []float64) prometheus.Histogram {
 		return prometheus.NewHistogram(prometheus.HistogramOpts{Namespace: namespace, Name: name, Help: help, Buckets: buckets})
 	}
 	return &Convergence{
-		newest: after, told: after, wake: make(chan struct{}, 1),
+		newest: math.MaxUint64, wake: make(chan struct{}, 1),
 		feed:         h("feed_lag_seconds", "From a commit until a follower of the change feed was told.", workBuckets),
 		published:    h("publish_duration_seconds", "From a commit until every scope that it concerned was planned and published.", spreadBuckets),
 		acknowledged: h("convergence_duration_seconds", "From a commit until every connected proxy that it concerned had acknowledged it.", spreadBuckets),
@@ -59,6 +60,14 @@ func NewConvergence(after uint64) *Convergence {
 			Namespace: namespace, Name: "convergence_skipped_total", Help: "Commits that were not measured, because too many were on their way or it could not be told.",
 		}),
 	}
+}
+
+// Begin measures what is committed from now on, after a revision. What a process
+// commits while it starts would only say how long its start took.
+func (c *Convergence) Begin(after uint64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.newest, c.told = after, after
 }
 
 // Note says that a revision was committed. Revisions that are not newer than all

@@ -46,8 +46,13 @@ func NewScrape(own *prometheus.Registry, envoy func(context.Context) (io.ReadClo
 		took:    g("envoy_scrape_duration_seconds", "How long Envoy took to answer with them."),
 		dropped: g("envoy_scrape_dropped_lines", "Lines of them that were left out, because the page would not have been in order."),
 	}
-	own.MustRegister(s.reached, s.took, s.dropped)
+	own.MustRegister(s.Collectors()...)
 	return s
+}
+
+// Collectors lists what is measured of the page itself.
+func (s *Scrape) Collectors() []prometheus.Collector {
+	return []prometheus.Collector{s.reached, s.took, s.dropped}
 }
 
 // ServeHTTP implements http.Handler. However many ask at once, Envoy is asked once.

@@ -203,6 +203,7 @@ func (cp *controlPlane) openXDS(context.Context) (err error) {
 // run serves until ctx ends or a part fails, then ends everything in order.
 func (cp *controlPlane) run(ctx context.Context) error {
 	defer cp.close(context.WithoutCancel(ctx))
+	cp.meters.convergence.Begin(cp.store.Revision())
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return ended(ctx, "configuration loop", cp.loop.Run(ctx)) })
 	g.Go(func() error { return cp.renewCertificates(ctx) })

@@ -15,6 +15,7 @@ import (
 // follow acts on changes of the store that are no configuration of proxies.
 func (cp *controlPlane) follow(ctx context.Context) error {
 	told := cp.meters.convergence.Told
+	told(cp.store.Revision()) // of what was committed before nobody is told
 	return followStore(ctx, cp.store, func(ctx context.Context, e store.Event) {
 		told(e.Revision)
 		cp.happened(ctx, e)

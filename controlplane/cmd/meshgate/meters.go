@@ -32,7 +32,7 @@ func newMeters(log slog.Handler) *meters {
 
 // meter returns a store that is measured from now on.
 func (m *meters) meter(s store.Store) store.Store {
-	m.convergence = telemetry.NewConvergence(s.Revision())
+	m.convergence = telemetry.NewConvergence()
 	m.store = telemetry.NewStore(m.convergence.Note)
 	return metered.New(s, m.store)
 }
