@@ -24,7 +24,7 @@ func stateOf(t *testing.T, dir string) (*controlPlane, *bytes.Buffer) {
 		t.Fatal(err)
 	}
 	log := &bytes.Buffer{}
-	return &controlPlane{cfg: &l.Config, log: slog.New(slog.NewTextHandler(log, nil))}, log
+	return &controlPlane{cfg: &l.Config, log: slog.New(slog.NewTextHandler(log, nil)), meters: newMeters(slog.DiscardHandler)}, log
 }
 
 // filesOf are the files of a directory with their digests.
