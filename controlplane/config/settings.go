@@ -29,6 +29,7 @@ type Config struct {
 	OAuth       OAuth       `koanf:"oauth"`
 	Backup      Backup      `koanf:"backup"`
 	Changes     Changes     `koanf:"changes"`
+	Tracing     Tracing     `koanf:"tracing"`
 	Debug       Debug       `koanf:"debug"`
 }
 
@@ -260,5 +261,7 @@ var Table = []Key{
 	{"backup.directory", "", "where they are; empty: backups in the state directory, which only helps while its disk does", false},
 	{"changes.keep", "720h", "how long it is kept who changed what (docs/operations/changes.md), at least 1h", false},
 	{"changes.max", 100_000, "how many changes are kept at most, the newest, at least 1000", false},
+	{"tracing.otlp.endpoint", "", "http:// or https:// URL of a collector to which gateways send spans, in OTLP over HTTP; without a path /v1/traces; empty: none. The control plane's own follow OTEL_* (docs/operations/traces.md)", false},
+	{"tracing.sample", 1.0, "per cent of the requests without a traceparent of which gateways begin a trace", false},
 	{"debug.checkPlans", false, "hold every change of a mesh's configuration against one made from nothing, and log what differs", false},
 }

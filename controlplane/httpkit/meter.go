@@ -38,7 +38,8 @@ var knownMethods = []string{
 	http.MethodDelete, http.MethodConnect, http.MethodOptions, http.MethodTrace,
 }
 
-func boundedMethod(method string) string {
+// BoundedMethod is a method in words of which there are few.
+func BoundedMethod(method string) string {
 	if slices.Contains(knownMethods, method) {
 		return method
 	}

@@ -29,6 +29,8 @@ type Entry struct {
 	// one under which it is stored, which is never a secret, and not what a path holds.
 	Kind, Name string
 	Revision   uint64
+	// Trace is the id of the trace that the request is part of; empty without one.
+	Trace string
 	// Code is the domain code of the answer, such as a fault code.
 	Code string
 	// Cause is the internal error behind the answer; it is shown to nobody else.
@@ -70,7 +72,7 @@ func Observe(next http.Handler, log *slog.Logger, meters ...Meter) http.Handler 
 			if !rec.taken {
 				for _, m := range meters {
 					m.Served(Served{
-						Method: boundedMethod(r.Method), Pattern: e.Pattern, Status: rec.status, Took: took, Panicked: p != nil && !aborted,
+						Method: BoundedMethod(r.Method), Pattern: e.Pattern, Status: rec.status, Took: took, Panicked: p != nil && !aborted,
 					})
 				}
 			}
@@ -99,6 +101,9 @@ func write(ctx context.Context, log *slog.Logger, r *http.Request, e *Entry, rec
 	}
 	if e.Revision != 0 {
 		attrs = append(attrs, slog.Uint64("revision", e.Revision))
+	}
+	if e.Trace != "" {
+		attrs = append(attrs, slog.String("trace_id", e.Trace))
 	}
 	if e.Code != "" {
 		attrs = append(attrs, slog.String("code", e.Code))

@@ -102,8 +102,10 @@ func TestScrapeWithoutEnvoy(t *testing.T) {
 		return io.NopCloser(io.MultiReader(readers...)), nil
 	}
 	for name, envoy := range map[string]func(context.Context) (io.ReadCloser, error){
-		"away":      func(context.Context) (io.ReadCloser, error) { return nil, errors.New("refused") },
-		"breaks":    func(context.Context) (io.ReadCloser, error) { return io.NopCloser(io.MultiReader(strings.NewReader("# TYPE envoy_a counter\nenvoy_a 1\n"), broken{})), nil },
+		"away": func(context.Context) (io.ReadCloser, error) { return nil, errors.New("refused") },
+		"breaks": func(context.Context) (io.ReadCloser, error) {
+			return io.NopCloser(io.MultiReader(strings.NewReader("# TYPE envoy_a counter\nenvoy_a 1\n"), broken{})), nil
+		},
 		"too large": endless,
 		"long line": answers("# TYPE envoy_a counter\nenvoy_a{x=\"" + strings.Repeat("x", maxLine) + "\"} 1\n"),
 	} {

@@ -35,6 +35,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/oauth"
 	"github.com/meshgate/meshgate/controlplane/revoke"
 	"github.com/meshgate/meshgate/controlplane/store"
+	"github.com/meshgate/meshgate/controlplane/telemetry"
 	"github.com/meshgate/meshgate/controlplane/view"
 	"github.com/meshgate/meshgate/filter/contract"
 	"github.com/meshgate/meshgate/xds/policy/all"
@@ -78,7 +79,9 @@ type controlPlane struct {
 	// instance tells this process apart from others.
 	instance string
 	ready    readiness
-	meters *meters
+	meters   *meters
+	// traces is nil where none are made.
+	traces *telemetry.Traces
 	// backups is nil where none are made.
 	backups *backup.Schedule
 	closers closers
@@ -93,7 +96,7 @@ func openControlPlane(ctx context.Context, c *config.Config, log *slog.Logger) (
 	cp := &controlPlane{cfg: c, instance: instanceID(), meters: newMeters(log.Handler())}
 	cp.log = slog.New(cp.meters.log)
 	steps := []func(context.Context) error{
-		cp.openAdminToken, cp.openPorts, cp.openStore, cp.openIdentities, cp.openMesh, cp.openRevocation, cp.openRotations, cp.openDeclarative, cp.openXDS, cp.openLifecycle,
+		cp.openTraces, cp.openAdminToken, cp.openPorts, cp.openStore, cp.openIdentities, cp.openMesh, cp.openRevocation, cp.openRotations, cp.openDeclarative, cp.openXDS, cp.openLifecycle,
 	}
 	for _, step := range steps {
 		if err := step(ctx); err != nil {
@@ -146,8 +149,12 @@ func (cp *controlPlane) openRevocation(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
+	tracing, err := gatewayTracing(cp.cfg)
+	if err != nil {
+		return err
+	}
 	cp.loop = loop.New(loop.Options{
-		Views: cp.views, Publisher: cp.snapshots, Parameters: parameters{cp.store, networks(trusted), cp.cfg.Gateway.ForwardDotSegments}, Identities: identities{cp},
+		Views: cp.views, Publisher: cp.snapshots, Parameters: parameters{cp.store, networks(trusted), cp.cfg.Gateway.ForwardDotSegments, tracing}, Identities: identities{cp},
 		Policies: all.Policies(), Kinds: allKinds(), Latest: cp.store.Revision, Issued: cp.mesh.insights.IssuedBackends, Check: cp.cfg.Debug.CheckPlans, Log: cp.log,
 		Planned: cp.meters.streams.Planned,
 	})
@@ -218,12 +225,12 @@ func (cp *controlPlane) run(ctx context.Context) error {
 	grpcLn, httpLn := httpkit.Split(cp.ports.data, cp.authority.DataPlaneConfig(cp.names()), cp.log)
 	g.Go(func() error { return cp.serveADS(ctx, grpcLn) })
 	serveWith := func(l httpkit.Limits, name string, h http.Handler, ln net.Listener) {
-		server := httpkit.NewServer(name, h, cp.log, l, cp.meters.requests)
+		server := httpkit.NewServer(name, cp.traced(name, h), cp.log, l, cp.meters.requests)
 		g.Go(func() error { return ended(ctx, name, server.Serve(ctx, ln)) })
 	}
 	serve := func(name string, h http.Handler, ln net.Listener) { serveWith(httpkit.Limits{}, name, h, ln) }
 	serveWith(httpkit.Limits{IdleTimeout: gatewayIdle, Anonymous: true}, "data_plane", cp.dataPlane(), httpLn)
-	serve("diagnostics", diagnostics(&cp.ready, cp.metrics(), profiling{on: cp.cfg.Diagnostics.Pprof, token: cp.adminToken}), cp.ports.diagnostics)
+	serve(serverDiagnostics, diagnostics(&cp.ready, cp.metrics(), profiling{on: cp.cfg.Diagnostics.Pprof, token: cp.adminToken}), cp.ports.diagnostics)
 	admin := cp.adminAPI()
 	serve("admin", admin.Handler(), cp.ports.admin)
 	serve("admin_tls", admin.Handler(), tlsListener(cp.ports.adminTLS, cp.authority.ServerConfig(cp.names())))
