@@ -262,6 +262,6 @@ var Table = []Key{
 	{"changes.keep", "720h", "how long it is kept who changed what (docs/operations/changes.md), at least 1h", false},
 	{"changes.max", 100_000, "how many changes are kept at most, the newest, at least 1000", false},
 	{"tracing.otlp.endpoint", "", "http:// or https:// URL of a collector to which gateways send spans, in OTLP over HTTP; without a path /v1/traces; empty: none. The control plane's own follow OTEL_* (docs/operations/traces.md)", false},
-	{"tracing.sample", 1.0, "per cent of the requests without a traceparent of which gateways begin a trace", false},
+	{"tracing.sample", 1.0, "per cent of the requests that gateways trace; those that a client says not to sample are none of them", false},
 	{"debug.checkPlans", false, "hold every change of a mesh's configuration against one made from nothing, and log what differs", false},
 }

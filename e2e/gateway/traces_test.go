@@ -101,12 +101,12 @@ var _ = Describe("traces", func() {
 		c := startCollector()
 		GinkgoT().Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", c.URL)
 		GinkgoT().Setenv("OTEL_BSP_SCHEDULE_DELAY", "50")
-		plane := framework.NewControlPlane("run", "--tracing-otlp-endpoint", c.URL, "--tracing-sample", "0").Start()
+		plane := framework.NewControlPlane("run", "--tracing-otlp-endpoint", c.URL, "--tracing-sample", "100").Start()
 		g := framework.StartGateway(plane, "g")
 		f := framework.NewFixture(plane)
 		token := ask(f, g, "01").JSON()["access_token"].(string)
 		Eventually(func() map[string]span { return c.of(trace) }, 30*time.Second, 50*time.Millisecond).
-			Should(And(HaveKey("meshgate-gateway"), HaveKey("meshgate")))
+			Should(And(HaveKey("meshgate-gateway"), HaveKey("meshgate")), c.received)
 		at := c.of(trace)
 		Expect(at["meshgate-gateway"].parent).To(Equal(parent))
 		Expect(at["meshgate"].parent).To(Equal(at["meshgate-gateway"].id))
@@ -118,9 +118,14 @@ var _ = Describe("traces", func() {
 		Expect(err).NotTo(HaveOccurred())
 		Expect(r.Status).To(Equal(200))
 		Expect(r.Body).To(ContainSubstring("00-1"+trace[1:]), "the service is part of the trace")
+		unsampled, err := framework.Do(f.HTTP, http.MethodGet, fmt.Sprintf("http://127.0.0.1:%d%s/x?access_token=%s", g.HTTP, framework.RoutePath, token),
+			http.Header{"Traceparent": {"00-2" + trace[1:] + "-" + parent + "-00"}}, "")
+		Expect(err).NotTo(HaveOccurred())
+		Expect(unsampled.Status).To(Equal(200))
 		f.Must(204, http.MethodDelete, "/oauth2_tokens/"+token, nil)
 		Eventually(c.received, 30*time.Second, 50*time.Millisecond).Should(And(ContainSubstring("DELETE /oauth2_tokens/{key}"), ContainSubstring("service_")))
 		Eventually(func() map[string]span { return c.of("1" + trace[1:]) }, 30*time.Second, 50*time.Millisecond).Should(HaveKey("meshgate-gateway"))
+		Expect(c.of("2"+trace[1:])).To(BeEmpty(), "the client said not to")
 		for _, secret := range []string{marker, token, framework.ClientSecret} {
 			Expect(c.received()).NotTo(ContainSubstring(secret))
 		}

@@ -28,8 +28,8 @@ type Tracing struct {
 	TLS bool
 	// Path of the requests.
 	Path string
-	// Sample is the share of requests, in per cent, of which a trace is begun. Of a
-	// request that has a traceparent the client decides.
+	// Sample is the share of requests, in per cent, that are traced. A client can keep
+	// its own out by its traceparent, but not have more of them traced.
 	Sample float64
 }
 
