@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"slices"
 	"strconv"
+	"strings"
 	"syscall"
 	"time"
 
@@ -179,6 +180,9 @@ func envoyFamilies() []string {
 		text, err := os.ReadFile(file)
 		Expect(err).NotTo(HaveOccurred())
 		for _, m := range name.FindAllStringSubmatch(string(text), -1) {
+			if strings.HasPrefix(m[1], "envoy_meshgate_") {
+				continue // the filter's appear with what they count
+			}
 			if label := slices.Contains([]string{"envoy_cluster_name", "envoy_response_code_class", "envoy_http_conn_manager_prefix"}, m[1]); !label {
 				out = append(out, regexp.MustCompile(`_bucket$`).ReplaceAllString(m[1], ""))
 			}
