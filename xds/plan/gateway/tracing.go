@@ -102,8 +102,8 @@ func (t Tracing) traced() (*hcmv3.HttpConnectionManager_Tracing, error) {
 	provider, err := plan.Pack(&tracev3.OpenTelemetryConfig{
 		ServiceName: tracingService,
 		HttpService: &corev3.HttpService{HttpUri: &corev3.HttpUri{
-			Uri: scheme + net.JoinHostPort(unbracket(t.Collector.Host), strconv.FormatUint(uint64(t.Collector.Port), 10)) + t.Path,
-			Timeout: durationpb.New(tracingTimeout),
+			Uri:              scheme + net.JoinHostPort(unbracket(t.Collector.Host), strconv.FormatUint(uint64(t.Collector.Port), 10)) + t.Path,
+			Timeout:          durationpb.New(tracingTimeout),
 			HttpUpstreamType: &corev3.HttpUri_Cluster{Cluster: tracingCluster},
 		}},
 	})
