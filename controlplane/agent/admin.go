@@ -88,6 +88,12 @@ func (a *Admin) Fetch(ctx context.Context, path string) (io.ReadCloser, error) {
 	return resp.Body, nil
 }
 
+// Statistics returns what Envoy and the filter have counted, in Prometheus' text
+// format; what was never used is left out, which is most of it. The caller closes it.
+func (a *Admin) Statistics(ctx context.Context) (io.ReadCloser, error) {
+	return a.Fetch(ctx, "/stats/prometheus?usedonly")
+}
+
 // readyTick is how often a starting Envoy is asked whether it is live. It has no
 // event for that either.
 const readyTick = 50 * time.Millisecond

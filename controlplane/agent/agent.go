@@ -8,10 +8,12 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"net/http"
 	"net/url"
 	"os"
 	"slices"
 	"sync/atomic"
+	"time"
 
 	"github.com/google/uuid"
 	"golang.org/x/sync/errgroup"
@@ -52,9 +54,11 @@ type Options struct {
 	// AdminPort opens Envoy's admin interface on that loopback port instead of
 	// a Unix socket in the run directory.
 	AdminPort int
-	// StatusAddress is where /ready and /live are served; empty: nowhere.
+	// StatusAddress is where /ready, /live and /metrics are served; empty: nowhere.
 	StatusAddress string
-	Drain         Drain
+	// Metrics serves the metrics of the node; may be nil.
+	Metrics http.Handler
+	Drain   Drain
 	// Abort, when closed, kills Envoy instead of draining it; may be nil.
 	Abort <-chan struct{}
 	Cache contract.CacheSettings
@@ -85,6 +89,8 @@ type Agent struct {
 	transport  transport
 	// held are the certificates that Envoy is served.
 	held *held
+	// relay is set once there is one.
+	relay atomic.Pointer[relay.Relay]
 }
 
 // New checks what can be checked before anything is started, and makes the run
@@ -146,7 +152,7 @@ func (a *Agent) Ready() <-chan struct{} { return a.ready }
 // away does not hinder the start of a node that has run before.
 func (a *Agent) Run(ctx context.Context) error {
 	configured := make(chan struct{})
-	state := &status{conditions: a.conditions, envoy: a.Envoy, admin: a.Envoy.Admin, leaving: ctx, configured: configured}
+	state := &status{conditions: a.conditions, envoy: a.Envoy, admin: a.Envoy.Admin, leaving: ctx, configured: configured, metrics: a.Metrics}
 	a.state.Store(state)
 	stopStatus, err := a.serveStatus(state)
 	if err != nil {
@@ -172,6 +178,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	state.refused = stream.Refused
 	state.enrolled.Store(true)
 	a.conditions.Probe(conditionDisk, func(context.Context) { stream.SaveAgain() })
+	a.relay.Store(stream)
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { a.watchCertificates(ctx); return nil })
 	g.Go(func() error {
@@ -272,3 +279,22 @@ func systemRoots() string {
 
 // NodeID is the node id of the agent's Envoy.
 func (a *Agent) NodeID() string { return a.proxy().node() }
+
+// Connected reports whether the stream of configuration to the control plane is open.
+func (a *Agent) Connected() bool {
+	r := a.relay.Load()
+	return r != nil && r.Status().Connected
+}
+
+// TokenEnds is when the node token ends by its own word; zero if it does not say.
+func (a *Agent) TokenEnds() time.Time {
+	token, err := a.token()
+	if err != nil {
+		return time.Time{}
+	}
+	c, err := lifeOf(token)
+	if err != nil {
+		return time.Time{}
+	}
+	return time.Unix(int64(c.Expires), 0)
+}

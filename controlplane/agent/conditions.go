@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/meshgate/meshgate/controlplane/health"
 	"github.com/meshgate/meshgate/controlplane/httpkit"
@@ -102,9 +101,5 @@ func local(r *http.Request) bool {
 	return err == nil && at.Addr().Unmap().IsLoopback()
 }
 
-// metrics are those of the agent itself, not of its Envoy.
-func (s *status) metrics() http.Handler {
-	r := prometheus.NewRegistry()
-	r.MustRegister(s.conditions.Collector())
-	return promhttp.HandlerFor(r, promhttp.HandlerOpts{})
-}
+// Conditions is the metric of what is the matter with the proxy.
+func (a *Agent) Conditions() prometheus.Collector { return a.conditions.Collector() }

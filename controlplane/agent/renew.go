@@ -108,23 +108,33 @@ func owns(path string) error {
 	return nil
 }
 
-// renewAt returns when two thirds of a token's life are over. The token is not
-// checked: the control plane does that.
+// renewAt returns when two thirds of a token's life are over.
 func renewAt(token string) (time.Time, error) {
+	c, err := lifeOf(token)
+	if err != nil {
+		return time.Time{}, err
+	}
+	return time.Unix(int64(c.Issued+(c.Expires-c.Issued)*2/3), 0), nil
+}
+
+// tokenLife is when a token was issued and ends, in seconds of Unix time.
+type tokenLife struct {
+	Issued  float64 `json:"iat"`
+	Expires float64 `json:"exp"`
+}
+
+// lifeOf reads a token. It is not checked: the control plane does that.
+func lifeOf(token string) (c tokenLife, err error) {
 	parts := strings.Split(token, ".")
 	if len(parts) != 3 {
-		return time.Time{}, errors.New("the node token is not a JWT")
+		return c, errors.New("the node token is not a JWT")
 	}
 	raw, err := base64.RawURLEncoding.DecodeString(parts[1])
 	if err != nil {
-		return time.Time{}, errors.New("the node token is not a JWT")
+		return c, errors.New("the node token is not a JWT")
 	}
-	var claims struct {
-		Issued  float64 `json:"iat"`
-		Expires float64 `json:"exp"`
+	if err := json.Unmarshal(raw, &c); err != nil || c.Expires <= c.Issued {
+		return c, errors.New("the node token does not say when it ends")
 	}
-	if err := json.Unmarshal(raw, &claims); err != nil || claims.Expires <= claims.Issued {
-		return time.Time{}, errors.New("the node token does not say when it ends")
-	}
-	return time.Unix(int64(claims.Issued+(claims.Expires-claims.Issued)*2/3), 0), nil
+	return c, nil
 }

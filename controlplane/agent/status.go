@@ -54,6 +54,8 @@ type status struct {
 	asked singleflight.Group
 	// conditions are what is the matter, with which the proxy may be ready.
 	conditions *health.Board
+	// metrics may be nil.
+	metrics http.Handler
 }
 
 // Missing returns why the proxy is not ready, as its status tells it, or "".
@@ -105,24 +107,28 @@ func (s *status) ask(ctx context.Context) string {
 	return ""
 }
 
-// handler serves /ready, /live and /metrics to everybody: they tell nothing else. The
-// agent is live while it answers, also while it drains or Envoy is away, which it starts
+// handler serves /ready, /live and, if there are any, the metrics of the node to
+// everybody: a port that shall not be is for the operator to keep private. The agent
+// is live while it answers, also while it drains or Envoy is away, which it starts
 // again itself: whoever ended it for that would only cut off more.
 func (s *status) handler() http.Handler {
 	get := func(pattern, summary string, h http.HandlerFunc) httpkit.Endpoint {
 		return httpkit.Endpoint{Method: http.MethodGet, Pattern: pattern, Auth: httpkit.Open, Summary: summary, Handler: h}
 	}
-	return httpkit.NewRouter([]httpkit.Endpoint{
+	endpoints := []httpkit.Endpoint{
 		get("/ready", "The proxy can be sent requests; what is the matter, if anything", s.serveReady),
 		get("/live", "The agent lives", func(w http.ResponseWriter, _ *http.Request) { httpkit.WriteMessage(w, http.StatusOK, "live") }),
-		get("/metrics", "Prometheus metrics of the agent", s.metrics().ServeHTTP),
-	}, httpkit.RefuseMessage)
+	}
+	if s.metrics != nil {
+		endpoints = append(endpoints, get("/metrics", "Metrics of the agent and of its Envoy", s.metrics.ServeHTTP))
+	}
+	return httpkit.NewRouter(endpoints, httpkit.RefuseMessage)
 }
 
-// Bounds of the status server: a check that takes longer is of no use to anybody,
-// and the end of a proxy waits for none.
+// Bounds of the status server: what takes longer, a check or the page of metrics, is
+// of no use to anybody, and the end of a proxy waits for none.
 var statusLimits = httpkit.Limits{
-	HeaderBytes: 4 << 10, BodyBytes: 1, ReadTimeout: 5 * time.Second, WriteTimeout: 5 * time.Second,
+	HeaderBytes: 4 << 10, BodyBytes: 1, ReadTimeout: 5 * time.Second, WriteTimeout: 10 * time.Second,
 	IdleTimeout: 30 * time.Second, Grace: time.Second, Anonymous: true,
 }
 

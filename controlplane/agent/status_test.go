@@ -160,3 +160,20 @@ func TestServeStatus(t *testing.T) {
 	}
 	stop()
 }
+
+// TestStatusServesMetrics has the page of metrics beside the status where there is
+// one, and nothing there where there is none.
+func TestStatusServesMetrics(t *testing.T) {
+	for _, with := range []bool{true, false} {
+		s, want := &status{}, http.StatusNotFound
+		if with {
+			s.metrics = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "a 1\n") })
+			want = http.StatusOK
+		}
+		w := httptest.NewRecorder()
+		s.handler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+		if w.Code != want || (w.Body.String() == "a 1\n") != with {
+			t.Errorf("with metrics %t: %d %s", with, w.Code, w.Body)
+		}
+	}
+}

@@ -72,6 +72,7 @@ func (c *Config) check() error {
 	if c.Changes.Max < 1000 {
 		bad("changes.max", "must be at least 1000")
 	}
+	vs = append(vs, c.Tracing.check()...)
 	vs = append(vs, c.clashes()...)
 	return fault.Violated(vs)
 }

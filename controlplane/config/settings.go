@@ -29,6 +29,7 @@ type Config struct {
 	OAuth       OAuth       `koanf:"oauth"`
 	Backup      Backup      `koanf:"backup"`
 	Changes     Changes     `koanf:"changes"`
+	Tracing     Tracing     `koanf:"tracing"`
 	Debug       Debug       `koanf:"debug"`
 }
 
@@ -247,7 +248,7 @@ var Table = []Key{
 	{"envoy.logLevel", "warning", "Envoy's log level", false},
 	{"envoy.concurrency", 0, "Envoy's worker threads; 0: one per CPU", false},
 	{"status.listen", "0.0.0.0", "address of a proxy's status", false},
-	{"status.port", 0, "port at which a proxy answers /ready and /live to load balancers (docs/draining.md); 0: none", false},
+	{"status.port", 0, "port at which a proxy answers /ready and /live to load balancers (docs/draining.md) and /metrics to Prometheus (docs/operations/metrics.md), all without credentials; 0: none", false},
 	{"drain.delay", "5s", "how long a proxy that is told to end goes on as before, so that load balancers see its /ready fail (docs/draining.md); demo: 0s", false},
 	{"drain.timeout", "30s", "how long its clients are then sent away, and requests in flight may finish; new connections are accepted for half of it at most", false},
 	{"cache.maxBytes", 256 << 20, "memory for the token cache inside each gateway; up to 192 MiB of garbage come on top", false},
@@ -260,5 +261,7 @@ var Table = []Key{
 	{"backup.directory", "", "where they are; empty: backups in the state directory, which only helps while its disk does", false},
 	{"changes.keep", "720h", "how long it is kept who changed what (docs/operations/changes.md), at least 1h", false},
 	{"changes.max", 100_000, "how many changes are kept at most, the newest, at least 1000", false},
+	{"tracing.otlp.endpoint", "", "http:// or https:// URL of a collector to which gateways send spans, in OTLP over HTTP; without a path /v1/traces; empty: none. The control plane's own follow OTEL_* (docs/operations/traces.md)", false},
+	{"tracing.sample", 1.0, "per cent of the requests that gateways trace; those that a client says not to sample are none of them", false},
 	{"debug.checkPlans", false, "hold every change of a mesh's configuration against one made from nothing, and log what differs", false},
 }

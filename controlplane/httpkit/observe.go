@@ -29,6 +29,8 @@ type Entry struct {
 	// one under which it is stored, which is never a secret, and not what a path holds.
 	Kind, Name string
 	Revision   uint64
+	// Trace is the id of the trace that the request is part of; empty without one.
+	Trace string
 	// Code is the domain code of the answer, such as a fault code.
 	Code string
 	// Cause is the internal error behind the answer; it is shown to nobody else.
@@ -46,9 +48,9 @@ func EntryOf(ctx context.Context) *Entry {
 	return new(Entry)
 }
 
-// Observe logs each request in one line at its end and turns a panic into the
-// answer 500, so that one request cannot end the process.
-func Observe(next http.Handler, log *slog.Logger) http.Handler {
+// Observe logs each request in one line at its end, tells the meters, and turns a
+// panic into the answer 500, so that one request cannot end the process.
+func Observe(next http.Handler, log *slog.Logger, meters ...Meter) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		start := time.Now()
 		e := &Entry{ID: requestID(r)}
@@ -65,7 +67,15 @@ func Observe(next http.Handler, log *slog.Logger) http.Handler {
 					WriteMessage(rec, http.StatusInternalServerError, TextInternal)
 				}
 			}
-			write(r.Context(), log, r, e, rec, time.Since(start))
+			took := time.Since(start)
+			write(r.Context(), log, r, e, rec, took)
+			if !rec.taken {
+				for _, m := range meters {
+					m.Served(Served{
+						Method: BoundedMethod(r.Method), Pattern: e.Pattern, Status: rec.status, Took: took, Panicked: p != nil && !aborted,
+					})
+				}
+			}
 			if aborted || p != nil && rec.status < 500 {
 				panic(http.ErrAbortHandler) // a half-written answer must not look complete
 			}
@@ -92,6 +102,9 @@ func write(ctx context.Context, log *slog.Logger, r *http.Request, e *Entry, rec
 	if e.Revision != 0 {
 		attrs = append(attrs, slog.Uint64("revision", e.Revision))
 	}
+	if e.Trace != "" {
+		attrs = append(attrs, slog.String("trace_id", e.Trace))
+	}
 	if e.Code != "" {
 		attrs = append(attrs, slog.String("code", e.Code))
 	}
@@ -108,6 +121,7 @@ type recorder struct {
 	status int
 	bytes  int64
 	wrote  bool
+	taken  bool // by a handler that hijacked the connection
 }
 
 // WriteHeader implements http.ResponseWriter.

@@ -62,15 +62,19 @@ type Server struct {
 	visitors *visitors // nil without [Limits.Anonymous]
 }
 
-// NewServer returns a server named name in logs. The handler is wrapped with
-// body limit, request log and recovery, see [Observe].
-func NewServer(name string, h http.Handler, log *slog.Logger, l Limits) *Server {
+// NewServer returns a server named name in logs and to the meters. The handler is
+// wrapped with body limit, request log and recovery, see [Observe].
+func NewServer(name string, h http.Handler, log *slog.Logger, l Limits, meters ...Meter) *Server {
 	l = l.Or(DefaultLimits())
 	log = log.With("server", name)
+	named := make([]Meter, len(meters))
+	for i, m := range meters {
+		named[i] = serverMeter{name, m}
+	}
 	s := &Server{
 		grace: l.Grace, log: log,
 		http: &http.Server{
-			Handler:        Observe(http.MaxBytesHandler(h, l.BodyBytes), log),
+			Handler:        Observe(http.MaxBytesHandler(h, l.BodyBytes), log, named...),
 			MaxHeaderBytes: l.HeaderBytes, ReadHeaderTimeout: l.ReadHeaderTimeout,
 			ReadTimeout: l.ReadTimeout, WriteTimeout: l.WriteTimeout, IdleTimeout: l.IdleTimeout,
 			ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug),
@@ -109,4 +113,16 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 		return fmt.Errorf("shut down %s: %w", ln.Addr(), err)
 	}
 	return nil
+}
+
+// serverMeter adds the name of the server.
+type serverMeter struct {
+	name string
+	Meter
+}
+
+// Served implements Meter.
+func (m serverMeter) Served(s Served) {
+	s.Server = m.name
+	m.Meter.Served(s)
 }

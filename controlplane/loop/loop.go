@@ -58,6 +58,8 @@ type Options struct {
 	Latest func() uint64
 	// Issued may be nil.
 	Issued Issued
+	// Planned is told how long each round took; it may be nil.
+	Planned func(took time.Duration)
 	// Check holds every batch of a mesh and of a control plane against a plan from
 	// nothing and logs what differs. It is dear.
 	Check bool
@@ -186,6 +188,9 @@ func (l *Loop) Run(ctx context.Context) error {
 		}
 		start := time.Now()
 		next := l.round(start)
+		if l.Planned != nil {
+			l.Planned(time.Since(start))
+		}
 		retry.Stop()
 		if !next.IsZero() {
 			retry.Reset(time.Until(next))

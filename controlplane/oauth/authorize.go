@@ -37,9 +37,10 @@ type authorization struct {
 // redirects the user to the redirect_uri of the answer, success or not.
 // Source: requirement "POST /oauth2/authorize".
 func (s *Server) authorize(w http.ResponseWriter, r *http.Request, t *Request) error {
+	t.outcome.grant = t.authorizes()
 	user, e := t.user()
 	if e != nil {
-		return refuse(w, e, t.state())
+		return t.refuse(w, e)
 	}
 	if id, ok := t.params.text("client_id"); ok && id != "" {
 		if err := s.findClient(r.Context(), t, id); err != nil {
@@ -82,6 +83,17 @@ func (t *Request) authorization() (a authorization, refusal *Error) {
 	return a, refusal
 }
 
+// authorizes is the grant that an authorisation request begins.
+func (t *Request) authorizes() string {
+	switch name, _ := t.params.text("response_type"); responseType(name) {
+	case responseCode:
+		return AuthorizationCode{}.Type()
+	case responseToken:
+		return ImplicitGrant
+	}
+	return OtherGrant
+}
+
 func (t *Request) offers(kind responseType) bool {
 	switch kind {
 	case responseCode:
@@ -107,11 +119,12 @@ func (s *Server) code(w http.ResponseWriter, r *http.Request, t *Request, a auth
 		return err
 	})
 	if gone := clientGone(err); gone != nil {
-		return refuse(w, gone, t.state())
+		return t.refuse(w, gone)
 	}
 	if err != nil {
 		return err
 	}
+	t.outcome.code = true
 	return t.redirect(w, http.StatusOK, redirectURI(a.target, t.answer(map[string]any{"code": spec.Code})))
 }
 
@@ -120,12 +133,13 @@ func (s *Server) code(w http.ResponseWriter, r *http.Request, t *Request, a auth
 func (s *Server) implicit(w http.ResponseWriter, r *http.Request, t *Request, a authorization) error {
 	doc, err := s.mint(r.Context(), t, &Issue{Scope: a.scope, UserID: a.user, Durability: model.Credential})
 	if gone := clientGone(err); gone != nil {
-		return refuse(w, gone, t.state())
+		return t.refuse(w, gone)
 	}
 	if err != nil {
 		return err
 	}
-	s.legacy(r.Context(), t, "implicit")
+	s.legacy(r.Context(), t, ImplicitGrant)
+	t.outcome.token = true
 	values := map[string]any{"access_token": doc.AccessToken, "token_type": TokenType}
 	if doc.ExpiresIn > 0 {
 		values["expires_in"] = doc.ExpiresIn
@@ -149,8 +163,9 @@ func (t *Request) answer(values map[string]any) map[string]any {
 // where there is nowhere to send it.
 func (t *Request) refuseTo(w http.ResponseWriter, target string, e *Error) error {
 	if target == "" {
-		return refuse(w, e, t.state())
+		return t.refuse(w, e)
 	}
+	t.outcome.reason = e.Type
 	values := map[string]any{"error": e.Type, "error_description": e.Description}
 	return t.redirect(w, e.Status, redirectURI(target, t.answer(values)))
 }

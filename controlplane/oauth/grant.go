@@ -45,6 +45,7 @@ type Request struct {
 	// where none is known.
 	peer, issuer string
 	failures     *throttle
+	outcome      outcome
 }
 
 // Spec returns the application's fields.
@@ -56,7 +57,12 @@ func (t *Request) Spec() *gateway.Application { return t.Application.Spec.(*gate
 func (t *Request) judged() { t.Now = t.clock() }
 
 // state is the parameter that is echoed, nil if there is none.
-func (t *Request) state() any { return t.params.values["state"] }
+func (t *Request) state() any {
+	if t.params == nil { // nothing was read
+		return nil
+	}
+	return t.params.values["state"]
+}
 
 // service is what a new token or code is bound to: the current service, or none
 // at plugins with global credentials.

@@ -38,11 +38,11 @@ func (s *Server) introspect(w http.ResponseWriter, r *http.Request, t *Request) 
 		return err
 	}
 	if t.Spec().ClientType == gateway.ClientPublic {
-		return refuse(w, errPublicIntrospect, t.state())
+		return t.refuse(w, errPublicIntrospect)
 	}
 	value, ok := t.params.text("token")
 	if !ok || value == "" {
-		return refuse(w, errTokenMissing, t.state())
+		return t.refuse(w, errTokenMissing)
 	}
 	var doc introspection
 	if err := s.Store.View(r.Context(), func(tx store.Reader) (err error) {
@@ -70,7 +70,7 @@ func (s *Server) authenticated(w http.ResponseWriter, r *http.Request, t *Reques
 	if refusal == nil {
 		return false, nil
 	}
-	return true, refuse(w, refusal, t.state())
+	return true, t.refuse(w, refusal)
 }
 
 // about says what the client may know about a token.

@@ -30,10 +30,10 @@ type metadata struct {
 // metadata answers GET at the well-known path. It is public.
 func (s *Server) metadata(w http.ResponseWriter, r *http.Request, t *Request) error {
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
-		return refuseMethod(w, r.Method, endpointMetadata.name(), "GET, HEAD", t.Config.Realm)
+		return t.refuseMethod(w, r.Method, endpointMetadata.name(), "GET, HEAD")
 	}
 	if e := checkHTTPS(t.Config, r); e != nil {
-		return refuse(w, e, nil)
+		return t.refuse(w, e)
 	}
 	noStore(w)
 	if t.issuer == "" { // whoever asks for metadata believes them

@@ -149,11 +149,16 @@ func private(w http.ResponseWriter) {
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 }
 
+// reasonMethod refuses a method that an endpoint does not have.
+const reasonMethod = "invalid_method"
+
 // message is the document of answers that have nothing to do with OAuth.
 func message(text string) map[string]string { return map[string]string{"message": text} }
 
 // refuseMethod answers methods that an endpoint does not have.
-func refuseMethod(w http.ResponseWriter, method, endpoint, allow, realm string) error {
+func (t *Request) refuseMethod(w http.ResponseWriter, method, endpoint, allow string) error {
+	t.outcome.reason = reasonMethod
+	realm := t.Config.Realm
 	d := fmt.Sprintf("The HTTP method %s is invalid for the %s", method, endpoint)
 	challenge := fmt.Sprintf(`Bearer error="invalid_method", error_description="%s"`, d)
 	if realm != "" {
@@ -161,5 +166,5 @@ func refuseMethod(w http.ResponseWriter, method, endpoint, allow, realm string) 
 	}
 	w.Header().Set("WWW-Authenticate", challenge)
 	w.Header().Set("Allow", allow)
-	return writeReply(w, http.StatusMethodNotAllowed, reply{Error: "invalid_method", Description: d})
+	return writeReply(w, http.StatusMethodNotAllowed, reply{Error: reasonMethod, Description: d})
 }

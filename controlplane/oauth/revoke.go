@@ -20,7 +20,7 @@ func (s *Server) revoke(w http.ResponseWriter, r *http.Request, t *Request) erro
 	}
 	value, ok := t.params.text("token")
 	if !ok || value == "" {
-		return refuse(w, errTokenMissing, t.state())
+		return t.refuse(w, errTokenMissing)
 	}
 	switch err := s.revokeToken(r, t, value); {
 	case fault.Is(err, fault.Unstored):

@@ -29,7 +29,9 @@ type Options struct {
 	Grants []Grant
 	// Limits of failed attempts; the zero value has its defaults.
 	Limits Limits
-	Log    *slog.Logger
+	// Observer may be nil.
+	Observer Observer
+	Log      *slog.Logger
 	// Now is the clock.
 	Now func() time.Time
 }
@@ -83,12 +85,13 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-func (s *Server) serve(w http.ResponseWriter, r *http.Request, scope, plugin string) error {
+func (s *Server) serve(w http.ResponseWriter, r *http.Request, scope, plugin string) (err error) {
 	t := &Request{
 		Plugin: plugin, Service: r.Header.Get(contract.HeaderOAuthService), Scope: scope, clock: s.Now,
 		peer: r.Header.Get(contract.HeaderOAuthClient), failures: s.failures,
 	}
 	is, path := recognise(sentPath(r.URL))
+	defer func() { s.tell(is, t.outcome, err) }()
 	if err := s.Store.View(r.Context(), func(tx store.Reader) (err error) {
 		if t.attached, t.Config, err = pluginConfig(tx, scope, plugin); err != nil {
 			return err
@@ -106,23 +109,23 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, scope, plugin str
 	case is == endpointMetadata:
 		return s.metadata(w, r, t)
 	case t.adrift(): // as the route answers everything else
+		t.outcome.reason = ReasonUnavailable
 		return writeReply(w, http.StatusServiceUnavailable, message("no Service found with those values"))
 	case r.Header.Get("Upgrade") != "": // the body of such a request has no end
 		w.Header().Set("Connection", "close")
-		return refuse(w, errUpgrade, nil)
+		return t.refuse(w, errUpgrade)
 	case r.Method != http.MethodPost:
-		return refuseMethod(w, r.Method, is.name(), http.MethodPost, t.Config.Realm)
+		return t.refuseMethod(w, r.Method, is.name(), http.MethodPost)
 	}
-	var err error
 	if t.params, err = readParams(w, r); err != nil {
-		return refuse(w, errUnreadable, nil)
+		return t.refuse(w, errUnreadable)
 	}
 	t.judged()
 	if e := checkHTTPS(t.Config, r); e != nil {
-		return refuse(w, e, t.state())
+		return t.refuse(w, e)
 	}
 	if e := t.strictParams(); e != nil {
-		return refuse(w, e, t.state())
+		return t.refuse(w, e)
 	}
 	return s.answer(w, r, t, is)
 }

@@ -20,6 +20,7 @@ func (s *Server) token(w http.ResponseWriter, r *http.Request, t *Request) error
 	var refusal *Error
 	name, _ := t.params.text("grant_type")
 	grant := s.grants[name]
+	t.outcome.grant = s.knownGrant(name)
 	redirectless := grant != nil && !grant.NeedsRedirect()
 	if grant == nil || !grant.Enabled(t.Config) {
 		refusal = errGrantType
@@ -32,7 +33,7 @@ func (s *Server) token(w http.ResponseWriter, r *http.Request, t *Request) error
 		refusal = e
 	}
 	if refusal != nil {
-		return refuse(w, refusal, t.state())
+		return t.refuse(w, refusal)
 	}
 	issue, err := grant.Authorize(t)
 	if err != nil {
@@ -46,6 +47,7 @@ func (s *Server) token(w http.ResponseWriter, r *http.Request, t *Request) error
 		s.legacy(r.Context(), t, name)
 	}
 	doc.State = t.state()
+	t.outcome.token = true
 	noStore(w)
 	return writeReply(w, http.StatusOK, doc)
 }
@@ -57,10 +59,10 @@ const familyTimeout = 30 * time.Second
 // that are none of the client's.
 func (s *Server) refused(w http.ResponseWriter, r *http.Request, t *Request, err error) error {
 	if e, ok := errors.AsType[*Error](err); ok {
-		return refuse(w, e, t.state())
+		return t.refuse(w, e)
 	}
 	if gone := clientGone(err); gone != nil {
-		return refuse(w, gone, t.state())
+		return t.refuse(w, gone)
 	}
 	again, ok := errors.AsType[*replay](err)
 	if !ok {
@@ -74,7 +76,7 @@ func (s *Server) refused(w http.ResponseWriter, r *http.Request, t *Request, err
 	if err := s.revokeFamily(ctx, t.Scope, again.family); err != nil {
 		return err
 	}
-	return refuse(w, again.refusal, t.state())
+	return t.refuse(w, again.refusal)
 }
 
 // clientGone is the refusal for an application that was deleted between its

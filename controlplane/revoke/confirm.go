@@ -88,15 +88,15 @@ func (r *Revoker) publish(ctx context.Context, c store.Commit, over func()) erro
 	if !revokes {
 		return nil
 	}
-	r.count(time.Since(begun), err)
+	r.count(err)
+	r.o.Meter.Revoked(time.Since(begun), err == nil)
 	return err
 }
 
-func (r *Revoker) count(lag time.Duration, err error) {
+func (r *Revoker) count(err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.stats.Revocations++
-	r.stats.Lag = lag
 	if err != nil {
 		r.stats.Unconfirmed++
 	}

@@ -3,6 +3,7 @@ package revoke
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/meshgate/meshgate/filter/contract"
 )
@@ -10,11 +11,12 @@ import (
 // introspect answers a question without holding up the link. A filter that asks
 // more at once than it may is told that nobody can be asked.
 func (l *link) introspect(q *contract.Introspect) {
-	l.r.introspections.Add(1)
+	begun := time.Now()
 	select {
 	case l.asked <- struct{}{}:
 	default:
 		l.reply(&contract.Result{ID: q.ID, Answer: contract.Unavailable})
+		l.r.o.Meter.Introspected(IntrospectionShed, time.Since(begun))
 		return
 	}
 	l.work.Go(func() {
@@ -23,6 +25,7 @@ func (l *link) introspect(q *contract.Introspect) {
 		defer cancel()
 		res, allowed := l.answer(ctx, q)
 		l.reply(res)
+		l.r.o.Meter.Introspected(introspected(res, allowed), time.Since(begun))
 		if allowed {
 			l.mayAsk.Store(true)
 			l.tell()

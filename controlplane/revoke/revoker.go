@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -85,7 +84,9 @@ type Options struct {
 	// how much its clock is ahead, see [redisconn.Server].
 	RedisState func(error)
 	RedisAhead func(time.Duration)
-	Log        *slog.Logger
+	// Meter may be nil.
+	Meter Meter
+	Log   *slog.Logger
 	// Now is the wall clock, for expiries only.
 	Now func() time.Time
 	// MaxLinks bounds links, MaxNodeLinks those of one node; 0 means 4096, 64.
@@ -112,8 +113,7 @@ type Revoker struct {
 	turn turn
 	work chan struct{} // wakes the publisher
 
-	introspections atomic.Uint64
-	seen           chan struct{} // wakes the owner of the known filters
+	seen chan struct{} // wakes the owner of the known filters
 	// persist is held while known filters are written, so that one that was
 	// just introduced is not forgotten by an older picture. It guards written,
 	// what this process has in the store of them.
@@ -160,10 +160,6 @@ type Stats struct {
 	Revocations, Unconfirmed uint64
 	// Pending counts the revocations that are unconfirmed now.
 	Pending int
-	// Introspections counts the questions of filters, refused ones included.
-	Introspections uint64
-	// Lag is how long the latest publication took.
-	Lag time.Duration
 	// Trusted says whether filters are told to believe Redis, RedisUp whether it is
 	// in order and written to. RefillsDropped counts records that could not be made, or
 	// were given up because too many waited for it.
@@ -179,6 +175,9 @@ func New(ctx context.Context, o Options) (*Revoker, error) {
 	}
 	if o.Now == nil {
 		o.Now = time.Now
+	}
+	if o.Meter == nil {
+		o.Meter = unmetered{}
 	}
 	o.MaxLinks, o.MaxNodeLinks = cmp.Or(o.MaxLinks, 4096), cmp.Or(o.MaxNodeLinks, 64)
 	r := &Revoker{
@@ -285,7 +284,6 @@ func (r *Revoker) Stats() Stats {
 			s.LiveLeases++
 		}
 	}
-	s.Introspections = r.introspections.Load()
 	s.Trusted, s.RedisUp, s.RefillsDropped = r.trust.Epoch != 0, up, dropped
 	return s
 }

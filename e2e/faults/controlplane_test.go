@@ -37,17 +37,8 @@ func heard(g *framework.Gateway) {
 
 // introspections is how many questions of filters a control plane has counted.
 func introspections(c *framework.ControlPlane) int {
-	r, err := framework.Do(http.DefaultClient, http.MethodGet, fmt.Sprintf("http://127.0.0.1:%d/metrics", c.Diagnostics), nil, "")
-	Expect(err).NotTo(HaveOccurred())
-	for line := range strings.Lines(r.Body) {
-		if value, ok := strings.CutPrefix(line, "meshgate_introspections_total "); ok {
-			n, err := strconv.ParseFloat(strings.TrimSpace(value), 64)
-			Expect(err).NotTo(HaveOccurred())
-			return int(n)
-		}
-	}
-	Fail("the control plane counts no introspections")
-	return 0
+	GinkgoHelper()
+	return int(framework.Scrape(c.Diagnostics).Sum("meshgate_introspection_duration_seconds"))
 }
 
 var _ = Describe("with two gateways", func() {

@@ -153,13 +153,17 @@ func newOwnAgent(ctx context.Context, c *config.Config, cp *controlPlane, envoy,
 	if err := os.WriteFile(file, []byte(token), 0o600); err != nil {
 		return nil, err
 	}
-	return agent.New(agent.Options{
+	a, err := agent.New(agent.Options{
 		StateDir: c.StateDir, ControlPlane: model.DefaultControlPlane, Name: c.Gateway.Name,
 		Address: fmt.Sprintf("https://127.0.0.1:%d", port(cp.ports.data)), CAFile: cp.caFile, TokenFile: file,
 		Instance: instance(c), EnvoyPath: envoy, ModuleDir: module, Versions: versionsOfProxy(versionLine, module),
 		Concurrency: c.Envoy.Concurrency, LogLevel: c.Envoy.LogLevel, Drain: agent.Drain(c.Drain), StatusAddress: statusAddress(c),
 		Abort: aborted(ctx), Cache: cacheSettings(c), Log: cp.log,
 	})
+	if err != nil {
+		return nil, err
+	}
+	return meterNode(a), nil
 }
 
 // freeStatusPort makes sure that the agent will get the port of its status.

@@ -36,6 +36,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/oauth"
 	"github.com/meshgate/meshgate/controlplane/revoke"
 	"github.com/meshgate/meshgate/controlplane/store"
+	"github.com/meshgate/meshgate/controlplane/telemetry"
 	"github.com/meshgate/meshgate/controlplane/view"
 	"github.com/meshgate/meshgate/filter/contract"
 	"github.com/meshgate/meshgate/xds/policy/all"
@@ -80,6 +81,9 @@ type controlPlane struct {
 	// instance tells this process apart from others.
 	instance string
 	ready    readiness
+	meters   *meters
+	// traces is nil where none are made.
+	traces *telemetry.Traces
 	// backups is nil where none are made.
 	backups *backup.Schedule
 	closers closers
@@ -91,10 +95,11 @@ func openControlPlane(ctx context.Context, c *config.Config, log *slog.Logger) (
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(gcPercent)
 	}
-	cp := &controlPlane{cfg: c, log: log, instance: instanceID()}
-	cp.ready.conditions = newConditions(log)
+	cp := &controlPlane{cfg: c, instance: instanceID(), meters: newMeters(log.Handler())}
+	cp.log = slog.New(cp.meters.log)
+	cp.ready.conditions = newConditions(cp.log)
 	steps := []func(context.Context) error{
-		cp.openAdminToken, cp.openPorts, cp.openStore, cp.openIdentities, cp.openMesh, cp.openRevocation, cp.openRotations, cp.openDeclarative, cp.openXDS, cp.openLifecycle, cp.openNodes,
+		cp.openTraces, cp.openAdminToken, cp.openPorts, cp.openStore, cp.openIdentities, cp.openMesh, cp.openRevocation, cp.openRotations, cp.openDeclarative, cp.openXDS, cp.openLifecycle, cp.openNodes,
 	}
 	for _, step := range steps {
 		if err := step(ctx); err != nil {
@@ -146,9 +151,14 @@ func (cp *controlPlane) openRevocation(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
+	tracing, err := gatewayTracing(cp.cfg)
+	if err != nil {
+		return err
+	}
 	cp.loop = loop.New(loop.Options{
-		Views: cp.views, Publisher: cp.snapshots, Parameters: parameters{cp.store, networks(trusted), cp.cfg.Gateway.ForwardDotSegments}, Identities: identities{cp},
+		Views: cp.views, Publisher: cp.snapshots, Parameters: parameters{cp.store, networks(trusted), cp.cfg.Gateway.ForwardDotSegments, tracing}, Identities: identities{cp},
 		Policies: all.Policies(), Kinds: allKinds(), Latest: cp.store.Revision, Issued: cp.mesh.insights.IssuedBackends, Check: cp.cfg.Debug.CheckPlans, Log: cp.log,
+		Planned: cp.meters.streams.Planned,
 	})
 	cp.revoker, err = revoke.New(ctx, revoke.Options{
 		Store: cp.store, Subjects: revocationSubjects(), Auth: linkAuthenticator{cp},
@@ -162,7 +172,7 @@ func (cp *controlPlane) openRevocation(ctx context.Context) (err error) {
 		Planned: cp.planned,
 		Redis:   cp.redis.client, Tracker: cp.redis.tracker(), NodeRedis: cp.redis.forNodes,
 		RedisState: redisState(cp.ready.conditions), RedisAhead: redisAhead(cp.ready.conditions, time.Now),
-		ChecksTokens: cp.checksTokens, Log: cp.log, Now: time.Now,
+		ChecksTokens: cp.checksTokens, Meter: cp.meters.tokens, Log: cp.log, Now: time.Now,
 		Refused: func(n revoke.Node, reason string) { cp.mesh.insights.TurnedAway(n.ID, reason) },
 	})
 	if err != nil {
@@ -176,7 +186,7 @@ func (cp *controlPlane) openRevocation(ctx context.Context) (err error) {
 	cp.gate = admit.New(cp.store, cp.revoker, allKinds(), time.Now)
 	cp.oauth = oauth.New(oauth.Options{
 		Store: cp.store, Writer: cp.gate, Grants: oauth.Grants(),
-		Log: cp.log, Now: time.Now,
+		Log: cp.log, Now: time.Now, Observer: cp.meters.tokens,
 		Limits: oauth.Limits{Client: cp.cfg.OAuth.FailuresPerClient, Address: cp.cfg.OAuth.FailuresPerAddress},
 	})
 	return nil
@@ -196,7 +206,7 @@ func networks(prefixes []netip.Prefix) string {
 func (cp *controlPlane) openXDS(context.Context) (err error) {
 	cp.xds, err = xds.New(xds.Config{
 		Snapshots: cp.snapshots, Nodes: xdsNodes{cp.loop}, Auth: adsAuthenticator{cp}, Secrets: cp.loop,
-		Observer: observer{cp.mesh.insights, cp.mesh.rotations, cp.mesh.removals}, Confirmed: cp.loop.Confirmed, Log: cp.log,
+		Observer: observer{cp.mesh.insights, cp.mesh.rotations, cp.mesh.removals, cp.meters.streams}, Confirmed: cp.loop.Confirmed, Log: cp.log,
 	})
 	return err
 }
@@ -204,6 +214,7 @@ func (cp *controlPlane) openXDS(context.Context) (err error) {
 // run serves until ctx ends or a part fails, then ends everything in order.
 func (cp *controlPlane) run(ctx context.Context) error {
 	defer cp.close(context.WithoutCancel(ctx))
+	cp.meters.convergence.Begin(cp.store.Revision())
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return ended(ctx, "configuration loop", cp.loop.Run(ctx)) })
 	g.Go(func() error { return cp.renewCertificates(ctx) })
@@ -212,18 +223,19 @@ func (cp *controlPlane) run(ctx context.Context) error {
 	g.Go(func() error { return ended(ctx, "rotation of authorities", cp.mesh.rotations.Run(ctx)) })
 	g.Go(func() error { return ended(ctx, "renewal of certificates", cp.mesh.renewals.Run(ctx)) })
 	g.Go(func() error { return ended(ctx, "removal of dataplanes", cp.mesh.removals.Run(ctx)) })
+	g.Go(func() error { return ended(ctx, "measuring convergence", cp.measureConvergence(ctx)) })
 	if cp.backups = cp.backupSchedule(); cp.backups != nil {
 		g.Go(func() error { return ended(ctx, "backups", cp.backups.Run(ctx)) })
 	}
 	grpcLn, httpLn := httpkit.Split(cp.ports.data, cp.authority.DataPlaneConfig(cp.names()), cp.log)
 	g.Go(func() error { return cp.serveADS(ctx, grpcLn) })
 	serveWith := func(l httpkit.Limits, name string, h http.Handler, ln net.Listener) {
-		server := httpkit.NewServer(name, h, cp.log, l)
+		server := httpkit.NewServer(name, cp.traced(name, h), cp.log, l, cp.meters.requests)
 		g.Go(func() error { return ended(ctx, name, server.Serve(ctx, ln)) })
 	}
 	serve := func(name string, h http.Handler, ln net.Listener) { serveWith(httpkit.Limits{}, name, h, ln) }
 	serveWith(httpkit.Limits{IdleTimeout: gatewayIdle, Anonymous: true}, "data_plane", cp.dataPlane(), httpLn)
-	serve("diagnostics", diagnostics(&cp.ready, cp.metrics(), profiling{on: cp.cfg.Diagnostics.Pprof, token: cp.adminToken}), cp.ports.diagnostics)
+	serve(serverDiagnostics, diagnostics(&cp.ready, cp.metrics(), profiling{on: cp.cfg.Diagnostics.Pprof, token: cp.adminToken}), cp.ports.diagnostics)
 	admin := cp.adminAPI()
 	serve("admin", admin.Handler(), cp.ports.admin)
 	serve("admin_tls", admin.Handler(), tlsListener(cp.ports.adminTLS, cp.authority.ServerConfig(cp.names())))
@@ -266,13 +278,17 @@ func (cp *controlPlane) meshAPI(revisions http.HandlerFunc) http.Handler {
 // dataPlane serves the HTTP half of the data-plane server.
 func (cp *controlPlane) dataPlane() http.Handler {
 	mux := http.NewServeMux()
-	mux.Handle(contract.LinkPath, cp.revoker)
-	mux.HandleFunc(contract.EndedPath, cp.revoker.ServeEnded)
-	mux.Handle(adminlink.Path, cp.mesh.admin)
+	handle := func(pattern string, h http.Handler) { mux.Handle(pattern, httpkit.Named(pattern, h)) }
+	handle(contract.LinkPath, cp.revoker)
+	handle(contract.EndedPath, http.HandlerFunc(cp.revoker.ServeEnded))
+	handle(adminlink.Path, cp.mesh.admin)
 	joining := &enrol.Server{Store: cp.store, Writer: cp.gate, Tokens: cp.tokens, Enrolled: cp.enrolled, Mesh: cp.proxies(), Refused: cp.mesh.insights.TurnedAway, Remembers: cp.revoker.Remembers}
-	mux.Handle(enrol.Path, joining)
-	mux.HandleFunc(enrol.RenewPath, joining.Renew)
-	mux.Handle("/", cp.oauth)
+	handle(enrol.Path, joining)
+	handle(enrol.RenewPath, http.HandlerFunc(joining.Renew))
+	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+		httpkit.EntryOf(r.Context()).Pattern = oauth.Route(r.URL)
+		cp.oauth.ServeHTTP(w, r)
+	})
 	return mux
 }
 

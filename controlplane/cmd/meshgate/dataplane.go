@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -16,6 +17,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/identity"
 	"github.com/meshgate/meshgate/controlplane/mesh"
 	"github.com/meshgate/meshgate/controlplane/model"
+	"github.com/meshgate/meshgate/controlplane/telemetry"
 )
 
 // dataplaneFlags are what only this command has.
@@ -101,8 +103,12 @@ func openDataplane(ctx context.Context, cfg *config.Config, f *dataplaneFlags) (
 	if err != nil {
 		return nil, notBegun(err)
 	}
+	o.Log = slog.New(telemetry.NewLog(o.Log.Handler()))
 	a, err := agent.New(o)
-	return a, notBegun(err)
+	if err != nil {
+		return nil, notBegun(err)
+	}
+	return meterNode(a), nil
 }
 
 func (f *dataplaneFlags) check() error {

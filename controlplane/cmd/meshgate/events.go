@@ -14,7 +14,13 @@ import (
 
 // follow acts on changes of the store that are no configuration of proxies.
 func (cp *controlPlane) follow(ctx context.Context) error {
-	return followStore(ctx, cp.store, cp.happened, func(ctx context.Context) {
+	told := cp.meters.convergence.Told
+	told(cp.store.Revision()) // of what was committed before nobody is told
+	return followStore(ctx, cp.store, func(ctx context.Context, e store.Event) {
+		told(e.Revision)
+		cp.happened(ctx, e)
+	}, func(ctx context.Context) {
+		told(cp.store.Revision())
 		cp.log.Info("more has changed than the store remembers; everything is looked at again")
 		if err := cp.reconcile(ctx); err != nil && ctx.Err() == nil {
 			cp.log.Error("what has changed could not be looked at", "error", err.Error())

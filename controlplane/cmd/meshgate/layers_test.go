@@ -69,6 +69,7 @@ var layers = map[string]string{
 	"controlplane/store/internal/feed":   "controlplane/fault controlplane/model controlplane/store",
 	"controlplane/store/memstore":        "controlplane/fault controlplane/model controlplane/store controlplane/store/internal/engine controlplane/store/internal/feed",
 	"controlplane/store/sqlstore":        "controlplane/fault controlplane/model controlplane/store controlplane/store/internal/engine controlplane/store/internal/feed",
+	"controlplane/store/metered":         "controlplane/fault controlplane/model controlplane/store",
 	"controlplane/store/seal":            "",
 	"controlplane/backup":                "controlplane/store/sqlstore xds/alarm",
 	"controlplane/store/storetest":       "controlplane/fault controlplane/gateway controlplane/model controlplane/store",
@@ -100,6 +101,9 @@ var layers = map[string]string{
 	// The agent is a client of the control plane: of enrol and gateway it needs
 	// the messages of an enrolment only.
 	"controlplane/agent": "controlplane/adminlink controlplane/enrol controlplane/health controlplane/httpkit controlplane/mesh controlplane/fault controlplane/gateway filter/contract xds/alarm xds/bootstrap xds/relay xds/resource",
+
+	// It implements what the parts that it measures declare.
+	"controlplane/telemetry": "controlplane/httpkit controlplane/store/metered xds/resource xds/server",
 
 	"controlplane/cmd/meshgate": "*",
 

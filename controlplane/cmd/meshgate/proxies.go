@@ -22,6 +22,7 @@ type observer struct {
 	*insight.Insights
 	rotations *identity.Rotations
 	removals  *enrol.Removals
+	meter     xds.Observer
 }
 
 // Connected implements the ADS server's Observer.
@@ -30,15 +31,35 @@ func (o observer) Connected(e xds.Event) {
 		o.Described(e.Node, versionsOf(e.Metadata))
 	}
 	o.Insights.Connected(e)
+	o.meter.Connected(e)
 	if meshName, dataplane, err := loop.ParseProxy(e.Node); err == nil {
 		o.removals.Connected(meshName, dataplane)
 		o.rotations.ProxiesChanged(meshName)
 	}
 }
 
+// Sent implements the ADS server's Observer.
+func (o observer) Sent(e xds.Event) {
+	o.Insights.Sent(e)
+	o.meter.Sent(e)
+}
+
+// Acknowledged implements the ADS server's Observer.
+func (o observer) Acknowledged(e xds.Event) {
+	o.Insights.Acknowledged(e)
+	o.meter.Acknowledged(e)
+}
+
+// Rejected implements the ADS server's Observer.
+func (o observer) Rejected(e xds.Event) {
+	o.Insights.Rejected(e)
+	o.meter.Rejected(e)
+}
+
 // Disconnected implements the ADS server's Observer.
 func (o observer) Disconnected(e xds.Event) {
 	o.Insights.Disconnected(e)
+	o.meter.Disconnected(e)
 	if meshName, dataplane, err := loop.ParseProxy(e.Node); err == nil {
 		o.removals.Disconnected(meshName, dataplane)
 	}

@@ -32,6 +32,7 @@ func (cp *controlPlane) openStore(ctx context.Context) (err error) {
 	if s, ok := cp.store.(store.Prober); ok {
 		cp.ready.conditions.Probe(conditionStore, storeProbe(cp.ready.conditions, s))
 	}
+	cp.store = cp.meters.meter(cp.store)
 	cp.closers.add(func(context.Context) {
 		if err := cp.store.Close(); err != nil {
 			cp.log.Error("the store did not close", "error", err)

@@ -24,7 +24,7 @@ func stateOf(t *testing.T, dir string) (*controlPlane, *bytes.Buffer) {
 		t.Fatal(err)
 	}
 	log := &bytes.Buffer{}
-	cp := &controlPlane{cfg: &l.Config, log: slog.New(slog.NewTextHandler(log, nil))}
+	cp := &controlPlane{cfg: &l.Config, log: slog.New(slog.NewTextHandler(log, nil)), meters: newMeters(slog.DiscardHandler)}
 	cp.ready.conditions = newConditions(cp.log)
 	return cp, log
 }

@@ -65,6 +65,7 @@ type parameters struct {
 	trusted string
 	// forwardDots passes ambiguous dot segments on.
 	forwardDots bool
+	tracing     plan.Tracing
 }
 
 // Gateway implements loop.Parameters.
@@ -90,7 +91,7 @@ func (p parameters) Gateway(ctx context.Context, node string) (out plan.Params, 
 		out = plan.Params{
 			Address: in.Listen, HTTPPort: uint32(in.HTTPPort), HTTPSPort: uint32(in.HTTPSPort), //nolint:gosec // checked at enrolment
 			OAuth: plan.Endpoint{Host: host, Port: uint32(oauthPort)}, RootsFile: in.RootsFile,
-			Trusted: p.trusted, ForwardDotSegments: p.forwardDots,
+			Trusted: p.trusted, ForwardDotSegments: p.forwardDots, Tracing: p.tracing,
 		}
 		return nil
 	})

@@ -23,6 +23,8 @@ type Params struct {
 	// ForwardDotSegments passes paths on in which some server could read a segment
 	// "..", instead of refusing them with 400.
 	ForwardDotSegments bool
+	// Tracing says where spans go.
+	Tracing Tracing
 }
 
 // Endpoint is a TLS server.

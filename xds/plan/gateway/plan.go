@@ -56,6 +56,9 @@ func (p *Planner) Plan(g *view.Gateway) Result {
 		keep(plan.Cell(p.cells, "cluster oauth2", p.params.OAuth, oauthCluster))
 		secrets[SecretIdentity], secrets[SecretCA] = "", ""
 	}
+	if p.params.Tracing.on() {
+		keep(plan.Cell(p.cells, "cluster "+tracingCluster, tracingKey{p.params.Tracing, p.params.RootsFile}, collectorCluster))
+	}
 	clusters, to := p.clusters(g, secrets)
 	out = append(out, clusters...)
 
@@ -67,10 +70,10 @@ func (p *Planner) Plan(g *view.Gateway) Result {
 func (p *Planner) endpoints(certificates string) []endpoint {
 	var out []endpoint
 	if p.params.HTTPPort != 0 {
-		out = append(out, endpoint{scheme: "http", address: p.params.Address, port: p.params.HTTPPort, trusted: p.params.Trusted})
+		out = append(out, endpoint{scheme: "http", address: p.params.Address, port: p.params.HTTPPort, trusted: p.params.Trusted, tracing: p.params.Tracing})
 	}
 	if p.params.HTTPSPort != 0 {
-		out = append(out, endpoint{"https", p.params.Address, p.params.HTTPSPort, p.params.Trusted, certificates})
+		out = append(out, endpoint{"https", p.params.Address, p.params.HTTPSPort, p.params.Trusted, certificates, p.params.Tracing})
 	}
 	return out
 }

@@ -1,0 +1,58 @@
+package telemetry
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+)
+
+// Node is what an agent tells of itself. Its functions are called at each scrape and
+// must not block.
+type Node struct {
+	// EnvoyUp says that Envoy runs, Ready that the node can be sent requests as far as
+	// the agent knows, Connected that the control plane is there.
+	EnvoyUp, Connected func() bool
+	// Restarts counts unexpected deaths of Envoy.
+	Restarts func() int64
+	// TokenEnds is when the node token ends; zero for never, or if it is not known.
+	TokenEnds func() time.Time
+	// Build says what runs, Conditions what is the matter.
+	Build, Conditions prometheus.Collector
+	// Log, if set, counts what is logged.
+	Log *Log
+}
+
+// NewNode returns the page of a node.
+func NewNode(n Node, envoy func(context.Context) (io.ReadCloser, error), log *slog.Logger) *Scrape {
+	r := prometheus.NewRegistry()
+	r.MustRegister(n.Collectors()...)
+	r.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	return NewScrape(r, envoy, log)
+}
+
+// Collectors lists what is measured.
+func (n Node) Collectors() []prometheus.Collector {
+	out := []prometheus.Collector{
+		n.Build, n.Conditions,
+		Gauge("agent_envoy_up", "Whether Envoy runs.", func() float64 { return Flag(n.EnvoyUp()) }),
+		Gauge("agent_control_plane_connected", "Whether the configuration stream to the control plane is open.", func() float64 { return Flag(n.Connected()) }),
+		Counter("agent_envoy_restarts_total", "Envoys that ended unexpectedly and were started again.", func() float64 { return float64(n.Restarts()) }),
+		Gauge("agent_token_expiry_timestamp_seconds", "When the node token ends, in seconds of Unix time; 0 for never.", func() float64 { return Unix(n.TokenEnds()) }),
+	}
+	if n.Log != nil {
+		out = append(out, n.Log.Collectors()...)
+	}
+	return out
+}
+
+// Unix is a time in seconds of Unix time, 0 for none.
+func Unix(t time.Time) float64 {
+	if t.IsZero() {
+		return 0
+	}
+	return float64(t.UnixMilli()) / 1000
+}

@@ -1,0 +1,166 @@
+package telemetry
+
+import (
+	"context"
+	"math"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// Spread says how far a revision has come. Its functions return when it has come that
+// far, or with an error: that of the context, or one that says that it cannot be told.
+type Spread struct {
+	// Published waits until all scopes that the write concerned show the revision.
+	Published func(ctx context.Context, revision uint64) error
+	// Acknowledged waits until no connected proxy of these scopes lacks it.
+	Acknowledged func(ctx context.Context, revision uint64) error
+}
+
+// Bounds of what is followed. A revision that takes longer counts with spreadTime,
+// which is above all buckets but the last; further ones than maxPending are not
+// followed, but counted.
+const (
+	spreadTime = 90 * time.Second
+	maxPending = 4096
+)
+
+// Convergence measures how long commits take to reach the change feed, the published
+// configuration, and all proxies. Note is called at each commit; Run follows them in
+// their order: a revision is everywhere not before those it contains.
+type Convergence struct {
+	feed, published, acknowledged prometheus.Histogram
+	skipped                       prometheus.Counter
+	wake                          chan struct{}
+
+	mu sync.Mutex
+	// newest was noted, told is what the feed has told of.
+	newest, told uint64
+	pending      []noted // by revision
+	unseen       []noted // of which the feed has not told yet, by revision
+}
+
+type noted struct {
+	revision uint64
+	at       time.Time
+}
+
+// NewConvergence returns a meter that measures nothing until [Convergence.Begin].
+func NewConvergence() *Convergence {
+	h := func(name, help string, buckets []float64) prometheus.Histogram {
+		return prometheus.NewHistogram(prometheus.HistogramOpts{Namespace: namespace, Name: name, Help: help, Buckets: buckets})
+	}
+	return &Convergence{
+		newest: math.MaxUint64, wake: make(chan struct{}, 1),
+		feed:         h("feed_lag_seconds", "From a commit until a follower of the change feed was told.", workBuckets),
+		published:    h("publish_duration_seconds", "From a commit until every scope that it concerned was planned and published.", spreadBuckets),
+		acknowledged: h("convergence_duration_seconds", "From a commit until every connected proxy that it concerned had acknowledged it.", spreadBuckets),
+		skipped: prometheus.NewCounter(prometheus.CounterOpts{
+			Namespace: namespace, Name: "convergence_skipped_total", Help: "Commits that were not measured, because too many were on their way or it could not be told.",
+		}),
+	}
+}
+
+// Begin measures what is committed from now on, after a revision. What a process
+// commits while it starts would only say how long its start took.
+func (c *Convergence) Begin(after uint64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.newest, c.told = after, after
+}
+
+// Note says that a revision was committed. Revisions that are not newer than all
+// before are known already, or stand for nothing but the newest one: of commits that
+// end in the same moment one may stand for the others.
+func (c *Convergence) Note(revision uint64, at time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if revision <= c.newest {
+		return
+	}
+	c.newest = revision
+	if len(c.pending) >= maxPending || len(c.unseen) >= maxPending {
+		c.skipped.Inc()
+		return
+	}
+	n := noted{revision, at}
+	c.pending = append(c.pending, n)
+	if revision > c.told {
+		c.unseen = append(c.unseen, n)
+	} else {
+		c.feed.Observe(0) // the feed was faster than the one who wrote
+	}
+	select {
+	case c.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Told says that the change feed has told of a revision, and of all before.
+func (c *Convergence) Told(revision uint64) {
+	now := time.Now()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.told = max(c.told, revision)
+	n := 0
+	for ; n < len(c.unseen) && c.unseen[n].revision <= revision; n++ {
+		c.feed.Observe(now.Sub(c.unseen[n].at).Seconds())
+	}
+	c.unseen = c.unseen[n:]
+}
+
+// Run follows what is noted until ctx ends, whose error it returns.
+func (c *Convergence) Run(ctx context.Context, s Spread) error {
+	for {
+		next, ok := c.next()
+		if !ok {
+			select {
+			case <-ctx.Done():
+				return ctx.Err()
+			case <-c.wake:
+			}
+			continue
+		}
+		c.follow(ctx, s, next)
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+	}
+}
+
+func (c *Convergence) next() (n noted, ok bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.pending) == 0 {
+		return n, false
+	}
+	n, c.pending = c.pending[0], c.pending[1:]
+	return n, true
+}
+
+// follow measures one revision. One that is late counts with the time that it was
+// waited for; how long it really took nobody waits to see.
+func (c *Convergence) follow(ctx context.Context, s Spread, n noted) {
+	waiting, cancel := context.WithDeadline(ctx, n.at.Add(spreadTime))
+	defer cancel()
+	for _, stage := range []struct {
+		wait func(context.Context, uint64) error
+		took prometheus.Histogram
+	}{{s.Published, c.published}, {s.Acknowledged, c.acknowledged}} {
+		err := stage.wait(waiting, n.revision)
+		switch {
+		case ctx.Err() != nil:
+			return
+		case err != nil && waiting.Err() == nil:
+			c.skipped.Inc()
+			return
+		}
+		stage.took.Observe(time.Since(n.at).Seconds())
+	}
+}
+
+// Collectors lists what is measured.
+func (c *Convergence) Collectors() []prometheus.Collector {
+	return []prometheus.Collector{c.feed, c.published, c.acknowledged, c.skipped}
+}

@@ -1,0 +1,123 @@
+package telemetry
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"log/slog"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/common/expfmt"
+	"golang.org/x/sync/singleflight"
+)
+
+// Bounds of one scrape: what of Envoy is larger or slower is left out, and said so.
+const (
+	maxEnvoyPage = 32 << 20
+	envoyTime    = 4 * time.Second
+)
+
+// Scrape serves the metrics of a node in one page: those of its agent and, after them,
+// the statistics of its Envoy, the filter's among them. The page is always in order,
+// whatever Envoy answers; without an Envoy it is the agent's alone.
+type Scrape struct {
+	own   *prometheus.Registry
+	envoy func(context.Context) (io.ReadCloser, error)
+	log   *slog.Logger
+	once  singleflight.Group
+
+	reached prometheus.Gauge
+	took    prometheus.Gauge
+	dropped prometheus.Gauge
+}
+
+// NewScrape returns the page of a node. own are the metrics of the agent; envoy asks
+// Envoy for its statistics in Prometheus' text format.
+func NewScrape(own *prometheus.Registry, envoy func(context.Context) (io.ReadCloser, error), log *slog.Logger) *Scrape {
+	g := func(name, help string) prometheus.Gauge {
+		return prometheus.NewGauge(prometheus.GaugeOpts{Namespace: namespace, Subsystem: "agent", Name: name, Help: help})
+	}
+	s := &Scrape{
+		own: own, envoy: envoy, log: log,
+		reached: g("envoy_scrape_success", "Whether this page has Envoy's statistics."),
+		took:    g("envoy_scrape_duration_seconds", "How long Envoy took to answer with them."),
+		dropped: g("envoy_scrape_dropped_lines", "Lines of them that were left out, because the page would not have been in order."),
+	}
+	own.MustRegister(s.Collectors()...)
+	return s
+}
+
+// Collectors lists what is measured of the page itself.
+func (s *Scrape) Collectors() []prometheus.Collector {
+	return []prometheus.Collector{s.reached, s.took, s.dropped}
+}
+
+// ServeHTTP implements http.Handler. However many ask at once, Envoy is asked once.
+func (s *Scrape) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	got, err, _ := s.once.Do("", func() (any, error) { return s.page(context.WithoutCancel(r.Context())) })
+	if err != nil {
+		s.log.ErrorContext(r.Context(), "metrics cannot be gathered", "error", err)
+		http.Error(w, "metrics cannot be gathered", http.StatusInternalServerError)
+		return
+	}
+	text := got.([]byte)
+	h := w.Header()
+	h.Set("Content-Type", string(expfmt.NewFormat(expfmt.TypeTextPlain)))
+	h.Set("Content-Length", strconv.Itoa(len(text)))
+	h.Set("Cache-Control", "no-store")
+	_, _ = w.Write(text) // a client that is gone is nobody's concern
+}
+
+// page makes the whole page before the first byte of it is sent, so that nobody
+// takes a part for the whole.
+func (s *Scrape) page(ctx context.Context) ([]byte, error) {
+	begun := time.Now()
+	stats, err := s.statistics(ctx)
+	if err != nil {
+		s.log.WarnContext(ctx, "the statistics of envoy are left out of a scrape", "error", err)
+	}
+	s.took.Set(time.Since(begun).Seconds())
+	s.reached.Set(Flag(err == nil))
+	s.dropped.Set(0)
+	if stats != nil {
+		s.dropped.Set(float64(stats.dropped))
+	}
+	families, err := s.own.Gather()
+	if err != nil {
+		return nil, err
+	}
+	var out bytes.Buffer
+	enc := expfmt.NewEncoder(&out, expfmt.NewFormat(expfmt.TypeTextPlain))
+	for _, f := range families {
+		if err := enc.Encode(f); err != nil {
+			return nil, err
+		}
+	}
+	if stats != nil {
+		out.Write(stats.text.Bytes())
+	}
+	return out.Bytes(), nil
+}
+
+// statistics are Envoy's, without families that have the name of one of the agent's.
+func (s *Scrape) statistics(ctx context.Context) (*page, error) {
+	ctx, cancel := context.WithTimeout(ctx, envoyTime)
+	defer cancel()
+	body, err := s.envoy(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = body.Close() }()
+	own, err := s.own.Gather()
+	if err != nil {
+		return nil, err
+	}
+	taken := make(map[string]bool, len(own))
+	for _, f := range own {
+		taken[f.GetName()] = true
+	}
+	return newPage(body, maxEnvoyPage, func(family string) bool { return taken[family] })
+}
