@@ -11,6 +11,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/http"
+	"sync"
 	"time"
 )
 
@@ -26,6 +27,25 @@ type Client struct {
 	// called with allowed paths only.
 	Fetch func(ctx context.Context, path string) (io.ReadCloser, error)
 	Log   *slog.Logger
+
+	mu   sync.Mutex
+	conn net.Conn // of the open link
+}
+
+// Again ends the link that is open; the next one shows the token that there is then.
+func (c *Client) Again() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.conn != nil {
+		_ = c.conn.Close() // it is given up, whatever Close says
+	}
+}
+
+// hold makes a connection the one that Again ends.
+func (c *Client) hold(conn net.Conn) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.conn = conn
 }
 
 // Back-off between connections; a link that was up starts it over.
@@ -82,6 +102,8 @@ func (c *Client) once(ctx context.Context) (up bool, err error) {
 	if err != nil {
 		return false, err
 	}
+	c.hold(conn)
+	defer c.hold(nil)
 	return true, c.serve(ctx, conn, in)
 }
 

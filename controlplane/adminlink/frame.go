@@ -59,8 +59,13 @@ type question struct {
 	Max int64 `json:"max"`
 }
 
-// allowed are the paths that may be asked for: they only read.
+// RenewPath is no path of Envoy's: it asks the agent to take a new token, because the
+// key of the one that it has is to go. The answer is empty and comes at once.
+const RenewPath = "/token"
+
+// allowed are the paths that may be asked for: but for [RenewPath] they only read.
 var allowed = []string{
+	RenewPath,
 	"/ready", "/server_info", "/listeners", "/listeners?format=json",
 	"/config_dump", "/config_dump?include_eds",
 	"/clusters", "/clusters?format=json",

@@ -389,3 +389,58 @@ func FuzzFrame(f *testing.F) {
 		}
 	})
 }
+
+// TestRenewIsAskedFor: whoever hears of a link may ask its agent to take a new token,
+// and sees the new one when the agent comes again.
+func TestRenewIsAskedFor(t *testing.T) {
+	var w *world
+	seen := make(chan string, 10)
+	w = newWorld(t, Options{Connected: func(ctx context.Context, node, token string, _ time.Time) {
+		seen <- token
+		if token == "token of m.a" {
+			if _, err := w.Ask(ctx, node, RenewPath); err != nil {
+				t.Error(err)
+			}
+		}
+	}, Auth: anybody{}})
+	var token atomic.Value
+	token.Store("token of m.a")
+	var c *Client
+	asked := make(chan struct{}, 10)
+	c = w.client("m.a", func(_ context.Context, path string) (io.ReadCloser, error) {
+		if path != RenewPath {
+			t.Errorf("asked for %s", path)
+		}
+		asked <- struct{}{}
+		return http.NoBody, nil
+	})
+	c.Token = func() (string, error) { return token.Load().(string), nil }
+	c.Again() // while there is no link there is nothing to do
+	run(t, c)
+	wait(t, seen, "token of m.a")
+	<-asked
+	token.Store("another")
+	c.Again()
+	wait(t, seen, "another")
+	if got := w.Linked(); len(got) != 1 || got[0] != "m.a" {
+		t.Errorf("links of %v", got)
+	}
+}
+
+type anybody struct{}
+
+func (anybody) Authenticate(context.Context, string, string) (time.Time, error) {
+	return time.Time{}, nil
+}
+
+func wait(t *testing.T, c <-chan string, want string) {
+	t.Helper()
+	select {
+	case got := <-c:
+		if got != want {
+			t.Fatalf("%q, want %q", got, want)
+		}
+	case <-time.After(10 * time.Second):
+		t.Fatalf("%q did not come", want)
+	}
+}

@@ -7,8 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -28,6 +30,9 @@ type Authenticator interface {
 // Options of a server.
 type Options struct {
 	Auth Authenticator
+	// Connected, if set, hears of each link that was accepted, with the token that it
+	// came with, and may ask at once. ctx ends with the link, which waits for it.
+	Connected func(ctx context.Context, node, token string, until time.Time)
 	// MaxLinks bounds open links; 0 means 10,000.
 	MaxLinks int
 	Log      *slog.Logger
@@ -157,11 +162,16 @@ func (s *Server) serve(ctx context.Context, l *link, until time.Time) error {
 		expiry := alarm.AfterFunc(s.o.Now, until, func() { l.close(errExpired) })
 		defer expiry.Stop()
 	}
-	var pinger sync.WaitGroup
-	pinger.Go(l.ping)
+	var parts sync.WaitGroup
+	parts.Go(l.ping)
+	linked, cancel := context.WithCancel(ctx)
+	if s.o.Connected != nil {
+		parts.Go(func() { s.o.Connected(linked, l.node, l.token, until) })
+	}
 	l.close(l.read())
+	cancel()
 	s.unregister(l)
-	pinger.Wait()
+	parts.Wait()
 	return l.err
 }
 
@@ -189,6 +199,13 @@ func (s *Server) unregister(l *link) {
 	if s.links[l.node] == l {
 		delete(s.links, l.node)
 	}
+}
+
+// Linked lists the nodes that have a link.
+func (s *Server) Linked() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Sorted(maps.Keys(s.links))
 }
 
 // Close ends every link and waits for them.

@@ -69,6 +69,10 @@ type Agent struct {
 	instance string
 	ready    chan struct{}
 	Envoy    *Process
+	// link is how the control plane asks questions, and renewNow has one entry when it
+	// wants the token renewed.
+	link     *adminlink.Client
+	renewNow chan struct{}
 	// processes are the Envoys of this run directory.
 	processes *processes
 	// state is what Run has come to, nil before it.
@@ -98,7 +102,7 @@ func New(o Options) (*Agent, error) {
 			return nil, err
 		}
 	}
-	a := &Agent{Options: o, host: u.Host, instance: uuid.NewString(), ready: make(chan struct{}), tls: &tls.Config{
+	a := &Agent{Options: o, host: u.Host, instance: uuid.NewString(), ready: make(chan struct{}), renewNow: make(chan struct{}, 1), tls: &tls.Config{
 		RootCAs: pool, MinVersion: tls.VersionTLS12, ServerName: u.Hostname(), VerifyConnection: contract.IsDataPlane,
 	}}
 	dir, err := runDirOf(o.StateDir, a.proxy().dir())
@@ -120,6 +124,7 @@ func New(o Options) (*Agent, error) {
 		Concurrency: o.Concurrency, LogLevel: o.LogLevel, Drain: o.Drain, Replaced: a.proxy().replaced(), Abort: o.Abort, Admin: dir.adminClient(), Log: o.Log,
 		Withdraw: a.withdraw,
 	}
+	a.link = &adminlink.Client{Address: a.host, TLS: a.tls, Node: a.NodeID(), Token: a.token, Fetch: a.fetch, Log: a.Log}
 	return a, nil
 }
 
@@ -175,9 +180,7 @@ func (a *Agent) Run(ctx context.Context) error {
 		defer stopRelay()
 		return a.runEnvoy(ctx, relayCtx, stream, configured)
 	})
-	if a.Sidecar == nil {
-		g.Go(func() error { a.renewal().run(ctx); return nil })
-	}
+	g.Go(func() error { a.renewal().run(ctx); return nil })
 	if !enrolled {
 		g.Go(func() error { a.enrolLater(ctx); return nil })
 	}
@@ -206,10 +209,7 @@ func (a *Agent) runEnvoy(ctx, relayCtx context.Context, stream *relay.Relay, con
 		}
 		return nil
 	})
-	link := &adminlink.Client{
-		Address: a.host, TLS: a.tls, Node: a.NodeID(), Token: a.token, Fetch: a.Envoy.Admin.Fetch, Log: a.Log,
-	}
-	g.Go(func() error { link.Run(watching); return nil })
+	g.Go(func() error { a.link.Run(watching); return nil })
 	err := a.Envoy.Run(ctx)
 	stop()
 	return errors.Join(err, g.Wait())

@@ -30,7 +30,7 @@ func Kinds() []*model.Kind { return []*model.Kind{Keys, MeshAuthorities} }
 const (
 	keyAuthority = "authority"
 	keyGateway   = "gateway-listener"
-	keyTokens    = "gateway-token-signing-key-1"
+	keyTokens    = "gateway-token-signing-key-" // + serial
 )
 
 // ensure returns the stored key, which generate makes the first time and
