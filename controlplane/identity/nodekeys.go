@@ -139,10 +139,6 @@ func (t *Tokens) Rotate(ctx context.Context, w Writer) (serial string, err error
 // refuse that, knowing how many keys there are. In the place of the last one comes a
 // new one: without any, no node could ever join again.
 func (t *Tokens) Delete(ctx context.Context, w Writer, serial string, allowed func(keys int) error) error {
-	made, err := newNodeKey()
-	if err != nil {
-		return err
-	}
 	return t.change(ctx, w, func(tx store.Tx, keys []nodeKey) error {
 		if !slices.ContainsFunc(keys, func(k nodeKey) bool { return k.serial == serial }) {
 			return fault.New(fault.NotFound, "there is no signing key %s of node tokens", serial)
@@ -151,6 +147,10 @@ func (t *Tokens) Delete(ctx context.Context, w Writer, serial string, allowed fu
 			return err
 		}
 		if len(keys) == 1 {
+			made, err := newNodeKey()
+			if err != nil {
+				return err
+			}
 			if _, err := tx.Create(&model.Resource{Kind: Keys, Name: keyTokens + strconv.Itoa(serialOf(serial)+1), Spec: made}); err != nil {
 				return err
 			}

@@ -75,6 +75,9 @@ type controlPlane struct {
 	mesh      meshParts
 	// adminToken is what callers of the administration API must show, or empty.
 	adminToken string
+	// uses knows which keys the tokens of nodes are of; renewTokens has them replaced.
+	uses        *identity.Uses
+	renewTokens *tokenRenewer
 	// instance tells this process apart from others.
 	instance string
 	ready    readiness
@@ -89,7 +92,8 @@ func openControlPlane(ctx context.Context, c *config.Config, log *slog.Logger) (
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(gcPercent)
 	}
-	cp := &controlPlane{cfg: c, log: log, instance: instanceID()}
+	cp := &controlPlane{cfg: c, log: log, instance: instanceID(), uses: identity.NewUses(time.Now)}
+	cp.renewTokens = cp.newTokenRenewer()
 	steps := []func(context.Context) error{
 		cp.openAdminToken, cp.openPorts, cp.openStore, cp.openIdentities, cp.openMesh, cp.openRevocation, cp.openRotations, cp.openDeclarative, cp.openXDS, cp.openLifecycle,
 	}
@@ -207,6 +211,7 @@ func (cp *controlPlane) run(ctx context.Context) error {
 	g.Go(func() error { return ended(ctx, "rotation of authorities", cp.mesh.rotations.Run(ctx)) })
 	g.Go(func() error { return ended(ctx, "renewal of certificates", cp.mesh.renewals.Run(ctx)) })
 	g.Go(func() error { return ended(ctx, "removal of dataplanes", cp.mesh.removals.Run(ctx)) })
+	g.Go(func() error { return ended(ctx, "renewal of tokens", cp.renewTokens.run(ctx)) })
 	if cp.backups = cp.backupSchedule(); cp.backups != nil {
 		g.Go(func() error { return ended(ctx, "backups", cp.backups.Run(ctx)) })
 	}
@@ -252,7 +257,7 @@ func (cp *controlPlane) meshAPI(revisions http.HandlerFunc) http.Handler {
 	return meshapi.Handler(meshapi.Options{
 		Kinds: slices.Concat(mesh.Kinds(), all.Kinds()), Store: cp.store, Writer: cp.gate,
 		Insights: insights{cp.mesh.insights}, Problems: problems{cp}, Dumps: dumps{cp}, DataplaneTokens: cp.mesh.tokens,
-		Tokens: cp.tokens, Recorded: changes.Listed(allKinds()), Revisions: revisions, Version: version,
+		Tokens: cp.tokens, Keys: keyring{cp}, Recorded: changes.Listed(allKinds()), Revisions: revisions, Version: version,
 		About:         meshapi.About{ClusterID: cp.authority.ID(), Hostname: host, InstanceID: cp.instance},
 		ProxyVersions: map[string]string{version: envoyVersion},
 	})
