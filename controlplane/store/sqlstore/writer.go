@@ -57,9 +57,13 @@ type request struct {
 	class model.Class
 	// durable: run again because a cascade turned out to need FULL.
 	durable bool
-	turn    chan *engine.Tx
-	ran     chan error
-	reply   chan outcome
+	// raw, if set, runs instead of a function of the caller's. committed then runs
+	// before anything else is sealed or read by the writer.
+	raw       func(*rows) error
+	committed func()
+	turn      chan *engine.Tx
+	ran       chan error
+	reply     chan outcome
 }
 
 type outcome struct {
@@ -103,7 +107,20 @@ func (w *writer) setAlarm() error {
 // submit waits for a place in a batch, runs fn when it is its turn and waits
 // for the commit.
 func (w *writer) submit(ctx context.Context, class model.Class, fn func(store.Tx) error) (store.Commit, error) {
-	r := &request{ctx: ctx, class: class, turn: make(chan *engine.Tx), ran: make(chan error), reply: make(chan outcome, 1)}
+	return w.wait(&request{ctx: ctx, class: class, turn: make(chan *engine.Tx), ran: make(chan error)}, fn)
+}
+
+// inside runs a function of this package on the writer's goroutine.
+func (w *writer) inside(ctx context.Context, r *request) error {
+	r.ctx = ctx
+	_, err := w.wait(r, nil)
+	return err
+}
+
+// wait queues a request and serves it until there is a reply.
+func (w *writer) wait(r *request, fn func(store.Tx) error) (store.Commit, error) {
+	ctx := r.ctx
+	r.reply = make(chan outcome, 1)
 	select {
 	case <-w.closing:
 		return store.Commit{}, feed.Closed()
@@ -232,6 +249,9 @@ func (w *writer) commit(batch []*request) (again []*request) {
 		return nil
 	}
 	for _, a := range answers {
+		if a.request.committed != nil && a.outcome.err == nil {
+			a.request.committed()
+		}
 		a.request.reply <- a.outcome
 	}
 	return again
