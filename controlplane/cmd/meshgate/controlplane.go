@@ -75,6 +75,8 @@ type controlPlane struct {
 	mesh      meshParts
 	// adminToken is what callers of the administration API must show, or empty.
 	adminToken string
+	// encryption changes the key of the store; nil if there is none.
+	encryption *encryption
 	// uses knows which keys the tokens of nodes are of; renewTokens has them replaced.
 	uses        *identity.Uses
 	renewTokens *tokenRenewer
@@ -211,6 +213,7 @@ func (cp *controlPlane) run(ctx context.Context) error {
 	g.Go(func() error { return ended(ctx, "rotation of authorities", cp.mesh.rotations.Run(ctx)) })
 	g.Go(func() error { return ended(ctx, "renewal of certificates", cp.mesh.renewals.Run(ctx)) })
 	g.Go(func() error { return ended(ctx, "removal of dataplanes", cp.mesh.removals.Run(ctx)) })
+	g.Go(func() error { return ended(ctx, "encryption key", cp.encryption.run(ctx)) })
 	g.Go(func() error { return ended(ctx, "renewal of tokens", cp.renewTokens.run(ctx)) })
 	if cp.backups = cp.backupSchedule(); cp.backups != nil {
 		g.Go(func() error { return ended(ctx, "backups", cp.backups.Run(ctx)) })

@@ -29,7 +29,7 @@ const (
 )
 
 // rotatable are the kinds that `keys rotate` takes.
-var rotatable = []string{keysNodeTokens, keysDataplaneTokens}
+var rotatable = []string{keysNodeTokens, keysDataplaneTokens, keysEncryption}
 
 // keyring implements meshapi.Keyring.
 type keyring struct{ cp *controlPlane }
@@ -54,6 +54,8 @@ func (k keyring) Rotate(ctx context.Context, kind string, r meshapi.KeyRotation)
 			return "", err
 		}
 		return fmt.Sprintf("Key %s signs the dataplane tokens of mesh %s from now on. Connected proxies take new tokens now, the others when they connect. Delete the old key once `meshgate keys list` shows that no proxy uses it.", serial, r.Mesh), nil
+	case keysEncryption:
+		return k.cp.encryption.rotate(ctx, r.ForgetOld)
 	}
 	return "", unknownKind(kind)
 }
@@ -70,7 +72,7 @@ func checkRotation(kind string, r meshapi.KeyRotation) error {
 	case kind != keysDataplaneTokens && r.Mesh != "":
 		vs = append(vs, fault.Violation{Path: "mesh", Message: "does not belong to " + kind})
 	}
-	if r.ForgetOld {
+	if r.ForgetOld && kind != keysEncryption {
 		vs = append(vs, fault.Violation{Path: "forgetOld", Message: "does not belong to " + kind})
 	}
 	return fault.Violated(vs)

@@ -24,7 +24,11 @@ const (
 
 // List implements meshapi.Keyring.
 func (k keyring) List(ctx context.Context) ([]meshapi.Key, error) {
-	keys := k.authority()
+	keys, err := k.cp.encryption.list(ctx, k.cp.cfg.Store.Encryption.Key)
+	if err != nil {
+		return nil, err
+	}
+	keys = append(keys, k.authority()...)
 	keys = append(keys, k.nodeTokens()...)
 	more, err := k.ofMeshes(ctx)
 	if err != nil {
