@@ -26,6 +26,9 @@ type Client struct {
 	// Fetch asks the local Envoy; ctx bounds reading of the body as well. It is
 	// called with allowed paths only.
 	Fetch func(ctx context.Context, path string) (io.ReadCloser, error)
+	// Trust keeps the roots that the control plane brings, by a connection in this
+	// state; nil refuses them.
+	Trust func(roots []byte, by tls.ConnectionState) error
 	Log   *slog.Logger
 
 	mu   sync.Mutex
@@ -175,6 +178,18 @@ func (c *Client) answer(ctx context.Context, conn net.Conn, f frame) error {
 	return write(conn, frame{kind: end, id: f.id})
 }
 
+// learn answers a question that brings roots.
+func (c *Client) learn(conn net.Conn, roots []byte) error {
+	secured, ok := conn.(*tls.Conn)
+	if !ok || c.Trust == nil {
+		return refused{errors.New("roots are not taken here")}
+	}
+	if err := c.Trust(roots, secured.ConnectionState()); err != nil {
+		return refused{err}
+	}
+	return nil
+}
+
 func (c *Client) stream(ctx context.Context, conn net.Conn, f frame) error {
 	q, err := parseQuestion(f.body)
 	if err != nil {
@@ -185,6 +200,9 @@ func (c *Client) stream(ctx context.Context, conn net.Conn, f frame) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, AskTimeout)
 	defer cancel()
+	if q.Path == RootsPath {
+		return c.learn(conn, q.Roots)
+	}
 	body, err := c.Fetch(ctx, q.Path)
 	if err != nil {
 		return refused{err}

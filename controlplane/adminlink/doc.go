@@ -8,5 +8,5 @@
 // in frames: uint32 big-endian length of what follows, one type byte, uint64
 // number of the question, body. A body comes in chunks. Both sides allow only a
 // list of paths; none changes anything in Envoy. One asks the agent to take a new
-// token ([RenewPath]). One question is open at a time.
+// token ([RenewPath]), one to trust other roots ([RootsPath]). One question is open at a time.
 package adminlink

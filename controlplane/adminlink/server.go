@@ -228,6 +228,17 @@ func (s *Server) Ask(ctx context.Context, node, path string) ([]byte, error) {
 	if !Allowed(path) {
 		return nil, fault.New(fault.Forbidden, "the administration interface is not asked for %q", path)
 	}
+	return s.ask(ctx, node, question{Path: path, Max: MaxBody})
+}
+
+// Trust has the agent of a node verify the control plane against these roots from now
+// on, and returns once it has stored them. Errors are those of Ask.
+func (s *Server) Trust(ctx context.Context, node string, roots []byte) error {
+	_, err := s.ask(ctx, node, question{Path: RootsPath, Max: MaxBody, Roots: roots})
+	return err
+}
+
+func (s *Server) ask(ctx context.Context, node string, q question) ([]byte, error) {
 	s.mu.Lock()
 	l := s.links[node]
 	s.mu.Unlock()
@@ -244,7 +255,7 @@ func (s *Server) Ask(ctx context.Context, node, path string) ([]byte, error) {
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, AskTimeout, errSlow)
 	defer cancel()
-	body, err := l.ask(ctx, path)
+	body, err := l.ask(ctx, q)
 	if err != nil && fault.CodeOf(err) == fault.Internal {
 		err = fault.Wrap(fault.Unavailable, err, "proxy %q did not answer", node)
 	}
@@ -253,8 +264,8 @@ func (s *Server) Ask(ctx context.Context, node, path string) ([]byte, error) {
 
 // ask asks; the caller has the turn. A question that is given up ends the link,
 // because its chunks are still on the way; the agent comes back at once.
-func (l *link) ask(ctx context.Context, path string) ([]byte, error) {
-	body, err := json.Marshal(question{Path: path, Max: MaxBody})
+func (l *link) ask(ctx context.Context, q question) ([]byte, error) {
+	body, err := json.Marshal(q)
 	if err != nil {
 		return nil, err
 	}

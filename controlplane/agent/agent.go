@@ -62,9 +62,10 @@ type Options struct {
 // Agent runs one Envoy.
 type Agent struct {
 	Options
-	dir  *runDir
-	tls  *tls.Config
-	host string
+	dir   *runDir
+	trust *trust
+	tls   *tls.Config
+	host  string
 	// instance tells this agent from others of the same name.
 	instance string
 	ready    chan struct{}
@@ -90,8 +91,7 @@ func New(o Options) (*Agent, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the control plane's CA: %w", err)
 	}
-	pool := x509.NewCertPool()
-	if !pool.AppendCertsFromPEM(pem) {
+	if !x509.NewCertPool().AppendCertsFromPEM(pem) {
 		return nil, fmt.Errorf("the control plane's CA: %s holds no certificate", o.CAFile)
 	}
 	if _, err := os.ReadFile(o.TokenFile); err != nil {
@@ -102,15 +102,23 @@ func New(o Options) (*Agent, error) {
 			return nil, err
 		}
 	}
-	a := &Agent{Options: o, host: u.Host, instance: uuid.NewString(), ready: make(chan struct{}), renewNow: make(chan struct{}, 1), tls: &tls.Config{
-		RootCAs: pool, MinVersion: tls.VersionTLS12, ServerName: u.Hostname(), VerifyConnection: contract.IsDataPlane,
-	}}
+	a := &Agent{Options: o, host: u.Host, instance: uuid.NewString(), ready: make(chan struct{}), renewNow: make(chan struct{}, 1)}
 	dir, err := runDirOf(o.StateDir, a.proxy().dir())
 	if err != nil {
 		return nil, err
 	}
 	if err := dir.make(); err != nil {
 		return nil, err
+	}
+	a.trust = &trust{given: o.CAFile, learned: dir.roots, host: u.Hostname()}
+	if err := a.trust.open(); err != nil {
+		return nil, err
+	}
+	a.tls = &tls.Config{
+		MinVersion: tls.VersionTLS12, ServerName: u.Hostname(),
+		// What is trusted changes while the agent runs, so it is looked up for each
+		// connection; nothing is skipped.
+		InsecureSkipVerify: true, VerifyConnection: a.trust.verifyConnection, //nolint:gosec // see above
 	}
 	if err := dir.noteAdmin(o.AdminPort); err != nil {
 		return nil, err
@@ -124,7 +132,7 @@ func New(o Options) (*Agent, error) {
 		Concurrency: o.Concurrency, LogLevel: o.LogLevel, Drain: o.Drain, Replaced: a.proxy().replaced(), Abort: o.Abort, Admin: dir.adminClient(), Log: o.Log,
 		Withdraw: a.withdraw,
 	}
-	a.link = &adminlink.Client{Address: a.host, TLS: a.tls, Node: a.NodeID(), Token: a.token, Fetch: a.fetch, Log: a.Log}
+	a.link = &adminlink.Client{Address: a.host, TLS: a.tls, Node: a.NodeID(), Token: a.token, Fetch: a.fetch, Trust: a.trust.learn, Log: a.Log}
 	return a, nil
 }
 

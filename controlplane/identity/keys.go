@@ -14,6 +14,9 @@ type KeyPair struct {
 	Key []byte `json:"key"`
 	// Certificate is PEM, leaf first; empty for token signing keys.
 	Certificate []byte `json:"certificate,omitempty"`
+	// ID is the identity of the control plane whose authority this is, if that had
+	// another authority before.
+	ID string `json:"id,omitempty"`
 }
 
 // Keys is the kind of stored keys.
@@ -29,6 +32,8 @@ func Kinds() []*model.Kind { return []*model.Kind{Keys, MeshAuthorities} }
 // Names of the stored keys.
 const (
 	keyAuthority = "authority"
+	keyNext      = "authority-next"   // trusted, and to sign
+	keyFormer    = "authority-former" // trusted, and no longer signs
 	keyGateway   = "gateway-listener"
 	keyTokens    = "gateway-token-signing-key-" // + serial
 )

@@ -114,7 +114,7 @@ func (u *Uses) MayDelete(what, prefix, key string, last bool) error {
 	case last:
 		return fault.New(fault.Conflict, "%s is the last one: add another one first%s", what, force)
 	case len(users) > 0:
-		return fault.New(fault.Conflict, "%s is in use by the tokens of %s: wait until they have taken new ones%s", what, named(users), force)
+		return fault.New(fault.Conflict, "%s is in use by the tokens of %s: wait until they have taken new ones%s", what, Named(users), force)
 	}
 	if left := u.start.Add(usesGrace).Sub(u.now()); left > 0 {
 		return fault.New(fault.Conflict, "%s may be in use: the control plane has just started, and nodes have %s more to show their tokens: try again then%s",
@@ -123,8 +123,8 @@ func (u *Uses) MayDelete(what, prefix, key string, last bool) error {
 	return nil
 }
 
-// named lists nodes for people.
-func named(nodes []string) string {
+// Named lists nodes for people.
+func Named(nodes []string) string {
 	text := "1 node"
 	if n := len(nodes); n != 1 {
 		text = fmt.Sprintf("%d nodes", n)

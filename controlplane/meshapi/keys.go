@@ -46,6 +46,8 @@ type KeyRotation struct {
 	// ForgetOld drops old encryption keys once nothing is left under them: backups
 	// that were made before cannot be restored any more.
 	ForgetOld bool `json:"forgetOld,omitempty"`
+	// Force takes a step of the control plane's authority although it cuts nodes off.
+	Force bool `json:"force,omitempty"`
 }
 
 // Keyring knows every key of the control plane.

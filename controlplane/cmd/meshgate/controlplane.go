@@ -78,7 +78,10 @@ type controlPlane struct {
 	// encryption changes the key of the store; nil if there is none.
 	encryption *encryption
 	// uses knows which keys the tokens of nodes are of; renewTokens has them replaced.
-	uses        *identity.Uses
+	uses *identity.Uses
+	// roots knows what agents trust; renewWake has gateways looked after at once.
+	roots       rootsTold
+	renewWake   chan struct{}
 	renewTokens *tokenRenewer
 	// instance tells this process apart from others.
 	instance string
@@ -94,7 +97,7 @@ func openControlPlane(ctx context.Context, c *config.Config, log *slog.Logger) (
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(gcPercent)
 	}
-	cp := &controlPlane{cfg: c, log: log, instance: instanceID(), uses: identity.NewUses(time.Now)}
+	cp := &controlPlane{cfg: c, log: log, instance: instanceID(), uses: identity.NewUses(time.Now), renewWake: make(chan struct{}, 1)}
 	cp.renewTokens = cp.newTokenRenewer()
 	steps := []func(context.Context) error{
 		cp.openAdminToken, cp.openPorts, cp.openStore, cp.openIdentities, cp.openMesh, cp.openRevocation, cp.openRotations, cp.openDeclarative, cp.openXDS, cp.openLifecycle,
@@ -124,7 +127,7 @@ func (cp *controlPlane) openIdentities(ctx context.Context) (err error) {
 		return err
 	}
 	cp.caFile = filepath.Join(cp.cfg.StateDir, "ca.pem")
-	return os.WriteFile(cp.caFile, cp.authority.PEM(), 0o644) //nolint:gosec // a public certificate
+	return cp.writeCA()
 }
 
 // names are what the control plane's certificates are good for.
@@ -245,7 +248,7 @@ func (cp *controlPlane) renewCertificates(ctx context.Context) error {
 		nodes: cp.gateways, generation: cp.generation, secret: cp.loop.Secret, push: cp.xds.PushSecret, log: cp.log,
 		secrets: func(node string) []string { return cp.snapshots.Get(node).Secrets() },
 	}
-	return r.run(ctx, tick.C)
+	return r.run(ctx, tick.C, cp.renewWake, cp.successor)
 }
 
 // gateways are the connected nodes that are no proxies of a mesh: the identities

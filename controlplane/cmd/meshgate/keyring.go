@@ -29,7 +29,7 @@ const (
 )
 
 // rotatable are the kinds that `keys rotate` takes.
-var rotatable = []string{keysNodeTokens, keysDataplaneTokens, keysEncryption}
+var rotatable = []string{keysNodeTokens, keysDataplaneTokens, keysEncryption, keysAuthority}
 
 // keyring implements meshapi.Keyring.
 type keyring struct{ cp *controlPlane }
@@ -54,6 +54,8 @@ func (k keyring) Rotate(ctx context.Context, kind string, r meshapi.KeyRotation)
 			return "", err
 		}
 		return fmt.Sprintf("Key %s signs the dataplane tokens of mesh %s from now on. Connected proxies take new tokens now, the others when they connect. Delete the old key once `meshgate keys list` shows that no proxy uses it.", serial, r.Mesh), nil
+	case keysAuthority:
+		return k.rollover(ctx, r.Force)
 	case keysEncryption:
 		return k.cp.encryption.rotate(ctx, r.ForgetOld)
 	}
@@ -74,6 +76,9 @@ func checkRotation(kind string, r meshapi.KeyRotation) error {
 	}
 	if r.ForgetOld && kind != keysEncryption {
 		vs = append(vs, fault.Violation{Path: "forgetOld", Message: "does not belong to " + kind})
+	}
+	if r.Force && kind != keysAuthority {
+		vs = append(vs, fault.Violation{Path: "force", Message: "does not belong to " + kind})
 	}
 	return fault.Violated(vs)
 }
@@ -122,9 +127,10 @@ func (cp *controlPlane) staleToken(ctx context.Context, node string) bool {
 
 // linked hears of the link of an agent. One that comes with a token of a key that no
 // longer signs was away when that changed.
-func (cp *controlPlane) linked(_ context.Context, node, token string, until time.Time) {
+func (cp *controlPlane) linked(ctx context.Context, node, token string, until time.Time) {
 	cp.uses.Linked(node, identity.KeyID(token), until)
 	cp.renewTokens.add(node)
+	cp.tellRoots(ctx, node)
 }
 
 // signingKeyChanged has the proxies of a mesh take tokens of its newest key.

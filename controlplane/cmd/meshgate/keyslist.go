@@ -28,7 +28,11 @@ func (k keyring) List(ctx context.Context) ([]meshapi.Key, error) {
 	if err != nil {
 		return nil, err
 	}
-	keys = append(keys, k.authority()...)
+	signers, err := k.authority()
+	if err != nil {
+		return nil, err
+	}
+	keys = append(keys, signers...)
 	keys = append(keys, k.nodeTokens()...)
 	more, err := k.ofMeshes(ctx)
 	if err != nil {
@@ -43,16 +47,27 @@ func (k keyring) List(ctx context.Context) ([]meshapi.Key, error) {
 	return append(keys, k.settings()...), nil
 }
 
-// authority lists the control plane's authority.
-func (k keyring) authority() []meshapi.Key {
-	d, err := identity.Describe(k.cp.authority.PEM())
+// authority lists the control plane's authority, and the other one while it is replaced.
+func (k keyring) authority() ([]meshapi.Key, error) {
+	current, other, err := k.cp.authority.Signers()
 	if err != nil {
-		return nil // it signs, so it was read
+		return nil, err
 	}
-	return []meshapi.Key{{
-		Kind: "control-plane-ca", Name: d.Name, Purpose: "certificates of the data-plane server, of gateways and of port 8443", Algorithm: d.Algorithm,
-		State: keyActive, Since: &d.NotBefore, Expires: &d.Until, InUse: counted(len(k.cp.snapshots.Nodes()), "connected node"), Next: "docs/operations/keys.md",
-	}}
+	phase, next := k.cp.authority.Phase(), "meshgate keys rotate "+keysAuthority
+	if phase != "" {
+		next += ", the step after: " + phase
+	}
+	row := func(d identity.Described, state string) meshapi.Key {
+		return meshapi.Key{
+			Kind: keysAuthority, Name: d.Name, Purpose: "certificates of the data-plane server, of gateways and of port 8443", Algorithm: d.Algorithm,
+			State: state, Since: &d.NotBefore, Expires: &d.Until, InUse: counted(len(k.cp.snapshots.Nodes()), "connected node"), Next: next,
+		}
+	}
+	out := []meshapi.Key{row(current, keyActive)}
+	if other != nil {
+		out = append(out, row(*other, keyTrusted))
+	}
+	return out, nil
 }
 
 func (k keyring) nodeTokens() (out []meshapi.Key) {
