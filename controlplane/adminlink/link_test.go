@@ -444,3 +444,34 @@ func wait(t *testing.T, c <-chan string, want string) {
 		t.Fatalf("%q did not come", want)
 	}
 }
+
+// TestTrust: what the control plane brings is handed on with the connection it came by,
+// and the answer says whether it was taken.
+func TestTrust(t *testing.T) {
+	w := newWorld(t, Options{})
+	c := w.client("m.a", text("LIVE"))
+	c.Trust = func(roots []byte, by tls.ConnectionState) error {
+		if len(by.PeerCertificates) == 0 {
+			t.Error("by nobody")
+		}
+		if string(roots) != "good" {
+			return errors.New("not to be trusted")
+		}
+		return nil
+	}
+	run(t, c)
+	run(t, w.client("m.old", text("LIVE")))
+	for _, node := range []string{"m.a", "m.old"} {
+		if _, err := w.ask(t, node, "/ready"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Server.Trust(t.Context(), "m.a", []byte("good")); err != nil {
+		t.Error(err)
+	}
+	for node, want := range map[string]string{"m.a": "not to be trusted", "m.old": "roots are not taken here", "m.b": "not connected"} {
+		if err := w.Server.Trust(t.Context(), node, []byte("bad")); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", node, err)
+		}
+	}
+}
