@@ -71,7 +71,7 @@ var _ = Describe("the encryption key", func() {
 		c.Stop()
 		c.Start()
 		readable(f.API)
-		Expect(fresh(f, g)).To(BeEmpty())
+		Eventually(func() string { return fresh(f, g) }, patience).Should(BeEmpty())
 	})
 
 	It("is changed to the end by the next start after the control plane was killed in the middle", func() {
