@@ -1,6 +1,9 @@
 package keys_test
 
 import (
+	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -14,7 +17,13 @@ var _ = Describe("the passwords of Redis", func() {
 		redis := framework.StartRedis()
 		writes := redis.User("controlplane", strings.Fields("resetchannels &meshgate:* ~meshgate:* -@all +get +getrange +set +info +ping +subscribe +select")...)
 		reads := redis.User("dataplane", strings.Fields("resetchannels ~meshgate:* -@all +get +getrange +info +ping +select")...)
-		c := framework.NewControlPlane("run", "--redis-url", writes, "--redis-node-url", reads).Start()
+		// The URLs hold passwords, which flags would show to everybody.
+		file := filepath.Join(GinkgoT().TempDir(), "meshgate.yaml")
+		tell := func(writes, reads string) {
+			Expect(os.WriteFile(file, fmt.Appendf(nil, "redis:\n  url: %q\n  nodeURL: %q\n", writes, reads), 0o600)).To(Succeed())
+		}
+		tell(writes, reads)
+		c := framework.NewControlPlane("run", "--config", file).Start()
 		g := framework.StartGateway(c, "g")
 		f := framework.NewFixture(c)
 		load := framework.StartLoad(f, g.HTTP, f.MustMint(g.HTTPS), 2)
@@ -25,7 +34,7 @@ var _ = Describe("the passwords of Redis", func() {
 			Expect(redis.CLI("ACL", "SETUSER", user, ">new-"+user)).To(Equal("OK"))
 		}
 		c.Stop()
-		c.Args = []string{"--redis-url", strings.Replace(writes, ":controlplane@", ":new-controlplane@", 1), "--redis-node-url", strings.Replace(reads, ":dataplane@", ":new-dataplane@", 1)}
+		tell(strings.Replace(writes, ":controlplane@", ":new-controlplane@", 1), strings.Replace(reads, ":dataplane@", ":new-dataplane@", 1))
 		c.Start()
 		Eventually(func() string { return fresh(f, g) }, patience).Should(BeEmpty())
 		for _, user := range []string{"controlplane", "dataplane"} {
