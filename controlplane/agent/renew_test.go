@@ -43,12 +43,12 @@ func renewingBy(t *testing.T, now func() time.Time, renew func(context.Context, 
 			renewNow: make(chan struct{}, 1),
 			Options:  Options{Name: "gw", ControlPlane: "default", TokenFile: file, Log: slog.New(slog.DiscardHandler)},
 		}}
-		running(t, n, func() { then(file, start) })
+		runRenewal(t, n, func() { then(file, start) })
 	})
 }
 
-// running runs a renewal as long as then does.
-func running(t *testing.T, n *renewal, then func()) {
+// runRenewal runs a renewal as long as then does.
+func runRenewal(t *testing.T, n *renewal, then func()) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	go func() { n.run(ctx); close(done) }()
@@ -81,7 +81,7 @@ func TestTokenRenewedWhenAsked(t *testing.T) {
 					raw, _ := os.ReadFile(file)
 					shown = append(shown, string(raw))
 				}}
-				running(t, n, func() {
+				runRenewal(t, n, func() {
 					synctest.Wait()
 					if _, err := a.fetch(t.Context(), adminlink.RenewPath); err != nil {
 						t.Error(err)
@@ -118,7 +118,7 @@ func TestForeignTokenFileWhenAsked(t *testing.T) {
 			t.Error("a token was asked for that could not be stored")
 			return "", errors.New("no")
 		}}
-		running(t, n, func() {
+		runRenewal(t, n, func() {
 			a.askedToRenew()
 			time.Sleep(time.Minute)
 			synctest.Wait()

@@ -326,6 +326,9 @@ func (t *rows) resealed() (done bool, err error) {
 	if err != nil || at.Unreadable > 0 || !at.Complete {
 		return false, err
 	}
+	if err := t.resealChanges(c); err != nil {
+		return false, err
+	}
 	check, err := c.Seal([]byte(keyCheck), []byte(keyCheck))
 	if err != nil {
 		return false, err
@@ -342,6 +345,39 @@ func (t *rows) resealed() (done bool, err error) {
 		}
 	}
 	return true, nil
+}
+
+// resealChanges brings what is kept of changes under the key that seals.
+func (t *rows) resealChanges(c *sealing) error {
+	type change struct {
+		number int64
+		detail []byte
+	}
+	var stale []change
+	var r change
+	if err := t.each(`SELECT number, detail FROM changes WHERE sealed != 0`, nil, func() error {
+		if !c.Current(r.detail, recordPlace(uint64(r.number))) { //nolint:gosec // written from uint64
+			stale = append(stale, change{r.number, append([]byte(nil), r.detail...)})
+		}
+		return nil
+	}, &r.number, &r.detail); err != nil {
+		return err
+	}
+	for _, r := range stale {
+		where := recordPlace(uint64(r.number)) //nolint:gosec // written from uint64
+		plain, err := c.Open(r.detail, where)
+		if err != nil {
+			return fmt.Errorf("change %d: %w", r.number, err)
+		}
+		again, err := c.Seal(plain, where)
+		if err != nil {
+			return err
+		}
+		if _, err := t.exec(`UPDATE changes SET detail = ? WHERE number = ?`, again, r.number); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // digests are those under which a secret value may stand.
