@@ -166,7 +166,7 @@ func (r *restoring) renew(ctx context.Context, root *seal.Ring) error {
 // ready makes the parts what is to be placed. It refuses those that would be torn
 // apart: a store that is closed may leave its last commits in its log, and they say
 // that the database comes from a backup.
-func (r *restoring) ready(ctx context.Context, m *backup.Manifest, root []byte) error {
+func (r *restoring) ready(ctx context.Context, m *backup.Manifest, root *seal.Ring) error {
 	if err := r.renew(ctx, root); err != nil {
 		return err
 	}
