@@ -11,6 +11,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/http"
+	"sync"
 	"time"
 )
 
@@ -25,7 +26,29 @@ type Client struct {
 	// Fetch asks the local Envoy; ctx bounds reading of the body as well. It is
 	// called with allowed paths only.
 	Fetch func(ctx context.Context, path string) (io.ReadCloser, error)
+	// Trust keeps the roots that the control plane brings, by a connection in this
+	// state; nil refuses them.
+	Trust func(roots []byte, by tls.ConnectionState) error
 	Log   *slog.Logger
+
+	mu   sync.Mutex
+	conn net.Conn // of the open link
+}
+
+// Again ends the link that is open; the next one shows the token that there is then.
+func (c *Client) Again() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.conn != nil {
+		_ = c.conn.Close() // it is given up, whatever Close says
+	}
+}
+
+// hold makes a connection the one that Again ends.
+func (c *Client) hold(conn net.Conn) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.conn = conn
 }
 
 // Back-off between connections; a link that was up starts it over.
@@ -82,6 +105,8 @@ func (c *Client) once(ctx context.Context) (up bool, err error) {
 	if err != nil {
 		return false, err
 	}
+	c.hold(conn)
+	defer c.hold(nil)
 	return true, c.serve(ctx, conn, in)
 }
 
@@ -153,6 +178,18 @@ func (c *Client) answer(ctx context.Context, conn net.Conn, f frame) error {
 	return write(conn, frame{kind: end, id: f.id})
 }
 
+// learn answers a question that brings roots.
+func (c *Client) learn(conn net.Conn, roots []byte) error {
+	secured, ok := conn.(*tls.Conn)
+	if !ok || c.Trust == nil {
+		return refused{errors.New("roots are not taken here")}
+	}
+	if err := c.Trust(roots, secured.ConnectionState()); err != nil {
+		return refused{err}
+	}
+	return nil
+}
+
 func (c *Client) stream(ctx context.Context, conn net.Conn, f frame) error {
 	q, err := parseQuestion(f.body)
 	if err != nil {
@@ -163,6 +200,9 @@ func (c *Client) stream(ctx context.Context, conn net.Conn, f frame) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, AskTimeout)
 	defer cancel()
+	if q.Path == RootsPath {
+		return c.learn(conn, q.Roots)
+	}
 	body, err := c.Fetch(ctx, q.Path)
 	if err != nil {
 		return refused{err}

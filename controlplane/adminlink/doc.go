@@ -7,5 +7,6 @@
 // 101 (RFC 9110 section 7.8). Then the control plane asks and the agent answers,
 // in frames: uint32 big-endian length of what follows, one type byte, uint64
 // number of the question, body. A body comes in chunks. Both sides allow only a
-// list of paths that change nothing; one question is open at a time.
+// list of paths; none changes anything in Envoy. One asks the agent to take a new
+// token ([RenewPath]), one to trust other roots ([RootsPath]). One question is open at a time.
 package adminlink

@@ -57,10 +57,23 @@ type question struct {
 	Path string `json:"path"`
 	// Max bounds the answer in bytes.
 	Max int64 `json:"max"`
+	// Roots comes with [RootsPath] only.
+	Roots []byte `json:"roots,omitempty"`
 }
 
-// allowed are the paths that may be asked for: they only read.
+// RenewPath is no path of Envoy's: it asks the agent to take a new token, because the
+// key of the one that it has is to go. The answer is empty and comes at once.
+const RenewPath = "/token"
+
+// RootsPath is no path of Envoy's either: the question brings the certificates that the
+// agent is to verify the control plane against from now on. The answer, which is empty,
+// comes once they are stored.
+const RootsPath = "/roots"
+
+// allowed are the paths that may be asked for: but for [RenewPath] and [RootsPath] they
+// only read.
 var allowed = []string{
+	RenewPath, RootsPath,
 	"/ready", "/server_info", "/listeners", "/listeners?format=json",
 	"/config_dump", "/config_dump?include_eds",
 	"/clusters", "/clusters?format=json",

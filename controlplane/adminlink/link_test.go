@@ -134,7 +134,7 @@ func TestAllowed(t *testing.T) {
 	w.mu.Lock()
 	l := w.links["m.a"]
 	w.mu.Unlock()
-	if _, err := l.ask(t.Context(), "/quitquitquit"); err == nil || !strings.Contains(err.Error(), `"/quitquitquit" may not be asked for`) {
+	if _, err := l.ask(t.Context(), question{Path: "/quitquitquit", Max: MaxBody}); err == nil || !strings.Contains(err.Error(), `"/quitquitquit" may not be asked for`) {
 		t.Errorf("the agent let it pass: %v", err)
 	}
 }
@@ -388,4 +388,90 @@ func FuzzFrame(f *testing.F) {
 			t.Errorf("%x was read as %x", in, out.Bytes())
 		}
 	})
+}
+
+// TestRenewIsAskedFor: whoever hears of a link may ask its agent to take a new token,
+// and sees the new one when the agent comes again.
+func TestRenewIsAskedFor(t *testing.T) {
+	var w *world
+	seen := make(chan string, 10)
+	w = newWorld(t, Options{Connected: func(ctx context.Context, node, token string, _ time.Time) {
+		seen <- token
+		if token == "token of m.a" {
+			if _, err := w.Ask(ctx, node, RenewPath); err != nil {
+				t.Error(err)
+			}
+		}
+	}, Auth: anybody{}})
+	var token atomic.Value
+	token.Store("token of m.a")
+	var c *Client
+	asked := make(chan struct{}, 10)
+	c = w.client("m.a", func(_ context.Context, path string) (io.ReadCloser, error) {
+		if path != RenewPath {
+			t.Errorf("asked for %s", path)
+		}
+		asked <- struct{}{}
+		return http.NoBody, nil
+	})
+	c.Token = func() (string, error) { return token.Load().(string), nil }
+	c.Again() // while there is no link there is nothing to do
+	run(t, c)
+	wait(t, seen, "token of m.a")
+	<-asked
+	token.Store("another")
+	c.Again()
+	wait(t, seen, "another")
+	if got := w.Linked(); len(got) != 1 || got[0] != "m.a" {
+		t.Errorf("links of %v", got)
+	}
+}
+
+type anybody struct{}
+
+func (anybody) Authenticate(context.Context, string, string) (time.Time, error) {
+	return time.Time{}, nil
+}
+
+func wait(t *testing.T, c <-chan string, want string) {
+	t.Helper()
+	select {
+	case got := <-c:
+		if got != want {
+			t.Fatalf("%q, want %q", got, want)
+		}
+	case <-time.After(10 * time.Second):
+		t.Fatalf("%q did not come", want)
+	}
+}
+
+// TestTrust: what the control plane brings is handed on with the connection it came by,
+// and the answer says whether it was taken.
+func TestTrust(t *testing.T) {
+	w := newWorld(t, Options{})
+	c := w.client("m.a", text("LIVE"))
+	c.Trust = func(roots []byte, by tls.ConnectionState) error {
+		if len(by.PeerCertificates) == 0 {
+			t.Error("by nobody")
+		}
+		if string(roots) != "good" {
+			return errors.New("not to be trusted")
+		}
+		return nil
+	}
+	run(t, c)
+	run(t, w.client("m.old", text("LIVE")))
+	for _, node := range []string{"m.a", "m.old"} {
+		if _, err := w.ask(t, node, "/ready"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Server.Trust(t.Context(), "m.a", []byte("good")); err != nil {
+		t.Error(err)
+	}
+	for node, want := range map[string]string{"m.a": "not to be trusted", "m.old": "roots are not taken here", "m.b": "not connected"} {
+		if err := w.Server.Trust(t.Context(), node, []byte("bad")); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", node, err)
+		}
+	}
 }

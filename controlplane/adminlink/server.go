@@ -7,8 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -28,6 +30,9 @@ type Authenticator interface {
 // Options of a server.
 type Options struct {
 	Auth Authenticator
+	// Connected, if set, hears of each link that was accepted, with the token that it
+	// came with, and may ask at once. ctx ends with the link, which waits for it.
+	Connected func(ctx context.Context, node, token string, until time.Time)
 	// MaxLinks bounds open links; 0 means 10,000.
 	MaxLinks int
 	Log      *slog.Logger
@@ -157,11 +162,16 @@ func (s *Server) serve(ctx context.Context, l *link, until time.Time) error {
 		expiry := alarm.AfterFunc(s.o.Now, until, func() { l.close(errExpired) })
 		defer expiry.Stop()
 	}
-	var pinger sync.WaitGroup
-	pinger.Go(l.ping)
+	var parts sync.WaitGroup
+	parts.Go(l.ping)
+	linked, cancel := context.WithCancel(ctx)
+	if s.o.Connected != nil {
+		parts.Go(func() { s.o.Connected(linked, l.node, l.token, until) })
+	}
 	l.close(l.read())
+	cancel()
 	s.unregister(l)
-	pinger.Wait()
+	parts.Wait()
 	return l.err
 }
 
@@ -191,6 +201,13 @@ func (s *Server) unregister(l *link) {
 	}
 }
 
+// Linked lists the nodes that have a link.
+func (s *Server) Linked() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Sorted(maps.Keys(s.links))
+}
+
 // Close ends every link and waits for them.
 func (s *Server) Close() {
 	s.mu.Lock()
@@ -211,6 +228,17 @@ func (s *Server) Ask(ctx context.Context, node, path string) ([]byte, error) {
 	if !Allowed(path) {
 		return nil, fault.New(fault.Forbidden, "the administration interface is not asked for %q", path)
 	}
+	return s.ask(ctx, node, question{Path: path, Max: MaxBody})
+}
+
+// Trust has the agent of a node verify the control plane against these roots from now
+// on, and returns once it has stored them. Errors are those of Ask.
+func (s *Server) Trust(ctx context.Context, node string, roots []byte) error {
+	_, err := s.ask(ctx, node, question{Path: RootsPath, Max: MaxBody, Roots: roots})
+	return err
+}
+
+func (s *Server) ask(ctx context.Context, node string, q question) ([]byte, error) {
 	s.mu.Lock()
 	l := s.links[node]
 	s.mu.Unlock()
@@ -227,7 +255,7 @@ func (s *Server) Ask(ctx context.Context, node, path string) ([]byte, error) {
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, AskTimeout, errSlow)
 	defer cancel()
-	body, err := l.ask(ctx, path)
+	body, err := l.ask(ctx, q)
 	if err != nil && fault.CodeOf(err) == fault.Internal {
 		err = fault.Wrap(fault.Unavailable, err, "proxy %q did not answer", node)
 	}
@@ -236,8 +264,8 @@ func (s *Server) Ask(ctx context.Context, node, path string) ([]byte, error) {
 
 // ask asks; the caller has the turn. A question that is given up ends the link,
 // because its chunks are still on the way; the agent comes back at once.
-func (l *link) ask(ctx context.Context, path string) ([]byte, error) {
-	body, err := json.Marshal(question{Path: path, Max: MaxBody})
+func (l *link) ask(ctx context.Context, q question) ([]byte, error) {
+	body, err := json.Marshal(q)
 	if err != nil {
 		return nil, err
 	}

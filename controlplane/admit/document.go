@@ -52,9 +52,9 @@ func (g *Gate) PutDocument(ctx context.Context, k *model.Kind, scope, name strin
 }
 
 // Allowed decides in the transaction of a write whether what is stored may be
-// replaced or deleted; stored is nil if there is nothing. Like the transaction it
-// may run more than once. Its error refuses the write.
-type Allowed func(stored *model.Resource) error
+// replaced or deleted; stored is nil if there is nothing, and r shows what else there
+// is. Like the transaction it may run more than once. Its error refuses the write.
+type Allowed func(r store.Reader, stored *model.Resource) error
 
 // PutDocumentIf is PutDocument for those who may replace some documents only.
 func (g *Gate) PutDocumentIf(ctx context.Context, k *model.Kind, scope, name string, spec any, allowed Allowed) (out Outcome, created bool, err error) {
@@ -139,7 +139,7 @@ func (g *Gate) storeDocument(tx store.Tx, d document, prepared []any) (stored *m
 		return old, false, nil
 	}
 	if d.allowed != nil {
-		if err := d.allowed(old); err != nil {
+		if err := d.allowed(tx, old); err != nil {
 			return nil, false, err
 		}
 	}
@@ -197,7 +197,7 @@ func existing(r store.Reader, k *model.Kind, scope, name string) (*model.Resourc
 // DeleteDocument deletes a document and what its hooks take along. NotFound has
 // [Missing] of the mesh or of the document as subject.
 func (g *Gate) DeleteDocument(ctx context.Context, k *model.Kind, scope, name string) (store.Commit, error) {
-	return g.DeleteDocumentIf(ctx, k, scope, name, func(*model.Resource) error { return nil })
+	return g.DeleteDocumentIf(ctx, k, scope, name, func(store.Reader, *model.Resource) error { return nil })
 }
 
 // DeleteDocumentIf is DeleteDocument for those who may delete some documents only.
@@ -211,7 +211,7 @@ func (g *Gate) DeleteDocumentIf(ctx context.Context, k *model.Kind, scope, name 
 		if err != nil {
 			return subject, err
 		}
-		if err := allowed(r); err != nil {
+		if err := allowed(tx, r); err != nil {
 			return subject, err
 		}
 		for _, h := range g.hooks[k] {

@@ -72,13 +72,18 @@ type Versions struct{ Agent, Envoy, Module string }
 // Agent runs one Envoy.
 type Agent struct {
 	Options
-	dir  *runDir
-	tls  *tls.Config
-	host string
+	dir   *runDir
+	trust *trust
+	tls   *tls.Config
+	host  string
 	// instance tells this agent from others of the same name.
 	instance string
 	ready    chan struct{}
 	Envoy    *Process
+	// link is how the control plane asks questions, and renewNow has one entry when it
+	// wants the token renewed.
+	link     *adminlink.Client
+	renewNow chan struct{}
 	// processes are the Envoys of this run directory.
 	processes *processes
 	// state is what Run has come to, nil before it.
@@ -104,8 +109,7 @@ func New(o Options) (*Agent, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the control plane's CA: %w", err)
 	}
-	pool := x509.NewCertPool()
-	if !pool.AppendCertsFromPEM(pem) {
+	if !x509.NewCertPool().AppendCertsFromPEM(pem) {
 		return nil, fmt.Errorf("the control plane's CA: %s holds no certificate", o.CAFile)
 	}
 	if _, err := os.ReadFile(o.TokenFile); err != nil {
@@ -116,15 +120,23 @@ func New(o Options) (*Agent, error) {
 			return nil, err
 		}
 	}
-	a := &Agent{Options: o, conditions: newConditions(o.Log), held: newHeld(), host: u.Host, instance: uuid.NewString(), ready: make(chan struct{}), tls: &tls.Config{
-		RootCAs: pool, MinVersion: tls.VersionTLS12, ServerName: u.Hostname(), VerifyConnection: contract.IsDataPlane,
-	}}
+	a := &Agent{Options: o, conditions: newConditions(o.Log), held: newHeld(), host: u.Host, instance: uuid.NewString(), ready: make(chan struct{}), renewNow: make(chan struct{}, 1)}
 	dir, err := runDirOf(o.StateDir, a.proxy().dir())
 	if err != nil {
 		return nil, err
 	}
 	if err := dir.make(); err != nil {
 		return nil, err
+	}
+	a.trust = &trust{given: o.CAFile, learned: dir.roots, host: u.Hostname()}
+	if err := a.trust.open(); err != nil {
+		return nil, err
+	}
+	a.tls = &tls.Config{
+		MinVersion: tls.VersionTLS12, ServerName: u.Hostname(),
+		// What is trusted changes while the agent runs, so it is looked up for each
+		// connection; nothing is skipped.
+		InsecureSkipVerify: true, VerifyConnection: a.trust.verifyConnection, //nolint:gosec // see above
 	}
 	if err := dir.noteAdmin(o.AdminPort); err != nil {
 		return nil, err
@@ -138,6 +150,7 @@ func New(o Options) (*Agent, error) {
 		Concurrency: o.Concurrency, LogLevel: o.LogLevel, Drain: o.Drain, Replaced: a.proxy().replaced(), Abort: o.Abort, Admin: dir.adminClient(), Log: o.Log,
 		Withdraw: a.withdraw,
 	}
+	a.link = &adminlink.Client{Address: a.host, TLS: a.tls, Node: a.NodeID(), Token: a.token, Fetch: a.fetch, Trust: a.trust.learn, Log: a.Log}
 	return a, nil
 }
 
@@ -192,9 +205,7 @@ func (a *Agent) Run(ctx context.Context) error {
 		defer stopRelay()
 		return a.runEnvoy(ctx, relayCtx, stream, configured)
 	})
-	if a.Sidecar == nil {
-		g.Go(func() error { a.renewal().run(ctx); return nil })
-	}
+	g.Go(func() error { a.renewal().run(ctx); return nil })
 	if !enrolled {
 		g.Go(func() error { a.enrolLater(ctx); return nil })
 	}
@@ -223,10 +234,7 @@ func (a *Agent) runEnvoy(ctx, relayCtx context.Context, stream *relay.Relay, con
 		}
 		return nil
 	})
-	link := &adminlink.Client{
-		Address: a.host, TLS: a.tls, Node: a.NodeID(), Token: a.token, Fetch: a.Envoy.Admin.Fetch, Log: a.Log,
-	}
-	g.Go(func() error { link.Run(watching); return nil })
+	g.Go(func() error { a.link.Run(watching); return nil })
 	err := a.Envoy.Run(ctx)
 	stop()
 	return errors.Join(err, g.Wait())

@@ -6,12 +6,15 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
+	"net/http"
 	"os"
 	"strings"
 	"syscall"
 	"time"
 
+	"github.com/meshgate/meshgate/controlplane/adminlink"
 	"github.com/meshgate/meshgate/controlplane/enrol"
 	"github.com/meshgate/meshgate/xds/alarm"
 )
@@ -22,36 +25,60 @@ const (
 	renewMax   = 10 * time.Minute
 )
 
-// renewal keeps the token of a gateway from ending: after two thirds of its life
-// it asks for a successor and puts that into the token's file, where every new
-// connection reads it. Streams with the old token stay open until that ends, and
-// return with the new one.
+// renewal keeps the token of a node good: that of a gateway from ending, for which it
+// asks for a successor after two thirds of its life; and that of any node from going
+// with the key that signed it, for which it does so when the control plane says so. It
+// puts the successor into the token's file, where every new connection reads it.
+// Streams with the old token stay open until that ends, and return with the new one.
 type renewal struct {
 	*Agent
 	// renew returns the successor of a token.
 	renew func(ctx context.Context, token string) (string, error)
 	now   func() time.Time
+	// again has the new token shown, which is how the control plane knows of it.
+	again func()
 }
 
 func (a *Agent) renewal() *renewal {
-	return &renewal{Agent: a, now: time.Now, renew: func(ctx context.Context, token string) (string, error) {
+	return &renewal{Agent: a, now: time.Now, again: a.link.Again, renew: func(ctx context.Context, token string) (string, error) {
 		return enrol.Renew(ctx, a.client(), a.Address, token)
 	}}
+}
+
+// askedToRenew is what the control plane calls for by its link.
+func (a *Agent) askedToRenew() {
+	select {
+	case a.renewNow <- struct{}{}:
+	default: // it is going to be done
+	}
+}
+
+// fetch answers the control plane's questions.
+func (a *Agent) fetch(ctx context.Context, path string) (io.ReadCloser, error) {
+	if path == adminlink.RenewPath {
+		a.askedToRenew()
+		return http.NoBody, nil
+	}
+	return a.Envoy.Admin.Fetch(ctx, path)
 }
 
 // run works until ctx ends. An agent that may not write the file only warns:
 // whoever provides the token replaces it.
 func (n *renewal) run(ctx context.Context) {
-	pause, told := renewFirst, ""
-	for {
+	pause, asked, told := renewFirst, "", ""
+	for ctx.Err() == nil {
 		token, err := n.token()
-		due := time.Time{}
-		if err == nil {
-			due, err = renewAt(token)
+		if err == nil && asked != "" && asked != token { // somebody was faster
+			asked = ""
+			n.again()
 		}
-		if err == nil && due.Sub(n.now()) > 0 {
-			if alarm.Wait(ctx, n.now, due) != nil {
-				return
+		var due time.Time
+		if err == nil && asked == "" {
+			due, err = n.due(token)
+		}
+		if err == nil && asked == "" && (due.IsZero() || due.Sub(n.now()) > 0) {
+			if n.wait(ctx, due) {
+				asked = token
 			}
 			pause = renewFirst
 			continue // somebody may have replaced it meanwhile
@@ -61,7 +88,8 @@ func (n *renewal) run(ctx context.Context) {
 		}
 		if err == nil {
 			n.Log.Info("the node token was renewed", "node", n.NodeID())
-			pause = renewFirst
+			pause, asked = renewFirst, ""
+			n.again()
 			continue
 		}
 		if ctx.Err() == nil {
@@ -72,11 +100,33 @@ func (n *renewal) run(ctx context.Context) {
 			told = err.Error()
 			n.Log.Log(ctx, level, "the node token could not be renewed", "node", n.NodeID(), "file", n.TokenFile, "retry_in", pause.String(), "error", err)
 		}
-		if rest(ctx, pause) != nil {
-			return
-		}
+		_ = rest(ctx, pause) // the loop sees that ctx has ended
 		pause = min(2*pause, renewMax)
 	}
+}
+
+// due is when a token is to be renewed by itself; zero is never: that of a proxy of a
+// mesh lives as long as who made it wanted.
+func (n *renewal) due(token string) (time.Time, error) {
+	if n.Sidecar != nil {
+		return time.Time{}, nil
+	}
+	return renewAt(token)
+}
+
+// wait returns at a moment, or earlier if ctx ends or, which it reports, the control
+// plane asks for a renewal.
+func (n *renewal) wait(ctx context.Context, due time.Time) (asked bool) {
+	moment := alarm.New(n.now)
+	moment.Set(due)
+	defer moment.Set(time.Time{})
+	select {
+	case <-n.renewNow:
+		return true
+	case <-moment.C():
+	case <-ctx.Done():
+	}
+	return false
 }
 
 // replaceToken stores the successor of a token.
@@ -88,7 +138,7 @@ func (n *renewal) replaceToken(ctx context.Context, token string) error {
 	if err != nil {
 		return err
 	}
-	if due, err := renewAt(next); err != nil || due.Sub(n.now()) <= 0 {
+	if due, err := n.due(next); err != nil || !due.IsZero() && due.Sub(n.now()) <= 0 {
 		return errors.Join(errors.New("the control plane's token ends at once"), err)
 	}
 	return replace(n.TokenFile, []byte(next))

@@ -8,11 +8,13 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/meshgate/meshgate/controlplane/adminlink"
 	"github.com/meshgate/meshgate/xds/alarm"
 )
 
@@ -37,13 +39,98 @@ func renewingBy(t *testing.T, now func() time.Time, renew func(context.Context, 
 		if err := os.WriteFile(file, []byte(tokenAt(start, 30*24*time.Hour)+"\n"), 0o644); err != nil {
 			t.Fatal(err)
 		}
-		n := &renewal{&Agent{Options: Options{Name: "gw", ControlPlane: "default", TokenFile: file, Log: slog.New(slog.DiscardHandler)}}, renew, now}
-		ctx, cancel := context.WithCancel(t.Context())
-		done := make(chan struct{})
-		go func() { n.run(ctx); close(done) }()
-		then(file, start)
-		cancel()
-		<-done
+		n := &renewal{renew: renew, now: now, again: func() {}, Agent: &Agent{
+			renewNow: make(chan struct{}, 1),
+			Options:  Options{Name: "gw", ControlPlane: "default", TokenFile: file, Log: slog.New(slog.DiscardHandler)},
+		}}
+		runRenewal(t, n, func() { then(file, start) })
+	})
+}
+
+// runRenewal runs a renewal as long as then does.
+func runRenewal(t *testing.T, n *renewal, then func()) {
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() { n.run(ctx); close(done) }()
+	then()
+	cancel()
+	<-done
+}
+
+// TestTokenRenewedWhenAsked: agents of both kinds take a new token as soon as the
+// control plane asks them to, store it, and show it. That of a sidecar is never
+// renewed without being asked for.
+func TestTokenRenewedWhenAsked(t *testing.T) {
+	for name, sidecar := range map[string]*Sidecar{"gateway": nil, "sidecar": {Mesh: "m"}} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			synctest.Test(t, func(t *testing.T) {
+				file := filepath.Join(dir, "token")
+				if err := os.WriteFile(file, []byte(tokenAt(time.Now(), time.Hour)), 0o600); err != nil {
+					t.Fatal(err)
+				}
+				var shown []string
+				tries := 0
+				a := &Agent{renewNow: make(chan struct{}, 1), Options: Options{Name: "n", Sidecar: sidecar, TokenFile: file, Log: slog.New(slog.DiscardHandler)}}
+				n := &renewal{Agent: a, now: time.Now, renew: func(_ context.Context, token string) (string, error) {
+					if tries++; tries == 1 {
+						return "", errors.New("the control plane is away")
+					}
+					return tokenAt(time.Now(), time.Hour) + "new", nil
+				}, again: func() {
+					raw, _ := os.ReadFile(file)
+					shown = append(shown, string(raw))
+				}}
+				runRenewal(t, n, func() {
+					synctest.Wait()
+					if _, err := a.fetch(t.Context(), adminlink.RenewPath); err != nil {
+						t.Error(err)
+					}
+					time.Sleep(2 * renewFirst)
+					synctest.Wait()
+					if len(shown) != 1 || !strings.HasSuffix(shown[0], "new") || tries != 2 {
+						t.Errorf("after %d tries %q was shown", tries, shown)
+					}
+					time.Sleep(30 * 24 * time.Hour)
+					synctest.Wait()
+					if renewed := tries > 2; renewed != (sidecar == nil) {
+						t.Errorf("renewed without being asked: %t", renewed)
+					}
+				})
+			})
+		})
+	}
+}
+
+// TestForeignTokenFileWhenAsked: what the provider of the file puts there instead is
+// shown, and not replaced.
+func TestForeignTokenFileWhenAsked(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		file := filepath.Join(dir, "token")
+		target := file + ".real"
+		if err := errors.Join(os.WriteFile(target, []byte("a.b.c"), 0o600), os.Symlink(target, file)); err != nil {
+			t.Fatal(err)
+		}
+		shown := 0
+		a := &Agent{renewNow: make(chan struct{}, 1), Options: Options{Name: "n", Sidecar: &Sidecar{Mesh: "m"}, TokenFile: file, Log: slog.New(slog.DiscardHandler)}}
+		n := &renewal{Agent: a, now: time.Now, again: func() { shown++ }, renew: func(context.Context, string) (string, error) {
+			t.Error("a token was asked for that could not be stored")
+			return "", errors.New("no")
+		}}
+		runRenewal(t, n, func() {
+			a.askedToRenew()
+			time.Sleep(time.Minute)
+			synctest.Wait()
+			if err := os.WriteFile(target, []byte("d.e.f"), 0o600); err != nil || shown != 0 {
+				t.Errorf("shown %d times, %v", shown, err)
+			}
+			time.Sleep(renewMax)
+			synctest.Wait()
+			if shown != 1 {
+				t.Errorf("the token of the provider was shown %d times", shown)
+			}
+		})
 	})
 }
 

@@ -17,7 +17,7 @@ import (
 // runDir holds the files of one node. Only its owner may look inside: they
 // contain tokens and keys.
 type runDir struct {
-	path, sockets, bootstrap, settings, pid, processes, relay, admin, adminPort, cache string
+	path, sockets, bootstrap, settings, pid, processes, relay, admin, adminPort, cache, roots string
 }
 
 // runDirOf names the files of a node.
@@ -31,7 +31,7 @@ func runDirOf(stateDir, name string) (*runDir, error) {
 	return &runDir{
 		path: root, sockets: sockets, bootstrap: in("bootstrap.yaml"), settings: in("settings.json"), pid: in("envoy.pid"), processes: in("processes.json"),
 		relay: filepath.Join(sockets, relaySocket), admin: filepath.Join(sockets, adminSocket),
-		adminPort: in("admin.port"), cache: in("xds.cache"),
+		adminPort: in("admin.port"), cache: in("xds.cache"), roots: in("roots.pem"),
 	}, nil
 }
 
@@ -86,7 +86,7 @@ func (d *runDir) write(a *Agent, answer *enrol.Answer) error {
 	settings := contract.Settings{
 		Cache: a.Cache,
 		ControlPlane: &contract.ControlPlaneSettings{
-			Address: a.host, CAFile: absolute(a.CAFile), TokenFile: absolute(a.TokenFile), Node: answer.Node,
+			Address: a.host, CAFile: a.dir.roots, TokenFile: absolute(a.TokenFile), Node: answer.Node,
 		},
 	}
 	data, err := json.MarshalIndent(settings, "", "  ")

@@ -77,7 +77,7 @@ func TestSettings(t *testing.T) {
 	}
 	want := contract.Settings{
 		Cache:        contract.CacheSettings{MaxBytes: 7},
-		ControlPlane: &contract.ControlPlaneSettings{Address: "cp:5678", CAFile: "/etc/ca.pem", TokenFile: "/etc/token", Node: "cp/default/gw"},
+		ControlPlane: &contract.ControlPlaneSettings{Address: "cp:5678", CAFile: d.roots, TokenFile: "/etc/token", Node: "cp/default/gw"},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)

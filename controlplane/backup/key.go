@@ -2,7 +2,6 @@ package backup
 
 import (
 	"bytes"
-	"encoding/base64"
 	"errors"
 	"fmt"
 	"io"
@@ -28,9 +27,8 @@ func Passphrase(path string) (string, error) {
 	return pass, nil
 }
 
-// wrap writes a root key under a passphrase, in the form of a key file: `age -d` gives
-// the file back.
-func wrap(root []byte, passphrase, path string) error {
+// wrap writes a key file under a passphrase: `age -d` gives the file back.
+func wrap(keyFile, passphrase, path string) error {
 	to, err := age.NewScryptRecipient(passphrase)
 	if err != nil {
 		return fmt.Errorf("preparing the passphrase: %w", err)
@@ -40,7 +38,7 @@ func wrap(root []byte, passphrase, path string) error {
 	if err != nil {
 		return fmt.Errorf("wrapping the key: %w", err)
 	}
-	if _, err := io.WriteString(w, base64.StdEncoding.EncodeToString(root)+"\n"); err != nil {
+	if _, err := io.WriteString(w, keyFile); err != nil {
 		return fmt.Errorf("wrapping the key: %w", err)
 	}
 	if err := w.Close(); err != nil {

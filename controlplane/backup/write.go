@@ -19,9 +19,10 @@ import (
 type Source struct {
 	// Main and Status are the paths of the databases. Status may not exist.
 	Main, Status string
-	// Key is the root key of the databases, and Passphrase what it is wrapped with; it
-	// is left out where there is no passphrase.
-	Key        []byte
+	// Key returns the key file that opens the main database, which it is given a copy
+	// of, and Passphrase is what that is wrapped with; it is left out where there is no
+	// passphrase.
+	Key        func(ctx context.Context, main string) (string, error)
 	Passphrase string
 	// Program is the version of the program.
 	Program string
@@ -82,7 +83,11 @@ func (s *Source) collect(ctx context.Context, work string) (m Manifest, err erro
 	}
 	if s.Passphrase != "" {
 		names = append(names, KeyPart)
-		if err := wrap(s.Key, s.Passphrase, filepath.Join(work, KeyPart)); err != nil {
+		key, err := s.Key(ctx, main)
+		if err != nil {
+			return m, err
+		}
+		if err := wrap(key, s.Passphrase, filepath.Join(work, KeyPart)); err != nil {
 			return m, err
 		}
 	}

@@ -48,6 +48,8 @@ type ProxyTokens interface {
 	// returns a Denied fault for a token that is not valid, and Forbidden if it is
 	// for another proxy. With a nil d the tags are not looked at.
 	CheckProxy(ctx context.Context, token, mesh, name string, d *mesh.Dataplane) error
+	// Exchange returns a valid token as the newest key signs it.
+	Exchange(ctx context.Context, token string) (string, error)
 }
 
 // Documents is the writer of the documents of meshes; [admit.Gate] is one.
@@ -205,7 +207,7 @@ var errMoved = errors.New("the dataplane was written meanwhile")
 // as allows a write over exactly what was judged. A revision belongs to one commit,
 // so that one that was deleted and made anew is another.
 func as(judged *model.Resource) admit.Allowed {
-	return func(stored *model.Resource) error {
+	return func(_ store.Reader, stored *model.Resource) error {
 		if (judged == nil) != (stored == nil) || judged != nil && (judged.Revision != stored.Revision || judged.Version != stored.Version) {
 			return errMoved
 		}

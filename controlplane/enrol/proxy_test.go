@@ -52,6 +52,13 @@ func (proxyTokens) CheckProxy(_ context.Context, token, m, name string, d *mesh.
 	return nil
 }
 
+func (proxyTokens) Exchange(_ context.Context, token string) (string, error) {
+	if strings.Count(token, "/") != 2 {
+		return "", fault.New(fault.Denied, "the dataplane token is not valid")
+	}
+	return token + " exchanged", nil
+}
+
 func newMeshServer(t *testing.T) *Server {
 	t.Helper()
 	s := memstore.New()

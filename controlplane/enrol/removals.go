@@ -183,7 +183,7 @@ func (r *Removals) remove(ctx context.Context, k proxyKey) {
 	if !r.agents(ctx, k) {
 		return
 	}
-	_, err := r.Documents.DeleteDocumentIf(ctx, mesh.Dataplanes, k.mesh, k.name, func(stored *model.Resource) error {
+	_, err := r.Documents.DeleteDocumentIf(ctx, mesh.Dataplanes, k.mesh, k.name, func(_ store.Reader, stored *model.Resource) error {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		_, again := r.due[k]

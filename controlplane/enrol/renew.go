@@ -10,7 +10,8 @@ import (
 	"github.com/meshgate/meshgate/controlplane/fault"
 )
 
-// RenewPath is where a gateway gets a successor of the token that it shows.
+// RenewPath is where a node gets a successor of the token that it shows: a gateway one
+// that lives longer, a proxy of a mesh the same one under the newest key.
 const RenewPath = "/bootstrap/token"
 
 // maxToken bounds a token in bytes.
@@ -23,6 +24,9 @@ func (s *Server) Renew(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	token, err := s.Tokens.Renew(r.Context(), bearer(r))
+	if fault.Is(err, fault.Denied) && s.Mesh != nil {
+		token, err = s.Mesh.Tokens.Exchange(r.Context(), bearer(r))
+	}
 	if err != nil {
 		s.fail(w, r, denied(err))
 		return
@@ -34,7 +38,7 @@ func (s *Server) Renew(w http.ResponseWriter, r *http.Request) {
 	_, _ = io.WriteString(w, token) //nolint:gosec // made here; a node that is gone asks again
 }
 
-// Renew asks for the successor of a gateway's token; errors are those of [Enrol].
+// Renew asks for the successor of a token; errors are those of [Enrol].
 func Renew(ctx context.Context, client *http.Client, base, token string) (string, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, base+RenewPath, nil)
 	if err != nil {

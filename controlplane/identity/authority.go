@@ -36,15 +36,14 @@ const (
 	backdate      = 5 * time.Minute
 )
 
-// Authority signs for one control plane.
+// Authority signs for one control plane. While it is replaced, two are trusted.
 type Authority struct {
-	cert *x509.Certificate
-	key  crypto.Signer
-	pem  []byte
-	now  func() time.Time
-	db   store.Store
+	now func() time.Time
+	db  store.Store
 
+	steps  sync.Mutex // held while a step is taken
 	mu     sync.Mutex
+	state  trusted
 	leaves map[string]*leaf
 }
 
@@ -56,24 +55,36 @@ type leaf struct {
 // OpenAuthority loads the authority, or makes it at first start.
 func OpenAuthority(ctx context.Context, s store.Store, now func() time.Time) (*Authority, error) {
 	a := &Authority{now: now, db: s, leaves: map[string]*leaf{}}
-	pair, err := ensure(ctx, s, keyAuthority, always, a.generate)
-	if err != nil {
+	if _, err := ensure(ctx, s, keyAuthority, always, a.generate); err != nil {
 		return nil, fmt.Errorf("load certificate authority: %w", err)
 	}
-	cert, key, err := parsePair(pair)
-	if err != nil {
+	if err := s.View(ctx, func(r store.Reader) (err error) {
+		a.state, err = readTrusted(r)
+		return err
+	}); err != nil {
 		return nil, fmt.Errorf("load certificate authority: %w", err)
 	}
-	a.cert, a.key, a.pem = cert, key, pair.Certificate
 	return a, nil
 }
 
-// PEM is the authority's certificate.
-func (a *Authority) PEM() []byte { return a.pem }
+// PEM is what is to be trusted: the authority's certificate, and while it is replaced
+// that of the other one.
+func (a *Authority) PEM() []byte {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.state.bundle()
+}
 
-// ID is the same for all processes that share the authority.
+// ID is the same for all processes that share the authority, and stays when it is
+// replaced.
 func (a *Authority) ID() string {
-	sum := sha256.Sum256(a.cert.Raw)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.state.id
+}
+
+func idOf(cert *x509.Certificate) string {
+	sum := sha256.Sum256(cert.Raw)
 	id, err := uuid.FromBytes(sum[:16])
 	if err != nil { // 16 bytes are always one
 		panic(err)
@@ -81,11 +92,18 @@ func (a *Authority) ID() string {
 	return id.String()
 }
 
-// Pool holds the authority's certificate.
+// Pool holds the certificates of [Authority.PEM].
 func (a *Authority) Pool() *x509.CertPool {
 	p := x509.NewCertPool()
-	p.AddCert(a.cert)
+	p.AppendCertsFromPEM(a.PEM())
 	return p
+}
+
+// current is who signs.
+func (a *Authority) current() signing {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.state.current
 }
 
 func (a *Authority) generate() (*KeyPair, error) {
@@ -116,7 +134,7 @@ func (a *Authority) template(name string, life time.Duration) (*x509.Certificate
 
 // issue signs a leaf for an identity, if not nil, and for DNS names and IP
 // addresses. Names come from settings, so none is taken for an identity.
-func (a *Authority) issue(life time.Duration, usage x509.ExtKeyUsage, identity *url.URL, names ...string) (*KeyPair, error) {
+func (a *Authority) issue(by signing, life time.Duration, usage x509.ExtKeyUsage, identity *url.URL, names ...string) (*KeyPair, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return nil, err
@@ -138,7 +156,7 @@ func (a *Authority) issue(life time.Duration, usage x509.ExtKeyUsage, identity *
 			t.DNSNames = append(t.DNSNames, n)
 		}
 	}
-	return encodePair(t, a.cert, key, a.key)
+	return encodePair(t, by.cert, key, by.key)
 }
 
 // DataPlaneConfig is the TLS configuration of the data-plane server. Its
@@ -159,11 +177,13 @@ func (a *Authority) serverConfig(identity *url.URL, names []string) *tls.Config 
 	if identity != nil {
 		id = identity.String() + " " + id
 	}
-	return &tls.Config{
+	cfg := &tls.Config{
 		MinVersion: tls.VersionTLS12,
 		ClientAuth: tls.VerifyClientCertIfGiven, ClientCAs: a.Pool(),
 		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
-			pair, err := a.leafFor(id, func() (*KeyPair, error) { return a.issue(leafLife, x509.ExtKeyUsageServerAuth, identity, names...) })
+			pair, err := a.leafFor(id, func(by signing) (*KeyPair, error) {
+				return a.issue(by, leafLife, x509.ExtKeyUsageServerAuth, identity, names...)
+			})
 			if err != nil {
 				return nil, err
 			}
@@ -171,23 +191,30 @@ func (a *Authority) serverConfig(identity *url.URL, names []string) *tls.Config 
 			return &c, err
 		},
 	}
+	// Who may be trusted changes while the server runs.
+	cfg.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) {
+		now := cfg.Clone()
+		now.GetConfigForClient, now.ClientCAs = nil, a.Pool()
+		return now, nil
+	}
+	return cfg
 }
 
 // Node returns the client certificate of a gateway,
 // spiffe://meshgate/cp/<control plane>/<instance> for node id cp/<...>/<...>.
 func (a *Authority) Node(nodeID string) (*KeyPair, error) {
-	return a.leafFor(nodeID, func() (*KeyPair, error) {
-		return a.issue(leafLife, x509.ExtKeyUsageClientAuth, &url.URL{Scheme: "spiffe", Host: "meshgate", Path: "/" + nodeID})
+	return a.leafFor(nodeID, func(by signing) (*KeyPair, error) {
+		return a.issue(by, leafLife, x509.ExtKeyUsageClientAuth, &url.URL{Scheme: "spiffe", Host: "meshgate", Path: "/" + nodeID})
 	})
 }
 
 // Listener returns the certificate of the gateways' public listener, made at
 // first start and kept, so that clients which pinned it are not surprised, until
-// a third of its life is left or it lacks a name. Gateways get its key, so it says
+// a third of its life is left, it lacks a name, or another authority signs. Gateways get its key, so it says
 // nothing that clients of the data-plane server would accept.
 func (a *Authority) Listener(ctx context.Context, names []string) (*KeyPair, error) {
 	return ensure(ctx, a.db, keyGateway, func(p *KeyPair) bool { return a.lasts(p, names) }, func() (*KeyPair, error) {
-		return a.issue(listenerLife, x509.ExtKeyUsageServerAuth, nil, names...)
+		return a.issue(a.current(), listenerLife, x509.ExtKeyUsageServerAuth, nil, names...)
 	})
 }
 
@@ -195,7 +222,7 @@ func (a *Authority) Listener(ctx context.Context, names []string) (*KeyPair, err
 // third of its life left.
 func (a *Authority) lasts(p *KeyPair, names []string) bool {
 	cert, _, err := parsePair(p)
-	if err != nil || !a.now().Before(cert.NotAfter.Add(-listenerLife/3)) {
+	if err != nil || !a.now().Before(cert.NotAfter.Add(-listenerLife/3)) || cert.CheckSignatureFrom(a.current().cert) != nil {
 		return false
 	}
 	for _, n := range names {
@@ -207,13 +234,13 @@ func (a *Authority) lasts(p *KeyPair, names []string) bool {
 }
 
 // leafFor returns a leaf from memory while two thirds of its life have not passed.
-func (a *Authority) leafFor(id string, issue func() (*KeyPair, error)) (*KeyPair, error) {
+func (a *Authority) leafFor(id string, issue func(by signing) (*KeyPair, error)) (*KeyPair, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if l := a.leaves[id]; l != nil && a.now().Before(l.renew) {
 		return l.pair, nil
 	}
-	pair, err := issue()
+	pair, err := issue(a.state.current)
 	if err != nil {
 		return nil, fmt.Errorf("issue certificate for %s: %w", id, err)
 	}

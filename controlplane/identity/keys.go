@@ -15,6 +15,9 @@ type KeyPair struct {
 	Key []byte `json:"key"`
 	// Certificate is PEM, leaf first; empty for token signing keys.
 	Certificate []byte `json:"certificate,omitempty"`
+	// ID is the identity of the control plane whose authority this is, if that had
+	// another authority before.
+	ID string `json:"id,omitempty"`
 }
 
 // Ends is when the certificate ends.
@@ -39,8 +42,10 @@ func Kinds() []*model.Kind { return []*model.Kind{Keys, MeshAuthorities} }
 // Names of the stored keys.
 const (
 	keyAuthority = "authority"
+	keyNext      = "authority-next"   // trusted, and to sign
+	keyFormer    = "authority-former" // trusted, and no longer signs
 	keyGateway   = "gateway-listener"
-	keyTokens    = "gateway-token-signing-key-1"
+	keyTokens    = "gateway-token-signing-key-" // + serial
 )
 
 // ensure returns the stored key, which generate makes the first time and

@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
-	"strings"
 
 	"github.com/meshgate/meshgate/controlplane/fault"
 	"github.com/meshgate/meshgate/controlplane/mesh"
@@ -38,24 +37,16 @@ const (
 // newest finds the signing key with the highest serial.
 func (t *DataplaneTokens) newest(ctx context.Context, meshName string) (serial string, key *rsa.PrivateKey, err error) {
 	err = t.store.View(ctx, func(r store.Reader) error {
-		secrets, err := r.List(mesh.Secrets, store.Query{Scope: meshName})
+		serials, secrets, err := signingSecrets(r, meshName)
 		if err != nil {
 			return err
 		}
-		prefix := mesh.TokenSigningKey + meshName + "-"
-		newest := 0
-		var at *model.Resource
-		for _, s := range secrets {
-			rest, ok := strings.CutPrefix(s.Name, prefix)
-			if n := serialOf(rest); ok && n > newest {
-				newest, at = n, s
-			}
-		}
-		if at == nil {
+		if len(serials) == 0 {
 			return keyMissing(meshName, "1")
 		}
+		newest := serials[len(serials)-1]
 		serial = strconv.Itoa(newest)
-		key, err = t.parse(at)
+		key, err = t.parse(secrets[newest])
 		return err
 	})
 	return serial, key, err

@@ -2,13 +2,11 @@ package identity
 
 import (
 	"context"
-	"crypto/rand"
-	"crypto/rsa"
-	"crypto/x509"
-	"encoding/pem"
 	"fmt"
 	"regexp"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/golang-jwt/jwt/v5"
@@ -21,7 +19,6 @@ import (
 
 const (
 	typeGateway    = "oauth-gateway"
-	tokenKeyID     = "1"
 	tokenKeyBits   = 2048
 	maxTokenLength = 8 << 10
 )
@@ -44,40 +41,25 @@ type Claims struct {
 // A token has an id, which the secret [mesh.GatewayTokenRevocations] may list. A
 // renewal keeps it, so that a revocation reaches everything that came of a token.
 type Tokens struct {
-	key   *rsa.PrivateKey
 	store store.Store
 	now   func() time.Time
+
+	// mu is held while keys change. keys are ordered by serial; the last one signs.
+	mu   sync.Mutex
+	keys atomic.Pointer[[]nodeKey]
 }
 
 // GatewayTokenLife is the validity of a gateway's token unless asked otherwise,
 // and the longest that a renewal gives.
 const GatewayTokenLife = 30 * 24 * time.Hour
 
-// OpenTokens loads the signing key, or makes it at first start.
+// OpenTokens loads the signing keys, or makes one at first start.
 func OpenTokens(ctx context.Context, s store.Store, now func() time.Time) (*Tokens, error) {
-	pair, err := ensure(ctx, s, keyTokens, always, func() (*KeyPair, error) {
-		key, err := rsa.GenerateKey(rand.Reader, tokenKeyBits)
-		if err != nil {
-			return nil, err
-		}
-		der, err := x509.MarshalPKCS8PrivateKey(key)
-		if err != nil {
-			return nil, err
-		}
-		return &KeyPair{Key: pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})}, nil
-	})
-	if err != nil {
-		return nil, fmt.Errorf("load signing key of node tokens: %w", err)
+	t := &Tokens{store: s, now: now}
+	if err := t.loadKeys(ctx); err != nil {
+		return nil, fmt.Errorf("load signing keys of node tokens: %w", err)
 	}
-	signer, err := parseKey(pair.Key)
-	if err != nil {
-		return nil, fmt.Errorf("load signing key of node tokens: %w", err)
-	}
-	key, ok := signer.(*rsa.PrivateKey)
-	if !ok {
-		return nil, fmt.Errorf("signing key of node tokens is %T, not RSA", signer)
-	}
-	return &Tokens{key: key, store: s, now: now}, nil
+	return t, nil
 }
 
 // CheckInstance says whether a string can name a gateway instance.
@@ -126,8 +108,10 @@ func (t *Tokens) sign(id, controlPlane, name string, validFor time.Duration) (st
 		Name: name, ControlPlane: controlPlane, Type: typeGateway,
 	}
 	j := jwt.NewWithClaims(jwt.SigningMethodRS256, c)
-	j.Header["kid"] = tokenKeyID
-	return j.SignedString(t.key)
+	keys := *t.keys.Load()
+	newest := keys[len(keys)-1]
+	j.Header["kid"] = newest.serial
+	return j.SignedString(newest.key)
 }
 
 // Check returns the claims of a valid token, and otherwise a Denied fault. What
@@ -138,10 +122,7 @@ func (t *Tokens) Check(ctx context.Context, token string) (*Claims, error) {
 	}
 	var c Claims
 	_, err := jwt.ParseWithClaims(token, &c, func(j *jwt.Token) (any, error) {
-		if kid, _ := j.Header["kid"].(string); kid != tokenKeyID {
-			return nil, fmt.Errorf("unknown signing key")
-		}
-		return &t.key.PublicKey, nil
+		return t.keyOf(j.Header["kid"])
 	}, jwt.WithValidMethods([]string{jwt.SigningMethodRS256.Alg()}), jwt.WithExpirationRequired(), jwt.WithTimeFunc(t.now))
 	if err != nil {
 		return nil, tokenFault("node", token, &c.RegisteredClaims, t.now(), err)

@@ -67,15 +67,15 @@ func TestAuthenticate(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	der, err := x509.MarshalPKIXPublicKey(&tokens.key.PublicKey)
+	der, err := x509.MarshalPKIXPublicKey(&tokens.newestKey().PublicKey)
 	if err != nil {
 		t.Fatal(err)
 	}
 	public := pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der})
-	good := sign(t, jwt.SigningMethodRS256, "1", tokens.key, claims())
+	good := sign(t, jwt.SigningMethodRS256, "1", tokens.newestKey(), claims())
 	parts := strings.Split(good, ".")
 	none := base64.RawURLEncoding.EncodeToString([]byte(`{"alg":"none","kid":"1"}`)) + "." + parts[1] + "."
-	rs := func(c jwt.MapClaims) string { return sign(t, jwt.SigningMethodRS256, "1", tokens.key, c) }
+	rs := func(c jwt.MapClaims) string { return sign(t, jwt.SigningMethodRS256, "1", tokens.newestKey(), c) }
 	for _, test := range []struct {
 		name, node, token string
 		want              fault.Code
@@ -89,12 +89,12 @@ func TestAuthenticate(t *testing.T) {
 		{"alg none by the library", "cp/default/gw", sign(t, jwt.SigningMethodNone, "1", jwt.UnsafeAllowNoneSignatureType, claims()), fault.Denied},
 		{"HS256 with the public key", "cp/default/gw", sign(t, jwt.SigningMethodHS256, "1", public, claims()), fault.Denied},
 		{"HS256 with the public key in DER", "cp/default/gw", sign(t, jwt.SigningMethodHS256, "1", der, claims()), fault.Denied},
-		{"RS512", "cp/default/gw", sign(t, jwt.SigningMethodRS512, "1", tokens.key, claims()), fault.Denied},
-		{"PS256", "cp/default/gw", sign(t, jwt.SigningMethodPS256, "1", tokens.key, claims()), fault.Denied},
+		{"RS512", "cp/default/gw", sign(t, jwt.SigningMethodRS512, "1", tokens.newestKey(), claims()), fault.Denied},
+		{"PS256", "cp/default/gw", sign(t, jwt.SigningMethodPS256, "1", tokens.newestKey(), claims()), fault.Denied},
 		{"another key", "cp/default/gw", sign(t, jwt.SigningMethodRS256, "1", other, claims()), fault.Denied},
-		{"wrong kid", "cp/default/gw", sign(t, jwt.SigningMethodRS256, "2", tokens.key, claims()), fault.Denied},
-		{"numeric kid", "cp/default/gw", sign(t, jwt.SigningMethodRS256, 1, tokens.key, claims()), fault.Denied},
-		{"no kid", "cp/default/gw", sign(t, jwt.SigningMethodRS256, nil, tokens.key, claims()), fault.Denied},
+		{"wrong kid", "cp/default/gw", sign(t, jwt.SigningMethodRS256, "2", tokens.newestKey(), claims()), fault.Denied},
+		{"numeric kid", "cp/default/gw", sign(t, jwt.SigningMethodRS256, 1, tokens.newestKey(), claims()), fault.Denied},
+		{"no kid", "cp/default/gw", sign(t, jwt.SigningMethodRS256, nil, tokens.newestKey(), claims()), fault.Denied},
 		{"expired", "cp/default/gw", rs(with("exp", epoch.Add(-time.Second).Unix())), fault.Denied},
 		{"expires now", "cp/default/gw", rs(with("exp", epoch.Unix())), fault.Denied},
 		{"not yet valid", "cp/default/gw", rs(with("nbf", epoch.Add(time.Second).Unix())), fault.Denied},
@@ -182,7 +182,7 @@ func TestGatewayTokenRefused(t *testing.T) {
 // refusal is a Denied fault.
 func FuzzCheck(f *testing.F) {
 	tokens := openTokens(f, newClock())
-	good := sign(f, jwt.SigningMethodRS256, "1", tokens.key, claims())
+	good := sign(f, jwt.SigningMethodRS256, "1", tokens.newestKey(), claims())
 	parts := strings.Split(good, ".")
 	for _, seed := range []string{
 		good, "", ".", "..", "...", "Bearer " + good, good + ".", good + "=", parts[0] + "." + parts[1] + ".",
@@ -248,7 +248,7 @@ func TestGatewayTokenRevoked(t *testing.T) {
 	if _, err := tokens.Check(t.Context(), other); err != nil {
 		t.Errorf("another token: %v", err)
 	}
-	if _, err := tokens.Check(t.Context(), sign(t, jwt.SigningMethodRS256, "1", tokens.key, with("jti", nil))); !fault.Is(err, fault.Denied) {
+	if _, err := tokens.Check(t.Context(), sign(t, jwt.SigningMethodRS256, "1", tokens.newestKey(), with("jti", nil))); !fault.Is(err, fault.Denied) {
 		t.Errorf("without an id: %v", err)
 	}
 }
@@ -268,4 +268,10 @@ func TestRenewalsAreShort(t *testing.T) {
 	if got, err := tokens.Check(t.Context(), next); err != nil || !got.ExpiresAt.Equal(epoch.Add(GatewayTokenLife)) {
 		t.Errorf("%+v, %v", got, err)
 	}
+}
+
+// newestKey is the key that signs.
+func (t *Tokens) newestKey() *rsa.PrivateKey {
+	keys := *t.keys.Load()
+	return keys[len(keys)-1].key
 }

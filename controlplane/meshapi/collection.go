@@ -145,7 +145,12 @@ func (c collection) delete(w http.ResponseWriter, r *http.Request) {
 		answer(w, r, opDelete, err)
 		return
 	}
-	commit, err := c.api.Writer.DeleteDocument(r.Context(), c.kind, r.PathValue(pathMesh), r.PathValue(pathName))
+	allowed, err := c.allowed(r, nil)
+	if err != nil {
+		fail(w, r, opDelete, err)
+		return
+	}
+	commit, err := c.api.Writer.DeleteDocumentIf(r.Context(), c.kind, r.PathValue(pathMesh), r.PathValue(pathName), allowed)
 	if err == nil || len(commit.Changes) > 0 {
 		announce(w, r, commit)
 	}

@@ -213,13 +213,13 @@ func TestPublicationFails(t *testing.T) {
 // unpublished commits and cannot say that everybody knows.
 type unpublished struct{ Writer }
 
-func (u unpublished) PutDocument(ctx context.Context, k *model.Kind, scope, name string, spec any) (admit.Outcome, bool, error) {
-	out, created, err := u.Writer.PutDocument(ctx, k, scope, name, spec)
+func (u unpublished) PutDocumentIf(ctx context.Context, k *model.Kind, scope, name string, spec any, allowed admit.Allowed) (admit.Outcome, bool, error) {
+	out, created, err := u.Writer.PutDocumentIf(ctx, k, scope, name, spec, allowed)
 	return out, created, errors.Join(err, fault.New(fault.Unavailable, "not known everywhere"))
 }
 
-func (u unpublished) DeleteDocument(ctx context.Context, k *model.Kind, scope, name string) (store.Commit, error) {
-	commit, err := u.Writer.DeleteDocument(ctx, k, scope, name)
+func (u unpublished) DeleteDocumentIf(ctx context.Context, k *model.Kind, scope, name string, allowed admit.Allowed) (store.Commit, error) {
+	commit, err := u.Writer.DeleteDocumentIf(ctx, k, scope, name, allowed)
 	return commit, errors.Join(err, fault.New(fault.Unavailable, "not known everywhere"))
 }
 

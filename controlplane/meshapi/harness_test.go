@@ -102,21 +102,21 @@ type writer struct {
 	beforePut func()
 }
 
-func (w *writer) PutDocument(ctx context.Context, k *model.Kind, scope, name string, spec any) (admit.Outcome, bool, error) {
+func (w *writer) PutDocumentIf(ctx context.Context, k *model.Kind, scope, name string, spec any, allowed admit.Allowed) (admit.Outcome, bool, error) {
 	if w.beforePut != nil {
 		w.beforePut()
 	}
 	if w.put != nil {
 		return admit.Outcome{}, false, w.put
 	}
-	return w.Writer.PutDocument(ctx, k, scope, name, spec)
+	return w.Writer.PutDocumentIf(ctx, k, scope, name, spec, allowed)
 }
 
-func (w *writer) DeleteDocument(ctx context.Context, k *model.Kind, scope, name string) (store.Commit, error) {
+func (w *writer) DeleteDocumentIf(ctx context.Context, k *model.Kind, scope, name string, allowed admit.Allowed) (store.Commit, error) {
 	if w.remove != nil {
 		return store.Commit{}, w.remove
 	}
-	return w.Writer.DeleteDocument(ctx, k, scope, name)
+	return w.Writer.DeleteDocumentIf(ctx, k, scope, name, allowed)
 }
 
 // insights knows dataplanes of mesh m by name.
@@ -235,6 +235,7 @@ func newAPI(t testing.TB, change ...func(*Options)) *api {
 		About:           About{ClusterID: "c-1", Hostname: "host", InstanceID: "host-ab12"},
 		ProxyVersions:   map[string]string{"1.2.3": "1.39.3", "~1.1.0": "~1.38.0"},
 		Zone:            "east",
+		Keys:            ring{identity.NewUses(c.read)},
 		Identify:        identify,
 		Nodes:           nodestest.New(),
 		Revisions: func(w http.ResponseWriter, r *http.Request) {

@@ -93,7 +93,7 @@ func TestLongLists(t *testing.T) {
 	a.put(t, "/meshes/m", `{"type":"Mesh","name":"m"}`)
 	const n = 2*batch + 7
 	for i := range n {
-		if _, _, err := a.writer.PutDocument(t.Context(), tickets, "m", fmt.Sprintf("t-%04d", i), validTicket("")); err != nil {
+		if _, _, err := a.writer.PutDocumentIf(t.Context(), tickets, "m", fmt.Sprintf("t-%04d", i), validTicket(""), always); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -138,7 +138,7 @@ func TestLargePagesEndEarly(t *testing.T) {
 	note := strings.Repeat("x", MaxBody)
 	const n = 12
 	for i := range n {
-		if _, _, err := a.writer.PutDocument(t.Context(), tickets, "m", fmt.Sprintf("t-%02d", i), validTicket(note)); err != nil {
+		if _, _, err := a.writer.PutDocumentIf(t.Context(), tickets, "m", fmt.Sprintf("t-%02d", i), validTicket(note), always); err != nil {
 			t.Fatal(err)
 		}
 	}

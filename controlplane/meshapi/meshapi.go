@@ -24,13 +24,13 @@ type Writer interface {
 	// CheckDocument returns an Invalid fault with every violation of a spec by
 	// itself.
 	CheckDocument(k *model.Kind, spec any) error
-	// PutDocument creates or replaces a document and reports whether it was
-	// created. An Invalid fault is about other resources. NotFound has
-	// [admit.Missing] as subject. A commit with changes beside an error stands:
-	// only its publication failed.
-	PutDocument(ctx context.Context, k *model.Kind, scope, name string, spec any) (admit.Outcome, bool, error)
-	// DeleteDocument deletes a document.
-	DeleteDocument(ctx context.Context, k *model.Kind, scope, name string) (store.Commit, error)
+	// PutDocumentIf creates or replaces a document, unless that is not allowed, and
+	// reports whether it was created. An Invalid fault is about other resources.
+	// NotFound has [admit.Missing] as subject. A commit with changes beside an error
+	// stands: only its publication failed.
+	PutDocumentIf(ctx context.Context, k *model.Kind, scope, name string, spec any, allowed admit.Allowed) (admit.Outcome, bool, error)
+	// DeleteDocumentIf deletes a document, unless that is not allowed.
+	DeleteDocumentIf(ctx context.Context, k *model.Kind, scope, name string, allowed admit.Allowed) (store.Commit, error)
 }
 
 // Insights knows what proxies report.
@@ -100,6 +100,8 @@ type Options struct {
 	Recorded []*model.Kind
 	// Nodes knows every node.
 	Nodes Nodes
+	// Keys are those of the whole control plane.
+	Keys Keyring
 	// Revisions serves GET /revisions/{revision}.
 	Revisions http.HandlerFunc
 
@@ -145,7 +147,8 @@ func (a *API) Endpoints() []httpkit.Endpoint {
 	list = append(list, a.overviews()...)
 	list = append(list, a.dumps()...)
 	list = append(list, a.nodeEndpoints()...)
-	return append(list, a.tokens()...)
+	list = append(list, a.tokens()...)
+	return append(list, a.keys()...)
 }
 
 // endpoint is one that reads and writes JSON, or writes produces.

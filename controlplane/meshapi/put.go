@@ -37,7 +37,12 @@ func (c collection) put(w http.ResponseWriter, r *http.Request) {
 		answer(w, r, opProcess, err)
 		return
 	}
-	out, created, err := c.api.Writer.PutDocument(r.Context(), c.kind, r.PathValue(pathMesh), r.PathValue(pathName), s.spec)
+	allowed, err := c.allowed(r, s.spec)
+	if err != nil {
+		fail(w, r, s.operation(), err)
+		return
+	}
+	out, created, err := c.api.Writer.PutDocumentIf(r.Context(), c.kind, r.PathValue(pathMesh), r.PathValue(pathName), s.spec, allowed)
 	if err == nil || len(out.Commit.Changes) > 0 {
 		announce(w, r, out.Commit)
 	}

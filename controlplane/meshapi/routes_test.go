@@ -19,7 +19,7 @@ import (
 func TestAccess(t *testing.T) {
 	var lines []string
 	for _, e := range (&API{newAPI(t).options}).Endpoints() {
-		path := strings.NewReplacer("{mesh}", "m", "{name}", existing(e.Pattern), "{revision}", "1", "{node}", "default.web", "{operation}", "reboot").Replace(e.Pattern)
+		path := strings.NewReplacer("{mesh}", "m", "{name}", existing(e.Pattern), "{revision}", "1", "{node}", "default.web", "{operation}", "reboot", "{kind}", "dataplane-tokens").Replace(e.Pattern)
 		line := e.Method + " " + e.Pattern + " " + string(e.Auth)
 		for _, user := range []string{"forged", "anonymous", "bob", ""} {
 			rec := request(seeded(t).handler, e.Method, path, validBody(path), "Content-Type", mediaJSON, "X-User", user)
@@ -75,6 +75,8 @@ func validBody(path string) string {
 		return `{"type":"Secret","mesh":"m","name":"s"}`
 	case "/global-secrets/g":
 		return `{"type":"GlobalSecret","name":"g"}`
+	case "/keys/dataplane-tokens/rotate":
+		return `{"mesh":"m"}`
 	case "/tokens/gateway":
 		return `{"name":"gw"}`
 	}
@@ -108,7 +110,7 @@ func TestBareAPI(t *testing.T) {
 	h := Handler(Options{Version: "1.2.3"})
 	for path, status := range map[string]int{
 		"/": 200, "/policies": 200, "/versions": 200, "/who-am-i": 200,
-		"/meshes": 404, "/dataplanes+insights": 404, "/meshes/m/dataplanes/d/xds": 404, "/revisions/1": 404, "/nodes": 404, "/tokens/dataplane": 404, "/tokens/gateway": 404,
+		"/meshes": 404, "/dataplanes+insights": 404, "/meshes/m/dataplanes/d/xds": 404, "/revisions/1": 404, "/nodes": 404, "/tokens/dataplane": 404, "/keys": 404, "/tokens/gateway": 404,
 	} {
 		if rec := request(h, "GET", path, ""); rec.Code != status {
 			t.Errorf("%s: %d, want %d", path, rec.Code, status)

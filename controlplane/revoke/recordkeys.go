@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/ed25519"
 	"crypto/rand"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"slices"
@@ -188,4 +189,28 @@ func (l *link) sendLevel2() {
 		return
 	}
 	l.push(frame{contract.FrameLevel2, body})
+}
+
+// RecordKeyInfo is what may be told of a key that signs records.
+type RecordKeyInfo struct {
+	// Name is the beginning of its public half, in hex.
+	Name    string
+	Created time.Time
+	// Signs is set for the one that signs now.
+	Signs bool
+}
+
+// RecordKeys lists the keys that sign records, oldest first, and says when the next
+// one is made.
+func (r *Revoker) RecordKeys() (keys []RecordKeyInfo, next time.Time) {
+	stored := r.signer.keys.Load()
+	signing := stored.signing(r.signer.now())
+	for i := range stored.Keys {
+		k := &stored.Keys[i]
+		public := ed25519.NewKeyFromSeed(k.Seed).Public().(ed25519.PublicKey) //nolint:forcetypeassert // of an ed25519 key it is one
+		created := time.UnixMilli(k.Created)
+		keys = append(keys, RecordKeyInfo{Name: hex.EncodeToString(public[:8]), Created: created, Signs: k == signing})
+		next = created.Add(recordKeyLife)
+	}
+	return keys, next
 }

@@ -92,7 +92,7 @@ var _ = Describe("docs/mesh.md", func() {
 		for _, phase := range []string{"phase=trusting", "phase=signing", `phase=""`} {
 			Expect(out["A new root"]).To(ContainSubstring(phase))
 		}
-		Expect(out["Tokens of proxies"]).To(And(ContainSubstring("the dataplane token was revoked"), HaveSuffix("200")))
+		Expect(out["Tokens of proxies"]).To(And(ContainSubstring("the dataplane token was revoked"), HaveSuffix("Key 1 of dataplane-tokens is deleted.")))
 		Expect(strings.Count(out["Without the control plane"], "200\n")).To(BeNumerically(">=", 2), out["Without the control plane"])
 		Expect(out["Without the control plane"]).To(ContainSubstring("nothing listens at --cp-address"))
 		Expect(out["What is going on"]).To(And(ContainSubstring(`"connectTime"`), ContainSubstring(`"certificateExpirationTime"`)))

@@ -11,7 +11,6 @@ import (
 
 	"github.com/meshgate/meshgate/controlplane/backup"
 	"github.com/meshgate/meshgate/controlplane/config"
-	"github.com/meshgate/meshgate/controlplane/store/seal"
 	"github.com/meshgate/meshgate/controlplane/store/sqlstore"
 )
 
@@ -82,22 +81,14 @@ func backupSource(c *config.Config) (backup.Source, error) {
 	return s, notBegun(err)
 }
 
-// withKey adds the key, once it is known to be the right one.
+// withKey adds the key, if it is the right one.
 func withKey(ctx context.Context, c *config.Config, s *backup.Source, passphraseFile string) (err error) {
 	if s.Passphrase, err = backup.Passphrase(passphraseFile); err != nil {
 		return notBegun(fmt.Errorf("--passphrase-file: %w", err))
 	}
-	if s.Key, err = seal.Root(c.Store.Encryption.KeyFile, c.Store.Encryption.Key); err != nil {
-		return notBegun(err)
-	}
-	keys, err := seal.New(s.Key)
-	if err != nil {
-		return err
-	}
-	if err := sqlstore.VerifyKey(ctx, s.Main, keys); err != nil {
-		return notBegun(fmt.Errorf("%w; the key is that of %s", err, keySource(&c.Store)))
-	}
-	return nil
+	s.Key = backupKeys(&c.Store)
+	_, err = s.Key(ctx, s.Main) // before anything is written
+	return err
 }
 
 // backupSchedule is that of the settings, nil if there is none. The key is not in such

@@ -78,6 +78,14 @@ type controlPlane struct {
 	nodes     *nodes.Registry
 	// adminToken is what callers of the administration API must show, or empty.
 	adminToken string
+	// encryption changes the key of the store; nil if there is none.
+	encryption *encryption
+	// uses knows which keys the tokens of nodes are of; renewTokens has them replaced.
+	uses *identity.Uses
+	// roots knows what agents trust; renewWake has gateways looked after at once.
+	roots       rootsTold
+	renewWake   chan struct{}
+	renewTokens *tokenRenewer
 	// instance tells this process apart from others.
 	instance string
 	ready    readiness
@@ -95,9 +103,10 @@ func openControlPlane(ctx context.Context, c *config.Config, log *slog.Logger) (
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(gcPercent)
 	}
-	cp := &controlPlane{cfg: c, instance: instanceID(), meters: newMeters(log.Handler())}
+	cp := &controlPlane{cfg: c, instance: instanceID(), meters: newMeters(log.Handler()), uses: identity.NewUses(time.Now), renewWake: make(chan struct{}, 1)}
 	cp.log = slog.New(cp.meters.log)
 	cp.ready.conditions = newConditions(cp.log)
+	cp.renewTokens = cp.newTokenRenewer()
 	steps := []func(context.Context) error{
 		cp.openTraces, cp.openAdminToken, cp.openPorts, cp.openStore, cp.openIdentities, cp.openMesh, cp.openRevocation, cp.openRotations, cp.openDeclarative, cp.openXDS, cp.openLifecycle, cp.openNodes,
 	}
@@ -126,7 +135,7 @@ func (cp *controlPlane) openIdentities(ctx context.Context) (err error) {
 		return err
 	}
 	cp.caFile = filepath.Join(cp.cfg.StateDir, "ca.pem")
-	return writeCA(cp.caFile, cp.authority.PEM())
+	return cp.writeCA()
 }
 
 // names are what the control plane's certificates are good for.
@@ -224,6 +233,8 @@ func (cp *controlPlane) run(ctx context.Context) error {
 	g.Go(func() error { return ended(ctx, "renewal of certificates", cp.mesh.renewals.Run(ctx)) })
 	g.Go(func() error { return ended(ctx, "removal of dataplanes", cp.mesh.removals.Run(ctx)) })
 	g.Go(func() error { return ended(ctx, "measuring convergence", cp.measureConvergence(ctx)) })
+	g.Go(func() error { return ended(ctx, "encryption key", cp.encryption.run(ctx)) })
+	g.Go(func() error { return ended(ctx, "renewal of tokens", cp.renewTokens.run(ctx)) })
 	if cp.backups = cp.backupSchedule(); cp.backups != nil {
 		g.Go(func() error { return ended(ctx, "backups", cp.backups.Run(ctx)) })
 	}
@@ -254,7 +265,7 @@ func (cp *controlPlane) renewCertificates(ctx context.Context) error {
 		nodes: cp.gateways, generation: cp.generation, secret: cp.loop.Secret, push: cp.xds.PushSecret, log: cp.log,
 		secrets: func(node string) []string { return cp.snapshots.Get(node).Secrets() },
 	}
-	return r.run(ctx, tick.C)
+	return r.run(ctx, tick.C, cp.renewWake, cp.successor)
 }
 
 // gateways are the connected nodes that are no proxies of a mesh: the identities
@@ -269,7 +280,7 @@ func (cp *controlPlane) meshAPI(revisions http.HandlerFunc) http.Handler {
 	return meshapi.Handler(meshapi.Options{
 		Kinds: slices.Concat(mesh.Kinds(), all.Kinds()), Store: cp.store, Writer: cp.gate,
 		Insights: insights{cp.mesh.insights}, Problems: problems{cp}, Dumps: dumps{cp}, DataplaneTokens: cp.mesh.tokens,
-		Tokens: cp.tokens, Recorded: changes.Listed(allKinds()), Revisions: revisions, Nodes: cp.nodes, Version: version,
+		Tokens: cp.tokens, Keys: keyring{cp}, Recorded: changes.Listed(allKinds()), Revisions: revisions, Nodes: cp.nodes, Version: version,
 		About:         meshapi.About{ClusterID: cp.authority.ID(), Hostname: host, InstanceID: cp.instance},
 		ProxyVersions: map[string]string{version: envoyVersion},
 	})

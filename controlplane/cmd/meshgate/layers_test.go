@@ -121,6 +121,7 @@ var layers = map[string]string{
 	"e2e/faults":        "e2e/framework",
 	"e2e/chaos":         "e2e/framework",
 	"e2e/redises":       "e2e/framework",
+	"e2e/keys":          "e2e/framework",
 	"e2e/edge":          "e2e/framework",
 	"e2e/traffic":       "e2e/framework",
 	"e2e/mesh":          "e2e/framework",

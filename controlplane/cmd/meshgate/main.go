@@ -44,7 +44,7 @@ func rootCommand() *cobra.Command {
 		SilenceErrors: true,
 	}
 	root.SetVersionTemplate(versionLine())
-	root.AddCommand(runCommand(), standaloneCommand(), demoCommand(), dataplaneCommand(), statusCommand(), backupCommand(), restoreCommand(), changesCommand(), configCommand(), versionCommand())
+	root.AddCommand(runCommand(), standaloneCommand(), demoCommand(), dataplaneCommand(), statusCommand(), backupCommand(), restoreCommand(), changesCommand(), keysCommand(), configCommand(), versionCommand())
 	return root
 }
 

@@ -71,7 +71,7 @@ func (cp *controlPlane) openMesh(ctx context.Context) error {
 	m.tokens = identity.NewDataplaneTokens(cp.store, time.Now)
 	m.workloads = identity.NewWorkloads(cp.store, time.Now)
 	m.renewals = identity.NewRenewals(cp.renewWorkload)
-	m.admin = adminlink.NewServer(adminlink.Options{Auth: adsAuthenticator{cp}, Log: cp.log, Now: time.Now})
+	m.admin = adminlink.NewServer(adminlink.Options{Auth: adsAuthenticator{cp}, Connected: cp.linked, Log: cp.log, Now: time.Now})
 	cp.closers.add(func(context.Context) { m.admin.Close() })
 	return nil
 }
@@ -191,6 +191,7 @@ func (cp *controlPlane) happened(ctx context.Context, e store.Event) {
 		cp.mesh.rotations.Changed(e.Key.Scope)
 		if strings.HasPrefix(e.Key.Name, mesh.TokenSigningKey) || strings.HasPrefix(e.Key.Name, mesh.TokenRevocations) {
 			cp.recheck(ctx)
+			cp.signingKeyChanged(e.Key.Scope)
 		}
 	case mesh.GlobalSecrets.Name:
 		if e.Key.Name == mesh.GatewayTokenRevocations {

@@ -27,15 +27,19 @@ type renewer struct {
 	sent map[[2]string]string
 }
 
-// run works at each tick until ctx ends.
-func (r *renewer) run(ctx context.Context, tick <-chan time.Time) error {
+// run works at each tick, and when it is woken, until ctx ends. first is called at the
+// start and at each tick, before the work.
+func (r *renewer) run(ctx context.Context, tick <-chan time.Time, wake <-chan struct{}, first func(context.Context)) error {
+	first(ctx)
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-tick:
-			r.round(ctx)
+			first(ctx)
+		case <-wake:
 		}
+		r.round(ctx)
 	}
 }
 

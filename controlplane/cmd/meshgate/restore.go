@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/base64"
 	"errors"
 	"fmt"
 	"io"
@@ -119,7 +118,7 @@ func (r *restoring) mayWrite() error {
 }
 
 // root returns the key that the caller has.
-func (r *restoring) root(m *backup.Manifest) ([]byte, error) {
+func (r *restoring) root(m *backup.Manifest) (*seal.Ring, error) {
 	e := r.cfg.Store.Encryption
 	_, err := os.Stat(e.KeyFile)
 	configured := err == nil || e.Key != ""
@@ -129,9 +128,9 @@ func (r *restoring) root(m *backup.Manifest) ([]byte, error) {
 	case r.keyFile != "" && r.passphraseFile != "":
 		return nil, errors.New("--encryption-key-file and --passphrase-file are two keys: give one")
 	case r.keyFile != "":
-		return seal.Root(r.keyFile, "")
+		return seal.Read(r.keyFile, "")
 	case configured:
-		return seal.Root(e.KeyFile, e.Key)
+		return seal.Read(e.KeyFile, e.Key)
 	case !m.HasKey():
 		return nil, errors.New("the encryption key is not in the backup: give --encryption-key-file with the copy that was kept apart")
 	case r.passphraseFile == "":
@@ -145,12 +144,12 @@ func (r *restoring) root(m *backup.Manifest) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return seal.Root("", text)
+	return seal.Read("", text)
 }
 
 // renew makes the database another incarnation, which believes nothing of Redis.
-func (r *restoring) renew(ctx context.Context, root []byte) error {
-	keys, err := seal.New(root)
+func (r *restoring) renew(ctx context.Context, root *seal.Ring) error {
+	keys, err := root.Keys()
 	if err != nil {
 		return err
 	}
@@ -167,7 +166,7 @@ func (r *restoring) renew(ctx context.Context, root []byte) error {
 // ready makes the parts what is to be placed. It refuses those that would be torn
 // apart: a store that is closed may leave its last commits in its log, and they say
 // that the database comes from a backup.
-func (r *restoring) ready(ctx context.Context, m *backup.Manifest, root []byte) error {
+func (r *restoring) ready(ctx context.Context, m *backup.Manifest, root *seal.Ring) error {
 	if err := r.renew(ctx, root); err != nil {
 		return err
 	}
@@ -181,7 +180,7 @@ func (r *restoring) ready(ctx context.Context, m *backup.Manifest, root []byte) 
 
 // place puts everything where the settings say. The key comes last: a start that finds
 // only a part is refused.
-func (r *restoring) place(m *backup.Manifest, root []byte) error {
+func (r *restoring) place(m *backup.Manifest, root *seal.Ring) error {
 	for _, p := range m.Parts {
 		into := map[string]string{backup.MainPart: r.cfg.Store.SQLite.Path, backup.StatusPart: statusPath(r.cfg)}[p.Name]
 		if into == "" {
@@ -202,12 +201,12 @@ func (r *restoring) place(m *backup.Manifest, root []byte) error {
 }
 
 // writeKey writes a key file and waits until it is on disk.
-func writeKey(path string, root []byte) error {
+func writeKey(path string, root *seal.Ring) error {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600) //nolint:gosec // the path is the operator's
 	if err != nil {
 		return err
 	}
-	_, err = f.WriteString(base64.StdEncoding.EncodeToString(root) + "\n")
+	_, err = f.WriteString(root.Text())
 	return errors.Join(err, f.Sync(), f.Close())
 }
 

@@ -28,7 +28,7 @@ func TestRestoreOfADatabaseInItsLog(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	root, err := seal.Root(filepath.Join(dir, "encryption.key"), "")
+	root, err := seal.Read(filepath.Join(dir, "encryption.key"), "")
 	if err != nil {
 		t.Fatal(err)
 	}

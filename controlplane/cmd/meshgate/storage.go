@@ -24,6 +24,7 @@ func (cp *controlPlane) openStore(ctx context.Context) (err error) {
 	} else if cp.store, err = cp.openDatabase(ctx); err != nil {
 		return err
 	}
+	cp.encryption = newEncryption(&cp.cfg.Store, cp.store, cp.log)
 	if s, ok := cp.store.(store.Undecided); ok {
 		// Parts that end wait for their writes.
 		stop := context.AfterFunc(ctx, s.GiveUp)

@@ -169,7 +169,9 @@ type adsAuthenticator struct{ cp *controlPlane }
 
 // Authenticate implements the ADS server's Authenticator.
 func (a adsAuthenticator) Authenticate(ctx context.Context, nodeID, token string) (until time.Time, err error) {
-	until, err = a.cp.authenticate(ctx, nodeID, token)
+	if until, err = a.cp.authenticate(ctx, nodeID, token); err == nil {
+		a.cp.uses.Streamed(nodeID, identity.KeyID(token), until)
+	}
 	return until, refusal(err)
 }
 

@@ -1,31 +1,24 @@
 package seal
 
 import (
-	"crypto/rand"
-	"encoding/base64"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
 )
 
-// maxFile bounds what is read of a key file.
-const maxFile = 4096
-
-// Load returns the keys of a control plane. value is the content of the
-// environment variable for the key (base64 of 32 bytes, as made by `openssl
-// rand -base64 32`) and wins if it is not empty; otherwise the file at path
-// holds the same. A file that does not exist is [fs.ErrNotExist].
-// Errors are one line that says what to do and never contain the key.
+// Load returns the keys of a control plane. value is the content of the environment
+// variable for the keys and wins if it is not empty; otherwise the file at path holds
+// the same; see [Read]. A file that does not exist is [fs.ErrNotExist].
+// Errors are one line that says what to do and never contain a key.
 func Load(path, value string) (*Keys, error) {
-	root, err := Root(path, value)
+	r, err := Read(path, value)
 	if err != nil {
 		return nil, err
 	}
-	return New(root)
+	return r.Keys()
 }
 
 // Make is Load for a database that does not exist yet: a file that is missing is
@@ -42,24 +35,24 @@ func Make(path, value string) (*Keys, error) {
 	return Load(path, value)
 }
 
-// Root is the root key that Load derives from, for those who keep a copy of it.
-func Root(path, value string) ([]byte, error) {
+// Read returns the root keys that Load derives from.
+func Read(path, value string) (*Ring, error) {
 	if value != "" {
-		root, err := decode(value)
+		r, err := parse(value)
 		if err != nil {
 			return nil, fmt.Errorf("encryption key from the environment: %w", err)
 		}
-		return root, nil
+		return r, nil
 	}
-	root, err := read(path)
+	r, err := read(path)
 	if err != nil {
 		return nil, fmt.Errorf("encryption key file %s: %w", path, err)
 	}
-	return root, nil
+	return r, nil
 }
 
 // read reads a key file that nobody but its owner can read.
-func read(path string) ([]byte, error) {
+func read(path string) (*Ring, error) {
 	f, err := os.Open(path) //nolint:gosec // the path is the operator's
 	if err != nil {
 		return nil, bare(err)
@@ -79,48 +72,72 @@ func read(path string) ([]byte, error) {
 	if err != nil {
 		return nil, bare(err)
 	}
-	return decode(string(text))
-}
-
-// decode reads the text form of a root key.
-func decode(text string) ([]byte, error) {
-	root, err := base64.StdEncoding.DecodeString(strings.TrimSpace(text))
-	if err != nil {
-		// The cause would quote a part of the key.
-		return nil, errors.New("not valid base64")
+	if len(text) == maxFile {
+		return nil, fmt.Errorf("it has more than %d bytes", maxFile-1)
 	}
-	if len(root) != RootSize {
-		return nil, fmt.Errorf("the key has %d bytes, not %d", len(root), RootSize)
-	}
-	return root, nil
+	return parse(string(text))
 }
 
 // generate writes a new key file. Either the whole key is on disk under the
 // path when it returns, or nothing is; a file that another process put there
 // in the meantime is kept.
 func generate(path string) error {
-	dir := filepath.Dir(path)
-	root := make([]byte, RootSize)
-	if _, err := rand.Read(root); err != nil {
-		return err
+	return place(path, new(Ring).Rotated(false), func(tmp string) error {
+		if err := os.Link(tmp, path); err != nil && !errors.Is(err, fs.ErrExist) {
+			return err
+		}
+		return nil
+	}, func(string) error { return nil })
+}
+
+// Write replaces the key file at path, with mode 0600. When it returns the new one is
+// on disk; whenever it breaks off, the old or the new one is, whole.
+func Write(path string, r *Ring) error {
+	return write(path, r, func(string) error { return nil })
+}
+
+// write is Write with a call between any two of its steps, which may break it off.
+func write(path string, r *Ring, between func(step string) error) error {
+	info, err := os.Lstat(path)
+	if err != nil {
+		return bare(err)
 	}
+	if !info.Mode().IsRegular() {
+		return errors.New("it is not a file of its own but a link: whoever provides it must replace it")
+	}
+	return place(path, r, func(tmp string) error { return os.Rename(tmp, path) }, between)
+}
+
+// place writes a key file beside a path and puts it there.
+func place(path string, r *Ring, put func(tmp string) error, between func(step string) error) error {
+	dir := filepath.Dir(path)
 	// CreateTemp creates with mode 0600.
 	tmp, err := os.CreateTemp(dir, ".key-*")
 	if err != nil {
 		return bare(err)
 	}
-	defer os.Remove(tmp.Name()) //nolint:errcheck // a leftover is a second name of the same key, 0600
-	_, err = tmp.WriteString(base64.StdEncoding.EncodeToString(root) + "\n")
+	defer os.Remove(tmp.Name()) //nolint:errcheck // a leftover is a second name of the same keys, 0600
+	_, err = tmp.WriteString(r.Text())
+	if err == nil {
+		err = between("written")
+	}
 	if err == nil {
 		err = tmp.Sync()
 	}
 	if err = errors.Join(err, tmp.Close()); err != nil {
 		return bare(err)
 	}
-	if err := os.Link(tmp.Name(), path); err != nil && !errors.Is(err, fs.ErrExist) {
-		return bare(err)
+	for _, step := range []func() error{
+		func() error { return between("synchronised") },
+		func() error { return put(tmp.Name()) },
+		func() error { return between("placed") },
+		func() error { return syncDir(dir) },
+	} {
+		if err := step(); err != nil {
+			return bare(err)
+		}
 	}
-	return syncDir(dir)
+	return nil
 }
 
 // syncDir makes a new name in a directory durable.

@@ -1,7 +1,8 @@
 // Package seal encrypts secrets at rest and computes the digests under which
 // unique secret values are indexed. Both keys are derived (HKDF, RFC 5869) from
 // one root key of 32 bytes, which is the one thing an operator has to keep:
-// without it the sealed part of a database is lost.
+// without it the sealed part of a database is lost. A [Ring] has the root key in use,
+// and older ones that open what was sealed before.
 package seal
 
 import (
@@ -10,6 +11,7 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/binary"
+	"encoding/hex"
 	"errors"
 	"fmt"
 
@@ -29,62 +31,127 @@ const format = 1
 const (
 	labelSeal   = "meshgate seal v1"
 	labelDigest = "meshgate digest v1"
+	labelID     = "meshgate key id v1"
 )
 
 // ErrOpen is returned for what was not sealed with this key and associated data.
 var ErrOpen = errors.New("the sealed value was not made with this key, or was changed")
 
-// Keys seals and digests. It is safe for concurrent use and never printed.
+// Keys seals with one key, and opens what that one or an older one has sealed. It is
+// safe for concurrent use and never printed.
 type Keys struct {
+	// keys are those that open; the first one seals.
+	keys []key
+}
+
+// key is what is derived from one root key.
+type key struct {
+	id     string
 	aead   tink.AEAD
 	digest []byte
 }
 
-// New derives keys from a root key.
-func New(root []byte) (*Keys, error) {
+// New derives keys from root keys, the one that seals first.
+func New(roots ...[]byte) (*Keys, error) {
+	if len(roots) == 0 {
+		return nil, errors.New("there is no key")
+	}
+	k := &Keys{}
+	for _, root := range roots {
+		derived, err := derive(root)
+		if err != nil {
+			return nil, err
+		}
+		k.keys = append(k.keys, derived)
+	}
+	return k, nil
+}
+
+// derive makes the keys of one root key.
+func derive(root []byte) (k key, err error) {
 	if len(root) != RootSize {
-		return nil, fmt.Errorf("the key has %d bytes, not %d", len(root), RootSize)
+		return k, fmt.Errorf("the key has %d bytes, not %d", len(root), RootSize)
 	}
 	sealing, err := hkdf.Key(sha256.New, root, nil, labelSeal, 32)
 	if err != nil {
-		return nil, fmt.Errorf("deriving the sealing key: %w", err)
+		return k, fmt.Errorf("deriving the sealing key: %w", err)
 	}
-	digest, err := hkdf.Key(sha256.New, root, nil, labelDigest, 32)
+	if k.digest, err = hkdf.Key(sha256.New, root, nil, labelDigest, 32); err != nil {
+		return k, fmt.Errorf("deriving the digest key: %w", err)
+	}
+	id, err := hkdf.Key(sha256.New, root, nil, labelID, 8)
 	if err != nil {
-		return nil, fmt.Errorf("deriving the digest key: %w", err)
+		return k, fmt.Errorf("deriving the name of the key: %w", err)
 	}
-	aead, err := subtle.NewXChaCha20Poly1305(sealing)
-	if err != nil {
-		return nil, fmt.Errorf("preparing the sealing key: %w", err)
+	k.id = hex.EncodeToString(id)
+	if k.aead, err = subtle.NewXChaCha20Poly1305(sealing); err != nil {
+		return k, fmt.Errorf("preparing the sealing key: %w", err)
 	}
-	return &Keys{aead: aead, digest: digest}, nil
+	return k, nil
+}
+
+// ID names the key that seals. It is derived from it and tells nothing of it.
+func (k *Keys) ID() string { return k.keys[0].id }
+
+// IDs names all keys, the one that seals first.
+func (k *Keys) IDs() []string {
+	out := make([]string, len(k.keys))
+	for i := range k.keys {
+		out[i] = k.keys[i].id
+	}
+	return out
 }
 
 // Seal encrypts plain and binds it to the associated data, which is not stored
 // and must be given again to open.
 func (k *Keys) Seal(plain, associated []byte) ([]byte, error) {
-	sealed, err := k.aead.Encrypt(plain, associated)
+	sealed, err := k.keys[0].aead.Encrypt(plain, associated)
 	if err != nil {
 		return nil, fmt.Errorf("sealing: %w", err)
 	}
 	return append([]byte{format}, sealed...), nil
 }
 
-// Open decrypts what Seal returned. Any failure is [ErrOpen].
+// Open decrypts what Seal returned, with this key or an older one. Any failure is
+// [ErrOpen].
 func (k *Keys) Open(sealed, associated []byte) ([]byte, error) {
-	if len(sealed) == 0 || sealed[0] != format {
-		return nil, ErrOpen
+	for i := range k.keys {
+		if plain, ok := k.keys[i].open(sealed, associated); ok {
+			return plain, nil
+		}
 	}
-	plain, err := k.aead.Decrypt(sealed[1:], associated)
-	if err != nil {
-		return nil, ErrOpen
-	}
-	return plain, nil
+	return nil, ErrOpen
 }
 
-// Digest returns HMAC-SHA256 of a value under a label, in base64. Equal values
-// under different labels have unrelated digests.
-func (k *Keys) Digest(label, value string) string {
+// Current reports whether something was sealed with the key that seals now.
+func (k *Keys) Current(sealed, associated []byte) bool {
+	_, ok := k.keys[0].open(sealed, associated)
+	return ok
+}
+
+func (k *key) open(sealed, associated []byte) (plain []byte, ok bool) {
+	if len(sealed) == 0 || sealed[0] != format {
+		return nil, false
+	}
+	plain, err := k.aead.Decrypt(sealed[1:], associated)
+	return plain, err == nil
+}
+
+// Digest returns HMAC-SHA256 of a value under a label, in base64, by the key that
+// seals. Equal values under different labels have unrelated digests.
+func (k *Keys) Digest(label, value string) string { return k.keys[0].of(label, value) }
+
+// Digests returns the digest by each key, by which a value that was indexed before a
+// rotation is found; the first one is Digest.
+func (k *Keys) Digests(label, value string) []string {
+	out := make([]string, len(k.keys))
+	for i := range k.keys {
+		out[i] = k.keys[i].of(label, value)
+	}
+	return out
+}
+
+func (k *key) of(label, value string) string {
 	mac := hmac.New(sha256.New, k.digest)
 	mac.Write(binary.BigEndian.AppendUint64(nil, uint64(len(label))))
 	mac.Write([]byte(label))

@@ -46,11 +46,11 @@ func Describe(ctx context.Context, path string) (About, error) {
 	return a, err
 }
 
-// VerifyKey returns [ErrKey] if a database was written with another key, while another
+// VerifyKey returns [ErrKey] if a database was written with a key that the sealer lacks, while another
 // process may have it open.
 func VerifyKey(ctx context.Context, path string, sealer Sealer) error {
 	return beside(ctx, path, func(s *session) error {
-		_, err := verifyKey(s, sealer)
+		_, err := checks(s, sealer)
 		return err
 	})
 }

@@ -34,7 +34,7 @@ func (t *rows) Kept() (uint64, error) {
 func (t *rows) Keep(r store.ChangeRecord) error {
 	raw, err := json.Marshal(detail{r.Title, r.Members, r.More, r.Cause, r.Count})
 	if err == nil && r.Sealed {
-		raw, err = t.sealer.Seal(raw, recordPlace(r.Number))
+		raw, err = t.sealing.Load().Seal(raw, recordPlace(r.Number))
 	}
 	if err != nil {
 		return err
@@ -138,7 +138,7 @@ func (t *rows) Select(q store.RecordQuery) (list []store.ChangeRecord, _ error) 
 // open fills in the stored detail of a record.
 func (c *codec) open(r *store.ChangeRecord, raw []byte) (err error) {
 	if r.Sealed {
-		if raw, err = c.sealer.Open(raw, recordPlace(r.Number)); err != nil {
+		if raw, err = c.sealing.Load().Open(raw, recordPlace(r.Number)); err != nil {
 			return fmt.Errorf("change %d: %w", r.Number, err)
 		}
 	}

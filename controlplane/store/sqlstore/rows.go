@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/meshgate/meshgate/controlplane/model"
@@ -13,8 +14,8 @@ import (
 
 // codec turns specs and secret index values into what is stored.
 type codec struct {
-	kinds  map[string]*model.Kind
-	sealer Sealer
+	kinds   map[string]*model.Kind
+	sealing atomic.Pointer[sealing]
 }
 
 // rows implements [engine.Rows] on a session with an open transaction.
@@ -55,7 +56,7 @@ func (c *codec) decode(r *record) (_ *model.Resource, err error) {
 	}
 	spec := r.spec
 	if r.sealed != 0 {
-		plain, err := c.sealer.Open(spec, place(r.kind, r.scope, r.name))
+		plain, err := c.sealing.Load().Open(spec, place(r.kind, r.scope, r.name))
 		if err != nil {
 			return nil, fmt.Errorf("%s %q: %w", r.kind, r.name, err)
 		}
@@ -77,7 +78,7 @@ func (c *codec) encode(row engine.Row) (spec []byte, sealed int, err error) {
 	if !r.Kind.Sealed {
 		return row.Spec, 0, nil
 	}
-	spec, err = c.sealer.Seal(row.Spec, place(r.Kind.Name, r.Scope, r.Name))
+	spec, err = c.sealing.Load().Seal(row.Spec, place(r.Kind.Name, r.Scope, r.Name))
 	return spec, 1, err
 }
 
@@ -86,7 +87,7 @@ func (c *codec) value(k *model.Kind, e engine.Entry) string {
 	if !e.Secret {
 		return e.Value
 	}
-	return c.sealer.Digest(k.Name+"/"+e.Index, e.Value)
+	return c.sealing.Load().Digest(label(k, e.Index), e.Value)
 }
 
 // Revision implements engine.Rows.
@@ -116,8 +117,18 @@ func (t *rows) Has(key model.Key, now int64) (bool, error) {
 
 // Find implements engine.Rows.
 func (t *rows) Find(k *model.Kind, scope string, e engine.Entry) (*model.Resource, error) {
-	return t.one(`SELECT `+columns+` FROM uniques u JOIN resources r ON r.id = u.id
-		WHERE u.kind = ? AND u.scope = ? AND u.field = ? AND u.value = ?`, k.Name, scope, e.Index, t.value(k, e))
+	values := []string{e.Value}
+	if e.Secret {
+		values = t.digests(label(k, e.Index), e.Value)
+	}
+	for _, value := range values {
+		res, err := t.one(`SELECT `+columns+` FROM uniques u JOIN resources r ON r.id = u.id
+			WHERE u.kind = ? AND u.scope = ? AND u.field = ? AND u.value = ?`, k.Name, scope, e.Index, value)
+		if res != nil || err != nil {
+			return res, err
+		}
+	}
+	return nil, nil
 }
 
 // source returns FROM and WHERE of a query, without After, Skip and Limit, and

@@ -21,7 +21,8 @@ var migrations embed.FS
 
 // newCodec checks the kinds and what they need.
 func newCodec(o Options) (*codec, error) {
-	c := &codec{kinds: make(map[string]*model.Kind, len(o.Kinds)), sealer: o.Sealer}
+	c := &codec{kinds: make(map[string]*model.Kind, len(o.Kinds))}
+	c.sealing.Store(&sealing{Sealer: o.Sealer})
 	for _, k := range o.Kinds {
 		if k.Class != model.Config && k.Class != model.Credential {
 			return nil, fmt.Errorf("kind %s is of a class that this store does not keep", k.Name)
@@ -64,7 +65,7 @@ func prepare(s *session, c *codec, o Options, alone bool) error {
 	}
 	for _, step := range []func() error{
 		func() error { return migrate(s, alone) },
-		func() error { return checkKey(s, c.sealer) },
+		func() error { return checkKey(s, c) },
 		func() error { return incarnate(s, o.Restored) },
 		func() error { return refreshIndexes(s, c, o.Log) },
 	} {
@@ -109,35 +110,6 @@ func migrate(s *session, alone bool) error {
 
 // keyCheck is sealed into a new database; who can open it has the right key.
 const keyCheck = "meshgate key check"
-
-func checkKey(s *session, sealer Sealer) error {
-	found, err := verifyKey(s, sealer)
-	if err != nil || found || sealer == nil {
-		return err
-	}
-	sealed, err := sealer.Seal([]byte(keyCheck), []byte(keyCheck))
-	if err != nil {
-		return err
-	}
-	_, err = s.exec(`INSERT INTO meta (name, value) VALUES ('key_check', ?)`, sealed)
-	return err
-}
-
-// verifyKey fails if the database has a key and the sealer has another one or none.
-func verifyKey(s *session, sealer Sealer) (found bool, err error) {
-	var sealed []byte
-	found, err = s.row(`SELECT value FROM meta WHERE name = 'key_check'`, nil, &sealed)
-	switch {
-	case err != nil || !found:
-		return false, err
-	case sealer == nil:
-		return true, errors.New("it is encrypted, and there is no key")
-	}
-	if plain, err := sealer.Open(sealed, []byte(keyCheck)); err != nil || string(plain) != keyCheck {
-		return true, ErrKey
-	}
-	return true, nil
-}
 
 // fingerprint names everything that decides which index rows exist.
 func fingerprint(kinds map[string]*model.Kind) string {

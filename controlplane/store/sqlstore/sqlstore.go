@@ -38,8 +38,14 @@ type Sealer interface {
 	Seal(plain, associated []byte) ([]byte, error)
 	// Open fails for anything but the result of Seal with the same key and data.
 	Open(sealed, associated []byte) ([]byte, error)
-	// Digest is a keyed digest of a value; labels separate uses.
+	// Current reports whether something was sealed by the key that seals now, and ID
+	// names that key.
+	Current(sealed, associated []byte) bool
+	ID() string
+	// Digest is a keyed digest of a value; labels separate uses. Digests has those by
+	// older keys, too, after it.
 	Digest(label, value string) string
+	Digests(label, value string) []string
 }
 
 // Options of a store.

@@ -47,6 +47,9 @@ func (b *transaction) step(r *request) (engine.Result, error) {
 		b.broken = err
 		return engine.Result{}, err
 	}
+	if r.raw != nil {
+		return engine.Result{}, b.raw(r.raw)
+	}
 	tx := engine.NewTx(b.rows, b.codec.kinds, r.class, b.now())
 	r.turn <- tx
 	err := <-r.ran
@@ -70,6 +73,21 @@ func (b *transaction) step(r *request) (engine.Result, error) {
 		b.take(tx, res)
 	}
 	return res, err
+}
+
+// raw runs a function of this package in the savepoint that step has made.
+func (b *transaction) raw(fn func(*rows) error) error {
+	err := fn(b.rows)
+	if err != nil {
+		if _, undo := b.session.exec("ROLLBACK TO step"); undo != nil {
+			b.broken = errors.Join(err, undo)
+		}
+	}
+	if _, release := b.session.exec("RELEASE step"); release != nil && b.broken == nil {
+		b.broken = release
+	}
+	b.wrote = b.wrote || err == nil
+	return err
 }
 
 // take adds a finished transaction to what will be committed.

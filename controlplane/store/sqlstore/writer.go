@@ -60,9 +60,13 @@ type request struct {
 	durable bool
 	// probe: nothing is run, and something of no meaning is written.
 	probe bool
-	turn  chan *engine.Tx
-	ran   chan error
-	reply chan outcome
+	// raw, if set, runs instead of a function of the caller's. committed then runs
+	// before anything else is sealed or read by the writer.
+	raw       func(*rows) error
+	committed func()
+	turn      chan *engine.Tx
+	ran       chan error
+	reply     chan outcome
 }
 
 type outcome struct {
@@ -108,7 +112,18 @@ func (w *writer) setAlarm() error {
 // submit waits for a place in a batch, runs fn when it is its turn and waits
 // for the commit.
 func (w *writer) submit(ctx context.Context, class model.Class, fn func(store.Tx) error) (store.Commit, error) {
-	r := newRequest(ctx, class)
+	return w.wait(newRequest(ctx, class), fn)
+}
+
+// inside runs a function of this package on the writer's goroutine.
+func (w *writer) inside(ctx context.Context, r *request) error {
+	r.ctx, r.reply = ctx, make(chan outcome, 1)
+	_, err := w.wait(r, nil)
+	return err
+}
+
+// wait queues a request and serves it until there is a reply.
+func (w *writer) wait(r *request, fn func(store.Tx) error) (store.Commit, error) {
 	if err := w.enqueue(r); err != nil {
 		return store.Commit{}, err
 	}
@@ -260,6 +275,9 @@ func (w *writer) commit(batch []*request) (again []*request) {
 		w.troubles.well()
 	}
 	for _, a := range answers {
+		if a.request.committed != nil && a.outcome.err == nil {
+			a.request.committed()
+		}
 		a.request.reply <- a.outcome
 	}
 	return again

@@ -1,0 +1,79 @@
+package identity
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/ed25519"
+	"crypto/rsa"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/meshgate/meshgate/controlplane/fault"
+	"github.com/meshgate/meshgate/controlplane/store"
+)
+
+// Described is what may be told of a certificate and its key.
+type Described struct {
+	// Name is the beginning of the SHA-256 of the certificate, in hex.
+	Name, Algorithm  string
+	NotBefore, Until time.Time
+}
+
+// Describe reads the first certificate of a PEM text.
+func Describe(certPEM []byte) (Described, error) {
+	block, _ := pem.Decode(certPEM)
+	if block == nil {
+		return Described{}, errors.New("certificate is not PEM")
+	}
+	cert, err := x509.ParseCertificate(block.Bytes)
+	if err != nil {
+		return Described{}, err
+	}
+	algorithm := cert.PublicKeyAlgorithm.String()
+	switch key := cert.PublicKey.(type) {
+	case *ecdsa.PublicKey:
+		algorithm = "ECDSA " + key.Params().Name
+	case *rsa.PublicKey:
+		algorithm = fmt.Sprintf("RSA %d", key.N.BitLen())
+	case ed25519.PublicKey:
+		algorithm = "Ed25519"
+	}
+	return Described{Issuer(certPEM)[:16], algorithm, cert.NotBefore, cert.NotAfter}, nil
+}
+
+// ListenerCertificate describes the certificate of the gateways' public listener, and
+// says when it is renewed; NotFound before the first gateway came.
+func ListenerCertificate(ctx context.Context, s store.Store) (d Described, renewed time.Time, err error) {
+	err = s.View(ctx, func(r store.Reader) error {
+		res, err := r.Get(Keys, "", keyGateway)
+		if err == nil {
+			d, err = Describe(res.Spec.(*KeyPair).Certificate)
+		}
+		return err
+	})
+	return d, d.Until.Add(-listenerLife / 3), err
+}
+
+// Signers describes who signs in a mesh, and how far a rotation is; NotFound if nobody
+// does.
+func Signers(r store.Reader, meshName string) (phase string, current Described, pending *Described, err error) {
+	res, err := r.Get(MeshAuthorities, meshName, meshName)
+	if err != nil {
+		return "", Described{}, nil, err
+	}
+	a := res.Spec.(*MeshAuthority)
+	if current, err = Describe(a.Current.Certificate); err != nil {
+		return "", Described{}, nil, fault.Wrap(fault.Internal, err, "the authority of mesh %s cannot be read", meshName)
+	}
+	if a.Pending != nil {
+		d, err := Describe(a.Pending.Certificate)
+		if err != nil {
+			return "", Described{}, nil, fault.Wrap(fault.Internal, err, "the next authority of mesh %s cannot be read", meshName)
+		}
+		pending = &d
+	}
+	return a.Phase, current, pending, nil
+}

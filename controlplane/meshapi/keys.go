@@ -1,0 +1,161 @@
+package meshapi
+
+import (
+	"bytes"
+	"context"
+	"crypto/subtle"
+	"encoding/json"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/meshgate/meshgate/controlplane/admit"
+	"github.com/meshgate/meshgate/controlplane/fault"
+	"github.com/meshgate/meshgate/controlplane/httpkit"
+	"github.com/meshgate/meshgate/controlplane/mesh"
+	"github.com/meshgate/meshgate/controlplane/model"
+	"github.com/meshgate/meshgate/controlplane/store"
+)
+
+// Key is what an administrator is told of a key; nothing of it is secret.
+type Key struct {
+	// Kind says what rotates it; see [Keyring].
+	Kind string `json:"kind"`
+	// Name tells it from others of its kind; Mesh is the mesh that it belongs to.
+	Name string `json:"name"`
+	Mesh string `json:"mesh,omitempty"`
+	// Purpose and Algorithm say what it is for.
+	Purpose   string `json:"purpose"`
+	Algorithm string `json:"algorithm"`
+	// State is "active" for the one that is used from now on, "accepted" for one that
+	// is good for what was made with it, or what else is the case.
+	State string `json:"state"`
+	// Since and Expires are absent where nobody knows, or where there is no end.
+	Since   *time.Time `json:"since,omitempty"`
+	Expires *time.Time `json:"expires,omitempty"`
+	// InUse says of how much it is in use, where that is known.
+	InUse string `json:"inUse,omitempty"`
+	// Next says when and how it is rotated.
+	Next string `json:"next"`
+}
+
+// KeyRotation asks for a rotation.
+type KeyRotation struct {
+	// Mesh is the one whose key is meant, for keys of meshes.
+	Mesh string `json:"mesh,omitempty"`
+	// ForgetOld drops old encryption keys once nothing is left under them: backups
+	// that were made before cannot be restored any more.
+	ForgetOld bool `json:"forgetOld,omitempty"`
+	// Force takes a step of the control plane's authority although it cuts nodes off.
+	Force bool `json:"force,omitempty"`
+}
+
+// Keyring knows every key of the control plane.
+type Keyring interface {
+	// List lists them.
+	List(ctx context.Context) ([]Key, error)
+	// Rotate begins the rotation of a kind of keys and says what happens next.
+	// Faults: NotFound for an unknown kind or mesh, Invalid for what does not belong
+	// to the kind, Conflict if it cannot begin now.
+	Rotate(ctx context.Context, kind string, r KeyRotation) (said string, err error)
+	// Delete deletes a key of node tokens. Conflict if it is needed, unless forced.
+	Delete(ctx context.Context, kind, name string, force bool) error
+	// MayRemove returns a Conflict for a secret that holds a key which is needed.
+	MayRemove(r store.Reader, stored *model.Resource) error
+}
+
+var opKey = operation{"Could not change a key", map[fault.Code]row{fault.NotFound: {status: http.StatusNotFound}}}
+
+// keys are the endpoints about keys, for administrators only.
+func (a *API) keys() []httpkit.Endpoint {
+	if a.Keys == nil {
+		return nil
+	}
+	route := func(method, pattern, summary string, h http.HandlerFunc) httpkit.Endpoint {
+		return about("keys", endpoint(method, pattern, httpkit.Administrator, summary, mediaJSON, h))
+	}
+	return []httpkit.Endpoint{
+		route(http.MethodGet, "/keys", "List every key, without anything secret", a.listKeys),
+		route(http.MethodPost, "/keys/{kind}/rotate", "Begin the rotation of a key", a.rotateKey),
+		route(http.MethodDelete, "/keys/{kind}/{name}", "Delete a key that signed tokens", a.deleteKey),
+	}
+}
+
+func (a *API) listKeys(w http.ResponseWriter, r *http.Request) {
+	keys, err := a.Keys.List(r.Context())
+	if err != nil {
+		fail(w, r, opList, err)
+		return
+	}
+	reply(w, r, http.StatusOK, struct {
+		Total int   `json:"total"`
+		Items []Key `json:"items"`
+	}{len(keys), keys})
+}
+
+// rotateKey takes a body or none.
+func (a *API) rotateKey(w http.ResponseWriter, r *http.Request) {
+	raw, err := body(w, r)
+	if err != nil {
+		fail(w, r, opDecode, err)
+		return
+	}
+	var in KeyRotation
+	if len(bytes.TrimSpace(raw)) > 0 {
+		d := json.NewDecoder(bytes.NewReader(raw))
+		d.DisallowUnknownFields()
+		if err := d.Decode(&in); err != nil {
+			fail(w, r, opKey, fault.Wrap(fault.Invalid, err, "the request cannot be read: %s", err))
+			return
+		}
+	}
+	said, err := a.Keys.Rotate(r.Context(), r.PathValue("kind"), in)
+	if err != nil {
+		fail(w, r, opKey, err)
+		return
+	}
+	reply(w, r, http.StatusOK, map[string]string{"message": said})
+}
+
+func (a *API) deleteKey(w http.ResponseWriter, r *http.Request) {
+	force, err := forced(r)
+	if err == nil {
+		err = a.Keys.Delete(r.Context(), r.PathValue("kind"), r.PathValue(pathName), force)
+	}
+	if err != nil {
+		fail(w, r, opKey, err)
+		return
+	}
+	empty(w, http.StatusOK)
+}
+
+// forced reads the parameter by which a caller insists.
+func forced(r *http.Request) (bool, error) {
+	text := r.URL.Query().Get("force")
+	if text == "" {
+		return false, nil
+	}
+	force, err := strconv.ParseBool(text)
+	if err != nil {
+		return false, fault.New(fault.Invalid, "the parameter force must be true or false")
+	}
+	return force, nil
+}
+
+// allowed keeps keys that are needed from being deleted, or replaced by another spec,
+// by mistake.
+func (c collection) allowed(r *http.Request, spec any) (admit.Allowed, error) {
+	force, err := forced(r)
+	if err != nil {
+		return nil, err
+	}
+	return func(reader store.Reader, stored *model.Resource) error {
+		if force || stored == nil || c.kind != mesh.Secrets || c.api.Keys == nil {
+			return nil
+		}
+		if s, ok := spec.(*mesh.Secret); ok && subtle.ConstantTimeCompare(s.Data, stored.Spec.(*mesh.Secret).Data) == 1 {
+			return nil
+		}
+		return c.api.Keys.MayRemove(reader, stored)
+	}, nil
+}

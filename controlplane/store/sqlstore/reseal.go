@@ -1,0 +1,393 @@
+package sqlstore
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/meshgate/meshgate/controlplane/model"
+	"github.com/meshgate/meshgate/controlplane/store/internal/engine"
+)
+
+// Resealer is implemented by stores whose secrets are encrypted. A rotation of the key
+// has two halves, each of which may be broken off at any point and is then made up
+// for: Adopt, and Reseal. Whoever opens the store between them needs all keys.
+type Resealer interface {
+	// Adopt has everything sealed by another sealer from now on, which must open what
+	// the present one has sealed. A start with that sealer does the same.
+	Adopt(ctx context.Context, s Sealer) error
+	// Reseal seals anew what older keys have sealed, in transactions of a few rows, and
+	// calls progress, if not nil, after each of them. It returns when nothing is left,
+	// or what is left cannot be read.
+	Reseal(ctx context.Context, progress func(Resealing)) (Resealing, error)
+	// Resealing says how far that is.
+	Resealing(ctx context.Context) (Resealing, error)
+}
+
+// Resealing is how far the change to another key is.
+type Resealing struct {
+	// Done: nothing is left under an older key.
+	Done bool
+	// Left is how many rows are still to be looked at, Unreadable how many were and
+	// could not be sealed anew: they keep the older keys from being dropped.
+	Left, Unreadable int
+}
+
+// sealing is the sealer in use. mixed: rows of older keys may be left.
+type sealing struct {
+	Sealer
+	mixed bool
+}
+
+// Names of meta rows. While rows of several keys may be there, there is a check for
+// each of them, so that nobody opens the database with only a part of its keys.
+const (
+	metaCheck  = "key_check"
+	metaReseal = "reseal"
+)
+
+// resealPage is how many rows are sealed anew in one transaction.
+const resealPage = 100
+
+// cursor is how far a change to the key To has come; stored as JSON.
+type cursor struct {
+	To         string `json:"to"`
+	Last       int64  `json:"last"`
+	Unreadable int    `json:"unreadable,omitempty"`
+	// Complete: there were no further rows. Those that came since are sealed by To.
+	Complete bool `json:"complete,omitempty"`
+}
+
+// checks reads what proves keys, by name. The sealer must open each.
+func checks(s *session, sealer Sealer) (sealed map[string][]byte, err error) {
+	sealed = map[string][]byte{}
+	var name string
+	var value []byte
+	err = s.each(`SELECT name, value FROM meta WHERE name = 'key_check' OR name LIKE 'key_check/%'`, nil, func() error {
+		sealed[name] = append([]byte(nil), value...)
+		return nil
+	}, &name, &value)
+	switch {
+	case err != nil || len(sealed) == 0:
+		return nil, err
+	case sealer == nil:
+		return nil, errors.New("it is encrypted, and there is no key")
+	}
+	for _, value := range sealed {
+		if plain, err := sealer.Open(value, []byte(keyCheck)); err != nil || string(plain) != keyCheck {
+			return nil, ErrKey
+		}
+	}
+	return sealed, nil
+}
+
+// checkKey fails if the sealer lacks a key that the database was written with, and
+// makes its first key the one that seals.
+func checkKey(s *session, c *codec) error {
+	now := c.sealing.Load()
+	if now.Sealer == nil {
+		_, err := checks(s, nil)
+		return err
+	}
+	sealed, err := checks(s, now.Sealer)
+	if err != nil {
+		return err
+	}
+	mixed, err := adopt(s, now.Sealer, sealed)
+	c.sealing.Store(&sealing{now.Sealer, mixed})
+	return err
+}
+
+// adopt adds the check of the key that seals, unless it is there, and reports whether
+// rows of others may be.
+func adopt(s *session, sealer Sealer, sealed map[string][]byte) (mixed bool, err error) {
+	if base, ok := sealed[metaCheck]; ok && len(sealed) == 1 && sealer.Current(base, []byte(keyCheck)) {
+		return false, nil
+	}
+	check, err := sealer.Seal([]byte(keyCheck), []byte(keyCheck))
+	if err != nil {
+		return false, err
+	}
+	name := metaCheck
+	if len(sealed) > 0 {
+		name += "/" + sealer.ID()
+	}
+	if _, there := sealed[name]; there {
+		return true, nil
+	}
+	_, err = s.exec(`INSERT INTO meta (name, value) VALUES (?, ?)`, name, check)
+	return len(sealed) > 0, err
+}
+
+// Adopt implements Resealer.
+func (s *sqlite) Adopt(ctx context.Context, next Sealer) error {
+	var mixed bool
+	return s.writer.inside(ctx, &request{class: model.Config, raw: func(t *rows) error {
+		sealed, err := checks(t.session, next)
+		if err == nil {
+			mixed, err = adopt(t.session, next, sealed)
+		}
+		return err
+	}, committed: func() { s.codec.sealing.Store(&sealing{next, mixed}) }})
+}
+
+// Reseal implements Resealer.
+func (s *sqlite) Reseal(ctx context.Context, progress func(Resealing)) (Resealing, error) {
+	// A round that begins looks at all rows again if some could not be read: they may be
+	// of a version that this one comes after.
+	for begin := true; ; begin = false {
+		more := false
+		if err := s.writer.inside(ctx, &request{class: model.Credential, raw: func(t *rows) (err error) {
+			more, err = t.resealPage(begin)
+			return err
+		}}); err != nil {
+			return Resealing{}, fmt.Errorf("sealing rows anew: %w", err)
+		}
+		if !more {
+			if err := s.endReseal(ctx); err != nil {
+				return Resealing{}, fmt.Errorf("ending the change of the key: %w", err)
+			}
+		}
+		now, err := s.Resealing(ctx)
+		if err != nil {
+			return Resealing{}, err
+		}
+		if !more && (now.Done || now.Unreadable > 0) { // else another key was adopted meanwhile
+			return now, nil
+		}
+		if progress != nil {
+			progress(now)
+		}
+	}
+}
+
+// endReseal ends a change of the key with which nothing was left. It may let somebody
+// drop a key: nothing of that may be undone by a power failure.
+func (s *sqlite) endReseal(ctx context.Context) error {
+	done := false
+	return s.writer.inside(ctx, &request{class: model.Config, raw: func(t *rows) (err error) {
+		done, err = t.resealed()
+		return err
+	}, committed: func() {
+		if done {
+			s.codec.sealing.Store(&sealing{s.codec.sealing.Load().Sealer, false})
+		}
+	}})
+}
+
+// Resealing implements Resealer.
+func (s *sqlite) Resealing(ctx context.Context) (r Resealing, err error) {
+	session, err := s.readers.acquire(ctx)
+	if err != nil {
+		return r, viewError(ctx, err)
+	}
+	defer s.readers.release(session)
+	c := s.codec.sealing.Load()
+	if !c.mixed {
+		return Resealing{Done: true}, nil
+	}
+	at, err := readCursor(session, c.ID())
+	if err != nil {
+		return r, viewError(ctx, err)
+	}
+	r.Unreadable = at.Unreadable
+	_, err = session.row(`SELECT count(*) FROM resources WHERE id > ? AND sealed != 0`, []any{at.Last}, &r.Left)
+	if err != nil {
+		return r, viewError(ctx, err)
+	}
+	return r, nil
+}
+
+// readCursor returns how far the change to a key has come.
+func readCursor(s *session, to string) (at cursor, err error) {
+	var text string
+	found, err := s.row(`SELECT value FROM meta WHERE name = ?`, []any{metaReseal}, &text)
+	if err != nil {
+		return at, err
+	}
+	if found {
+		if err := json.Unmarshal([]byte(text), &at); err != nil {
+			return at, fmt.Errorf("reading how far the change of the key is: %w", err)
+		}
+	}
+	if at.To != to {
+		at = cursor{To: to}
+	}
+	return at, nil
+}
+
+// resealPage seals the next rows anew; more says that there may be further ones.
+func (t *rows) resealPage(begin bool) (more bool, err error) {
+	c := t.sealing.Load()
+	if !c.mixed {
+		return false, nil
+	}
+	at, err := readCursor(t.session, c.ID())
+	if err != nil {
+		return false, err
+	}
+	if begin && at.Unreadable > 0 {
+		at = cursor{To: at.To}
+	}
+	page, err := t.records(at.Last)
+	if err != nil {
+		return false, err
+	}
+	for i := range page {
+		readable, err := t.resealRow(&page[i])
+		if err != nil {
+			return false, err
+		}
+		if !readable {
+			at.Unreadable++
+		}
+		at.Last = page[i].id
+	}
+	at.Complete = len(page) < resealPage
+	text, err := json.Marshal(at)
+	if err != nil {
+		return false, err
+	}
+	_, err = t.exec(`INSERT INTO meta (name, value) VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET value = excluded.value`, metaReseal, string(text))
+	return !at.Complete, err
+}
+
+// records reads a page of rows as they are stored.
+func (t *rows) records(after int64) (page []record, err error) {
+	var r record
+	err = t.each(`SELECT `+columns+` FROM resources r WHERE r.id > ? ORDER BY r.id LIMIT ?`, []any{after, resealPage}, func() error {
+		one := r
+		one.spec = append([]byte(nil), r.spec...)
+		page = append(page, one)
+		return nil
+	}, r.dest()...)
+	return page, err
+}
+
+// resealRow brings what one row has under the key that seals: its spec, and the index
+// of its secret values. readable is false if that is not possible.
+func (t *rows) resealRow(r *record) (readable bool, err error) {
+	c, where := t.sealing.Load(), place(r.kind, r.scope, r.name)
+	if r.sealed != 0 && !c.Current(r.spec, where) {
+		plain, err := c.Open(r.spec, where)
+		if err != nil {
+			return false, nil //nolint:nilerr // the row is counted
+		}
+		again, err := c.Seal(plain, where)
+		if err != nil {
+			return false, err
+		}
+		if _, err := t.exec(`UPDATE resources SET spec = ? WHERE id = ?`, again, r.id); err != nil {
+			return false, err
+		}
+		r.spec = again
+	}
+	return t.redigest(r)
+}
+
+// redigest writes the index rows of secret values anew.
+func (t *rows) redigest(r *record) (readable bool, err error) {
+	k := t.kinds[r.kind]
+	if k == nil {
+		var one int
+		indexed, err := t.row(`SELECT 1 FROM uniques WHERE id = ? LIMIT 1`, []any{r.id}, &one)
+		return !indexed, err // whose values are secret cannot be known
+	}
+	for i := range k.Unique {
+		if !k.Unique[i].Secret {
+			continue
+		}
+		res, err := t.decode(r)
+		var row engine.Row
+		if err == nil {
+			row, err = engine.Rebuild(res)
+		}
+		if err != nil {
+			return false, nil //nolint:nilerr // the row is counted
+		}
+		if err := t.unindex(r.id); err != nil {
+			return false, err
+		}
+		return true, t.index(row, r.id)
+	}
+	return true, nil
+}
+
+// resealed makes the key that seals the only one that is needed, if nothing was left
+// under another one.
+func (t *rows) resealed() (done bool, err error) {
+	c := t.sealing.Load()
+	if !c.mixed {
+		return true, nil
+	}
+	at, err := readCursor(t.session, c.ID())
+	if err != nil || at.Unreadable > 0 || !at.Complete {
+		return false, err
+	}
+	if err := t.resealChanges(c); err != nil {
+		return false, err
+	}
+	check, err := c.Seal([]byte(keyCheck), []byte(keyCheck))
+	if err != nil {
+		return false, err
+	}
+	for _, q := range []struct {
+		query string
+		args  []any
+	}{
+		{`DELETE FROM meta WHERE name LIKE 'key_check/%' OR name = ?`, []any{metaReseal}},
+		{`UPDATE meta SET value = ? WHERE name = ?`, []any{check, metaCheck}},
+	} {
+		if _, err := t.exec(q.query, q.args...); err != nil {
+			return false, err
+		}
+	}
+	return true, nil
+}
+
+// resealChanges brings what is kept of changes under the key that seals.
+func (t *rows) resealChanges(c *sealing) error {
+	type change struct {
+		number int64
+		detail []byte
+	}
+	var stale []change
+	var r change
+	if err := t.each(`SELECT number, detail FROM changes WHERE sealed != 0`, nil, func() error {
+		if !c.Current(r.detail, recordPlace(uint64(r.number))) { //nolint:gosec // written from uint64
+			stale = append(stale, change{r.number, append([]byte(nil), r.detail...)})
+		}
+		return nil
+	}, &r.number, &r.detail); err != nil {
+		return err
+	}
+	for _, r := range stale {
+		where := recordPlace(uint64(r.number)) //nolint:gosec // written from uint64
+		plain, err := c.Open(r.detail, where)
+		if err != nil {
+			return fmt.Errorf("change %d: %w", r.number, err)
+		}
+		again, err := c.Seal(plain, where)
+		if err != nil {
+			return err
+		}
+		if _, err := t.exec(`UPDATE changes SET detail = ? WHERE number = ?`, again, r.number); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// digests are those under which a secret value may stand.
+func (c *codec) digests(label, value string) []string {
+	now := c.sealing.Load()
+	if !now.mixed {
+		return []string{now.Digest(label, value)}
+	}
+	return now.Digests(label, value)
+}
+
+// label separates the digests of indexes.
+func label(k *model.Kind, index string) string { return strings.Join([]string{k.Name, index}, "/") }
