@@ -159,7 +159,7 @@ func view(p *C.char, n C.size_t) []byte {
 // status: the request is refused all the same.
 func writeRefusal(r *result, buf []byte, refusal *engine.Refusal) {
 	w := writer{buf: buf}
-	r.details = w.add2(detailsPrefix, refusal.Reason)
+	r.details = w.add2(detailsPrefix, string(refusal.Reason))
 	r.grpc_message = w.add(refusal.GRPCMessage())
 	n := 0
 	for i := range refusal.Headers {
@@ -215,10 +215,8 @@ func (a *answered) Lookup(hash contract.Hash, dst []byte) (int, contract.Answer)
 			continue
 		}
 		switch contract.Answer(k.answer) {
-		case contract.Found:
-			return copy(dst, view(k.packed, C.size_t(k.packed_len))), contract.Found
-		case contract.Unknown:
-			return 0, contract.Unknown
+		case contract.Found, contract.Unknown, contract.Expired, contract.Revoked:
+			return copy(dst, view(k.packed, C.size_t(k.packed_len))), contract.Answer(k.answer)
 		default:
 			return 0, contract.Unavailable
 		}
