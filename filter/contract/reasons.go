@@ -74,17 +74,18 @@ var Reasons = []Reason{
 // filter has decided against it, metadata of the route otherwise.
 const MetadataNamespace = FilterName
 
-// Keys in [MetadataNamespace].
+// Keys in [MetadataNamespace]. Routes and services are told by their names, or by
+// their ids if they have none.
 const (
-	MetaDecision    = "decision"
-	MetaReason      = "reason"
-	MetaRoute       = "route"
-	MetaRouteName   = "route_name"
-	MetaService     = "service"
-	MetaServiceName = "service_name"
+	MetaDecision  = "decision"
+	MetaReason    = "reason"
+	MetaRoute     = "route"
+	MetaRouteID   = "route_id"
+	MetaService   = "service"
+	MetaServiceID = "service_id"
 	// The keys below are the filter's alone, on requests that it refused: who asked,
 	// as far as that is known.
-	MetaConsumer     = "consumer"
-	MetaConsumerName = "consumer_name"
-	MetaApplication  = "application"
+	MetaConsumer    = "consumer"
+	MetaConsumerID  = "consumer_id"
+	MetaApplication = "application"
 )

@@ -14,7 +14,7 @@ static const dm_module_buffer refused = LITERAL("refused"), issued = LITERAL("is
 static const dm_module_buffer undecided = LITERAL("undecided");
 static const dm_module_buffer nothing = LITERAL("");
 // What the route says of itself; contract.MetaRoute and so on.
-static const dm_module_buffer route_keys[] = {LITERAL("route"), LITERAL("route_name"), LITERAL("service"), LITERAL("service_name")};
+static const dm_module_buffer route_keys[] = {LITERAL("route"), LITERAL("route_id"), LITERAL("service"), LITERAL("service_id")};
 
 static void set(dm_filter_envoy f, dm_module_buffer key, dm_module_buffer value) {
   DM_CALL(http_set_dynamic_metadata_string)(f, namespace, key, value);
@@ -60,7 +60,7 @@ void front_note_who(dm_filter_envoy f, const front_result *r) {
   static const struct {
     size_t header;
     dm_module_buffer key;
-  } keys[] = {{0, LITERAL("consumer")}, {2, LITERAL("consumer_name")}, {3, LITERAL("application")}};
+  } keys[] = {{0, LITERAL("consumer_id")}, {2, LITERAL("consumer")}, {3, LITERAL("application")}};
   for (size_t i = 0; i < sizeof(keys) / sizeof(*keys); i++) {
     front_span s = r->identity[keys[i].header];
     if (s.len == 0) continue;

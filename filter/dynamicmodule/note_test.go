@@ -22,8 +22,8 @@ func TestNotesAreTheContracts(t *testing.T) {
 	notes := read("note.c")
 	for _, word := range []string{
 		string(contract.Refused), string(contract.Issued), string(contract.Undecided), string(contract.ReasonUndecided),
-		contract.MetaDecision, contract.MetaReason, contract.MetaRoute, contract.MetaRouteName, contract.MetaService, contract.MetaServiceName,
-		contract.MetaConsumer, contract.MetaConsumerName, contract.MetaApplication,
+		contract.MetaDecision, contract.MetaReason, contract.MetaRoute, contract.MetaRouteID, contract.MetaService, contract.MetaServiceID,
+		contract.MetaConsumer, contract.MetaConsumerID, contract.MetaApplication,
 	} {
 		if !strings.Contains(notes, `LITERAL("`+word+`")`) {
 			t.Errorf("note.c does not say %q", word)

@@ -16,6 +16,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
+	"github.com/meshgate/meshgate/xds/accesslog"
 	"github.com/meshgate/meshgate/xds/chain"
 	"github.com/meshgate/meshgate/xds/plan"
 	"github.com/meshgate/meshgate/xds/resource"
@@ -40,6 +41,7 @@ type endpoint struct {
 	port            uint32
 	// trusted is that of [Params]; certificates are those of [shown].
 	trusted, certificates string
+	log                   accesslog.Settings
 }
 
 func (e endpoint) name() string { return fmt.Sprintf("gateway:%s:%d", e.scheme, e.port) }
@@ -76,7 +78,7 @@ func listener(e endpoint) (*resource.Resource, error) {
 	managers := map[bool]*anypb.Any{}
 	for _, s := range shapes(e) {
 		if managers[s.trusted] == nil {
-			manager, err := connectionManager(e.scheme, s.trusted)
+			manager, err := connectionManager(e, s.trusted)
 			if err != nil {
 				return nil, err
 			}
@@ -117,7 +119,7 @@ func filterChain(s shape, trusted string, facts *listenerv3.Filter, manager *any
 // connectionManager is the HTTP part of a listener. It has no request timeout,
 // because uploads and streams may be long; slow headers and idle streams end.
 // A trusted client's X-Forwarded-For and -Proto say who asks and by which scheme.
-func connectionManager(scheme string, trusted bool) (*anypb.Any, error) {
+func connectionManager(e endpoint, trusted bool) (*anypb.Any, error) {
 	mutations, err := plan.Pack(&earlyv3.HeaderMutation{Mutations: mutations(trusted)})
 	if err != nil {
 		return nil, err
@@ -130,8 +132,12 @@ func connectionManager(scheme string, trusted bool) (*anypb.Any, error) {
 	if err != nil {
 		return nil, err
 	}
+	loggers, err := accesslog.Loggers(e.log)
+	if err != nil {
+		return nil, err
+	}
 	manager := &hcmv3.HttpConnectionManager{
-		StatPrefix: "gateway_" + scheme,
+		StatPrefix: "gateway_" + e.scheme,
 		RouteSpecifier: &hcmv3.HttpConnectionManager_Rds{Rds: &hcmv3.Rds{
 			RouteConfigName: TableName, ConfigSource: plan.ADS(),
 		}},
@@ -141,7 +147,7 @@ func connectionManager(scheme string, trusted bool) (*anypb.Any, error) {
 		MergeSlashes:                 true,
 		PathWithEscapedSlashesAction: hcmv3.HttpConnectionManager_KEEP_UNCHANGED,
 		SchemeHeaderTransformation: &corev3.SchemeHeaderTransformation{
-			Transformation: &corev3.SchemeHeaderTransformation_SchemeToOverwrite{SchemeToOverwrite: scheme},
+			Transformation: &corev3.SchemeHeaderTransformation_SchemeToOverwrite{SchemeToOverwrite: e.scheme},
 		},
 		EarlyHeaderMutationExtensions: []*corev3.TypedExtensionConfig{{
 			Name: "envoy.http.early_header_mutation.header_mutation", TypedConfig: mutations,
@@ -159,6 +165,8 @@ func connectionManager(scheme string, trusted bool) (*anypb.Any, error) {
 		RequestHeadersTimeout:      durationpb.New(headersTimeout),
 		ServerHeaderTransformation: hcmv3.HttpConnectionManager_PASS_THROUGH,
 		Via:                        "1.1 meshgate",
+		AccessLog:                  loggers,
+		LocalReplyConfig:           localReplies(),
 		UpgradeConfigs:             []*hcmv3.HttpConnectionManager_UpgradeConfig{{UpgradeType: "websocket"}},
 		HttpFilters: []*hcmv3.HttpFilter{filter, {
 			Name: "envoy.filters.http.router", ConfigType: &hcmv3.HttpFilter_TypedConfig{TypedConfig: router},

@@ -1,6 +1,10 @@
 package gateway
 
-import "strings"
+import (
+	"strings"
+
+	"github.com/meshgate/meshgate/xds/accesslog"
+)
 
 // Params are what a proxy brings along besides the view. They are comparable:
 // proxies with equal parameters get equal sets.
@@ -23,6 +27,8 @@ type Params struct {
 	// ForwardDotSegments passes paths on in which some server could read a segment
 	// "..", instead of refusing them with 400.
 	ForwardDotSegments bool
+	// Log is the access log.
+	Log accesslog.Settings
 }
 
 // Endpoint is a TLS server.
