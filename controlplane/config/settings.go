@@ -2,6 +2,7 @@ package config
 
 import (
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -26,6 +27,7 @@ type Config struct {
 	Drain       Drain       `koanf:"drain"`
 	Status      Port        `koanf:"status"`
 	Cache       FilterCache `koanf:"cache"`
+	AccessLog   AccessLog   `koanf:"accessLog"`
 	OAuth       OAuth       `koanf:"oauth"`
 	Backup      Backup      `koanf:"backup"`
 	Changes     Changes     `koanf:"changes"`
@@ -209,7 +211,9 @@ type Key struct {
 }
 
 // Table lists every setting in the order in which it is shown.
-var Table = []Key{
+var Table = slices.Concat(general, accessLogKeys)
+
+var general = []Key{
 	{"stateDir", "", "directory for the database, certificates and run files; empty: /var/lib/meshgate as root, else below the user's state directory; a dataplane then uses a folder of its own below it", false},
 	{"modulePath", "", "directory of libmeshgate.so; empty: beside the meshgate binary", false},
 	{"log.level", "info", "debug, info, warn or error", false},
