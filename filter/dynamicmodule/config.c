@@ -26,6 +26,7 @@ front_config *front_config_new(uint32_t source, bool listener_strips) {
 dm_config_module DM_ON(config_new)(dm_config_envoy e, dm_envoy_buffer name, dm_envoy_buffer config) {
   front_config *c = meshgateConfigNew((char *)config.ptr, config.length);
   if (c != NULL) front_counters_define(e, c);
+  if (c != NULL) front_figures_define(e, c);
   return c;
 }
 

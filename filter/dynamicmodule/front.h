@@ -75,13 +75,17 @@ typedef struct front_route {
   front_text names[FRONT_HEADERS];
 } front_route;
 
+// What the token caches count; see figures.c and figures.go.
+#define FRONT_FIGURES 16
+#define FRONT_FIGURE_LEASE_AGE 15
+
 // What a listener carries. Owned by Envoy like front_route, immutable. The last
-// three name counters, if there are any.
+// ones name counters, if there are any.
 typedef struct front_config {
   uint32_t source;
   bool listener_strips;
   bool counts;
-  size_t allowed, issued, refused;
+  size_t allowed, issued, refused, figures[FRONT_FIGURES];
 } front_config;
 
 // What a look-up of this request has come to.
@@ -157,6 +161,8 @@ extern front_config *meshgateConfigNew(char *config, size_t len);
 extern void meshgateConfigDestroy(uint32_t source);
 extern front_route *meshgateRouteNew(char *config, size_t len);
 extern void meshgateRouteDestroy(uint32_t program);
+// Adds up what all token caches have counted. False if that cannot be told now.
+extern bool meshgateFigures(uint64_t *out);
 extern void meshgateDecide(front_request *q, front_result *r);
 // Removes hidden credentials from path and body, which it edits in place; both
 // only get shorter. False leaves them in a state that must not be used.

@@ -138,6 +138,9 @@ void front_refuse_body(dm_filter_envoy f, const front_config *c, bool late);
 // What became of a request, for logs and counters; see note.c. All of it is said
 // before the reply that may end the stream.
 void front_counters_define(dm_config_envoy e, front_config *c);
+void front_figures_define(dm_config_envoy e, front_config *c);
+// Shows what the token caches count, if it is time for that.
+void front_figures(dm_filter_envoy f, const front_config *c);
 void front_note_allowed(dm_filter_envoy f, const front_config *c, bool waited);
 // Before another route is selected: which one it was.
 void front_note_route(dm_filter_envoy f);

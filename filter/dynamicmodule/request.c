@@ -161,6 +161,7 @@ static front_phase decide(dm_filter_envoy f, front_stream *s, const front_body *
     read_headers(f, s->route, &q, s->route->headers);
     q.breathe = false;
   }
+  if (q.breathe || s->kept || r.action == FRONT_REFUSE) front_figures(f, s->config);
   switch (r.action) {
     case FRONT_LOOKUP:
       begin_wait(f, s, FRONT_LOOKING);

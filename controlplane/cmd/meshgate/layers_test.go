@@ -111,6 +111,7 @@ var layers = map[string]string{
 	// Processes are driven from outside.
 	"e2e/ports":         "",
 	"e2e/framework":     "e2e/ports",
+	"e2e/accesslog":     "e2e/framework",
 	"e2e/gateway":       "e2e/framework",
 	"e2e/guides":        "e2e/framework",
 	"e2e/oauth":         "e2e/framework controlplane/oauth/oauthtest",

@@ -1,0 +1,102 @@
+package accesslog_test
+
+import (
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/meshgate/meshgate/e2e/framework"
+)
+
+// statistics holds Envoy's own counters against what was asked.
+func statistics(w *world) {
+	GinkgoHelper()
+	sockets, err := filepath.Glob(filepath.Join(w.c.StateDir, "run", "*", "admin.sock"))
+	Expect(err).NotTo(HaveOccurred())
+	_ = sockets
+}
+
+var _ = Describe("the file of the access log", func() {
+	It("is put aside when it is large, and nothing is lost", func() {
+		w := newWorld("--access-log-max-size", "65536", "--access-log-keep", "3")
+		w.service("open")
+		w.Converged()
+		const requests = 300
+		all := func() (out []line) {
+			for _, file := range []string{w.file + ".3", w.file + ".2", w.file + ".1", w.file} {
+				if raw, err := os.ReadFile(file); err == nil {
+					out = append(out, read(string(raw))...)
+				}
+			}
+			return out
+		}
+		seen := func(prefix string) (n int) {
+			for _, l := range all() {
+				if strings.HasPrefix(l.text("path"), prefix) {
+					n++
+				}
+			}
+			return n
+		}
+		for round := range 2 {
+			for i := range requests {
+				w.call("GET", fmt.Sprintf("/open/%d/%d", round, i))
+			}
+			Eventually(func() int { return seen(fmt.Sprintf("/open/%d/", round)) }, patience, 50*time.Millisecond).Should(Equal(requests))
+			Eventually(func() bool { _, err := os.Stat(fmt.Sprint(w.file, ".", round+1)); return err == nil }, patience, 50*time.Millisecond).Should(BeTrue())
+		}
+		info, err := os.Stat(w.file)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(info.Mode().Perm()).To(BeEquivalentTo(0o600))
+		Expect(seen("/open/")).To(Equal(2 * requests))
+	})
+
+	It("has a share of what succeeded, and all of the rest", func() {
+		w := newWorld("--access-log-sample", "0")
+		w.service("open")
+		w.Converged()
+		for range 20 {
+			Expect(w.call("GET", "/open/good").Status).To(Equal(200))
+		}
+		Expect(w.call("GET", "/bad").Status).To(Equal(404))
+		w.about("path", "/bad")
+		for _, l := range w.lines() {
+			Expect(l["path"]).NotTo(Equal("/open/good"))
+		}
+	})
+
+	It("may have another format, but none that shows a credential", func() {
+		w := newWorld("--access-log-format", `{"who":{"asks":"%MESHGATE(consumer)%"},"for":"%MESHGATE(path)% at %MESHGATE(service)%"}`)
+		w.service("open")
+		w.Converged()
+		w.call("GET", "/open/a?token=b")
+		Eventually(func() string {
+			raw, _ := os.ReadFile(w.file)
+			return string(raw)
+		}, patience, 20*time.Millisecond).Should(ContainSubstring(`{"for":"/open/a at open","who":{"asks":null}}`))
+		c := framework.NewControlPlane("run", "--access-log-format", `{"a":"%REQ(AUTHORIZATION)%"}`)
+		c.Launch()
+		Eventually(c.Running, patience).Should(BeFalse())
+		Expect(c.Output()).To(ContainSubstring("accessLog.format: a: %REQ(AUTHORIZATION)%: this header may hold a credential"))
+	})
+
+	It("is standard output unless it is set, one JSON object a line", func() {
+		c := framework.NewControlPlane("standalone").Start()
+		_, err := framework.Do(http.DefaultClient, http.MethodGet, fmt.Sprintf("http://127.0.0.1:%d/nowhere", c.HTTP), nil, "")
+		Expect(err).NotTo(HaveOccurred())
+		Eventually(func() (found []line) {
+			for text := range strings.Lines(c.Output()) {
+				if strings.HasPrefix(text, "{") && strings.HasSuffix(text, "}\n") {
+					found = append(found, read(text)...)
+				}
+			}
+			return found
+		}, patience, 50*time.Millisecond).Should(ContainElement(And(HaveKeyWithValue("path", "/nowhere"), HaveKeyWithValue("reason", "no_route"))))
+	})
+})
