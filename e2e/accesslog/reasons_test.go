@@ -61,7 +61,7 @@ var _ = Describe("the access log", func() {
 		w := newWorld("--envoy-log-level", "debug", "--log-level", "debug")
 		w.furnish()
 		good, elsewhere, gone, brief, global := w.mint("safe", "alice"), w.mint("other", "alice"), w.mint("safe", "bob"), w.mint("brief", "alice"), w.mint("global", "alice")
-		both := w.mint("both", "bob")
+		both := w.mint("both", "bob", "apikey", "alices-first-api-key")
 		const random = "a-token-that-nobody-has-ever-issued"
 		w.secrets = append(w.secrets, random)
 

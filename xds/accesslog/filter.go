@@ -6,6 +6,7 @@ import (
 
 	accesslogv3 "github.com/envoyproxy/go-control-plane/envoy/config/accesslog/v3"
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 	matcherv3 "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
 	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
 	"google.golang.org/protobuf/types/known/wrapperspb"
@@ -61,12 +62,27 @@ func notable(share uint32) *accesslogv3.AccessLogFilter {
 	return &accesslogv3.AccessLogFilter{FilterSpecifier: &accesslogv3.AccessLogFilter_OrFilter{OrFilter: &accesslogv3.OrFilter{
 		Filters: []*accesslogv3.AccessLogFilter{
 			status(accesslogv3.ComparisonFilter_LE, 199), status(accesslogv3.ComparisonFilter_GE, 300),
-			{FilterSpecifier: &accesslogv3.AccessLogFilter_GrpcStatusFilter{GrpcStatusFilter: &accesslogv3.GrpcStatusFilter{
-				Statuses: []accesslogv3.GrpcStatusFilter_Status{accesslogv3.GrpcStatusFilter_OK}, Exclude: true,
-			}}},
+			failedGRPC(),
 			{FilterSpecifier: &accesslogv3.AccessLogFilter_RuntimeFilter{RuntimeFilter: &accesslogv3.RuntimeFilter{
 				RuntimeKey:     "meshgate.access_log.share",
 				PercentSampled: &typev3.FractionalPercent{Numerator: share, Denominator: typev3.FractionalPercent_MILLION},
+			}}},
+		},
+	}}}
+}
+
+// failedGRPC lets through calls that failed behind a status of 200. Of what is no
+// gRPC Envoy's filter takes the HTTP status for a failure, too.
+func failedGRPC() *accesslogv3.AccessLogFilter {
+	return &accesslogv3.AccessLogFilter{FilterSpecifier: &accesslogv3.AccessLogFilter_AndFilter{AndFilter: &accesslogv3.AndFilter{
+		Filters: []*accesslogv3.AccessLogFilter{
+			{FilterSpecifier: &accesslogv3.AccessLogFilter_HeaderFilter{HeaderFilter: &accesslogv3.HeaderFilter{Header: &routev3.HeaderMatcher{
+				Name: "content-type", HeaderMatchSpecifier: &routev3.HeaderMatcher_StringMatch{StringMatch: &matcherv3.StringMatcher{
+					MatchPattern: &matcherv3.StringMatcher_Prefix{Prefix: "application/grpc"},
+				}},
+			}}}},
+			{FilterSpecifier: &accesslogv3.AccessLogFilter_GrpcStatusFilter{GrpcStatusFilter: &accesslogv3.GrpcStatusFilter{
+				Statuses: []accesslogv3.GrpcStatusFilter_Status{accesslogv3.GrpcStatusFilter_OK}, Exclude: true,
 			}}},
 		},
 	}}}
