@@ -22,6 +22,8 @@ func statistics(w *world) {
 	admin := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return (&net.Dialer{}).DialContext(ctx, "unix", filepath.Join(w.c.StateDir, "run", "gateway-1", "admin.sock"))
 	}}}
+	// In the order in which they happen: the log is behind.
+	w.about("path", "/open/..%2f/a")
 	refused, allowed := 0, 0
 	for _, l := range w.lines() {
 		switch {
@@ -33,10 +35,10 @@ func statistics(w *world) {
 	}
 	r, err := framework.Do(admin, http.MethodGet, "http://envoy/stats/prometheus", nil, "")
 	Expect(err).NotTo(HaveOccurred())
-	Expect(r.Body).To(ContainSubstring(fmt.Sprintf("\nmeshgate_allowed_total{} %d\n", allowed)))
-	Expect(r.Body).To(ContainSubstring(fmt.Sprintf("\nmeshgate_refused_total{reason=\"token_revoked\"} %d\n", refused)))
-	Expect(r.Body).To(MatchRegexp(`(?m)^meshgate_cache_hits_total\{\} [1-9]`))
-	Expect(r.Body).To(MatchRegexp(`(?m)^meshgate_leased\{\} 1$`))
+	Expect(r.Body).To(ContainSubstring(fmt.Sprintf("\nenvoy_meshgate_allowed_total{} %d\n", allowed)))
+	Expect(r.Body).To(ContainSubstring(fmt.Sprintf("\nenvoy_meshgate_refused_total{reason=\"token_revoked\"} %d\n", refused)))
+	Expect(r.Body).To(MatchRegexp(`(?m)^envoy_meshgate_cache_hits_total\{\} [1-9]`))
+	Expect(r.Body).To(MatchRegexp(`(?m)^envoy_meshgate_leased\{\} 1$`))
 	Expect(r.Body).To(MatchRegexp(`envoy_cluster_upstream_rq_total\{envoy_cluster_name="safe_[0-9a-f]{8}"`))
 }
 

@@ -92,7 +92,7 @@ var _ = Describe("the access log", func() {
 			{"GET", "/keys/unknown?apikey=" + random, nil, 401, "refused", "key_unknown", "keys", "", ""},
 			{"GET", "/keys/revoked", []string{"apikey", "alices-second-api-key"}, 401, "refused", "key_revoked", "keys", "", ""},
 			{"GET", "/keys/twice", []string{"apikey", random, "apikey", random}, 401, "refused", "key_duplicate", "keys", "", ""},
-			{"GET", "/both/others", append(bearer(both), "apikey", "alices-first-api-key"), 403, "refused", "other_consumer", "both", "", ""},
+			{"GET", "/both/others", append(bearer(both), "apikey", "alices-first-api-key"), 403, "refused", "other_consumer", "both", "bob", "bob-app"},
 			{"GET", "/closed/a", nil, 403, "refused", "terminated", "closed", "", ""},
 			{"GET", "/lost/a", nil, 500, "refused", "anonymous_missing", "lost", "", ""},
 			{"GET", "/nowhere/a", nil, 503, "refused", "no_service", "", "", ""},

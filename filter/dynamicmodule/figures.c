@@ -13,22 +13,22 @@ static const struct {
   dm_module_buffer name;
   bool gauge;
 } figures[FRONT_FIGURES] = {
-    {LITERAL("meshgate_cache_hits_total"), false},
-    {LITERAL("meshgate_cache_negative_hits_total"), false},
-    {LITERAL("meshgate_cache_misses_total"), false},
-    {LITERAL("meshgate_cache_bypassed_total"), false},
-    {LITERAL("meshgate_cache_evictions_total"), false},
-    {LITERAL("meshgate_redis_hits_total"), false},
-    {LITERAL("meshgate_redis_errors_total"), false},
-    {LITERAL("meshgate_redis_skipped_total"), false},
-    {LITERAL("meshgate_redis_untrusted_total"), false},
-    {LITERAL("meshgate_introspections_total"), false},
-    {LITERAL("meshgate_introspection_errors_total"), false},
-    {LITERAL("meshgate_lookups_rejected_total"), false},
-    {LITERAL("meshgate_stale_served_total"), false},
-    {LITERAL("meshgate_linked"), true},
-    {LITERAL("meshgate_leased"), true},
-    {LITERAL("meshgate_lease_age_milliseconds"), true},
+    {LITERAL("cache_hits_total"), false},
+    {LITERAL("cache_negative_hits_total"), false},
+    {LITERAL("cache_misses_total"), false},
+    {LITERAL("cache_bypassed_total"), false},
+    {LITERAL("cache_evictions_total"), false},
+    {LITERAL("redis_hits_total"), false},
+    {LITERAL("redis_errors_total"), false},
+    {LITERAL("redis_skipped_total"), false},
+    {LITERAL("redis_untrusted_total"), false},
+    {LITERAL("introspections_total"), false},
+    {LITERAL("introspection_errors_total"), false},
+    {LITERAL("lookups_rejected_total"), false},
+    {LITERAL("stale_served_total"), false},
+    {LITERAL("linked"), true},
+    {LITERAL("leased"), true},
+    {LITERAL("lease_age_milliseconds"), true},
 };
 
 void front_figures_define(dm_config_envoy e, front_config *c) {

@@ -22,7 +22,7 @@ func TestFigures(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	names := regexp.MustCompile(`LITERAL\("(meshgate_[a-z_]+)"\)`).FindAllSubmatch(text, -1)
+	names := regexp.MustCompile(`LITERAL\("([a-z_]+)"\)`).FindAllSubmatch(text, -1)
 	m := newModule(newLogger(envoyLog{}), nil)
 	for i, s := range []tokencache.Stats{{Hits: 3, L2Hits: 2, Linked: true, LeaseAge: 5e6}, {Hits: 4, StaleServed: 1, LeaseAge: 7e6}} {
 		l := newLateCache(m, nil)
@@ -45,7 +45,7 @@ func TestFigures(t *testing.T) {
 		}
 	}
 	for name, want := range map[string]uint64{
-		"meshgate_cache_hits_total": 7, "meshgate_redis_hits_total": 2, "meshgate_stale_served_total": 1, "meshgate_linked": 1, "meshgate_lease_age_milliseconds": 7,
+		"cache_hits_total": 7, "redis_hits_total": 2, "stale_served_total": 1, "linked": 1, "lease_age_milliseconds": 7,
 	} {
 		if got[name] != want {
 			t.Errorf("%s is %d, want %d", name, got[name], want)

@@ -21,9 +21,9 @@ static void set(dm_filter_envoy f, dm_module_buffer key, dm_module_buffer value)
 }
 
 void front_counters_define(dm_config_envoy e, front_config *c) {
-  static const dm_module_buffer allowed_total = LITERAL("meshgate_allowed_total");
-  static const dm_module_buffer issued_total = LITERAL("meshgate_issued_total");
-  static const dm_module_buffer refused_total = LITERAL("meshgate_refused_total");
+  static const dm_module_buffer allowed_total = LITERAL("allowed_total");
+  static const dm_module_buffer issued_total = LITERAL("issued_total");
+  static const dm_module_buffer refused_total = LITERAL("refused_total");
   dm_module_buffer reason = key_reason;
   c->counts = DM_CALL(http_filter_config_define_counter)(e, allowed_total, NULL, 0, &c->allowed) == DM_METRICS_SUCCESS &&
               DM_CALL(http_filter_config_define_counter)(e, issued_total, NULL, 0, &c->issued) == DM_METRICS_SUCCESS &&

@@ -71,7 +71,7 @@ const Default = `{
   "port": "%DOWNSTREAM_LOCAL_PORT%",
   "protocol": "%PROTOCOL%",
   "method": "%REQ(:METHOD):32%",
-  "host": "%REQ(:AUTHORITY):256%",
+  "host": "%REQ(X-FORWARDED-HOST?:AUTHORITY):256%",
   "path": "%MESHGATE(path)%",
   "user_agent": "%REQ(USER-AGENT):256%",
   "route": "%MESHGATE(route)%",

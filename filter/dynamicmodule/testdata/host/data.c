@@ -126,7 +126,7 @@ bool DM_CALL(http_get_metadata_string)(dm_filter_envoy f, dm_metadata_source sou
 dm_metrics_result DM_CALL(http_filter_config_define_counter)(dm_config_envoy c, dm_module_buffer name,
                                                              dm_module_buffer *labels, size_t n, size_t *id) {
   // As Envoy numbers them: those without labels and those with apart, from 1.
-  static const char *const names[] = {"meshgate_allowed_total", "meshgate_issued_total", "meshgate_refused_total"};
+  static const char *const names[] = {"allowed_total", "issued_total", "refused_total"};
   *id = 3;
   for (size_t i = 0; i < 3; i++)
     if (strlen(names[i]) == name.length && memcmp(names[i], name.ptr, name.length) == 0) *id = i;
