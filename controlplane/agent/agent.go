@@ -199,7 +199,8 @@ func (a *Agent) Run(ctx context.Context) error {
 		g.Go(func() error { a.renewal().run(ctx); return nil })
 		// While Envoy drains it still writes.
 		g.Go(func() error {
-			return (&rotation{AccessLog: a.AccessLog, admin: a.Envoy.Admin, log: a.Log}).run(relayCtx)
+			(&rotation{AccessLog: a.AccessLog, admin: a.Envoy.Admin, log: a.Log}).run(relayCtx)
+			return nil
 		})
 	}
 	if !enrolled {

@@ -49,11 +49,19 @@ type rotation struct {
 	reopen bool
 }
 
-// run watches the directory of the file until ctx ends.
-func (r *rotation) run(ctx context.Context) error {
+// run rotates the file until ctx ends. A gateway whose log cannot be watched serves
+// all the same.
+func (r *rotation) run(ctx context.Context) {
 	if r.Path == "" {
-		return nil
+		return
 	}
+	if err := r.watch(ctx); err != nil {
+		r.log.Error("the access log is not rotated any more", "path", r.Path, "error", err)
+	}
+}
+
+// watch follows the events of the directory of the file.
+func (r *rotation) watch(ctx context.Context) error {
 	w, err := fsnotify.NewWatcher()
 	if err != nil {
 		return fmt.Errorf("watch the access log: %w", err)

@@ -70,7 +70,9 @@ func TestRotation(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
-	go func() { ended <- (&rotation{AccessLog: a, admin: envoy, log: slog.New(slog.DiscardHandler)}).run(ctx) }()
+	go func() {
+		ended <- (&rotation{AccessLog: a, admin: envoy, log: slog.New(slog.DiscardHandler)}).watch(ctx)
+	}()
 	defer func() {
 		cancel()
 		if err := <-ended; err != nil {
@@ -106,7 +108,7 @@ func TestRotationIsToldAgain(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() {
-		ended <- (&rotation{AccessLog: AccessLog{Path: path, MaxSize: 10, Keep: 1}, admin: envoy, log: slog.New(slog.DiscardHandler)}).run(ctx)
+		ended <- (&rotation{AccessLog: AccessLog{Path: path, MaxSize: 10, Keep: 1}, admin: envoy, log: slog.New(slog.DiscardHandler)}).watch(ctx)
 	}()
 	envoy.expect(t, "failed")
 	write(t, path+".1", " and more")
