@@ -341,9 +341,10 @@ const (
 	// Unavailable says that no authority could be asked. The request must be refused
 	// with 503, because the token may well be good.
 	Unavailable
-	// Expired and Revoked are Unknown with a reason, which is told while it is
-	// known. Nobody but logs may treat the three differently.
+	// Expired is Unknown with a reason, which is told while it is known. Nobody but
+	// logs may treat Unknown, Expired and Revoked differently.
 	Expired
+	// Revoked is Unknown with another reason.
 	Revoked
 )
 

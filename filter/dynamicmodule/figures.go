@@ -46,7 +46,7 @@ func figuresOf(s *tokencache.Stats) [C.FRONT_FIGURES]uint64 {
 	return [C.FRONT_FIGURES]uint64{
 		s.Hits, s.NegativeHits, s.Misses, s.Bypassed, s.Evictions, s.L2Hits, s.L2Errors, s.L2Skipped, s.L2Untrusted,
 		s.Introspections, s.IntrospectionErrors, s.Rejected, s.StaleServed,
-		flag(s.Linked), flag(s.Leased), uint64(max(s.LeaseAge.Milliseconds(), 0)), //nolint:gosec // not negative
+		flag(s.Linked), flag(s.Leased), uint64(max(s.LeaseAge.Milliseconds(), 0)),
 	}
 }
 
