@@ -25,12 +25,12 @@ var pathHeaders = map[string]bool{":path": true, "x-forwarded-path": true, "x-fo
 // count at the end of longer ones, too: client_secret, x-token.
 var (
 	schemes = []string{"bearer", "basic", "token", "negotiate", "digest"}
-	names   = []string{
+	secrets = []string{
 		"authorization", "auth", "apikey", "api-key", "api_key", "-key", "_key", "assertion", "cookie", "code_verifier", "secret", "password", "passwd", "token",
 	}
 	// begins tells by two letters, in any case, whether a word may stand there.
 	begins = func() (out [1 << 10]bool) {
-		for _, w := range append(schemes[:len(schemes):len(schemes)], names...) {
+		for _, w := range append(schemes[:len(schemes):len(schemes)], secrets...) {
 			out[pair(w[0], w[1])] = true
 		}
 		return out
@@ -125,7 +125,7 @@ func credential(text string, i int) (start, end int) {
 			return start, valueEnd(text, start)
 		}
 	}
-	for _, n := range names {
+	for _, n := range secrets {
 		if !foldedAt(text, i, n) {
 			continue
 		}
