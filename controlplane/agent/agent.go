@@ -6,6 +6,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"maps"
 	"net/http"
@@ -62,7 +63,11 @@ type Options struct {
 	// Abort, when closed, kills Envoy instead of draining it; may be nil.
 	Abort <-chan struct{}
 	Cache contract.CacheSettings
-	Log   *slog.Logger
+	// AccessLog is where an oauth-gateway's access log goes, and Access is our
+	// standard output, for one without a path.
+	AccessLog AccessLog
+	Access    io.Writer
+	Log       *slog.Logger
 }
 
 // Versions are those of the agent, of Envoy and of the filter's library; empty where
@@ -120,6 +125,11 @@ func New(o Options) (*Agent, error) {
 			return nil, err
 		}
 	}
+	if o.Sidecar == nil {
+		if err := o.AccessLog.prepare(); err != nil {
+			return nil, err
+		}
+	}
 	a := &Agent{Options: o, conditions: newConditions(o.Log), held: newHeld(), host: u.Host, instance: uuid.NewString(), ready: make(chan struct{}), renewNow: make(chan struct{}, 1)}
 	dir, err := runDirOf(o.StateDir, a.proxy().dir())
 	if err != nil {
@@ -147,7 +157,7 @@ func New(o Options) (*Agent, error) {
 	a.dir = dir
 	a.Envoy = &Process{
 		Path: o.EnvoyPath, Bootstrap: dir.bootstrap, ModuleDir: o.ModuleDir, Settings: dir.settings, PIDFile: dir.pid, Processes: a.processes,
-		Concurrency: o.Concurrency, LogLevel: o.LogLevel, Drain: o.Drain, Replaced: a.proxy().replaced(), Abort: o.Abort, Admin: dir.adminClient(), Log: o.Log,
+		Concurrency: o.Concurrency, LogLevel: o.LogLevel, Access: o.Access, Drain: o.Drain, Replaced: a.proxy().replaced(), Abort: o.Abort, Admin: dir.adminClient(), Log: o.Log,
 		Withdraw: a.withdraw,
 	}
 	a.link = &adminlink.Client{Address: a.host, TLS: a.tls, Node: a.NodeID(), Token: a.token, Fetch: a.fetch, Trust: a.trust.learn, Log: a.Log}
@@ -206,6 +216,13 @@ func (a *Agent) Run(ctx context.Context) error {
 		return a.runEnvoy(ctx, relayCtx, stream, configured)
 	})
 	g.Go(func() error { a.renewal().run(ctx); return nil })
+	if a.Sidecar == nil {
+		// While Envoy drains it still writes.
+		g.Go(func() error {
+			(&rotation{AccessLog: a.AccessLog, admin: a.Envoy.Admin, log: a.Log}).run(relayCtx)
+			return nil
+		})
+	}
 	if !enrolled {
 		g.Go(func() error { a.enrolLater(ctx); return nil })
 	}

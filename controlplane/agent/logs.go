@@ -21,11 +21,13 @@ var logLevels = map[string]slog.Level{
 	"warning": slog.LevelWarn, "error": slog.LevelError, "critical": slog.LevelError,
 }
 
-// logPipe carries Envoy's output into our log until Envoy has closed it.
+// logPipe carries Envoy's log lines into our log until Envoy has closed it.
 type logPipe struct {
 	log  *slog.Logger
 	r, w *os.File
 	done sync.WaitGroup
+	// access is nil where standard output holds no access log.
+	access *accessPipe
 }
 
 func (p *Process) pipeLogs(cmd *exec.Cmd) (*logPipe, error) {
@@ -34,16 +36,31 @@ func (p *Process) pipeLogs(cmd *exec.Cmd) (*logPipe, error) {
 		return nil, err
 	}
 	cmd.Stdout, cmd.Stderr = w, w
-	return &logPipe{log: p.Log, r: r, w: w}, nil
+	l := &logPipe{log: p.Log, r: r, w: w}
+	if p.Access == nil {
+		return l, nil
+	}
+	if l.access, err = newAccessPipe(p.Access, p.Log); err != nil {
+		l.abandon()
+		return nil, err
+	}
+	cmd.Stdout = l.access.w
+	return l, nil
 }
 
 func (l *logPipe) abandon() {
 	_ = l.w.Close()
 	_ = l.r.Close()
+	if l.access != nil {
+		l.access.abandon()
+	}
 }
 
 // follow starts reading; the write end now belongs to Envoy alone.
 func (l *logPipe) follow() {
+	if l.access != nil {
+		l.access.follow()
+	}
 	_ = l.w.Close()
 	l.done.Go(func() {
 		defer func() { _ = l.r.Close() }()
@@ -51,9 +68,15 @@ func (l *logPipe) follow() {
 	})
 }
 
-func (l *logPipe) wait() { l.done.Wait() }
+func (l *logPipe) wait() {
+	l.done.Wait()
+	if l.access != nil {
+		l.access.wait()
+	}
+}
 
-// copyLog logs each line of r at the level it carries. Overlong lines are cut.
+// copyLog logs each line of r at the level it carries, without credentials.
+// Overlong lines are cut.
 func copyLog(r io.Reader, log *slog.Logger) {
 	b := bufio.NewReaderSize(r, maxLogLine)
 	level, source := slog.LevelInfo, "envoy"
@@ -70,7 +93,7 @@ func copyLog(r io.Reader, log *slog.Logger) {
 				}
 			}
 			// A line without a level continues the one before.
-			log.Log(context.Background(), level, "envoy: "+text, "logger", source)
+			log.Log(context.Background(), level, "envoy: "+mask(text), "logger", source)
 		}
 		if err != nil {
 			return

@@ -22,16 +22,16 @@ const roleEnv = "MESHGATE_AGENT_TEST_ROLE"
 func TestMain(m *testing.M) {
 	switch os.Getenv(roleEnv) {
 	case "envoy": // stays until SIGTERM
-		fmt.Printf("info\tmain\targs %q\n", os.Args[1:])
-		fmt.Printf("info\tmain\tenv %s %s\n", os.Getenv("ENVOY_DYNAMIC_MODULES_SEARCH_PATH"), os.Getenv("MESHGATE_FILTER_SETTINGS"))
+		fmt.Fprintf(os.Stderr, "info\tmain\targs %q\n", os.Args[1:])
+		fmt.Fprintf(os.Stderr, "info\tmain\tenv %s %s\n", os.Getenv("ENVOY_DYNAMIC_MODULES_SEARCH_PATH"), os.Getenv("MESHGATE_FILTER_SETTINGS"))
 		end := make(chan os.Signal, 1)
 		signal.Notify(end, syscall.SIGTERM)
-		fmt.Println("info\tmain\tup")
+		fmt.Fprintln(os.Stderr, "info\tmain\tup")
 		<-end
 	case "sleeper": // stays until its standard input closes, with the test at the latest
 		_, _ = io.Copy(io.Discard, os.Stdin)
 	case "crash":
-		fmt.Println("critical\tmain\tcannot go on")
+		fmt.Fprintln(os.Stderr, "critical\tmain\tcannot go on")
 		os.Exit(3)
 	default:
 		goleak.VerifyTestMain(m)

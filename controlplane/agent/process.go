@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"os/exec"
@@ -24,6 +25,10 @@ const (
 	killAfter  = 5 * time.Second
 )
 
+// flushLogs is how long, in milliseconds, Envoy may keep lines of the access log to
+// itself; its own 10 s are long for somebody who looks for one.
+const flushLogs = "1000"
+
 // Process describes the Envoy to run.
 type Process struct {
 	// Path of the binary.
@@ -41,6 +46,9 @@ type Process struct {
 	Concurrency int
 	// LogLevel is Envoy's.
 	LogLevel string
+	// Access gets what Envoy writes to its standard output, which is the access log;
+	// nil where there is none, and then it counts as Envoy's log.
+	Access io.Writer
 	// Drain says how Envoy leaves.
 	Drain Drain
 	// Withdraw, if set, is called before Envoy is drained. It returns in time, or when
@@ -105,7 +113,7 @@ func (p *Process) Run(ctx context.Context) error {
 func (p *Process) args() []string {
 	a := []string{
 		"-c", p.Bootstrap, "--disable-hot-restart", "-l", p.LogLevel,
-		"--log-format", logFormat, "--drain-strategy", "immediate",
+		"--log-format", logFormat, "--file-flush-interval-msec", flushLogs, "--drain-strategy", "immediate",
 		"--drain-time-s", strconv.Itoa(max(1, int(p.Replaced.Seconds()))),
 	}
 	if p.Concurrency > 0 {

@@ -66,6 +66,7 @@ func (c *Config) check() error {
 		bad("drain", "values must not be negative")
 	}
 	vs = append(vs, c.Backup.check(c.Store.Type)...)
+	vs = append(vs, c.AccessLog.check()...)
 	if c.Changes.Keep < time.Hour {
 		bad("changes.keep", "must be at least 1h")
 	}

@@ -67,6 +67,10 @@ func TestMistakesAreNamed(t *testing.T) {
 		"no backup":   {flags: map[string]string{"backup.every": "1h", "store.type": "memory"}, want: "backup.every: must be 0 while store.type is memory"},
 		"no memory":   {flags: map[string]string{"changes.keep": "59m"}, want: "changes.keep: must be at least 1h"},
 		"few changes": {flags: map[string]string{"changes.max": "999"}, want: "changes.max: must be at least 1000"},
+		"half a log":  {flags: map[string]string{"accessLog.sample": "1.5"}, want: "accessLog.sample: must be between 0 and 1"},
+		"tiny log":    {flags: map[string]string{"accessLog.maxSize": "1000"}, want: "accessLog.maxSize: must be at least 65536"},
+		"no log kept": {flags: map[string]string{"accessLog.keep": "0"}, want: "accessLog.keep: must be at least 1"},
+		"collector":   {flags: map[string]string{"accessLog.otlp.endpoint": "collector:4317"}, want: "accessLog.otlp.endpoint: must be http://host:port or https://host:port"},
 		"none kept":   {flags: map[string]string{"backup.keep": "0"}, want: "backup.keep: must be at least 1"},
 		"bad network": {flags: map[string]string{"gateway.trustedIPs": "10.0.0.0/8, x"}, want: `"x" is neither an address nor a network`},
 	} {

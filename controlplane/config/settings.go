@@ -2,6 +2,7 @@ package config
 
 import (
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -26,6 +27,7 @@ type Config struct {
 	Drain       Drain       `koanf:"drain"`
 	Status      Port        `koanf:"status"`
 	Cache       FilterCache `koanf:"cache"`
+	AccessLog   AccessLog   `koanf:"accessLog"`
 	OAuth       OAuth       `koanf:"oauth"`
 	Backup      Backup      `koanf:"backup"`
 	Changes     Changes     `koanf:"changes"`
@@ -210,7 +212,9 @@ type Key struct {
 }
 
 // Table lists every setting in the order in which it is shown.
-var Table = []Key{
+var Table = slices.Concat(general, accessLogKeys)
+
+var general = []Key{
 	{"stateDir", "", "directory for the database, certificates and run files; empty: /var/lib/meshgate as root, else below the user's state directory; a dataplane then uses a folder of its own below it", false},
 	{"modulePath", "", "directory of libmeshgate.so; empty: beside the meshgate binary", false},
 	{"log.level", "info", "debug, info, warn or error", false},
@@ -262,6 +266,6 @@ var Table = []Key{
 	{"changes.keep", "720h", "how long it is kept who changed what (docs/operations/changes.md), at least 1h", false},
 	{"changes.max", 100_000, "how many changes are kept at most, the newest, at least 1000", false},
 	{"tracing.otlp.endpoint", "", "http:// or https:// URL of a collector to which gateways send spans, in OTLP over HTTP; without a path /v1/traces; empty: none. The control plane's own follow OTEL_* (docs/operations/traces.md)", false},
-	{"tracing.sample", 1.0, "per cent of the requests that gateways trace; those that a client says not to sample are none of them", false},
+	{"tracing.sample", 0.01, "share of the requests that gateways trace, from 0 to 1; those that a client says not to sample are none of them", false},
 	{"debug.checkPlans", false, "hold every change of a mesh's configuration against one made from nothing, and log what differs", false},
 }

@@ -8,15 +8,10 @@ import (
 )
 
 // Tracing says where gateways send their spans; without an endpoint nowhere. Sample
-// is in per cent.
+// is a share, from 0 to 1.
 type Tracing struct {
 	OTLP   OTLP    `koanf:"otlp"`
 	Sample float64 `koanf:"sample"`
-}
-
-// OTLP is a collector.
-type OTLP struct {
-	Endpoint string `koanf:"endpoint"`
 }
 
 // Collector is the server of a URL.
@@ -58,8 +53,8 @@ func (t *Tracing) check() (vs []fault.Violation) {
 	if _, err := t.Collector(); err != nil {
 		vs = append(vs, fault.Violation{Path: "tracing.otlp.endpoint", Message: err.Error()})
 	}
-	if !(t.Sample >= 0 && t.Sample <= 100) {
-		vs = append(vs, fault.Violation{Path: "tracing.sample", Message: "must be between 0 and 100"})
+	if !(t.Sample >= 0 && t.Sample <= 1) {
+		vs = append(vs, fault.Violation{Path: "tracing.sample", Message: "must be between 0 and 1"})
 	}
 	return vs
 }

@@ -20,9 +20,9 @@ func TestCollector(t *testing.T) {
 			t.Errorf("%q is accepted", text)
 		}
 	}
-	for sample, good := range map[float64]bool{0: true, 0.5: true, 100: true, -1: false, 100.5: false} {
+	for sample, good := range map[float64]bool{0: true, 0.5: true, 1: true, -1: false, 1.5: false} {
 		if got := len((&Tracing{Sample: sample}).check()) == 0; got != good {
-			t.Errorf("%v per cent: %t", sample, got)
+			t.Errorf("%v: %t", sample, got)
 		}
 	}
 }

@@ -12,8 +12,10 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"path"
 	"strconv"
 	"strings"
+	"unicode"
 
 	"github.com/meshgate/meshgate/controlplane/fault"
 	"github.com/meshgate/meshgate/controlplane/gateway"
@@ -182,6 +184,9 @@ func check(in *gateway.Instance) (vs []fault.Violation) {
 	if !isPort(in.HTTPSPort) {
 		vs = append(vs, fault.Violation{Path: "https_port", Message: "must be a port"})
 	}
+	if p := in.AccessLog; p != "" && (!path.IsAbs(p) || len(p) > maxPath || strings.ContainsFunc(p, unicode.IsControl)) {
+		vs = append(vs, fault.Violation{Path: "access_log", Message: "must be an absolute path"})
+	}
 	host, text, err := net.SplitHostPort(in.ControlPlane)
 	port, portErr := strconv.Atoi(text)
 	if err != nil || portErr != nil || host == "" || !isPort(port) {
@@ -189,6 +194,9 @@ func check(in *gateway.Instance) (vs []fault.Violation) {
 	}
 	return vs
 }
+
+// maxPath is the longest path on Linux.
+const maxPath = 4096
 
 func isPort(n int) bool { return n >= 1 && n <= 65535 }
 

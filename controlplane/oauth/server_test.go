@@ -142,9 +142,9 @@ func (w *world) checkRecord(token, scope, user string) {
 		w.t.Errorf("minted = %x, want the hash of the token", w.minted())
 	}
 	s := &Source{Store: w.db, Now: func() time.Time { return w.now }}
-	rec, revision, err := s.Record(context.Background(), scopeName, hash)
-	if err != nil || rec == nil {
-		w.t.Fatalf("Record = %v, %v", rec, err)
+	rec, answer, revision, err := s.Record(context.Background(), scopeName, hash)
+	if err != nil || rec == nil || answer != contract.Found {
+		w.t.Fatalf("Record = %v, %d, %v", rec, answer, err)
 	}
 	if revision != w.db.Revision() || rec.Revision != revision {
 		w.t.Errorf("revision %d and %d, want %d", revision, rec.Revision, w.db.Revision())
@@ -157,8 +157,8 @@ func (w *world) checkRecord(token, scope, user string) {
 		w.t.Errorf("record = %+v", rec)
 	}
 	w.now = w.now.Add(30 * time.Second)
-	if rec, _, err := s.Record(context.Background(), scopeName, hash); rec != nil || err != nil {
-		w.t.Errorf("after its row's life: %v, %v", rec, err)
+	if rec, answer, _, err := s.Record(context.Background(), scopeName, hash); rec != nil || err != nil || answer != contract.Unknown {
+		w.t.Errorf("after its row's life: %v, %d, %v", rec, answer, err)
 	}
 }
 
@@ -188,8 +188,27 @@ func TestNeverExpiring(t *testing.T) {
 		t.Fatalf("got %d %s", rec.Code, rec.Body)
 	}
 	s := &Source{Store: w.db, Now: func() time.Time { return w.now.Add(1000 * time.Hour) }}
-	if r, _, err := s.Record(context.Background(), scopeName, w.minted()[0]); err != nil || r == nil || r.Expires != 0 {
+	if r, _, _, err := s.Record(context.Background(), scopeName, w.minted()[0]); err != nil || r == nil || r.Expires != 0 {
 		t.Errorf("Record = %+v, %v", r, err)
+	}
+}
+
+// A token that has expired is told from one that never was, while its row is there.
+func TestExpiredIsTold(t *testing.T) {
+	w := newWorld(t, gateway.OAuth2Config{EnableClientCredentials: true, TokenExpiration: 10})
+	rec := w.ask(http.MethodPost, "/oauth2/token", form, "grant_type=client_credentials&client_id=app&client_secret=secret", nil)
+	if rec.Code != 200 {
+		t.Fatalf("got %d %s", rec.Code, rec.Body)
+	}
+	for after, want := range map[time.Duration]contract.Answer{10 * time.Second: contract.Found, 11 * time.Second: contract.Expired} {
+		s := &Source{Store: w.db, Now: func() time.Time { return w.now.Add(after) }}
+		if r, answer, _, err := s.Record(context.Background(), scopeName, w.minted()[0]); err != nil || answer != want || (r != nil) != (want == contract.Found) {
+			t.Errorf("after %v: %+v, %d, %v, want %d", after, r, answer, err, want)
+		}
+	}
+	s := &Source{Store: w.db, Now: w.clock}
+	if _, answer, _, err := s.Record(context.Background(), scopeName, contract.HashToken([]byte("x"))); err != nil || answer != contract.Unknown {
+		t.Errorf("of no token: %d, %v", answer, err)
 	}
 }
 

@@ -18,25 +18,30 @@ type Source struct {
 	Now   func() time.Time
 }
 
-// Record returns the record of a token; nil if there is no such token, or it
-// has expired. The revision is that of the state which was read, in either case.
-func (s *Source) Record(ctx context.Context, scope string, token contract.Hash) (rec *contract.Record, revision uint64, err error) {
+// Record returns the record of a token and Found; nil if there is no such token,
+// or it has expired, and which of the two. The revision is that of the state which
+// was read, in any case.
+func (s *Source) Record(ctx context.Context, scope string, token contract.Hash) (rec *contract.Record, answer contract.Answer, revision uint64, err error) {
 	err = s.Store.View(ctx, func(r store.Reader) error {
 		revision = r.Revision()
 		rec, err = record(r, scope, token, s.Now())
-		if fault.Is(err, fault.NotFound) {
-			rec, err = nil, nil
+		answer = contract.Found
+		switch {
+		case fault.Is(err, fault.NotFound):
+			rec, answer, err = nil, contract.Unknown, nil
+		case rec == nil:
+			answer = contract.Expired
 		}
 		return err
 	})
 	if rec != nil {
 		rec.Revision = revision
 	}
-	return rec, revision, err
+	return rec, answer, revision, err
 }
 
 // record looks for an access token and then for an API key: a hash cannot be
-// both.
+// both. It is nil for one that has expired.
 func record(r store.Reader, scope string, hash contract.Hash, now time.Time) (*contract.Record, error) {
 	index := hex.EncodeToString(hash[:])
 	res, err := r.Find(gateway.Tokens, scope, gateway.IndexAccessToken, index)

@@ -188,7 +188,7 @@ func (w *world) newPair() (access, refresh string) {
 func (w *world) lives(access string) bool {
 	w.t.Helper()
 	s := &Source{Store: w.db, Now: w.clock}
-	rec, _, err := s.Record(context.Background(), scopeName, contract.HashToken([]byte(access)))
+	rec, _, _, err := s.Record(context.Background(), scopeName, contract.HashToken([]byte(access)))
 	if err != nil {
 		w.t.Fatal(err)
 	}

@@ -188,7 +188,7 @@ func newer(a, b []byte) bool {
 // record, so they are never too low for it. The caller makes sure that no revocation
 // is written between this and the writing of the cells.
 func (k *keeper) recordCells(ctx context.Context, q refill) ([]cell, error) {
-	rec, revision, err := k.r.o.Source.Record(ctx, q.scope, q.token)
+	rec, _, revision, err := k.r.o.Source.Record(ctx, q.scope, q.token)
 	if err != nil || rec == nil {
 		return nil, err
 	}

@@ -62,13 +62,14 @@ func (s *source) be(trouble func(context.Context) error) {
 	s.trouble = trouble
 }
 
-func (s *source) Record(ctx context.Context, scope string, hash contract.Hash) (rec *contract.Record, rev uint64, err error) {
+func (s *source) Record(ctx context.Context, scope string, hash contract.Hash) (rec *contract.Record, answer contract.Answer, rev uint64, err error) {
+	answer = contract.Unknown
 	s.mu.Lock()
 	trouble := s.trouble
 	s.mu.Unlock()
 	if trouble != nil {
 		if err := trouble(ctx); err != nil {
-			return nil, 0, err
+			return nil, answer, 0, err
 		}
 	}
 	err = s.store.View(ctx, func(r store.Reader) error {
@@ -76,7 +77,7 @@ func (s *source) Record(ctx context.Context, scope string, hash contract.Hash) (
 		list, err := r.List(gateway.Tokens, store.Query{Scope: scope})
 		for _, t := range list {
 			if spec := t.Spec.(*gateway.Token); contract.HashToken([]byte(spec.AccessToken)) == hash {
-				rec = &contract.Record{Version: 1, Credential: contract.Credential{ID: spec.Credential}}
+				answer, rec = contract.Found, &contract.Record{Version: 1, Credential: contract.Credential{ID: spec.Credential}}
 				if s.owner != "" {
 					rec.Consumer = &contract.Consumer{ID: s.owner}
 				}
@@ -91,7 +92,7 @@ func (s *source) Record(ctx context.Context, scope string, hash contract.Hash) (
 	if hook != nil {
 		hook()
 	}
-	return rec, rev, err
+	return rec, answer, rev, err
 }
 
 type auth struct{}

@@ -40,12 +40,12 @@ func (l *link) answer(ctx context.Context, q *contract.Introspect) (res *contrac
 	if !l.r.o.Allowed(l.node, q.Plugin) {
 		return res, false
 	}
-	rec, revision, err := l.r.o.Source.Record(ctx, l.node.ControlPlane, q.Token)
+	rec, answer, revision, err := l.r.o.Source.Record(ctx, l.node.ControlPlane, q.Token)
 	switch {
 	case err != nil:
 		l.r.log.Error("token could not be looked up", "node", l.node.ID, "error", err)
 	case rec == nil:
-		res.Answer, res.Revision = contract.Unknown, revision
+		res.Answer, res.Revision = l.reason(answer, q.Token), revision
 	default:
 		own := *rec
 		own.Revision, own.Epoch, own.Until = revision, 0, l.r.until()
@@ -53,6 +53,20 @@ func (l *link) answer(ctx context.Context, q *contract.Introspect) (res *contrac
 		l.r.Refill(l.node.ControlPlane, q.Token)
 	}
 	return res, true
+}
+
+// reason says why a token is not good, to a filter that wants to know: that it has
+// expired while it is still stored, that it was revoked while that is remembered.
+func (l *link) reason(answer contract.Answer, token contract.Hash) contract.Answer {
+	if !l.reasons {
+		return contract.Unknown
+	}
+	l.r.mu.Lock()
+	defer l.r.mu.Unlock()
+	if answer == contract.Unknown && l.r.history.revoked[token] {
+		return contract.Revoked
+	}
+	return answer
 }
 
 func (l *link) reply(res *contract.Result) {

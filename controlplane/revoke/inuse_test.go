@@ -111,9 +111,9 @@ type damagedRow struct {
 }
 
 // Record implements [Source].
-func (d *damagedRow) Record(ctx context.Context, scope string, hash contract.Hash) (*contract.Record, uint64, error) {
+func (d *damagedRow) Record(ctx context.Context, scope string, hash contract.Hash) (*contract.Record, contract.Answer, uint64, error) {
 	if hash == d.of {
-		return nil, 0, fault.Wrap(fault.Internal, fmt.Errorf("token: %w", store.ErrUnreadable), "the store failed")
+		return nil, contract.Unknown, 0, fault.Wrap(fault.Internal, fmt.Errorf("token: %w", store.ErrUnreadable), "the store failed")
 	}
 	return d.Source.Record(ctx, scope, hash)
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -63,10 +64,11 @@ type link struct {
 	conn  net.Conn
 	in    *bufio.Reader
 	hello contract.Hello
-	// accepts says that the filter understands [contract.FrameLevel2], local that
-	// it runs on this host.
-	accepts, local bool
-	out            chan frame
+	// accepts says that the filter understands [contract.FrameLevel2], reasons that
+	// it knows all answers that reject, local that it runs on this host.
+	accepts, reasons, local bool
+
+	out chan frame
 	// ctx ends with the link.
 	ctx    context.Context
 	cancel context.CancelFunc
@@ -136,7 +138,8 @@ func (r *Revoker) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		return
 	}
 	l := r.newLink(node, conn, rw.Reader)
-	l.accepts = req.Header.Get(contract.AcceptHeader) == contract.AcceptLevel2
+	accept := req.Header.Values(contract.AcceptHeader)
+	l.accepts, l.reasons = slices.Contains(accept, contract.AcceptLevel2), slices.Contains(accept, contract.AcceptReasons)
 	if err := l.serve(); err != nil {
 		r.log.Info("link ended", "node", node.ID, "error", err)
 	}

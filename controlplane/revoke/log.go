@@ -43,6 +43,8 @@ type history struct {
 	dropped, lost contract.Position
 	// floor replaces the entries that were lost: records below it are void.
 	floor uint64
+	// revoked are the tokens whose revocation is among the entries.
+	revoked map[contract.Hash]bool
 	// kept is the number of entries when the log was last tidied.
 	kept int
 	// welcome holds the frames for a filter that starts anew at position welcomeAt.
@@ -54,7 +56,7 @@ type history struct {
 // newHistory begins a log with what the store remembers, in the order of the
 // revisions.
 func newHistory(now time.Time, entries []entry) *history {
-	h := &history{id: contract.LogID(rand.Text())}
+	h := &history{id: contract.LogID(rand.Text()), revoked: map[contract.Hash]bool{}}
 	h.add(now, entries)
 	return h
 }
@@ -65,6 +67,7 @@ func (h *history) add(now time.Time, entries []entry) contract.Position {
 	for _, e := range entries {
 		e.at = h.at
 		h.entries = append(h.entries, e)
+		h.note(&e)
 	}
 	if len(h.entries) > min(2*h.kept+spare, maxLog) {
 		h.tidy(now)
@@ -98,6 +101,21 @@ func (h *history) tidy(now time.Time) {
 		keep = slices.Clone(keep[len(gone):])
 	}
 	h.entries, h.kept = keep, len(keep)
+	clear(h.revoked)
+	for i := range keep {
+		h.note(&keep[i])
+	}
+}
+
+// note remembers by its token what an entry says of one.
+func (h *history) note(e *entry) {
+	switch {
+	case e.inv.Subject != contract.SubjectToken:
+	case e.again:
+		delete(h.revoked, e.inv.Token)
+	default:
+		h.revoked[e.inv.Token] = true
+	}
 }
 
 // after returns the entries behind a position. The slice is shared.

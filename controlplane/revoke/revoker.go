@@ -37,9 +37,9 @@ type Authenticator interface {
 
 // Source is the truth about tokens; see oauth.
 type Source interface {
-	// Record returns nil for an unknown or ended token, and in either case the
-	// revision of the state that was read.
-	Record(ctx context.Context, scope string, token contract.Hash) (rec *contract.Record, revision uint64, err error)
+	// Record returns the record of a token, nil for an unknown or ended one, and
+	// Found, Unknown or Expired, with the revision of the state that was read.
+	Record(ctx context.Context, scope string, token contract.Hash) (rec *contract.Record, answer contract.Answer, revision uint64, err error)
 }
 
 // Tracker is told what is written to a Redis that does not expire keys itself.

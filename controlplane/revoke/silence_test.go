@@ -110,7 +110,7 @@ func TestDroppedPackets(t *testing.T) {
 	}
 	between.dropping.Store(false)
 	until(t, "the filter is back", func() bool { return check(filter, "b") == contract.Found })
-	if a := check(filter, "a"); a != contract.Unknown {
+	if a := check(filter, "a"); a != contract.Revoked {
 		t.Errorf("answer %d", a)
 	}
 }

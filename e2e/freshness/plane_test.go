@@ -80,7 +80,8 @@ func (p *plane) Update(ctx context.Context, class model.Class, fn func(store.Tx)
 
 // Record implements [revoke.Source]. The user of a record is the revision at which
 // the token was read.
-func (p *plane) Record(ctx context.Context, scope string, hash contract.Hash) (rec *contract.Record, rev uint64, err error) {
+func (p *plane) Record(ctx context.Context, scope string, hash contract.Hash) (rec *contract.Record, answer contract.Answer, rev uint64, err error) {
+	answer = contract.Unknown
 	err = p.View(ctx, func(r store.Reader) error {
 		rev = r.Revision()
 		res, err := r.Find(gateway.Tokens, scope, gateway.IndexAccessToken, hex.EncodeToString(hash[:]))
@@ -95,13 +96,13 @@ func (p *plane) Record(ctx context.Context, scope string, hash contract.Hash) (r
 		if err != nil {
 			return err
 		}
-		rec = &contract.Record{
+		answer, rec = contract.Found, &contract.Record{
 			Version: 1, UserID: fmt.Sprint(rev), Credential: contract.Credential{ID: token.Credential},
 			Consumer: &contract.Consumer{ID: app.Spec.(*gateway.Application).Consumer},
 		}
 		return nil
 	})
-	return rec, rev, err
+	return rec, answer, rev, err
 }
 
 // Authenticate implements [revoke.Authenticator].

@@ -334,7 +334,7 @@ func (p *play) check(h *host, v string, then func(contract.Answer)) {
 			if at := revisionOf(packed); at < since {
 				p.fail("%s accepts %s as it was at revision %d; the revocation of revision %d had been answered with success", h.node, v, at, since)
 			}
-		case contract.Unknown:
+		case contract.Unknown, contract.Expired, contract.Revoked:
 			p.n.unknown.Add(1)
 		case contract.Miss, contract.Unavailable:
 			p.n.unclear.Add(1)

@@ -101,7 +101,7 @@ var _ = Describe("traces", func() {
 		c := startCollector()
 		GinkgoT().Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", c.URL)
 		GinkgoT().Setenv("OTEL_BSP_SCHEDULE_DELAY", "50")
-		plane := framework.NewControlPlane("run", "--tracing-otlp-endpoint", c.URL, "--tracing-sample", "100").Start()
+		plane := framework.NewControlPlane("run", "--tracing-otlp-endpoint", c.URL, "--tracing-sample", "1").Start()
 		g := framework.StartGateway(plane, "g")
 		f := framework.NewFixture(plane)
 		token := ask(f, g, "01").JSON()["access_token"].(string)

@@ -20,9 +20,11 @@ const (
 	// NodeHeader names the node, since the token of a proxy may be good for several.
 	NodeHeader = "Meshgate-Node"
 	// AcceptHeader of the upgrade lists frames, beyond those of LinkVersion, that
-	// the filter understands; [AcceptLevel2] is the only one.
+	// the filter understands, each in a line of its own.
 	AcceptHeader = "Meshgate-Accept"
 	AcceptLevel2 = "level2"
+	// AcceptReasons says that the filter knows [Expired] and [Revoked].
+	AcceptReasons = "reasons"
 	// LinkVersion is offered in Hello; the server refuses versions it does not know.
 	LinkVersion = 3
 	// MaxFrame bounds a frame's length in bytes.
@@ -218,9 +220,9 @@ type Introspect struct {
 // Result answers an Introspect.
 type Result struct {
 	ID uint64
-	// Answer is Found, Unknown or Unavailable.
+	// Answer is anything but Miss; Expired and Revoked only for who accepts them.
 	Answer Answer
-	// Revision that the store was read at; it orders Unknown against
+	// Revision that the store was read at; it orders what is no Found against
 	// invalidations.
 	Revision uint64
 	// Record is set if Answer is Found.
@@ -390,7 +392,7 @@ func DecodeResult(b []byte) (*Result, error) {
 	}
 	m := &Result{ID: binary.BigEndian.Uint64(b), Answer: Answer(b[8]), Revision: binary.BigEndian.Uint64(b[9:])}
 	switch {
-	case m.Answer != Found && m.Answer != Unknown && m.Answer != Unavailable, (m.Answer == Found) != (len(b) > 17):
+	case m.Answer != Found && !m.Answer.Rejects() && m.Answer != Unavailable, (m.Answer == Found) != (len(b) > 17):
 		return nil, fmt.Errorf("answer %d does not fit its record", m.Answer)
 	case m.Answer != Found:
 		return m, nil

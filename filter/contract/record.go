@@ -336,9 +336,17 @@ const (
 	Miss Answer = iota
 	// Found says that the token is valid; its packed record was copied out.
 	Found
-	// Unknown says that an authority answered: there is no such token, or it expired.
+	// Unknown says that an authority answered: there is no such token.
 	Unknown
 	// Unavailable says that no authority could be asked. The request must be refused
 	// with 503, because the token may well be good.
 	Unavailable
+	// Expired is Unknown with a reason, which is told while it is known. Nobody but
+	// logs may treat Unknown, Expired and Revoked differently.
+	Expired
+	// Revoked is Unknown with another reason.
+	Revoked
 )
+
+// Rejects says whether an authority has answered that the token is not good.
+func (a Answer) Rejects() bool { return a == Unknown || a == Expired || a == Revoked }

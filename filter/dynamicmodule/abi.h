@@ -35,6 +35,18 @@ uint64_t DM_CALL(http_get_buffer_limit)(dm_filter_envoy f);
 void DM_CALL(http_set_buffer_limit)(dm_filter_envoy f, uint64_t limit);
 bool DM_CALL(http_filter_get_attribute_string)(dm_filter_envoy f, dm_attribute id, dm_envoy_buffer *out);
 void DM_CALL(http_filter_continue_decoding)(dm_filter_envoy f);
+void DM_CALL(http_set_dynamic_metadata_string)(dm_filter_envoy f, dm_module_buffer ns, dm_module_buffer key,
+                                               dm_module_buffer value);
+bool DM_CALL(http_get_metadata_string)(dm_filter_envoy f, dm_metadata_source source, dm_module_buffer ns,
+                                       dm_module_buffer key, dm_envoy_buffer *out);
+dm_metrics_result DM_CALL(http_filter_config_define_counter)(dm_config_envoy c, dm_module_buffer name,
+                                                             dm_module_buffer *labels, size_t n, size_t *id);
+dm_metrics_result DM_CALL(http_filter_config_define_gauge)(dm_config_envoy c, dm_module_buffer name,
+                                                           dm_module_buffer *labels, size_t n, size_t *id);
+dm_metrics_result DM_CALL(http_filter_set_gauge)(dm_filter_envoy f, size_t id, dm_module_buffer *values, size_t n,
+                                                 uint64_t value);
+dm_metrics_result DM_CALL(http_filter_increment_counter)(dm_filter_envoy f, size_t id, dm_module_buffer *values, size_t n,
+                                                         uint64_t by);
 dm_route_module DM_CALL(get_most_specific_route_config)(dm_filter_envoy f);
 
 dm_scheduler DM_CALL(http_filter_scheduler_new)(dm_filter_envoy f);

@@ -60,6 +60,10 @@ typedef enum {
 
 typedef enum { DM_RECEIVED_REQUEST_BODY = 0, DM_BUFFERED_REQUEST_BODY = 1 } dm_body_type;
 
+typedef enum { DM_METADATA_DYNAMIC = 0, DM_METADATA_ROUTE = 1 } dm_metadata_source;
+
+typedef enum { DM_METRICS_SUCCESS = 0 } dm_metrics_result;
+
 typedef enum {
   DM_REQUEST_PROTOCOL = 10,
   DM_SOURCE_ADDRESS = 24,

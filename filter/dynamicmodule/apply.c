@@ -6,8 +6,6 @@
 
 #include "lookup.h"
 
-#define LITERAL(s) {(s), sizeof(s) - 1}
-
 // In the order of contract.IdentityHeaders; abi_test.go compares.
 const dm_module_buffer front_identity_names[FRONT_IDENTITY_HEADERS] = {
     LITERAL("x-consumer-id"),           LITERAL("x-consumer-custom-id"),  LITERAL("x-consumer-username"),
@@ -48,11 +46,18 @@ static dm_module_header grpc_status(unsigned status, char digits[2]) {
   return (dm_module_header){"grpc-status", sizeof("grpc-status") - 1, digits, n};
 }
 
-static void refuse_unavailable(dm_filter_envoy f, dm_module_buffer details) {
+// The reason in the details of a refusal.
+static dm_module_buffer reason_of(dm_module_buffer details) {
+  const size_t n = sizeof(FRONT_DETAILS) - 1;
+  return details.length > n ? (dm_module_buffer){details.ptr + n, details.length - n} : details;
+}
+
+static void refuse_unavailable(dm_filter_envoy f, const front_config *c, dm_module_buffer details) {
   static const dm_module_buffer body = LITERAL("{\"message\":\"Service unavailable\"}");
   static const dm_module_buffer message = LITERAL("Unavailable");
   dm_module_header json = {"content-type", 12, "application/json; charset=utf-8", 31};
   char digits[2];
+  front_note_refused(f, c, reason_of(details));
   if (is_grpc(f)) {
     dm_module_header h = grpc_status(14, digits);
     DM_CALL(http_send_response)(f, 503, &h, 1, message, details);
@@ -61,19 +66,20 @@ static void refuse_unavailable(dm_filter_envoy f, dm_module_buffer details) {
   DM_CALL(http_send_response)(f, 503, &json, 1, body, details);
 }
 
-void front_refuse_broken(dm_filter_envoy f) {
-  static const dm_module_buffer details = LITERAL("meshgate_broken");
-  refuse_unavailable(f, details);
+void front_refuse_broken(dm_filter_envoy f, const front_config *c) {
+  static const dm_module_buffer details = LITERAL(FRONT_DETAILS "filter_failed");
+  refuse_unavailable(f, c, details);
 }
 
-void front_refuse_body(dm_filter_envoy f, bool late) {
+void front_refuse_body(dm_filter_envoy f, const front_config *c, bool late) {
   static const dm_module_buffer much = LITERAL("{\"message\":\"The request body cannot be held at the moment\"}");
   static const dm_module_buffer slow = LITERAL("{\"message\":\"The request body took too long\"}");
-  static const dm_module_buffer budget = LITERAL("meshgate_body_budget"), deadline = LITERAL("meshgate_body_deadline");
+  static const dm_module_buffer budget = LITERAL(FRONT_DETAILS "body_budget"), deadline = LITERAL(FRONT_DETAILS "body_deadline");
   static const dm_module_buffer busy = LITERAL("The request body cannot be held at the moment");
   static const dm_module_buffer late_text = LITERAL("The request body took too long");
   dm_module_header retry = {"retry-after", 11, "1", 1};
   char digits[2];
+  front_note_refused(f, c, reason_of(late ? deadline : budget));
   if (is_grpc(f)) {
     dm_module_header h[] = {grpc_status(late ? 4 : 14, digits), retry};
     DM_CALL(http_send_response)(f, late ? 408 : 503, h, late ? 1 : 2, late ? late_text : busy, late ? deadline : budget);
@@ -83,9 +89,16 @@ void front_refuse_body(dm_filter_envoy f, bool late) {
   DM_CALL(http_send_response)(f, late ? 408 : 503, h, late ? 1 : 2, late ? slow : much, late ? deadline : budget);
 }
 
-void front_refuse(dm_filter_envoy f, const front_result *r) {
+// What Go could not even refuse is noted where it is answered.
+void front_note_refusal(dm_filter_envoy f, const front_config *c, const front_result *r) {
+  if (r->status == 0) return;
+  front_note_refused(f, c, reason_of(part(r, r->details)));
+  front_note_who(f, r);
+}
+
+void front_refuse(dm_filter_envoy f, const front_config *c, const front_result *r) {
   if (r->status == 0) {
-    front_refuse_broken(f);
+    front_refuse_broken(f, c);
     return;
   }
   dm_module_header h[FRONT_PAIRS + 1];
@@ -124,7 +137,8 @@ static bool hand_over(dm_filter_envoy f, const front_route *route, front_result 
   return true;
 }
 
-static void admit(dm_filter_envoy f, const front_result *r) {
+static void admit(dm_filter_envoy f, const front_config *c, bool waited, const front_result *r) {
+  front_note_allowed(f, c, waited);
   for (size_t i = 0; i < FRONT_IDENTITY_HEADERS; i++)
     if (r->identity[i].len > 0) set(f, front_identity_names[i], part(r, r->identity[i]));
 }
@@ -170,36 +184,41 @@ static bool rewrite(dm_filter_envoy f, const front_route *route, const front_bod
 // Hands the request to the OAuth server, or answers it: a table without a route
 // to that server would send it to a workload, past its plugins and with headers
 // that speak for the gateway.
-static bool issue(dm_filter_envoy f, const front_route *route, front_result *r) {
-  static const dm_module_buffer details = LITERAL("meshgate_no_oauth_route");
+static bool issue(dm_filter_envoy f, const front_config *c, const front_route *route, front_result *r) {
+  static const dm_module_buffer details = LITERAL(FRONT_DETAILS "no_oauth_route");
+  front_note_route(f);
   if (!hand_over(f, route, r)) {
-    front_refuse_broken(f);
+    front_refuse_broken(f, c);
     return false;
   }
-  if (leads_to_oauth(f)) return true;
-  refuse_unavailable(f, details);
+  if (leads_to_oauth(f)) {
+    front_note_issued(f, c);
+    return true;
+  }
+  refuse_unavailable(f, c, details);
   return false;
 }
 
-bool front_apply(dm_filter_envoy f, const front_route *route, bool strips, const front_body *body, front_result *r) {
+bool front_apply(dm_filter_envoy f, const front_config *c, const front_route *route, bool waited, const front_body *body,
+                 front_result *r) {
   static const dm_module_buffer none = {NULL, 0};
   if (r->action != FRONT_CONTINUE && r->action != FRONT_ISSUE) {
-    front_refuse(f, r);
+    front_refuse(f, c, r);
     return false;
   }
-  if (strips && !front_strip(f, r->action == FRONT_ISSUE)) {
-    front_refuse_broken(f);
+  if (!c->listener_strips && !front_strip(f, r->action == FRONT_ISSUE)) {
+    front_refuse_broken(f, c);
     return false;
   }
   if ((r->hide_query != 0 || r->hide_body != 0) && !rewrite(f, route, body, r)) {
-    front_refuse_broken(f);
+    front_refuse_broken(f, c);
     return false;
   }
   for (size_t i = 0; r->remove >> i != 0 && i < route->headers; i++) {
     dm_module_buffer name = {route->names[i].ptr, route->names[i].len};
     if (r->remove >> i & 1) set(f, name, none);
   }
-  if (r->action == FRONT_ISSUE) return issue(f, route, r);
-  admit(f, r);
+  if (r->action == FRONT_ISSUE) return issue(f, c, route, r);
+  admit(f, c, waited, r);
   return true;
 }

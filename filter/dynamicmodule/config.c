@@ -18,12 +18,16 @@ front_config *front_config_new(uint32_t source, bool listener_strips) {
   if (c == NULL) return NULL;
   c->source = source;
   c->listener_strips = listener_strips;
+  c->counts = false;
   atomic_fetch_add_explicit(&meshgate_counters.configs_created, 1, memory_order_relaxed);
   return c;
 }
 
 dm_config_module DM_ON(config_new)(dm_config_envoy e, dm_envoy_buffer name, dm_envoy_buffer config) {
-  return meshgateConfigNew((char *)config.ptr, config.length);
+  front_config *c = meshgateConfigNew((char *)config.ptr, config.length);
+  if (c != NULL) front_counters_define(e, c);
+  if (c != NULL) front_figures_define(e, c);
+  return c;
 }
 
 void DM_ON(config_destroy)(dm_config_module m) {

@@ -46,7 +46,7 @@ type (
 )
 
 // detailsPrefix begins the response code details of every refusal.
-const detailsPrefix = "meshgate_"
+const detailsPrefix = C.FRONT_DETAILS
 
 // decide is the one entry of the hot path. It writes the outcome into r, whose
 // action it sets last: whatever goes wrong before leaves a refusal behind.
@@ -87,9 +87,7 @@ func (m *module) run(q *request, r *result, t engine.Tokens) {
 	v := ref.Program().Decide(&req, t, buf)
 	switch v.Action {
 	case engine.Continue:
-		for i := range v.Headers {
-			r.identity[i] = span{C.uint32_t(v.Headers[i].Off), C.uint32_t(v.Headers[i].Len)}
-		}
+		writeIdentity(r, &v)
 	case engine.Lookup, engine.Issue:
 		w := writer{buf: buf}
 		r.plugin = w.add(v.Plugin)
@@ -100,7 +98,7 @@ func (m *module) run(q *request, r *result, t engine.Tokens) {
 	case engine.NeedHeaders, engine.NeedBody:
 	default:
 		if v.Refusal != nil {
-			writeRefusal(r, buf, v.Refusal)
+			writeRefusal(r, buf, writeIdentity(r, &v), v.Refusal)
 		}
 		return
 	}
@@ -155,11 +153,27 @@ func view(p *C.char, n C.size_t) []byte {
 	return unsafe.Slice((*byte)(unsafe.Pointer(p)), int(n))
 }
 
-// writeRefusal copies a refusal out. What does not fit is left out but for the
-// status: the request is refused all the same.
-func writeRefusal(r *result, buf []byte, refusal *engine.Refusal) {
-	w := writer{buf: buf}
-	r.details = w.add2(detailsPrefix, refusal.Reason)
+// writeIdentity tells where in the buffer the values of identity headers are, and
+// returns where they end.
+func writeIdentity(r *result, v *engine.Verdict) (end int) {
+	for i := range v.Headers {
+		s := v.Headers[i]
+		r.identity[i] = span{C.uint32_t(s.Off), C.uint32_t(s.Len)}
+		end = max(end, int(s.Off+s.Len))
+	}
+	return end
+}
+
+// writeRefusal copies a refusal out, into the buffer behind what is used of it. The
+// client's answer counts more than the log: what is used makes room where both do
+// not fit. What does not fit then is left out but for the status: the request is
+// refused all the same.
+func writeRefusal(r *result, buf []byte, used int, refusal *engine.Refusal) {
+	if used+sizeOf(refusal) > len(buf) {
+		used, r.identity = 0, [len(r.identity)]span{}
+	}
+	w := writer{buf: buf, n: used}
+	r.details = w.add2(detailsPrefix, string(refusal.Reason))
 	r.grpc_message = w.add(refusal.GRPCMessage())
 	n := 0
 	for i := range refusal.Headers {
@@ -177,6 +191,15 @@ func writeRefusal(r *result, buf []byte, refusal *engine.Refusal) {
 	r.body = w.add(refusal.Body)
 	r.grpc_status = C.uint8_t(refusal.GRPCStatus)
 	r.status = C.uint32_t(refusal.Status)
+}
+
+// sizeOf is how many bytes a refusal takes in the buffer.
+func sizeOf(r *engine.Refusal) int {
+	n := len(detailsPrefix) + len(r.Reason) + len(r.GRPCMessage()) + len(r.Body)
+	for i := range r.Headers {
+		n += len(r.Headers[i][0]) + len(r.Headers[i][1])
+	}
+	return n
 }
 
 // writer fills a buffer with strings and remembers where they are.
@@ -215,10 +238,8 @@ func (a *answered) Lookup(hash contract.Hash, dst []byte) (int, contract.Answer)
 			continue
 		}
 		switch contract.Answer(k.answer) {
-		case contract.Found:
-			return copy(dst, view(k.packed, C.size_t(k.packed_len))), contract.Found
-		case contract.Unknown:
-			return 0, contract.Unknown
+		case contract.Found, contract.Unknown, contract.Expired, contract.Revoked:
+			return copy(dst, view(k.packed, C.size_t(k.packed_len))), contract.Answer(k.answer)
 		default:
 			return 0, contract.Unavailable
 		}

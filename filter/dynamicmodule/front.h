@@ -10,6 +10,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+// Begins the response code details of every refusal.
+#define FRONT_DETAILS "meshgate_"
 // Number of identity headers; contract.NumIdentityHeaders.
 #define FRONT_IDENTITY_HEADERS 7
 // Bytes for what a decision yields: packed records or the text of a refusal.
@@ -73,10 +75,17 @@ typedef struct front_route {
   front_text names[FRONT_HEADERS];
 } front_route;
 
-// What a listener carries. Owned by Envoy like front_route, immutable.
+// What the token caches count; see figures.c and figures.go.
+#define FRONT_FIGURES 16
+#define FRONT_FIGURE_LEASE_AGE 15
+
+// What a listener carries. Owned by Envoy like front_route, immutable. The last
+// ones name counters, if there are any.
 typedef struct front_config {
   uint32_t source;
   bool listener_strips;
+  bool counts;
+  size_t allowed, issued, refused, figures[FRONT_FIGURES];
 } front_config;
 
 // What a look-up of this request has come to.
@@ -117,14 +126,15 @@ typedef struct front_result {
   uint32_t remove;                 // FRONT_CONTINUE, FRONT_ISSUE; bit i: header i of the route
   uint32_t status;
   front_span body;     // FRONT_REFUSE
-  front_span details;  // FRONT_REFUSE
+  front_span details;  // FRONT_REFUSE; FRONT_DETAILS and the reason
   front_span grpc_message;  // FRONT_REFUSE; the body for gRPC clients
   // Headers of the answer for FRONT_REFUSE; edits of the request after
   // meshgateHandOver.
   front_span names[FRONT_PAIRS];
   front_span values[FRONT_PAIRS];
   front_span plugin;   // FRONT_LOOKUP, FRONT_ISSUE
-  front_span identity[FRONT_IDENTITY_HEADERS];  // FRONT_CONTINUE
+  // FRONT_CONTINUE; for FRONT_REFUSE who asked, for the log, as far as that is known.
+  front_span identity[FRONT_IDENTITY_HEADERS];
   uint8_t hash[FRONT_HASH];                     // FRONT_LOOKUP
   char buffer[FRONT_BUFFER];
 } front_result;
@@ -151,6 +161,8 @@ extern front_config *meshgateConfigNew(char *config, size_t len);
 extern void meshgateConfigDestroy(uint32_t source);
 extern front_route *meshgateRouteNew(char *config, size_t len);
 extern void meshgateRouteDestroy(uint32_t program);
+// Adds up what all token caches have counted. False if that cannot be told now.
+extern bool meshgateFigures(uint64_t *out);
 extern void meshgateDecide(front_request *q, front_result *r);
 // Removes hidden credentials from path and body, which it edits in place; both
 // only get shorter. False leaves them in a state that must not be used.

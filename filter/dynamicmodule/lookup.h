@@ -66,6 +66,7 @@ typedef struct front_stream {
   uint16_t connection;       // which counter of connections they count in
   front_result *refusal;     // FRONT_LINGERING: what is answered, owned; NULL: Envoy answers
   front_phase phase;
+  bool begun;  // the headers have come here
   bool ended;  // the whole request has been received
   bool held;   // headers were stopped so that the body comes to the hooks
   bool kept;   // route is a reference of the stream's own
@@ -117,18 +118,41 @@ bool front_linger(dm_filter_envoy f, front_stream *s, const front_result *refusa
 bool front_leads_nowhere(dm_filter_envoy f);
 // Whether the attribute of the protocol says HTTP/2 or later.
 bool front_is_http2(dm_envoy_buffer protocol);
-// Sends a refusal. The stream may be gone afterwards.
-void front_refuse(dm_filter_envoy f, const front_result *r);
+// Sends a refusal, which was noted unless it is that of a fault. The stream may be
+// gone afterwards.
+void front_refuse(dm_filter_envoy f, const front_config *c, const front_result *r);
 
-// Applies the outcome of a decision to the request; strips says whether forged
-// headers are the filter's to remove. Returns false if the request was answered:
-// it must not go on, and its stream may be gone.
-bool front_apply(dm_filter_envoy f, const front_route *route, bool strips, const front_body *body, front_result *r);
-// Answers 503 without Go's help. The stream may be gone afterwards.
-void front_refuse_broken(dm_filter_envoy f);
+// Applies the outcome of a decision to the request; waited says that it took time.
+// Returns false if the request was answered: it must not go on, and its stream may
+// be gone.
+bool front_apply(dm_filter_envoy f, const front_config *c, const front_route *route, bool waited, const front_body *body,
+                 front_result *r);
+// Answers 503 without Go's help; c may be NULL. The stream may be gone afterwards.
+void front_refuse_broken(dm_filter_envoy f, const front_config *c);
 // Answers 503 because too many bodies are held back, or 408 because this one took
 // too long. The stream may be gone afterwards.
-void front_refuse_body(dm_filter_envoy f, bool late);
+void front_refuse_body(dm_filter_envoy f, const front_config *c, bool late);
+
+#define LITERAL(s) {(s), sizeof(s) - 1}
+
+// What became of a request, for logs and counters; see note.c. All of it is said
+// before the reply that may end the stream.
+void front_counters_define(dm_config_envoy e, front_config *c);
+void front_figures_define(dm_config_envoy e, front_config *c);
+// Shows what the token caches count, if it is time for that.
+void front_figures(dm_filter_envoy f, const front_config *c);
+void front_note_allowed(dm_filter_envoy f, const front_config *c, bool waited);
+// Before another route is selected: which one it was.
+void front_note_route(dm_filter_envoy f);
+void front_note_issued(dm_filter_envoy f, const front_config *c);
+void front_note_refused(dm_filter_envoy f, const front_config *c, dm_module_buffer reason);
+void front_note_who(dm_filter_envoy f, const front_result *r);
+// A decision to refuse, once, however long its answer waits.
+void front_note_refusal(dm_filter_envoy f, const front_config *c, const front_result *r);
+// A request begins to wait: if nothing else is said any more, it was never decided.
+void front_note_waiting(dm_filter_envoy f);
+// Envoy answers by itself what was not decided yet.
+void front_note_undecided(dm_filter_envoy f, const front_config *c);
 // Removes client-sent identity and hand-over headers in every spelling that a
 // server could take for them. False means that they may still be there: the
 // request must not go on.

@@ -256,10 +256,30 @@ func TestHandlesThatAreNotInUseRefuse(t *testing.T) {
 func TestRefusalThatDoesNotFitKeepsItsStatus(t *testing.T) {
 	var r result
 	buf := unsafe.Slice((*byte)(unsafe.Pointer(&r.buffer[0])), len(r.buffer))
-	writeRefusal(&r, buf, &engine.Refusal{Status: 401, GRPCStatus: 16, Body: strings.Repeat("x", len(buf)),
+	writeRefusal(&r, buf, 0, &engine.Refusal{Status: 401, GRPCStatus: 16, Body: strings.Repeat("x", len(buf)),
 		Headers: [][2]string{{"a", "b"}, {"c", strings.Repeat("x", len(buf))}}})
 	if r.status != 401 || r.pairs != 1 || r.body.len != 0 {
 		t.Errorf("status %d, %d headers, body of %d", r.status, r.pairs, r.body.len)
+	}
+}
+
+// Who asked is for the log: it stays beside a refusal and makes room for one that
+// would not fit.
+func TestRefusalSaysWhoWhereThereIsRoom(t *testing.T) {
+	for name, tc := range map[string]struct {
+		body int
+		who  string
+	}{"room": {100, "alice"}, "no room": {len(result{}.buffer) - 100, ""}} {
+		var r result
+		buf := unsafe.Slice((*byte)(unsafe.Pointer(&r.buffer[0])), len(r.buffer))
+		copy(buf[90:], "alice")
+		v := engine.Verdict{}
+		v.Headers[contract.HeaderConsumerUsername] = contract.Span{Off: 90, Len: 5}
+		body := strings.Repeat("x", tc.body)
+		writeRefusal(&r, buf, writeIdentity(&r, &v), &engine.Refusal{Status: 401, Reason: "x", Body: body})
+		if who := textOf(&r, r.identity[contract.HeaderConsumerUsername]); who != tc.who || textOf(&r, r.body) != body {
+			t.Errorf("%s: who %q, body of %d", name, who, r.body.len)
+		}
 	}
 }
 

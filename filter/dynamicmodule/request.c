@@ -99,9 +99,10 @@ static void read_request(dm_filter_envoy f, const front_stream *s, const front_b
 }
 
 // Lets the stream wait. Its route may be taken away meanwhile: it is kept.
-static void begin_wait(front_stream *s, front_phase phase) {
+static void begin_wait(dm_filter_envoy f, front_stream *s, front_phase phase) {
   s->phase = phase;
   if (s->kept) return;
+  front_note_waiting(f);
   front_route_keep(s->route);
   s->kept = true;
 }
@@ -111,14 +112,17 @@ static void begin_wait(front_stream *s, front_phase phase) {
 // come to the hooks.
 static front_phase conclude(dm_filter_envoy f, front_stream *s, const front_body *body, bool sees_body, front_result *r) {
   const front_route *route = s->route;
-  bool waited = s->kept, strips = !s->config->listener_strips;
+  bool waited = s->kept;
+  const front_config *config = s->config;  // outlives the stream
   s->kept = false;  // the reference is ours now
   settle(s);
-  if (sees_body && r->action != FRONT_CONTINUE && r->action != FRONT_ISSUE && front_linger(f, s, r)) {
+  bool refused = r->action != FRONT_CONTINUE && r->action != FRONT_ISSUE;
+  if (refused) front_note_refusal(f, config, r);
+  if (sees_body && refused && front_linger(f, s, r)) {
     if (waited) front_route_release(route);
     return FRONT_LINGERING;
   }
-  bool passes = front_apply(f, route, strips, body, r);
+  bool passes = front_apply(f, config, route, waited, body, r);
   if (passes) s->phase = FRONT_PASSING;
   if (waited) front_route_release(route);
   return passes ? FRONT_PASSING : FRONT_ANSWERED;
@@ -128,14 +132,15 @@ static front_phase conclude(dm_filter_envoy f, front_stream *s, const front_body
 // stream may be gone, or lets the request go on to what answers it.
 static front_phase end_linger(dm_filter_envoy f, front_stream *s) {
   front_result *r = s->refusal;
+  const front_config *config = s->config;  // outlives the stream
   s->refusal = NULL;
   settle(s);
   if (r == NULL && front_leads_nowhere(f)) return s->phase = FRONT_PASSING;
   if (r == NULL) {
-    front_refuse_broken(f);  // its cluster has come meanwhile, and its body is thrown away
+    front_refuse_broken(f, config);  // its cluster has come meanwhile, and its body is thrown away
     return FRONT_ANSWERED;
   }
-  front_refuse(f, r);
+  front_refuse(f, config, r);
   free(r);
   return FRONT_ANSWERED;
 }
@@ -156,15 +161,16 @@ static front_phase decide(dm_filter_envoy f, front_stream *s, const front_body *
     read_headers(f, s->route, &q, s->route->headers);
     q.breathe = false;
   }
+  if (q.breathe || s->kept || r.action == FRONT_REFUSE) front_figures(f, s->config);
   switch (r.action) {
     case FRONT_LOOKUP:
-      begin_wait(s, FRONT_LOOKING);
+      begin_wait(f, s, FRONT_LOOKING);
       if (front_lookup_start(f, s, r.hash, r.buffer + r.plugin.off, r.plugin.len)) return FRONT_LOOKING;
       break;
     case FRONT_NEED_BODY:
       // Not on a stream whose body does not come to the hooks.
       if (body->state != FRONT_BODY_UNREAD || !(first || s->held)) break;
-      begin_wait(s, FRONT_COLLECTING);
+      begin_wait(f, s, FRONT_COLLECTING);
       front_budget_open(f, s);
       if (front_deadline_start(f, s)) return FRONT_COLLECTING;
       break;
@@ -181,9 +187,10 @@ dm_request_headers_status DM_ON(request_headers)(dm_filter_envoy f, dm_filter_mo
   const front_route *route = DM_CALL(get_most_specific_route_config)(f);
 
   if (s == NULL) {
-    front_refuse_broken(f);
+    front_refuse_broken(f, NULL);
     return DM_REQUEST_HEADERS_STOP;
   }
+  s->begun = true;
   // Enabled on a route without a chain: nothing is protected here, but what
   // only a gateway may say is not passed on either.
   s->ended = end;
@@ -191,7 +198,7 @@ dm_request_headers_status DM_ON(request_headers)(dm_filter_envoy f, dm_filter_mo
     if (s->config->listener_strips || front_strip(f, false))
       return front_linger(f, s, NULL) ? DM_REQUEST_HEADERS_STOP : DM_REQUEST_HEADERS_CONTINUE;
     s->phase = FRONT_ANSWERED;
-    front_refuse_broken(f);
+    front_refuse_broken(f, s->config);
     return DM_REQUEST_HEADERS_STOP;
   }
   front_body body = {end ? FRONT_BODY_READ : FRONT_BODY_UNREAD, false, NULL, 0};
@@ -233,7 +240,7 @@ dm_request_body_status DM_ON(request_body)(dm_filter_envoy f, dm_filter_module m
   bool waits = phase == FRONT_COLLECTING || phase == FRONT_LOOKING;
   if (waits && !front_budget_hold(s, front_body_size(f, true))) {
     settle(s);
-    front_refuse_body(f, false);
+    front_refuse_body(f, s->config, false);
     return DM_REQUEST_BODY_NO_BUFFER;
   }
   if (phase == FRONT_COLLECTING) {
@@ -260,7 +267,7 @@ dm_request_trailers_status DM_ON(request_trailers)(dm_filter_envoy f, dm_filter_
   s->ended = true;
   if (!front_strip_trailers(f)) {
     settle(s);
-    front_refuse_broken(f);
+    front_refuse_broken(f, s->config);
     return DM_REQUEST_TRAILERS_STOP;
   }
   front_phase phase = s->phase;
@@ -270,12 +277,18 @@ dm_request_trailers_status DM_ON(request_trailers)(dm_filter_envoy f, dm_filter_
 }
 
 // Envoy answers a waiting stream by itself when its time is up or its body too
-// large; what was looked up for it comes too late then. Runs inside our own
-// send_response, too, when nothing waits any more.
+// large; what was looked up for it comes too late then. It also answers what it does
+// not show to filters: what is malformed, or comes while there is too much. Runs
+// inside our own send_response, too, when nothing waits any more.
 dm_local_reply_status DM_ON(local_reply)(dm_filter_envoy f, dm_filter_module m, uint32_t code, dm_envoy_buffer details,
                                          bool reset) {
   front_stream *s = (front_stream *)m;
-  if (s != NULL && (s->phase == FRONT_LOOKING || s->phase == FRONT_COLLECTING || s->phase == FRONT_LINGERING)) settle(s);
+  if (s == NULL) return DM_LOCAL_REPLY_CONTINUE;
+  bool waits = s->phase == FRONT_LOOKING || s->phase == FRONT_COLLECTING;
+  bool faulty = s->phase == FRONT_LINGERING && s->refusal != NULL && s->refusal->status == 0;
+  if (waits || faulty || !s->begun) front_note_undecided(f, s->config);
+  s->begun = true;
+  if (waits || s->phase == FRONT_LINGERING) settle(s);
   return DM_LOCAL_REPLY_CONTINUE;
 }
 
@@ -287,7 +300,7 @@ void DM_ON(scheduled)(dm_filter_envoy f, dm_filter_module m, uint64_t event) {
   }
   if (s != NULL && s->phase == FRONT_COLLECTING && s->deadline != NULL && event == FRONT_DEADLINE) {
     settle(s);
-    front_refuse_body(f, true);
+    front_refuse_body(f, s->config, true);
     return;
   }
   if (s == NULL || s->phase != FRONT_LOOKING || s->lookups == NULL || s->lookups->number != event) return;

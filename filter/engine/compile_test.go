@@ -64,7 +64,7 @@ func TestBrokenRefusesEverything(t *testing.T) {
 	}
 	for _, path := range []string{"", "/", "/oauth2/token"} {
 		v := p.Decide(shown(path, ""), lying{}, nil)
-		if v.Action != engine.Refuse || v.Refusal.Status != 503 || v.Refusal.Reason != engine.ReasonChainBroken {
+		if v.Action != engine.Refuse || v.Refusal.Status != 503 || v.Refusal.Reason != contract.ReasonChainBroken {
 			t.Errorf("path %q: %+v", path, v)
 		}
 		if strings.Contains(v.Refusal.Body, "secret") {

@@ -71,7 +71,7 @@ func tooLong(length []byte) bool {
 func (d *decision) ask(hash contract.Hash, plugin string, v *Verdict) (n int, answer contract.Answer, done bool) {
 	n, answer = d.tokens.Lookup(hash, d.room())
 	switch answer {
-	case contract.Found, contract.Unknown:
+	case contract.Found, contract.Unknown, contract.Expired, contract.Revoked:
 		return n, answer, false
 	case contract.Miss:
 		*v = Verdict{Action: Lookup, Plugin: plugin, Hash: hash}
@@ -106,21 +106,37 @@ func (d *decision) same(v *Verdict, record []byte, f *[contract.NumFields]contra
 // establish makes the owner of a record the caller. Scope and user are set by
 // the plugins that know of them, and stay when a later one does not.
 func (d *decision) establish(v *Verdict, record []byte, f *[contract.NumFields]contract.Span) {
-	at := func(s contract.Span) contract.Span {
-		s.Off += uint32(d.used) //nolint:gosec // bounded by BufferSize
-		return s
-	}
-	v.Headers[contract.HeaderConsumerID] = at(f[contract.FieldConsumerID])
-	v.Headers[contract.HeaderConsumerCustomID] = at(f[contract.FieldConsumerCustomID])
-	v.Headers[contract.HeaderConsumerUsername] = at(f[contract.FieldConsumerUsername])
-	v.Headers[contract.HeaderCredentialIdentifier] = at(f[contract.FieldClientID])
+	v.Headers[contract.HeaderConsumerID] = d.at(f[contract.FieldConsumerID])
+	v.Headers[contract.HeaderConsumerCustomID] = d.at(f[contract.FieldConsumerCustomID])
+	v.Headers[contract.HeaderConsumerUsername] = d.at(f[contract.FieldConsumerUsername])
+	v.Headers[contract.HeaderCredentialIdentifier] = d.at(f[contract.FieldClientID])
 	v.Headers[contract.HeaderAnonymousConsumer] = contract.Span{}
 	if len(cut(record, f[contract.FieldKey])) == 0 {
-		v.Headers[contract.HeaderAuthenticatedScope] = at(f[contract.FieldScope])
-		v.Headers[contract.HeaderAuthenticatedUserID] = at(f[contract.FieldUserID])
+		v.Headers[contract.HeaderAuthenticatedScope] = d.at(f[contract.FieldScope])
+		v.Headers[contract.HeaderAuthenticatedUserID] = d.at(f[contract.FieldUserID])
 	}
 	d.used += len(record)
 	d.credential = true
+}
+
+// at places a span of a record that was read.
+func (d *decision) at(s contract.Span) contract.Span {
+	s.Off += uint32(d.used) //nolint:gosec // bounded by BufferSize
+	return s
+}
+
+// mention says for the log whose credential it is that is about to be refused,
+// where a look-up has left that in the buffer. The last credential counts.
+func (d *decision) mention(v *Verdict, n int) {
+	_, f, ok := d.read(n)
+	if !ok {
+		return
+	}
+	v.Headers = [contract.NumIdentityHeaders]contract.Span{
+		contract.HeaderConsumerID:           d.at(f[contract.FieldConsumerID]),
+		contract.HeaderConsumerUsername:     d.at(f[contract.FieldConsumerUsername]),
+		contract.HeaderCredentialIdentifier: d.at(f[contract.FieldClientID]),
+	}
 }
 
 // need asks for more of the request.
@@ -130,7 +146,7 @@ func need(v *Verdict, what Action) (done bool) {
 }
 
 func refuse(v *Verdict, with *Refusal) (done bool) {
-	*v = Verdict{Action: Refuse, Refusal: with}
+	*v = Verdict{Action: Refuse, Refusal: with, Headers: v.Headers}
 	return true
 }
 

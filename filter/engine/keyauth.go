@@ -21,7 +21,7 @@ type keyAuthStep struct {
 	// anonymous is nil if failed authentication refuses.
 	anonymous *anonymous
 	missing   *Refusal
-	invalid   *Refusal
+	invalid   invalid
 	duplicate *Refusal
 }
 
@@ -68,7 +68,7 @@ func (s *keyAuthStep) run(req *Request, d *decision, v *Verdict) (done bool) {
 	case found == repeated:
 		return s.anonymous.fail(d, v, s.duplicate)
 	case found == long, len(key) > contract.MaxCredential:
-		return s.anonymous.fail(d, v, s.invalid)
+		return s.anonymous.fail(d, v, s.invalid.unknown)
 	case len(key) == 0:
 		return s.anonymous.fail(d, v, s.missing)
 	}
@@ -76,8 +76,9 @@ func (s *keyAuthStep) run(req *Request, d *decision, v *Verdict) (done bool) {
 	if done {
 		return true
 	}
-	if answer == contract.Unknown {
-		return s.anonymous.fail(d, v, s.invalid)
+	if answer.Rejects() {
+		d.mention(v, n)
+		return s.anonymous.fail(d, v, s.invalid.of(answer))
 	}
 	return s.accept(d, v, n)
 }
@@ -152,7 +153,7 @@ func (s *keyAuthStep) accept(d *decision, v *Verdict, n int) (done bool) {
 	case !ok:
 		return refuse(v, refuseUnusable)
 	case len(cut(record, f[contract.FieldKey])) == 0:
-		return s.anonymous.fail(d, v, s.invalid)
+		return s.anonymous.fail(d, v, s.invalid.unknown)
 	case !validRecord(record, &f):
 		return refuse(v, refuseUnusable)
 	case d.program.token != nil && d.program.token.oneConsumer && !d.same(v, record, &f):

@@ -29,7 +29,7 @@ type oauth2Step struct {
 	// anonymous is nil if failed authentication refuses.
 	anonymous *anonymous
 	missing   *Refusal
-	invalid   *Refusal
+	invalid   invalid
 	// unbound refuses a token of no service on a plugin that demands one.
 	unbound *Refusal
 }
@@ -81,14 +81,15 @@ func (s *oauth2Step) run(req *Request, d *decision, v *Verdict) (done bool) {
 		return s.anonymous.fail(d, v, s.missing)
 	}
 	if len(token) > contract.MaxCredential {
-		return s.anonymous.fail(d, v, s.invalid)
+		return s.anonymous.fail(d, v, s.invalid.unknown)
 	}
 	n, answer, done := d.ask(contract.HashToken(token), s.id, v)
 	if done {
 		return true
 	}
-	if answer == contract.Unknown {
-		return s.anonymous.fail(d, v, s.invalid)
+	if answer.Rejects() {
+		d.mention(v, n)
+		return s.anonymous.fail(d, v, s.invalid.of(answer))
 	}
 	return s.accept(d, v, n, bare)
 }
@@ -113,7 +114,7 @@ func (s *oauth2Step) parameter(req *Request, d *decision, v *Verdict) (token []b
 	case text:
 		return token, false
 	case long:
-		return nil, s.anonymous.fail(d, v, s.invalid)
+		return nil, s.anonymous.fail(d, v, s.invalid.unknown)
 	default:
 		return nil, false
 	}
@@ -133,16 +134,18 @@ func (s *oauth2Step) accept(d *decision, v *Verdict, n int, bare bool) (done boo
 		return refuse(v, refuseUnusable)
 	}
 	if len(cut(record, f[contract.FieldKey])) != 0 {
-		return s.anonymous.fail(d, v, s.invalid)
+		return s.anonymous.fail(d, v, s.invalid.unknown)
 	}
 	switch service := cut(record, f[contract.FieldService]); {
 	case contract.GoodFor(service, s.service, s.global):
 	case len(service) == 0:
 		// Refused even with an anonymous consumer: the token is good, the
 		// configuration is not, and hiding that would help nobody.
+		d.mention(v, n)
 		return refuse(v, s.unbound)
 	default:
-		return s.anonymous.fail(d, v, s.invalid)
+		d.mention(v, n)
+		return s.anonymous.fail(d, v, s.invalid.elsewhere)
 	}
 	if !validRecord(record, &f) {
 		return refuse(v, refuseUnusable)

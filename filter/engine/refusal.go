@@ -5,26 +5,11 @@ import (
 	"encoding/json"
 	"net/http"
 	"strings"
+
+	"github.com/meshgate/meshgate/filter/contract"
 )
 
 const jsonType = "application/json; charset=utf-8"
-
-// Values of Refusal.Reason.
-const (
-	ReasonTokenMissing     = "token_missing"
-	ReasonTokenInvalid     = "token_invalid"
-	ReasonTokenUnbound     = "token_unbound"
-	ReasonAnonymousMissing = "anonymous_missing"
-	ReasonUnavailable      = "unavailable"
-	ReasonRecordUnusable   = "record_unusable"
-	ReasonChainBroken      = "chain_broken"
-	ReasonKeyMissing       = "key_missing"
-	ReasonKeyInvalid       = "key_invalid"
-	ReasonKeyDuplicate     = "key_duplicate"
-	ReasonOtherConsumer    = "other_consumer"
-	ReasonTerminated       = "terminated"
-	ReasonProtocol         = "protocol"
-)
 
 const (
 	descriptionMissing = "The access token is missing"
@@ -34,25 +19,25 @@ const (
 
 // Refusals that no configuration changes.
 var (
-	refuseUnavailable = answer(http.StatusServiceUnavailable, ReasonUnavailable,
+	refuseUnavailable = answer(http.StatusServiceUnavailable, contract.ReasonAuthorityAway,
 		message("The access token cannot be verified at the moment"), [2]string{"retry-after", "1"})
-	refuseUnusable = answer(http.StatusServiceUnavailable, ReasonRecordUnusable,
+	refuseUnusable = answer(http.StatusServiceUnavailable, contract.ReasonRecordUnusable,
 		message("The identity of the caller cannot be passed on"))
-	refuseBroken = answer(http.StatusServiceUnavailable, ReasonChainBroken,
+	refuseBroken = answer(http.StatusServiceUnavailable, contract.ReasonChainBroken,
 		message("The configuration of this route cannot be used"))
-	refuseOthers = answer(http.StatusForbidden, ReasonOtherConsumer,
+	refuseOthers = answer(http.StatusForbidden, contract.ReasonOtherConsumer,
 		message("The credentials belong to different consumers"))
-	refuseNotGRPC = answer(http.StatusUnsupportedMediaType, ReasonProtocol,
+	refuseNotGRPC = answer(http.StatusUnsupportedMediaType, contract.ReasonProtocol,
 		message("Non-gRPC request matched gRPC route"))
 	refuseOldHTTP      = inGRPC("Please use HTTP2 protocol", http.StatusUpgradeRequired)
-	refuseNotWebSocket = answer(http.StatusBadRequest, ReasonProtocol,
+	refuseNotWebSocket = answer(http.StatusBadRequest, contract.ReasonProtocol,
 		message("The request is not a valid WebSocket handshake"))
 )
 
 // inGRPC refuses a client that speaks gRPC in the wrong place. The proxy may leave
 // nothing of an HTTP answer but its grpc-message.
 func inGRPC(text string, status int) *Refusal {
-	r := answer(status, ReasonProtocol, message(text), [2]string{"upgrade", "HTTP/2"})
+	r := answer(status, contract.ReasonProtocol, message(text), [2]string{"upgrade", "HTTP/2"})
 	r.grpcText = text
 	return r
 }
@@ -69,33 +54,61 @@ func refuseMissing(realm string) *Refusal {
 	if realm != "" {
 		challenge += " realm=" + quoted(realm)
 	}
-	return answer(http.StatusUnauthorized, ReasonTokenMissing,
+	return answer(http.StatusUnauthorized, contract.ReasonTokenMissing,
 		oauthError("invalid_request", descriptionMissing), [2]string{"www-authenticate", challenge})
 }
 
-func refuseInvalid(realm string) *Refusal {
-	return answer(http.StatusUnauthorized, ReasonTokenInvalid,
-		oauthError("invalid_token", descriptionInvalid), [2]string{"www-authenticate", invalidChallenge(realm)})
+// invalid are the refusals of a credential that is not good: one answer for the
+// client, who is not told how it is not good, and a reason for each way.
+type invalid struct{ unknown, expired, revoked, elsewhere *Refusal }
+
+// because makes them of the one answer.
+func because(answer *Refusal, unknown, expired, revoked contract.Reason) (i invalid) {
+	with := func(reason contract.Reason) *Refusal {
+		r := *answer
+		r.Reason = reason
+		return &r
+	}
+	return invalid{with(unknown), with(expired), with(revoked), with(contract.ReasonWrongService)}
+}
+
+// of is the refusal of what an authority rejects.
+func (i *invalid) of(a contract.Answer) *Refusal {
+	switch a {
+	case contract.Expired:
+		return i.expired
+	case contract.Revoked:
+		return i.revoked
+	default:
+		return i.unknown
+	}
+}
+
+func refuseInvalid(realm string) invalid {
+	return because(answer(http.StatusUnauthorized, contract.ReasonTokenUnknown,
+		oauthError("invalid_token", descriptionInvalid), [2]string{"www-authenticate", invalidChallenge(realm)}),
+		contract.ReasonTokenUnknown, contract.ReasonTokenExpired, contract.ReasonTokenRevoked)
 }
 
 // refuseUnbound explains itself in the body; its challenge is that of any other
 // invalid token.
 func refuseUnbound(realm string) *Refusal {
-	return answer(http.StatusUnauthorized, ReasonTokenUnbound,
+	return answer(http.StatusUnauthorized, contract.ReasonTokenUnbound,
 		oauthError("invalid_token", descriptionUnbound), [2]string{"www-authenticate", invalidChallenge(realm)})
 }
 
 func refuseNoKey(realm string) *Refusal {
-	return answer(http.StatusForbidden, ReasonKeyMissing,
+	return answer(http.StatusForbidden, contract.ReasonKeyMissing,
 		message("No API key found in headers or query string"), keyChallenge(realm))
 }
 
-func refuseKey(realm string) *Refusal {
-	return answer(http.StatusUnauthorized, ReasonKeyInvalid, message("Unauthorized"), keyChallenge(realm))
+func refuseKey(realm string) invalid {
+	return because(answer(http.StatusUnauthorized, contract.ReasonKeyUnknown, message("Unauthorized"), keyChallenge(realm)),
+		contract.ReasonKeyUnknown, contract.ReasonKeyExpired, contract.ReasonKeyRevoked)
 }
 
 func refuseDuplicate(realm string) *Refusal {
-	return answer(http.StatusUnauthorized, ReasonKeyDuplicate, message("Duplicate API key found"), keyChallenge(realm))
+	return answer(http.StatusUnauthorized, contract.ReasonKeyDuplicate, message("Duplicate API key found"), keyChallenge(realm))
 }
 
 func keyChallenge(realm string) [2]string {
@@ -107,7 +120,7 @@ func keyChallenge(realm string) [2]string {
 }
 
 func refuseNoAnonymous(configured string) *Refusal {
-	return answer(http.StatusInternalServerError, ReasonAnonymousMissing,
+	return answer(http.StatusInternalServerError, contract.ReasonAnonymousMissing,
 		message("anonymous consumer "+configured+" is configured but doesn't exist"))
 }
 
@@ -141,7 +154,7 @@ func quoted(s string) string {
 	return b.String()
 }
 
-func answer(status int, reason, body string, headers ...[2]string) *Refusal {
+func answer(status int, reason contract.Reason, body string, headers ...[2]string) *Refusal {
 	return &Refusal{
 		Status:     status,
 		GRPCStatus: grpcStatus(status),

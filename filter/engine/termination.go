@@ -50,7 +50,7 @@ func newEnding(p *Program, a *contract.Answered) (*ending, error) {
 		return nil, errors.New("termination.content_type cannot be sent in a header")
 	}
 	r := &Refusal{
-		Status: a.Status, GRPCStatus: grpcStatus(a.Status), Reason: ReasonTerminated,
+		Status: a.Status, GRPCStatus: grpcStatus(a.Status), Reason: contract.ReasonTerminated,
 		Headers: [][2]string{{typeHeader, contentType}}, Body: a.Body,
 	}
 	// These have no content. Source: RFC 9110 sections 15.3.5, 15.3.6, 15.4.5.

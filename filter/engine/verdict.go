@@ -11,9 +11,10 @@ const MaxHeaders = 8 + contract.MaxCredentialNames + contract.MaxTriggers
 
 // Tokens is the first level of the token cache as a decision sees it.
 type Tokens interface {
-	// Lookup asks for a token hash. For contract.Found it has copied the packed
-	// record into dst, which holds at least contract.MaxPacked bytes, and
-	// returns its length. It never blocks and never allocates.
+	// Lookup asks for a token hash. For contract.Found, and for contract.Expired
+	// where it is still there, it has copied the packed record into dst, which holds
+	// at least contract.MaxPacked bytes, and returns its length. It never blocks and
+	// never allocates.
 	Lookup(hash contract.Hash, dst []byte) (n int, answer contract.Answer)
 }
 
@@ -85,7 +86,9 @@ type Verdict struct {
 	// Hash is the token to look up, for Lookup.
 	Hash contract.Hash
 	// Headers holds, for Continue, where in the buffer the value of each identity
-	// header is. A header without length must be absent from the request.
+	// header is. A header without length must be absent from the request. For Refuse
+	// it says who asked, for logs, as far as that is known: values may be such as no
+	// header can carry.
 	Headers [contract.NumIdentityHeaders]contract.Span
 }
 
@@ -99,6 +102,6 @@ type Refusal struct {
 	Body    string
 	// grpcText is the grpc-message, unless it is the name of the status.
 	grpcText string
-	// Reason is a short constant for statistics, such as token_missing.
-	Reason string
+	// Reason is for logs and statistics.
+	Reason contract.Reason
 }

@@ -16,10 +16,10 @@ func TestTableAgeIsExact(t *testing.T) {
 		then           contract.Answer
 	}{
 		"age alone":               {0, time.Hour, time.Hour, contract.Miss},
-		"expiry alone":            {time.Hour, 0, time.Hour, contract.Unknown},
+		"expiry alone":            {time.Hour, 0, time.Hour, contract.Expired},
 		"age first":               {2 * time.Hour, time.Hour, time.Hour, contract.Miss},
-		"expiry first":            {time.Hour, 2 * time.Hour, time.Hour, contract.Unknown},
-		"both":                    {time.Hour, time.Hour, time.Hour, contract.Unknown},
+		"expiry first":            {time.Hour, 2 * time.Hour, time.Hour, contract.Expired},
+		"both":                    {time.Hour, time.Hour, time.Hour, contract.Expired},
 		"within a moment":         {0, time.Millisecond, time.Millisecond, contract.Miss},
 		"the longest age of them": {0, contract.RecordLife, contract.RecordLife, contract.Miss},
 	} {

@@ -31,7 +31,7 @@ func TestLookupDoesNotAllocate(t *testing.T) {
 	c := leasedCache(4 << 20)
 	fill(t, c, 10)
 	unknown, soon := hashOf(100), hashOf(200)
-	c.table.remember(0, &unknown, 1, time.Hour)
+	c.table.remember(0, &unknown, contract.Unknown, 1, time.Hour)
 	r := testRecord(200, 1)
 	r.Expires = time.Now().Add(5 * time.Second).UnixMilli() // the wall clock decides
 	mustAdmit(t, c.table, 200, r)

@@ -119,7 +119,7 @@ func TestLateWaiterGetsNoOlderRead(t *testing.T) {
 			w.cache.Resolve(hashOf(1), testPlugin, func(a contract.Answer, _ []byte) { late <- a })
 		}
 		w.want("the request that overlaps", w.resolve(1), contract.Found)
-		w.want("the request that came after", <-late, contract.Unknown)
+		w.want("the request that came after", <-late, contract.Revoked)
 	})
 }
 
@@ -310,7 +310,7 @@ func TestStatic(t *testing.T) {
 		w.advance(time.Minute - time.Millisecond)
 		w.want("a millisecond before its end", w.resolve(1), contract.Found)
 		w.advance(time.Millisecond)
-		w.want("expired", w.resolve(1), contract.Unknown)
+		w.want("expired", w.resolve(1), contract.Expired)
 		w.store.set(contract.RedisRecordKey(hashOf(1)), []byte("x"))
 		w.want("a damaged record may be a good token", w.resolve(1), contract.Unavailable)
 	})
@@ -330,11 +330,11 @@ func TestExpiredRecords(t *testing.T) {
 		w.advance(time.Second - time.Millisecond)
 		w.want("a millisecond before its end", w.lookup(1), contract.Found)
 		w.advance(time.Millisecond)
-		w.want("at its end", w.lookup(1), contract.Unknown)
+		w.want("at its end", w.lookup(1), contract.Expired)
 		r = testRecord(2, 5)
 		r.Expires = time.Now().UnixMilli()
-		w.want("answered after its end", w.resolve(2), contract.Unknown)
-		w.want("and remembered", w.lookup(2), contract.Unknown)
+		w.want("answered after its end", w.resolve(2), contract.Expired)
+		w.want("and remembered", w.lookup(2), contract.Expired)
 	})
 }
 

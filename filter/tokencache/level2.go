@@ -44,8 +44,10 @@ const (
 	l2Failed l2Outcome = iota
 	// l2Found: a record that passed every rule but that of the floors in memory.
 	l2Found
-	// l2Absent: no record, or one that is revoked or that no known key signed.
+	// l2Absent: no record, or one that a floor voids or that no known key signed.
 	l2Absent
+	// l2Revoked: a tombstone.
+	l2Revoked
 	// l2Untrusted: something else about what is there forbids its use, so it says
 	// nothing about the token.
 	l2Untrusted
@@ -90,7 +92,7 @@ func (c *Cache) readL2(ctx context.Context, cfg *config, began *standing, hash c
 		c.counters.l2Hits.Add(1)
 	case l2Untrusted:
 		c.counters.l2Untrusted.Add(1)
-	case l2Absent, l2Failed:
+	case l2Absent, l2Revoked, l2Failed:
 	}
 	return r, outcome
 }
@@ -121,7 +123,7 @@ func (c *Cache) queryL2(ctx context.Context, cfg *config, began *standing, hash 
 	r := found.Record
 	switch {
 	case r == nil:
-		return nil, l2Absent, nil
+		return nil, l2Revoked, nil
 	case !c.usable(cfg, began, r, rawClock):
 		return nil, l2Untrusted, nil
 	case cfg.verifier != nil && !cfg.verifier.genuine(hash, raw):

@@ -82,9 +82,8 @@ func (c *Cache) introspect(ctx context.Context, cfg *config, hash *contract.Hash
 				return out
 			}
 			// An invalidation overtook the answer, or the memory began anew: ask again.
-		case contract.Unknown:
-			c.table.remember(generation, hash, res.Revision, c.clock.Now().Mono+cfg.negativeTTL)
-			return outcome{answer: contract.Unknown}
+		case contract.Unknown, contract.Expired, contract.Revoked:
+			return outcome{answer: c.table.remember(generation, hash, res.Answer, res.Revision, c.clock.Now().Mono+cfg.negativeTTL)}
 		case contract.Miss, contract.Unavailable:
 			return outcome{answer: contract.Unavailable, pluginOnly: true}
 		}
@@ -98,10 +97,12 @@ func (c *Cache) lookUpStatic(ctx context.Context, cfg *config, hash contract.Has
 	switch {
 	case l2 == l2Absent:
 		return outcome{answer: contract.Unknown}
+	case l2 == l2Revoked:
+		return outcome{answer: contract.Revoked}
 	case l2 != l2Found:
 		return unavailable
 	case over(r.Expires, c.clock.Now()):
-		return outcome{answer: contract.Unknown}
+		return outcome{answer: contract.Expired}
 	}
 	return outcome{answer: contract.Found, packed: r.Pack(nil)}
 }
@@ -118,7 +119,7 @@ func untilOf(r *contract.Record, asked Instant) int64 {
 
 // accept uses a record if the floors allow it, and leaves it in L1 for those
 // who come later, until it is too old. The look-up began at a generation. A record
-// that has expired answers Unknown, and is remembered as such.
+// that has expired answers Expired, and is remembered as such.
 func (c *Cache) accept(cfg *config, generation uint64, hash *contract.Hash, r *contract.Record, until int64) (outcome, bool) {
 	now := c.clock.Now()
 	expired := over(r.Expires, now)
@@ -127,8 +128,8 @@ func (c *Cache) accept(cfg *config, generation uint64, hash *contract.Hash, r *c
 		return outcome{}, false
 	}
 	if expired {
-		c.table.remember(generation, hash, r.Revision, now.Mono+cfg.negativeTTL)
-		return outcome{answer: contract.Unknown}, true
+		c.table.remember(generation, hash, contract.Expired, r.Revision, now.Mono+cfg.negativeTTL)
+		return outcome{answer: contract.Expired, packed: packed}, true
 	}
 	return outcome{answer: contract.Found, packed: packed}, true
 }

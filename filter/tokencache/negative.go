@@ -19,6 +19,8 @@ type negative struct {
 	revision uint64
 	// until is the monotonic time from which on it is forgotten; 0 is empty.
 	until time.Duration
+	// why is one of the answers that reject.
+	why contract.Answer
 }
 
 const negativeSetBytes = negativeWays * int(unsafe.Sizeof(negative{}))
@@ -30,19 +32,19 @@ func (s *shard) negativeSet(hash *contract.Hash) []negative {
 	return s.negatives[i : i+negativeWays]
 }
 
-// unknown says whether the hash is remembered as unknown at a revision that the
-// global floor still allows.
-func (s *shard) unknown(hash *contract.Hash, mono time.Duration, global uint64) bool {
+// unknown is how the hash is remembered as not good, at a revision that the
+// global floor still allows; else a Miss.
+func (s *shard) unknown(hash *contract.Hash, mono time.Duration, global uint64) contract.Answer {
 	set := s.negativeSet(hash)
 	for i := range set {
-		if n := &set[i]; n.until > mono && n.hash == *hash {
-			return n.revision >= global
+		if n := &set[i]; n.until > mono && n.hash == *hash && n.revision >= global {
+			return n.why
 		}
 	}
-	return false
+	return contract.Miss
 }
 
-func (s *shard) setUnknown(hash *contract.Hash, revision uint64, until, mono time.Duration) {
+func (s *shard) setUnknown(hash *contract.Hash, why contract.Answer, revision uint64, until, mono time.Duration) {
 	set := s.negativeSet(hash)
 	victim := &set[0]
 	for i := range set {
@@ -55,7 +57,7 @@ func (s *shard) setUnknown(hash *contract.Hash, revision uint64, until, mono tim
 			victim = n
 		}
 	}
-	*victim = negative{hash: *hash, revision: revision, until: until}
+	*victim = negative{hash: *hash, revision: revision, until: until, why: why}
 }
 
 func (s *shard) forgetUnknown(hash *contract.Hash) {

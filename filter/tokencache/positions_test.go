@@ -238,7 +238,7 @@ func TestTableKeepsFormerGenerationsOut(t *testing.T) {
 	if tb.admit(former, &h, r, 0, r.Pack(nil), true) || peek(tb, 1) != contract.Miss {
 		t.Error("a record of a former generation was admitted")
 	}
-	tb.remember(former, &h, 5, time.Hour)
+	tb.remember(former, &h, contract.Unknown, 5, time.Hour)
 	if peek(tb, 1) != contract.Miss {
 		t.Error("an unknown token of a former generation is remembered")
 	}

@@ -23,8 +23,8 @@ const (
 )
 
 // Done receives the answer of a [Cache.Resolve]. The packed record is set for
-// contract.Found only, is shared by all waiters of a token and must not be
-// changed; it stays valid. Done must not block.
+// contract.Found, and for contract.Expired where it is still known; it is shared by
+// all waiters of a token and must not be changed; it stays valid. Done must not block.
 type Done func(answer contract.Answer, packed []byte)
 
 // waiter is one request that waits for a token.
@@ -64,7 +64,7 @@ type flights struct {
 
 // Resolve asks L2 and the control plane about a token that L1 could not answer
 // for, on behalf of the plugin instance that met it. It never blocks. done is
-// called exactly once, within two seconds, with Found, Unknown or Unavailable:
+// called exactly once, within two seconds, with anything but Miss:
 // usually on a goroutine of the cache, but before Resolve returns if the request
 // is refused at once (too many waiting, or the cache is closed).
 func (c *Cache) Resolve(hash contract.Hash, plugin string, done func(contract.Answer, []byte)) {

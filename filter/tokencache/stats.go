@@ -2,6 +2,7 @@ package tokencache
 
 import (
 	"sync/atomic"
+	"time"
 
 	"github.com/meshgate/meshgate/filter/contract"
 )
@@ -37,6 +38,8 @@ type Stats struct {
 	BreakerOpen bool
 	// Linked and Leased are the state of the freshness link.
 	Linked, Leased bool
+	// LeaseAge is how long ago the latest lease was asked for; 0 without any.
+	LeaseAge time.Duration
 	// Log is the log that the filter follows and Applied the position up to which
 	// it has; Epoch is what it believes in Redis, 0 if nothing.
 	Log     contract.LogID
@@ -69,6 +72,9 @@ func (c *Cache) Stats() Stats {
 		Linked: c.session.Load() != nil, Leased: c.leased(c.clock.Now()),
 		Log: st.log, Applied: st.applied, Epoch: st.trust.Epoch,
 		Starts: c.counters.starts.Load(), ClocksApart: c.counters.clocksApart.Load(),
+	}
+	if l := c.lease.Load(); l != nil {
+		s.LeaseAge = c.clock.Now().Mono - (l.end - leaseSpan)
 	}
 	if l2 := c.config.Load().l2; l2 != nil {
 		s.BreakerOpen = l2.breaker.isOpen()

@@ -83,7 +83,7 @@ func (t *table) lookup(hash *contract.Hash, dst []byte, now Instant) (int, contr
 	switch answer {
 	case contract.Found:
 		s.hits.Add(1)
-	case contract.Unknown:
+	case contract.Unknown, contract.Expired, contract.Revoked:
 		s.negativeHits.Add(1)
 	case contract.Miss, contract.Unavailable:
 		s.misses.Add(1)
@@ -92,28 +92,28 @@ func (t *table) lookup(hash *contract.Hash, dst []byte, now Instant) (int, contr
 }
 
 // peek copies a usable record to dst. What a floor voids is a Miss, also where
-// another token has raised it. Unknown means that the token is
-// remembered as unknown, or that it has expired: both are as exact as the record,
-// for whoever changes the expiry invalidates the token. A record that is too old
-// says nothing about its token and is a Miss.
+// another token has raised it. An answer that rejects means that the token
+// is remembered so, or that its record, which is copied too, has expired: both are
+// as exact as the record, for whoever changes the expiry invalidates the token. A
+// record that is too old says nothing about its token and is a Miss.
 func (t *table) peek(hash *contract.Hash, dst []byte, now Instant) (int, contract.Answer) {
 	s := t.shard(hash)
 	s.mu.RLock()
 	slot, pos := s.find(hash)
 	if slot < 0 {
-		unknown := s.unknown(hash, now.Mono, t.floors.global.Load())
+		answer := s.unknown(hash, now.Mono, t.floors.global.Load())
 		s.mu.RUnlock()
-		if unknown {
-			return 0, contract.Unknown
-		}
-		return 0, contract.Miss
+		return 0, answer
 	}
 	n, answer := 0, contract.Miss
 	if e := s.header(pos); t.floors.admits(hash, e.revision, e.credential, e.consumer) {
 		switch packed := s.packed(pos); {
 		case over(e.end, now):
 			if e.end > 0 {
-				answer = contract.Unknown
+				answer = contract.Expired
+				if len(packed) <= len(dst) {
+					n = copy(dst, packed)
+				}
 			}
 		case len(packed) <= len(dst):
 			s.touch(slot)
@@ -185,23 +185,35 @@ func (t *table) void(e *entry) bool {
 		over(e.end, t.clock.Now())
 }
 
-// remember stores that the token was unknown at revision, until the monotonic
-// time until, unless an invalidation of that token is newer, or the table began
-// anew since the look-up did.
-func (t *table) remember(generation uint64, hash *contract.Hash, revision uint64, until time.Duration) {
+// remember stores that the token was not good at revision, and why, until the
+// monotonic time until, unless an invalidation of that token is newer, or the table
+// began anew since the look-up did. It returns what it knows better than an
+// authority that has forgotten the token: that its record, which is here, has
+// expired, or was revoked with its owner.
+func (t *table) remember(generation uint64, hash *contract.Hash, why contract.Answer, revision uint64, until time.Duration) contract.Answer {
 	s := t.shard(hash)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !t.floors.admits(hash, revision, 0, 0) || t.generation.Load() != generation {
-		return
+	slot, pos := s.find(hash)
+	if slot >= 0 && why == contract.Unknown {
+		switch e := s.header(pos); {
+		case e.end > 0 && over(e.end, t.clock.Now()):
+			why = contract.Expired
+		case !t.floors.admitsOwners(e.revision, e.credential, e.consumer):
+			why = contract.Revoked
+		}
 	}
-	if slot, pos := s.find(hash); slot >= 0 {
+	if !t.floors.admits(hash, revision, 0, 0) || t.generation.Load() != generation {
+		return why
+	}
+	if slot >= 0 {
 		if s.header(pos).revision > revision {
-			return
+			return why
 		}
 		s.remove(slot)
 	}
-	s.setUnknown(hash, revision, until, t.clock.Now().Mono)
+	s.setUnknown(hash, why, revision, until, t.clock.Now().Mono)
+	return why
 }
 
 // invalidate applies one invalidation; when it returns, no lookup finds what it

@@ -97,7 +97,7 @@ func TestTableExpiryIsExact(t *testing.T) {
 			t.Errorf("%d ms: a nanosecond before the end: %d", in, got)
 		}
 		clock.mono.Store(in * 1e6)
-		if got := peek(tb, i); got != contract.Unknown {
+		if got := peek(tb, i); got != contract.Expired {
 			t.Errorf("%d ms: at the end: %d", in, got)
 		}
 	}
@@ -145,7 +145,7 @@ func TestTableNegatives(t *testing.T) {
 	clock := &fakeClock{}
 	tb := newTable(1<<20, clock)
 	h := hashOf(1)
-	tb.remember(0, &h, 10, time.Second)
+	tb.remember(0, &h, contract.Unknown, 10, time.Second)
 	if got := peek(tb, 1); got != contract.Unknown {
 		t.Fatalf("remembered as unknown: %d", got)
 	}
@@ -154,18 +154,18 @@ func TestTableNegatives(t *testing.T) {
 		t.Errorf("after its time: %d", got)
 	}
 	clock.mono.Store(0)
-	tb.remember(0, &h, 10, time.Second)
+	tb.remember(0, &h, contract.Unknown, 10, time.Second)
 	created := contract.Invalidation{Subject: contract.SubjectToken, Token: h, Revision: 11}
 	tb.invalidate(&created)
 	if got := peek(tb, 1); got != contract.Miss {
 		t.Errorf("after the token was created: %d", got)
 	}
-	tb.remember(0, &h, 10, time.Second) // an answer that was overtaken
+	tb.remember(0, &h, contract.Unknown, 10, time.Second) // an answer that was overtaken
 	if got := peek(tb, 1); got != contract.Miss {
 		t.Errorf("an older unknown was remembered: %d", got)
 	}
 	other := hashOf(2)
-	tb.remember(0, &other, 11, time.Second)
+	tb.remember(0, &other, contract.Unknown, 11, time.Second)
 	raise(&tb.floors.global, 12)
 	if got := peek(tb, 2); got != contract.Miss {
 		t.Errorf("below the global floor: %d", got)
@@ -181,7 +181,7 @@ func TestTableBounds(t *testing.T) {
 	}
 	for i := range 200_000 {
 		h := hashOf(1_000_000 + i)
-		tb.remember(0, &h, 1, time.Hour)
+		tb.remember(0, &h, contract.Unknown, 1, time.Hour)
 	}
 	for i := range 1000 {
 		if got := peek(tb, i); got != contract.Found {
@@ -274,7 +274,7 @@ func TestTableModel(t *testing.T) {
 				}
 			case 7:
 				rev := revision - min(revision, rapid.Uint64Range(0, 6).Draw(t, "age"))
-				tb.remember(0, &h, rev, clock.Now().Mono+time.Second)
+				tb.remember(0, &h, contract.Unknown, rev, clock.Now().Mono+time.Second)
 				unknownAt[i] = max(unknownAt[i], rev)
 			default:
 				n, a := tb.peek(&h, buf, clock.Now())

@@ -13,10 +13,10 @@ import (
 	"github.com/meshgate/meshgate/xds/plan"
 )
 
-// module names the shared library, lib<name>.so. It stays loaded: Go code cannot
-// be unloaded.
+// module names the shared library, lib<name>.so, and its statistics. It stays loaded:
+// Go code cannot be unloaded.
 func module() *modulev3.DynamicModuleConfig {
-	return &modulev3.DynamicModuleConfig{Name: contract.FilterName, DoNotClose: true}
+	return &modulev3.DynamicModuleConfig{Name: contract.FilterName, DoNotClose: true, MetricsNamespace: contract.FilterName}
 }
 
 // Filter is the filter in a listener. It runs on every route: where there is

@@ -153,7 +153,12 @@ func newOwnAgent(ctx context.Context, c *config.Config, cp *controlPlane, envoy,
 	if err := os.WriteFile(file, []byte(token), 0o600); err != nil {
 		return nil, err
 	}
+	accessLog, err := accessLogFile(&c.AccessLog)
+	if err != nil {
+		return nil, err
+	}
 	a, err := agent.New(agent.Options{
+		AccessLog: accessLog, Access: os.Stdout,
 		StateDir: c.StateDir, ControlPlane: model.DefaultControlPlane, Name: c.Gateway.Name,
 		Address: fmt.Sprintf("https://127.0.0.1:%d", port(cp.ports.data)), CAFile: cp.caFile, TokenFile: file,
 		Instance: instance(c), EnvoyPath: envoy, ModuleDir: module, Versions: versionsOfProxy(versionLine, module),

@@ -164,8 +164,12 @@ func (cp *controlPlane) openRevocation(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
+	log, err := accessLogSettings(&cp.cfg.AccessLog)
+	if err != nil {
+		return notBegun(err)
+	}
 	cp.loop = loop.New(loop.Options{
-		Views: cp.views, Publisher: cp.snapshots, Parameters: parameters{cp.store, networks(trusted), cp.cfg.Gateway.ForwardDotSegments, tracing}, Identities: identities{cp},
+		Views: cp.views, Publisher: cp.snapshots, Parameters: parameters{cp.store, networks(trusted), cp.cfg.Gateway.ForwardDotSegments, tracing, log}, Identities: identities{cp},
 		Policies: all.Policies(), Kinds: allKinds(), Latest: cp.store.Revision, Issued: cp.mesh.insights.IssuedBackends, Check: cp.cfg.Debug.CheckPlans, Log: cp.log,
 		Planned: cp.meters.streams.Planned,
 	})

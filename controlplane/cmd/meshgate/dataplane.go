@@ -95,6 +95,10 @@ func openDataplane(ctx context.Context, cfg *config.Config, f *dataplaneFlags) (
 		return nil, err
 	}
 	if f.proxyType == proxyGateway {
+		if o.AccessLog, err = accessLogFile(&cfg.AccessLog); err != nil {
+			return nil, notBegun(err)
+		}
+		o.Access = os.Stdout
 		err = freeGatewayPorts(ctx, cfg, f.name, o.Log)
 	} else if o.Sidecar, err = f.sidecar(); err == nil {
 		// Which ports the sidecar opens is known to its Dataplane alone.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"path/filepath"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -27,6 +28,9 @@ func demoCommand() *cobra.Command {
 			}
 			if l.Origin["drain.delay"] == "default" {
 				l.Config.Drain.Delay = 0 // no load balancer is there
+			}
+			if l.Origin["accessLog.path"] == "default" {
+				l.Config.AccessLog.Path = filepath.Join(l.Config.StateDir, "access.log") // here, too
 			}
 			return demo(ctx, &l.Config, once, out)
 		}),
@@ -125,6 +129,7 @@ func tell(ctx context.Context, c *config.Config, s *standalone, api *client, m *
 const invitation = `
 Meshgate is up. A route that wants a token: %[1]s%[2]s
 Administration: %[3]s
+Who asked for what, and why somebody was refused: %[4]s/access.log
 
 Try, in another terminal:
 

@@ -34,7 +34,8 @@ var layers = map[string]string{
 	"xds/bootstrap":     "filter/contract",
 	"xds/plan":          "xds/resource",
 	"xds/chain":         "controlplane/gateway controlplane/view filter/contract xds/plan",
-	"xds/plan/gateway":  "controlplane/gateway controlplane/view filter/contract xds/chain xds/plan xds/resource",
+	"xds/accesslog":     "filter/contract xds/plan",
+	"xds/plan/gateway":  "controlplane/gateway controlplane/view filter/contract xds/accesslog xds/chain xds/plan xds/resource",
 	"xds/plan/sidecar":  "controlplane/mesh controlplane/model controlplane/view xds/draft xds/plan xds/policy xds/resource",
 	"xds/plan/plantest": "filter/contract xds/resource",
 	"xds/draft":         "controlplane/mesh xds/plan",
@@ -114,6 +115,7 @@ var layers = map[string]string{
 	// Processes are driven from outside.
 	"e2e/ports":         "",
 	"e2e/framework":     "e2e/ports",
+	"e2e/accesslog":     "e2e/framework",
 	"e2e/gateway":       "e2e/framework",
 	"e2e/guides":        "e2e/framework",
 	"e2e/oauth":         "e2e/framework controlplane/oauth/oauthtest",

@@ -17,7 +17,7 @@ func gatewayTracing(c *config.Config) (plan.Tracing, error) {
 	if err != nil {
 		return plan.Tracing{}, fmt.Errorf("tracing.otlp.endpoint: %w", err)
 	}
-	return plan.Tracing{Collector: plan.Endpoint{Host: to.Host, Port: to.Port}, TLS: to.TLS, Path: to.Path, Sample: c.Tracing.Sample}, nil
+	return plan.Tracing{Collector: plan.Endpoint{Host: to.Host, Port: to.Port}, TLS: to.TLS, Path: to.Path, Sample: 100 * c.Tracing.Sample}, nil
 }
 
 // openTraces reads what the environment says of traces.

@@ -22,6 +22,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/revoke"
 	"github.com/meshgate/meshgate/controlplane/store"
 	"github.com/meshgate/meshgate/filter/contract"
+	"github.com/meshgate/meshgate/xds/accesslog"
 	plan "github.com/meshgate/meshgate/xds/plan/gateway"
 	"github.com/meshgate/meshgate/xds/policy/all"
 	xds "github.com/meshgate/meshgate/xds/server"
@@ -66,6 +67,8 @@ type parameters struct {
 	// forwardDots passes ambiguous dot segments on.
 	forwardDots bool
 	tracing     plan.Tracing
+	// log is the access log, without its path.
+	log accesslog.Settings
 }
 
 // Gateway implements loop.Parameters.
@@ -91,8 +94,9 @@ func (p parameters) Gateway(ctx context.Context, node string) (out plan.Params, 
 		out = plan.Params{
 			Address: in.Listen, HTTPPort: uint32(in.HTTPPort), HTTPSPort: uint32(in.HTTPSPort), //nolint:gosec // checked at enrolment
 			OAuth: plan.Endpoint{Host: host, Port: uint32(oauthPort)}, RootsFile: in.RootsFile,
-			Trusted: p.trusted, ForwardDotSegments: p.forwardDots, Tracing: p.tracing,
+			Trusted: p.trusted, ForwardDotSegments: p.forwardDots, Tracing: p.tracing, Log: p.log,
 		}
+		out.Log.Path = in.AccessLog
 		return nil
 	})
 	return out, err

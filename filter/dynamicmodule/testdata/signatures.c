@@ -17,6 +17,8 @@ typedef T(http_filter_scheduler_module_ptr) dm_scheduler;
 typedef T(http_header_type) dm_header_type;
 typedef T(http_body_type) dm_body_type;
 typedef T(log_level) dm_log_level;
+typedef T(metadata_source) dm_metadata_source;
+typedef T(metrics_result) dm_metrics_result;
 typedef T(attribute_id) dm_attribute;
 typedef T(on_http_filter_request_headers_status) dm_request_headers_status;
 typedef T(on_http_filter_request_body_status) dm_request_body_status;

@@ -35,10 +35,10 @@ const (
 
 // clusterKey is all that the cluster of a service reads.
 type clusterKey struct {
-	id, protocol, host string
-	port               int
-	connect            int
-	tls                tlsKey
+	id, name, protocol, host string
+	port                     int
+	connect                  int
+	tls                      tlsKey
 	// upstream is that which the host names, nil if it names none. named are its
 	// targets while some have names, which no assignment can carry.
 	upstream *view.Upstream
@@ -47,7 +47,7 @@ type clusterKey struct {
 
 func clusterKeyOf(g *view.Gateway, s *view.Service, p Params) (k clusterKey, members *view.Targets) {
 	k = clusterKey{
-		id: s.ID, protocol: s.Spec.Protocol, host: strings.ToLower(s.Spec.Host), port: s.Spec.Port,
+		id: s.ID, name: s.Spec.Name, protocol: s.Spec.Protocol, host: strings.ToLower(s.Spec.Host), port: s.Spec.Port,
 		connect: s.Spec.ConnectTimeout,
 	}
 	if k.upstream, _ = g.Upstream(k.host); k.upstream != nil {
@@ -114,8 +114,7 @@ func serviceCluster(k clusterKey) (*resource.Resource, error) {
 	if err := secured(c, k); err != nil {
 		return nil, err
 	}
-	c.AltStatName = "service_" + strings.ReplaceAll(k.id, "-", "_")
-	c.Name = "service:" + k.id
+	c.AltStatName, c.Name = k.names()
 	if c.LoadAssignment != nil {
 		c.LoadAssignment.ClusterName = c.Name
 	}
@@ -126,6 +125,16 @@ func serviceCluster(k clusterKey) (*resource.Resource, error) {
 	digest := xxh3.Hash128(content.Body).Bytes()
 	c.Name += ":" + hex.EncodeToString(digest[:6])
 	return plan.Freeze(resource.Cluster, c.Name, c)
+}
+
+// names are that of the statistics, by which people read them, and the beginning of
+// the cluster's own.
+func (k clusterKey) names() (stat, name string) {
+	if k.name == "" {
+		return "service_" + strings.ReplaceAll(k.id, "-", "_"), "service:" + k.id
+	}
+	own := statLabel(k.name)
+	return own + "_" + k.id[:min(len(k.id), 8)], "service:" + k.id + ":" + own
 }
 
 // secured has a cluster speak TLS where the protocol of its service is in TLS.

@@ -3,6 +3,8 @@ package gateway
 import (
 	xdsmatcherv3 "github.com/cncf/xds/go/xds/type/matcher/v3"
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+
+	"github.com/meshgate/meshgate/filter/contract"
 )
 
 // Pieces of dotSegment. Envoy has normalised the path: a plain ".." segment is
@@ -45,16 +47,17 @@ func guards(forwardDots bool) ([]branch, error) {
 	for _, g := range []struct {
 		when  predicate
 		then  *routev3.Route
+		why   contract.Reason
 		needs bool
 	}{
-		{equals(methodInput, "TRACE", true), trace, true},
-		{allOf([]predicate{suspicious(), fits(pathInput, dotSegment)}), refused, !forwardDots},
+		{equals(methodInput, "TRACE", true), trace, contract.ReasonMethod, true},
+		{allOf([]predicate{suspicious(), fits(pathInput, dotSegment)}), refused, contract.ReasonPath, !forwardDots},
 	} {
 		if !g.needs {
 			continue
 		}
 		g.then.Match = everyPath()
-		then, err := leadTo([]*routev3.Route{g.then})
+		then, err := leadTo([]*routev3.Route{about(g.then, contract.Refused, g.why, nil)})
 		if err != nil {
 			return nil, err
 		}

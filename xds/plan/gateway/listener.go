@@ -16,6 +16,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
+	"github.com/meshgate/meshgate/xds/accesslog"
 	"github.com/meshgate/meshgate/xds/chain"
 	"github.com/meshgate/meshgate/xds/plan"
 	"github.com/meshgate/meshgate/xds/resource"
@@ -41,6 +42,7 @@ type endpoint struct {
 	// trusted is that of [Params]; certificates are those of [shown].
 	trusted, certificates string
 	tracing               Tracing
+	log                   accesslog.Settings
 }
 
 func (e endpoint) name() string { return fmt.Sprintf("gateway:%s:%d", e.scheme, e.port) }
@@ -135,6 +137,10 @@ func connectionManager(e endpoint, trusted bool) (*anypb.Any, error) {
 	if err != nil {
 		return nil, err
 	}
+	loggers, err := accesslog.Loggers(e.log)
+	if err != nil {
+		return nil, err
+	}
 	manager := &hcmv3.HttpConnectionManager{
 		StatPrefix: "gateway_" + e.scheme,
 		RouteSpecifier: &hcmv3.HttpConnectionManager_Rds{Rds: &hcmv3.Rds{
@@ -165,6 +171,8 @@ func connectionManager(e endpoint, trusted bool) (*anypb.Any, error) {
 		RequestHeadersTimeout:      durationpb.New(headersTimeout),
 		ServerHeaderTransformation: hcmv3.HttpConnectionManager_PASS_THROUGH,
 		Via:                        "1.1 meshgate",
+		AccessLog:                  loggers,
+		LocalReplyConfig:           localReplies(),
 		UpgradeConfigs:             []*hcmv3.HttpConnectionManager_UpgradeConfig{{UpgradeType: "websocket"}},
 		HttpFilters: []*hcmv3.HttpFilter{filter, {
 			Name: "envoy.filters.http.router", ConfigType: &hcmv3.HttpFilter_TypedConfig{TypedConfig: router},

@@ -1,6 +1,10 @@
 package gateway
 
-import "strings"
+import (
+	"strings"
+
+	"github.com/meshgate/meshgate/xds/accesslog"
+)
 
 // Params are what a proxy brings along besides the view. They are comparable:
 // proxies with equal parameters get equal sets.
@@ -25,6 +29,8 @@ type Params struct {
 	ForwardDotSegments bool
 	// Tracing says where spans go.
 	Tracing Tracing
+	// Log is the access log.
+	Log accesslog.Settings
 }
 
 // Endpoint is a TLS server.

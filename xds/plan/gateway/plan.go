@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/meshgate/meshgate/controlplane/view"
+	"github.com/meshgate/meshgate/xds/accesslog"
 	"github.com/meshgate/meshgate/xds/chain"
 	"github.com/meshgate/meshgate/xds/plan"
 	"github.com/meshgate/meshgate/xds/resource"
@@ -42,7 +43,16 @@ func (p *Planner) Plan(g *view.Gateway) Result {
 		}
 	}
 	secrets := map[string]string{}
-	for _, e := range p.endpoints(shown(g)) {
+	log := p.params.Log
+	if log.Enabled && log.Collector != "" {
+		// Envoy refuses a listener that names a cluster which is not there.
+		c, ok := plan.Cell(p.cells, "cluster "+accesslog.Cluster, logCollectorKey{log.Collector, p.params.RootsFile}, logCollector)
+		keep(c, ok)
+		if !ok {
+			log.Collector = ""
+		}
+	}
+	for _, e := range p.endpoints(shown(g), log) {
 		keep(plan.Cell(p.cells, "listener "+e.name(), e, listener))
 		if e.scheme == "https" {
 			secrets[SecretServer] = ""
@@ -57,7 +67,7 @@ func (p *Planner) Plan(g *view.Gateway) Result {
 		secrets[SecretIdentity], secrets[SecretCA] = "", ""
 	}
 	if p.params.Tracing.on() {
-		keep(plan.Cell(p.cells, "cluster "+tracingCluster, tracingKey{p.params.Tracing, p.params.RootsFile}, collectorCluster))
+		keep(plan.Cell(p.cells, "cluster "+tracingCluster, p.params.Tracing.collector(p.params.RootsFile), collectorCluster))
 	}
 	clusters, to := p.clusters(g, secrets)
 	out = append(out, clusters...)
@@ -67,13 +77,13 @@ func (p *Planner) Plan(g *view.Gateway) Result {
 	return Result{Set: resource.NewSet(out, secrets), Failures: p.cells.End()}
 }
 
-func (p *Planner) endpoints(certificates string) []endpoint {
+func (p *Planner) endpoints(certificates string, log accesslog.Settings) []endpoint {
 	var out []endpoint
 	if p.params.HTTPPort != 0 {
-		out = append(out, endpoint{scheme: "http", address: p.params.Address, port: p.params.HTTPPort, trusted: p.params.Trusted, tracing: p.params.Tracing})
+		out = append(out, endpoint{scheme: "http", address: p.params.Address, port: p.params.HTTPPort, trusted: p.params.Trusted, tracing: p.params.Tracing, log: log})
 	}
 	if p.params.HTTPSPort != 0 {
-		out = append(out, endpoint{"https", p.params.Address, p.params.HTTPSPort, p.params.Trusted, certificates, p.params.Tracing})
+		out = append(out, endpoint{"https", p.params.Address, p.params.HTTPSPort, p.params.Trusted, certificates, p.params.Tracing, log})
 	}
 	return out
 }

@@ -41,7 +41,7 @@ func insecure(k routeKey, c gateway.Candidate, f fate) []*routev3.Route {
 	on := func(r *routev3.Route, extra ...*routev3.HeaderMatcher) *routev3.Route {
 		r.Match = match(c, join{})
 		r.Match.Headers = append(extra, notHTTPS())
-		return finish(r, k, nil)
+		return finish(about(r, contract.Refused, contract.ReasonHTTPSRequired, k.entity()), k, nil)
 	}
 	if gateway.IsGRPC(k.route.Spec) {
 		// The filter still tells first what is no gRPC.
@@ -110,5 +110,5 @@ func issuing() *routev3.Route {
 func unmatched() *routev3.Route {
 	r := reply(404, `{"message":"no Route matched with those values"}`)
 	r.Match = everyPath()
-	return r
+	return about(r, contract.Refused, contract.ReasonNoRoute, nil)
 }

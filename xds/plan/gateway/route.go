@@ -82,7 +82,7 @@ func buildRoute(k routeKey) (*routeCell, error) {
 	if err == nil {
 		return cell, nil
 	}
-	return cellOf(k, fate{refuse: reply(503, misconfigured), broken: err})
+	return cellOf(k, fate{refuse: reply(503, misconfigured), why: contract.ReasonMisconfigured, broken: err})
 }
 
 // cellOf makes the ways of a route with a fate.
@@ -176,8 +176,9 @@ type fate struct {
 	// filters configures the filter for the route; early does so for answers
 	// that come before the plugins.
 	filters, early map[string]*anypb.Any
-	// refuse answers instead of forwarding.
+	// refuse answers instead of forwarding; why says for what reason.
 	refuse *routev3.Route
+	why    contract.Reason
 	// host is the Host header; byName has each endpoint's own instead.
 	host   string
 	byName bool
@@ -201,11 +202,12 @@ func fateOf(k routeKey) fate {
 	}
 	switch {
 	case f.broken != nil:
-		return fate{refuse: reply(503, misconfigured), broken: f.broken}
+		return fate{refuse: reply(503, misconfigured), why: contract.ReasonMisconfigured, broken: f.broken}
 	case k.service == nil:
-		f.refuse = reply(503, `{"message":"no Service found with those values"}`)
+		f.refuse, f.why = reply(503, `{"message":"no Service found with those values"}`), contract.ReasonNoService
 	case k.to.cluster == "":
-		f.refuse, f.broken = reply(503, misconfigured), fmt.Errorf("service %s has no cluster", k.service.ID)
+		f.refuse, f.why = reply(503, misconfigured), contract.ReasonMisconfigured
+		f.broken = fmt.Errorf("service %s has no cluster", k.service.ID)
 	case !k.route.Spec.PreserveHost:
 		f.host, f.byName = k.host, k.to.byName
 	}
@@ -250,11 +252,15 @@ func entries(k routeKey, c gateway.Candidate, f fate) ([]*routev3.Route, error) 
 	if f.refuse != nil {
 		r := clone(f.refuse)
 		r.Match = match(c, join{})
-		return append(out, finish(r, k, f.filters)), nil
+		return append(out, finish(about(r, contract.Refused, f.why, k.entity()), k, f.filters)), nil
 	}
 	joins, err := joinsOf(c, k.service.Spec.Path)
 	if err != nil {
 		return nil, err
+	}
+	decision := contract.Undecided
+	if len(f.filters) > 0 {
+		decision = contract.Allowed
 	}
 	for _, j := range joins {
 		r := &routev3.Route{Match: match(c, j), Action: &routev3.Route_Route{Route: forward(k, f, j)}}
@@ -265,7 +271,7 @@ func entries(k routeKey, c gateway.Candidate, f fate) ([]*routev3.Route, error) 
 		if strips(c) && !gateway.IsRegexPath(c.Path) {
 			r.RequestHeadersToAdd = []*corev3.HeaderValueOption{prefixOption(c.Path)}
 		}
-		out = append(out, finish(r, k, f.filters))
+		out = append(out, finish(about(r, decision, "", k.entity()), k, f.filters))
 	}
 	return out, nil
 }
@@ -279,7 +285,7 @@ func prefixOption(path string) *corev3.HeaderValueOption {
 }
 
 func finish(r *routev3.Route, k routeKey, filters map[string]*anypb.Any) *routev3.Route {
-	r.Name = k.route.ID
+	r.Name = k.name()
 	r.TypedPerFilterConfig = filters
 	return r
 }

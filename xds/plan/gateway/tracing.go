@@ -1,22 +1,18 @@
 package gateway
 
 import (
-	"errors"
 	"net"
 	"strconv"
 	"time"
 
-	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	tracev3 "github.com/envoyproxy/go-control-plane/envoy/config/trace/v3"
 	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
-	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
 	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/meshgate/meshgate/xds/plan"
-	"github.com/meshgate/meshgate/xds/resource"
 )
 
 // Tracing says where gateways send their spans, in OTLP over HTTP. The zero value
@@ -43,50 +39,9 @@ const (
 	tracingService = "meshgate-gateway"
 )
 
-// tracingKey is what the cluster of the collector reads.
-type tracingKey struct {
-	Tracing
-	roots string
-}
-
-// collectorCluster reaches the collector. Without it spans are lost, and nothing else.
-func collectorCluster(k tracingKey) (*resource.Resource, error) {
-	c := single(k.Collector.Host, k.Collector.Port, tracingTimeout)
-	if err := speak(c, httpOptions(false)); err != nil {
-		return nil, err
-	}
-	if c.GetType() == clusterv3.Cluster_STRICT_DNS {
-		resolver, err := plan.Resolver()
-		if err != nil {
-			return nil, err
-		}
-		c.TypedDnsResolverConfig = resolver
-	}
-	c.Name = tracingCluster
-	c.LoadAssignment.ClusterName = c.Name
-	if !k.TLS {
-		return plan.Freeze(resource.Cluster, c.Name, c)
-	}
-	if k.roots == "" {
-		return nil, errors.New("the collector of traces cannot be verified: the machine of the proxy has no bundle of authorities")
-	}
-	name := unbracket(k.Collector.Host)
-	socket, err := plan.Pack(&tlsv3.UpstreamTlsContext{
-		Sni: serverName(name),
-		CommonTlsContext: &tlsv3.CommonTlsContext{
-			TlsParams:     &tlsv3.TlsParameters{TlsMinimumProtocolVersion: tlsv3.TlsParameters_TLSv1_2},
-			AlpnProtocols: []string{"http/1.1"},
-			ValidationContextType: &tlsv3.CommonTlsContext_ValidationContext{ValidationContext: &tlsv3.CertificateValidationContext{
-				TrustedCa:                 &corev3.DataSource{Specifier: &corev3.DataSource_Filename{Filename: k.roots}},
-				MatchTypedSubjectAltNames: []*tlsv3.SubjectAltNameMatcher{subjectAltName(name)},
-			}},
-		},
-	})
-	if err != nil {
-		return nil, err
-	}
-	c.TransportSocket = transportSocket(socket)
-	return plan.Freeze(resource.Cluster, c.Name, c)
+// collector is the cluster of the collector.
+func (t Tracing) collector(roots string) collectorKey {
+	return collectorKey{name: tracingCluster, host: t.Collector.Host, port: t.Collector.Port, tls: t.TLS, roots: roots}
 }
 
 // traced is the tracing of a listener, nil if there is none. Paths are left out of

@@ -24,7 +24,7 @@ func TestTracing(t *testing.T) {
 		"IPv6": {tracing: Tracing{Collector: Endpoint{Host: "::1", Port: 4318}, Path: "/"}, traced: true, cluster: true,
 			want: []string{"uri: http://[::1]:4318/"}},
 		"TLS without authorities": {tracing: Tracing{Collector: Endpoint{Host: "collector.example", Port: 443}, TLS: true, Path: "/"}, traced: true,
-			failed: "cluster tracing: the collector of traces cannot be verified"},
+			failed: "cluster tracing: the collector cannot be verified"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			params := testParams

@@ -96,6 +96,66 @@ bool DM_CALL(http_received_buffered_request_body)(dm_filter_envoy f) {
   return false;
 }
 
+void DM_CALL(http_set_dynamic_metadata_string)(dm_filter_envoy f, dm_module_buffer ns, dm_module_buffer key,
+                                               dm_module_buffer value) {
+  host_stream *s = alive(f, "metadata");
+  const struct {
+    const char *name;
+    char *to;
+    size_t room;
+  } keys[] = {{"decision", s->decision, sizeof(s->decision)}, {"reason", s->reason, sizeof(s->reason)},
+              {"route", s->noted_route, sizeof(s->noted_route)}};
+  CHECK(ns.length == 8 && key.length > 0, "metadata");
+  for (size_t i = 0; i < 3; i++) {
+    if (key.length != strlen(keys[i].name) || memcmp(key.ptr, keys[i].name, key.length) != 0) continue;
+    CHECK(value.length < keys[i].room, "%s of %zu bytes", keys[i].name, value.length);
+    memcpy(keys[i].to, value.ptr, value.length);
+    keys[i].to[value.length] = 0;
+  }
+}
+
+bool DM_CALL(http_get_metadata_string)(dm_filter_envoy f, dm_metadata_source source, dm_module_buffer ns,
+                                       dm_module_buffer key, dm_envoy_buffer *out) {
+  host_stream *s = alive(f, "metadata");
+  CHECK(source == DM_METADATA_ROUTE && !s->oauth_selected, "metadata of another route");
+  if (key.length != 5) return false;
+  *out = (dm_envoy_buffer){"route-1", 7};
+  return true;
+}
+
+dm_metrics_result DM_CALL(http_filter_config_define_counter)(dm_config_envoy c, dm_module_buffer name,
+                                                             dm_module_buffer *labels, size_t n, size_t *id) {
+  // As Envoy numbers them: those without labels and those with apart, from 1.
+  static const char *const names[] = {"allowed_total", "issued_total", "refused_total"};
+  *id = 3;
+  for (size_t i = 0; i < 3; i++)
+    if (strlen(names[i]) == name.length && memcmp(names[i], name.ptr, name.length) == 0) *id = i;
+  return DM_METRICS_SUCCESS;
+}
+
+dm_metrics_result DM_CALL(http_filter_config_define_gauge)(dm_config_envoy c, dm_module_buffer name,
+                                                           dm_module_buffer *labels, size_t n, size_t *id) {
+  *id = 3;
+  return DM_METRICS_SUCCESS;
+}
+
+dm_metrics_result DM_CALL(http_filter_set_gauge)(dm_filter_envoy f, size_t id, dm_module_buffer *values, size_t n,
+                                                 uint64_t value) {
+  alive(f, "gauge");
+  CHECK(id == 3 && n == 0, "gauge %zu", id);
+  return DM_METRICS_SUCCESS;
+}
+
+dm_metrics_result DM_CALL(http_filter_increment_counter)(dm_filter_envoy f, size_t id, dm_module_buffer *values, size_t n,
+                                                         uint64_t by) {
+  host_stream *s = alive(f, "counter");
+  if (id >= 3) return DM_METRICS_SUCCESS;  // a figure of the caches
+  CHECK(by == 1 && n == (id == 2), "counter %zu with %zu labels", id, n);
+  unsigned *counters[] = {&s->allowed, &s->issued, &s->refused};
+  ++*counters[id];
+  return DM_METRICS_SUCCESS;
+}
+
 void DM_CALL(http_clear_route_cache)(dm_filter_envoy f) {
   host_stream *s = alive(f, "route");
   dm_module_buffer name = {"x-meshgate-oauth", 16};

@@ -46,10 +46,31 @@ static void destroy_module(host_stream *s) {
   s->link->stream = NULL;
 }
 
+// The log and the counters have heard of a request what came of it, once.
+static void account(const host_stream *s) {
+  const char *path = s->headers[0].value;
+  if (s->passed) {
+    CHECK(s->allowed + s->issued == 1 && s->refused == 0, "%s: passed, counted %u %u %u", path, s->allowed, s->issued, s->refused);
+    CHECK(strcmp(s->decision, s->issued ? "issued" : "") == 0, "%s: passed as %s", path, s->decision);
+    CHECK(strcmp(s->noted_route, s->issued ? "route-1" : "") == 0, "%s: route %s", path, s->noted_route);
+    return;
+  }
+  // What its route will answer was let pass before it waits for its body.
+  if (s->nowhere || s->allowed > 0) {
+    CHECK(s->allowed <= 1 && s->issued == 0 && s->refused <= 1, "%s: counted %u %u %u", path, s->allowed, s->issued, s->refused);
+    return;
+  }
+  // A client may leave between a refusal and its answer.
+  CHECK(s->allowed + s->issued == 0 && s->refused >= s->replied && s->refused <= 1, "%s: counted %u %u %u", path, s->allowed, s->issued, s->refused);
+  CHECK(strcmp(s->decision, s->refused ? "refused" : s->decision[0] ? "none" : "") == 0, "%s: %s", path, s->decision);
+  CHECK(!s->replied || s->reason[0] != 0, "%s: no reason", path);
+}
+
 // The stream has ended. The filter's own object stays until the event is over.
 static void end(host_stream *s) {
   if (s->gone) return;
   DM_ON(stream_complete)(s, s->module);
+  account(s);
   s->gone = true;
   if (!s->mode.late_destroy) destroy_module(s);
   s->next = s->worker->dead;
@@ -93,6 +114,7 @@ void DM_CALL(http_send_response)(dm_filter_envoy f, uint32_t status, dm_module_h
   size_t bytes = 0;
   CHECK(!s->gone, "reply to a stream that is gone");
   CHECK(status >= 200 && status < 600 && details.length > 0, "status %u", status);
+  CHECK(strcmp(s->decision, "refused") == 0, "a reply before its reason");
   for (size_t i = 0; i < n; i++) bytes += (unsigned char)headers[i].key_ptr[0] + (unsigned char)headers[i].value_ptr[0];
   for (size_t i = 0; i < body.length; i++) bytes += (unsigned char)body.ptr[i];
   CHECK(bytes > 0, "an empty reply");

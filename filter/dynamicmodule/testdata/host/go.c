@@ -88,6 +88,13 @@ static void pass(const front_request *q, front_result *r, char how) {
   r->plugin = (front_span){0, 8};
 }
 
+bool meshgateFigures(uint64_t *out) {
+  static atomic_ullong calls;
+  unsigned long long n = atomic_fetch_add(&calls, 1);
+  for (size_t i = 0; i < FRONT_FIGURES; i++) out[i] = n;
+  return n % 7 != 0;
+}
+
 void meshgateDecide(front_request *q, front_result *r) {
   size_t lookups = 0;
   CHECK(q->program == 7 && q->path.len > 1, "program %u", q->program);

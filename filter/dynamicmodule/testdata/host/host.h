@@ -73,6 +73,9 @@ typedef struct host_stream {
   bool dropped;  // bytes of the body were thrown away
   bool refused_early;  // while the client was still sending
   unsigned status;
+  // What the front says of the request.
+  char decision[16], reason[32], noted_route[16];
+  unsigned allowed, issued, refused;
 } host_stream;
 
 // What a scheduler keeps of a stream: weak, like Envoy's.

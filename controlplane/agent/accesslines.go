@@ -1,0 +1,140 @@
+package agent
+
+import (
+	"bytes"
+	"io"
+	"log/slog"
+	"os"
+	"sync"
+	"time"
+)
+
+const (
+	// maxAccessLine bounds one line of the access log in bytes; a longer one is left
+	// out.
+	maxAccessLine = 64 << 10
+	// accessChunks bounds what waits for whoever reads our standard output. Envoy holds
+	// what it cannot write in memory, without an end: so it is always read, and what
+	// nobody takes from us is left out and counted.
+	accessChunks = 64
+	// accessPatience is how long an end waits for that reader.
+	accessPatience = 2 * time.Second
+)
+
+// accessPipe carries Envoy's standard output, which is the access log, to ours, line
+// by line and unchanged.
+type accessPipe struct {
+	log  *slog.Logger
+	to   io.Writer
+	r, w *os.File
+	done chan struct{}
+}
+
+func newAccessPipe(to io.Writer, log *slog.Logger) (*accessPipe, error) {
+	r, w, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	return &accessPipe{log: log, to: to, r: r, w: w, done: make(chan struct{})}, nil
+}
+
+func (a *accessPipe) abandon() {
+	_ = a.w.Close()
+	_ = a.r.Close()
+}
+
+// follow starts reading; the write end now belongs to Envoy alone.
+func (a *accessPipe) follow() {
+	_ = a.w.Close()
+	go func() {
+		defer close(a.done)
+		defer func() { _ = a.r.Close() }()
+		copyLines(a.r, a.to, a.log)
+	}()
+}
+
+// wait returns when everything is written, or when its reader has had its time.
+func (a *accessPipe) wait() {
+	t := time.NewTimer(accessPatience)
+	defer t.Stop()
+	select {
+	case <-a.done:
+	case <-t.C:
+		a.log.Warn("nobody reads the access log, its last lines are lost")
+	}
+}
+
+// copyLines copies whole lines. It reads as fast as it can, whatever to does.
+func copyLines(r io.Reader, to io.Writer, log *slog.Logger) {
+	chunks := make(chan []byte, accessChunks)
+	var writing sync.WaitGroup
+	writing.Go(func() {
+		for c := range chunks {
+			if _, err := to.Write(c); err != nil {
+				log.Warn("the access log cannot be written", "error", err)
+				for range chunks { // it is read all the same
+				}
+				return
+			}
+		}
+	})
+	var s splitter
+	lost := 0
+	for {
+		lines, err := s.next(r)
+		if len(lines) > 0 {
+			select {
+			case chunks <- lines:
+			default:
+				if lost == 0 {
+					log.Warn("lines of the access log are left out, because its reader is too slow")
+				}
+				lost += bytes.Count(lines, []byte{'\n'})
+			}
+		}
+		if err != nil {
+			break
+		}
+	}
+	close(chunks)
+	writing.Wait()
+	if lost+s.dropped > 0 {
+		log.Warn("lines of the access log were left out", "slow_reader", lost, "too_long", s.dropped)
+	}
+}
+
+// splitter cuts a stream into pieces of whole lines.
+type splitter struct {
+	rest []byte
+	// skip says that the rest of an overlong line is being read over.
+	skip    bool
+	dropped int
+}
+
+// next reads once and returns the lines that are complete. At the end a line without
+// its end is one.
+func (s *splitter) next(r io.Reader) (lines []byte, err error) {
+	buf := make([]byte, len(s.rest)+maxAccessLine)
+	n := copy(buf, s.rest)
+	m, err := r.Read(buf[n:])
+	buf, s.rest = buf[:n+m], nil
+	if s.skip {
+		i := bytes.IndexByte(buf, '\n')
+		if i < 0 {
+			return nil, err
+		}
+		buf, s.skip = buf[i+1:], false
+	}
+	end := bytes.LastIndexByte(buf, '\n') + 1
+	if err != nil && end < len(buf) {
+		buf = append(buf, '\n')
+		end = len(buf)
+	}
+	if len(buf)-end > maxAccessLine {
+		s.skip = true
+		s.dropped++
+	} else {
+		s.rest = bytes.Clone(buf[end:])
+	}
+	return buf[:end], err
+}

@@ -1,0 +1,97 @@
+package accesslog
+
+import (
+	"maps"
+	"slices"
+
+	accesslogv3 "github.com/envoyproxy/go-control-plane/envoy/config/accesslog/v3"
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+	matcherv3 "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
+	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"github.com/meshgate/meshgate/filter/contract"
+)
+
+// million is what shares are counted in.
+const million = 1_000_000
+
+// filter lets through the requests of an ending. What was refused is never dropped,
+// whatever its status: to a gRPC client a refusal is a 200.
+func filter(e ending, drop uint32) *accesslogv3.AccessLogFilter {
+	own := said(e)
+	if drop == 0 || e == ended {
+		return own
+	}
+	return &accesslogv3.AccessLogFilter{FilterSpecifier: &accesslogv3.AccessLogFilter_AndFilter{
+		AndFilter: &accesslogv3.AndFilter{Filters: []*accesslogv3.AccessLogFilter{own, notable(million - min(drop, million))}},
+	}}
+}
+
+// said looks at what the filter has said of a request.
+func said(e ending) *accesslogv3.AccessLogFilter {
+	values := map[ending][]string{
+		passed: {""},
+		ended:  {string(contract.Refused), string(contract.Undecided)},
+		issued: {string(contract.Issued)},
+	}[e]
+	or := &matcherv3.OrMatcher{}
+	for _, v := range values {
+		or.ValueMatchers = append(or.ValueMatchers, &matcherv3.ValueMatcher{MatchPattern: &matcherv3.ValueMatcher_StringMatch{
+			StringMatch: &matcherv3.StringMatcher{MatchPattern: &matcherv3.StringMatcher_Exact{Exact: v}},
+		}})
+	}
+	// Of one alternative Envoy wants no list.
+	value := &matcherv3.ValueMatcher{MatchPattern: &matcherv3.ValueMatcher_OrMatch{OrMatch: or}}
+	if len(values) == 1 {
+		value = or.ValueMatchers[0]
+	}
+	return &accesslogv3.AccessLogFilter{FilterSpecifier: &accesslogv3.AccessLogFilter_MetadataFilter{MetadataFilter: &accesslogv3.MetadataFilter{
+		Matcher: &matcherv3.MetadataMatcher{
+			Filter: contract.MetadataNamespace,
+			Path:   []*matcherv3.MetadataMatcher_PathSegment{{Segment: &matcherv3.MetadataMatcher_PathSegment_Key{Key: contract.MetaDecision}}},
+			Value:  value,
+		},
+		MatchIfKeyNotFound: wrapperspb.Bool(e == passed),
+	}}}
+}
+
+// notable lets through what is no success, and a share of what is.
+func notable(share uint32) *accesslogv3.AccessLogFilter {
+	return &accesslogv3.AccessLogFilter{FilterSpecifier: &accesslogv3.AccessLogFilter_OrFilter{OrFilter: &accesslogv3.OrFilter{
+		Filters: []*accesslogv3.AccessLogFilter{
+			status(accesslogv3.ComparisonFilter_LE, 199), status(accesslogv3.ComparisonFilter_GE, 300),
+			failedGRPC(),
+			{FilterSpecifier: &accesslogv3.AccessLogFilter_RuntimeFilter{RuntimeFilter: &accesslogv3.RuntimeFilter{
+				RuntimeKey:     "meshgate.access_log.share",
+				PercentSampled: &typev3.FractionalPercent{Numerator: share, Denominator: typev3.FractionalPercent_MILLION},
+			}}},
+		},
+	}}}
+}
+
+// failedGRPC lets through calls that failed behind a status of 200. Of what is no
+// gRPC Envoy's filter takes the HTTP status for a failure, too.
+func failedGRPC() *accesslogv3.AccessLogFilter {
+	return &accesslogv3.AccessLogFilter{FilterSpecifier: &accesslogv3.AccessLogFilter_AndFilter{AndFilter: &accesslogv3.AndFilter{
+		Filters: []*accesslogv3.AccessLogFilter{
+			{FilterSpecifier: &accesslogv3.AccessLogFilter_HeaderFilter{HeaderFilter: &accesslogv3.HeaderFilter{Header: &routev3.HeaderMatcher{
+				Name: "content-type", HeaderMatchSpecifier: &routev3.HeaderMatcher_StringMatch{StringMatch: &matcherv3.StringMatcher{
+					MatchPattern: &matcherv3.StringMatcher_Prefix{Prefix: "application/grpc"},
+				}},
+			}}}},
+			{FilterSpecifier: &accesslogv3.AccessLogFilter_GrpcStatusFilter{GrpcStatusFilter: &accesslogv3.GrpcStatusFilter{
+				Statuses: []accesslogv3.GrpcStatusFilter_Status{accesslogv3.GrpcStatusFilter_OK}, Exclude: true,
+			}}},
+		},
+	}}}
+}
+
+func status(op accesslogv3.ComparisonFilter_Op, value uint32) *accesslogv3.AccessLogFilter {
+	return &accesslogv3.AccessLogFilter{FilterSpecifier: &accesslogv3.AccessLogFilter_StatusCodeFilter{StatusCodeFilter: &accesslogv3.StatusCodeFilter{
+		Comparison: &accesslogv3.ComparisonFilter{Op: op, Value: &corev3.RuntimeUInt32{DefaultValue: value, RuntimeKey: "meshgate.access_log.status"}},
+	}}}
+}
+
+func sorted(m map[string]any) []string { return slices.Sorted(maps.Keys(m)) }

@@ -1,0 +1,172 @@
+package accesslog
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/meshgate/meshgate/filter/contract"
+)
+
+// maxFormat bounds a format in bytes.
+const maxFormat = 16 << 10
+
+// operator is one of Envoy's command operators, with its arguments and the length
+// that it is cut at, or a sign that stands for itself.
+var operator = regexp.MustCompile(`%(?:%|([A-Z0-9_]+)(?:\(([^()]*)\))?(:[0-9]{1,5})?%)`)
+
+// plain are the operators without arguments that show no credential. The list is one
+// of what is allowed: an operator that a later Envoy adds shows nothing until
+// somebody has looked at it.
+var plain = []string{
+	"BYTES_RECEIVED", "BYTES_SENT", "CONNECTION_ID", "CONNECTION_TERMINATION_DETAILS", "DOWNSTREAM_DIRECT_REMOTE_ADDRESS",
+	"DOWNSTREAM_DIRECT_REMOTE_ADDRESS_WITHOUT_PORT", "DOWNSTREAM_HEADER_BYTES_RECEIVED", "DOWNSTREAM_HEADER_BYTES_SENT",
+	"DOWNSTREAM_LOCAL_ADDRESS", "DOWNSTREAM_LOCAL_PORT", "DOWNSTREAM_REMOTE_ADDRESS", "DOWNSTREAM_REMOTE_ADDRESS_WITHOUT_PORT",
+	"DOWNSTREAM_REMOTE_PORT", "DOWNSTREAM_TLS_CIPHER", "DOWNSTREAM_TLS_VERSION", "DOWNSTREAM_WIRE_BYTES_RECEIVED",
+	"DOWNSTREAM_WIRE_BYTES_SENT", "DURATION", "GRPC_STATUS", "GRPC_STATUS_NUMBER", "HOSTNAME", "PROTOCOL", "REQUESTED_SERVER_NAME",
+	"REQUEST_DURATION", "REQUEST_TX_DURATION", "RESPONSE_CODE", "RESPONSE_CODE_DETAILS", "RESPONSE_DURATION", "RESPONSE_FLAGS",
+	"RESPONSE_FLAGS_LONG", "RESPONSE_TX_DURATION", "ROUTE_NAME", "STREAM_ID", "TRACE_ID", "UPSTREAM_CLUSTER", "UPSTREAM_HOST",
+	"UPSTREAM_LOCAL_ADDRESS", "UPSTREAM_PROTOCOL", "UPSTREAM_REMOTE_ADDRESS", "UPSTREAM_REQUEST_ATTEMPT_COUNT",
+	"UPSTREAM_TLS_VERSION", "UPSTREAM_TRANSPORT_FAILURE_REASON", "VIRTUAL_CLUSTER_NAME", "START_TIME",
+}
+
+var (
+	timeFormat = regexp.MustCompile(`^[A-Za-z0-9%:/ .,+-]{1,64}$`)
+	headerName = regexp.MustCompile(`^:?[a-z0-9][a-z0-9_-]{0,63}$`)
+	// secretive are words in the names of headers whose values are none of a log's
+	// business: credentials, or paths and addresses that may have some in them.
+	secretive = []string{
+		"auth", "token", "key", "secret", "cookie", "password", "passwd", "credential", "session", "signature", "assertion",
+		"jwt", "bearer", "otp", "csrf", "saml", "location", "referer", "referrer", "url", "uri", "query", "x-meshgate", "client-cert",
+	}
+	// innocent have such a word in them all the same.
+	innocent = []string{
+		":authority", contract.IdentityHeaders[contract.HeaderCredentialIdentifier], contract.IdentityHeaders[contract.HeaderAuthenticatedUserID],
+		contract.IdentityHeaders[contract.HeaderAuthenticatedScope], "www-authenticate",
+	}
+	// identities name who asks, which clients may say of themselves until the filter
+	// has looked: %MESHGATE(...)% reads them where they are true.
+	identities = contract.IdentityHeaders[:]
+)
+
+// Format is a format that was checked.
+type Format struct{ fields map[string]any }
+
+// Parse reads a format: a JSON object whose values are texts with command operators
+// of Envoy, or such objects. An error says what is wrong with it; a format that
+// could show a credential is wrong.
+func Parse(text string) (*Format, error) {
+	if len(text) > maxFormat {
+		return nil, fmt.Errorf("is longer than %d bytes", maxFormat)
+	}
+	var f Format
+	d := json.NewDecoder(strings.NewReader(text))
+	if err := d.Decode(&f.fields); err != nil || f.fields == nil || d.More() {
+		return nil, errors.New("is not one JSON object")
+	}
+	return &f, check("", f.fields)
+}
+
+func check(path string, fields map[string]any) error {
+	if len(fields) == 0 {
+		return errors.New("has an object without fields")
+	}
+	for name, value := range fields {
+		at := strings.TrimPrefix(path+"."+name, ".")
+		var err error
+		switch v := value.(type) {
+		case map[string]any:
+			err = check(at, v)
+		case string:
+			if err = checkText(v); err != nil {
+				err = fmt.Errorf("%s: %w", at, err)
+			}
+		default:
+			err = fmt.Errorf("%s: must be a text or an object", at)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func checkText(text string) error {
+	for _, m := range operator.FindAllStringSubmatch(text, -1) {
+		if m[0] == "%%" {
+			continue
+		}
+		if err := checkOperator(m[1], m[2]); err != nil {
+			return err
+		}
+	}
+	if rest := operator.ReplaceAllString(text, ""); strings.Contains(rest, "%") {
+		return fmt.Errorf("%q has a %% that begins no operator; %%%% stands for the sign itself", text)
+	}
+	return nil
+}
+
+func checkOperator(name, argument string) error {
+	switch {
+	case name == "MESHGATE":
+		if _, ok := words[argument]; !ok {
+			return fmt.Errorf("%%MESHGATE(%s)%% is none of %s", argument, strings.Join(Words(), ", "))
+		}
+		return nil
+	case name == "REQ" || name == "RESP" || name == "TRAILER":
+		return checkHeaders(name, argument)
+	case !slices.Contains(plain, name):
+		return fmt.Errorf("%%%s%% is not among the operators that show no credential", name)
+	case argument != "" && (name != "START_TIME" || !timeFormat.MatchString(argument)):
+		return fmt.Errorf("%%%s(%s)%% has an argument that it cannot have", name, argument)
+	}
+	return nil
+}
+
+// checkHeaders checks NAME or NAME?OTHER.
+func checkHeaders(operator, argument string) error {
+	names := strings.Split(strings.ToLower(argument), "?")
+	if len(names) > 2 {
+		return fmt.Errorf("%%%s(%s)%% names more than two headers", operator, argument)
+	}
+	for _, name := range names {
+		spelt := strings.ReplaceAll(name, "_", "-")
+		switch {
+		case !headerName.MatchString(name):
+			return fmt.Errorf("%%%s(%s)%% names no header", operator, argument)
+		case slices.Contains(identities, spelt):
+			return fmt.Errorf("%%%s(%s)%%: clients may send this header; %%MESHGATE(...)%% says who asks", operator, argument)
+		case name == ":path":
+			return fmt.Errorf("%%%s(%s)%%: queries may hold credentials; %%MESHGATE(path)%% is the path without", operator, argument)
+		case slices.Contains(innocent, spelt):
+		case slices.ContainsFunc(secretive, func(w string) bool { return strings.Contains(spelt, w) }):
+			return fmt.Errorf("%%%s(%s)%%: this header may hold a credential", operator, argument)
+		}
+	}
+	return nil
+}
+
+// fieldsOf are the fields as Envoy is told them for one ending.
+func (f *Format) fieldsOf(e ending) map[string]any { return translated(f.fields, e) }
+
+func translated(fields map[string]any, e ending) map[string]any {
+	out := make(map[string]any, len(fields))
+	for name, value := range fields {
+		if inner, ok := value.(map[string]any); ok {
+			out[name] = translated(inner, e)
+			continue
+		}
+		text, _ := value.(string)
+		out[name] = operator.ReplaceAllStringFunc(text, func(op string) string {
+			m := operator.FindStringSubmatch(op)
+			if m[1] != "MESHGATE" {
+				return op
+			}
+			return words[m[2]][e]
+		})
+	}
+	return out
+}

@@ -1,0 +1,95 @@
+package accesslog
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// A format may show anything that is known of a request but what a credential could
+// be in.
+func TestFormatsShowNoCredential(t *testing.T) {
+	if _, err := Parse(Default); err != nil {
+		t.Fatal(err)
+	}
+	for _, good := range []string{
+		"%START_TIME(%Y-%m-%dT%H:%M:%S.%3fZ)%", "%REQ(X-TENANT):20%", "%REQ(X-TENANT?USER-AGENT)%", "100%%", "%RESP(CONTENT-TYPE)%",
+		"%MESHGATE(consumer)% at %MESHGATE(service)%", "%REQ(:AUTHORITY)%", "%DURATION%", "",
+	} {
+		if _, err := Parse(fmt.Sprintf(`{"a":{"b":%q}}`, good)); err != nil {
+			t.Errorf("%s: %v", good, err)
+		}
+	}
+	for _, bad := range []string{
+		"%REQ(AUTHORIZATION)%", "%REQ(Proxy-Authorization)%", "%REQ(APIKEY)%", "%REQ(X_API_KEY)%", "%REQ(COOKIE)%", "%RESP(SET-COOKIE)%",
+		"%REQ(:PATH)%", "%REQ(X-A?:PATH)%", "%REQ(X-A?AUTHORIZATION):10%", "%REQ(X-ENVOY-ORIGINAL-URL)%", "%RESP(LOCATION)%", "%REQ(REFERER)%",
+		"%REQ(X-CONSUMER-USERNAME)%", "%REQ(X_Consumer-Id)%", "%REQ(X-MESHGATE-OAUTH)%", "%PATH(WQ:PATH)%", "%QUERY_PARAM(access_token)%",
+		"%QUERY_PARAMS(ORIG)%", "%REQ_WITHOUT_QUERY(AUTHORIZATION)%", "%ENVIRONMENT(HOME)%", "%DYNAMIC_METADATA(a:b)%", "%FILTER_STATE(a)%",
+		"%CEL(request.headers)%", "%FILE_CONTENT(/etc/passwd)%", "%SECRET(a)%", "%MESHGATE(token)%", "%MESHGATE%", "%REQ()%", "%REQ(A?B?C)%",
+		"100%", "%nothing%", "%DURATION", "%START_TIME(\n)%", "%DURATION(x)%", "%REQ(A B)%",
+	} {
+		if _, err := Parse(fmt.Sprintf(`{"a":{"b":%q}}`, bad)); err == nil {
+			t.Errorf("%s was taken", bad)
+		}
+	}
+	for _, bad := range []string{"", "[]", `"x"`, "{}", `{"a":1}`, `{"a":{}}`, `{"a":"x"}{}`, `{"a":["%DURATION%"]}`, `{"a":"` + strings.Repeat("x", maxFormat) + `"}`} {
+		if _, err := Parse(bad); err == nil {
+			t.Errorf("%.40s was taken", bad)
+		}
+	}
+}
+
+// Our own operators are read where each ending has them, the others stay.
+func TestFormatIsToldEnvoy(t *testing.T) {
+	f, err := Parse(`{"a":"%MESHGATE(consumer)% %DURATION%","b":{"c":"%MESHGATE(reason)%"}}`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for e, want := range map[ending]map[string]any{
+		passed: {"a": "%REQ(x-consumer-username):256% %DURATION%", "b": map[string]any{"c": "%METADATA(ROUTE:meshgate:reason)%"}},
+		ended:  {"a": "%DYNAMIC_METADATA(meshgate:consumer)% %DURATION%", "b": map[string]any{"c": "%DYNAMIC_METADATA(meshgate:reason)%"}},
+		issued: {"a": "%DYNAMIC_METADATA(meshgate:nothing)% %DURATION%", "b": map[string]any{"c": "%DYNAMIC_METADATA(meshgate:nothing)%"}},
+	} {
+		if d := cmp.Diff(want, f.fieldsOf(e)); d != "" {
+			t.Errorf("ending %d (-want +got):\n%s", e, d)
+		}
+	}
+}
+
+// Whatever a format is, reading it ends, and what is taken holds no operator that
+// reads a secret header.
+func FuzzParse(f *testing.F) {
+	for _, s := range []string{Default, `{"a":"%REQ(AUTHORIZATION)%"}`, `{"a":"%%REQ(COOKIE)%%"}`, `{"a":"%%%REQ(COOKIE)%"}`} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		format, err := Parse(text)
+		if err != nil {
+			return
+		}
+		for e := range numEndings {
+			for _, v := range leaves(format.fieldsOf(e)) {
+				// What Envoy reads: signs in pairs are signs.
+				v = strings.ToLower(strings.ReplaceAll(v, "%%", ""))
+				if i := slices.IndexFunc([]string{"%req(authorization", "%req(cookie", "%req(:path"}, func(s string) bool { return strings.Contains(v, s) }); i >= 0 {
+					t.Errorf("%q shows a credential", v)
+				}
+			}
+		}
+	})
+}
+
+func leaves(fields map[string]any) (out []string) {
+	for _, v := range fields {
+		if inner, ok := v.(map[string]any); ok {
+			out = append(out, leaves(inner)...)
+			continue
+		}
+		text, _ := v.(string)
+		out = append(out, text)
+	}
+	return out
+}

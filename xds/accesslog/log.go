@@ -1,0 +1,136 @@
+package accesslog
+
+import (
+	"fmt"
+
+	accesslogv3 "github.com/envoyproxy/go-control-plane/envoy/config/accesslog/v3"
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	filev3 "github.com/envoyproxy/go-control-plane/envoy/extensions/access_loggers/file/v3"
+	otelv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/access_loggers/open_telemetry/v3"
+	streamv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/access_loggers/stream/v3"
+	queryv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/formatter/req_without_query/v3"
+	otlpv1 "go.opentelemetry.io/proto/otlp/common/v1"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/structpb"
+
+	"github.com/meshgate/meshgate/xds/plan"
+)
+
+// Name is what collectors know the log by.
+const Name = "meshgate.access"
+
+// Cluster is the cluster in which gateways reach the collector.
+const Cluster = "otlp"
+
+// Settings say what is logged and where. They compare.
+type Settings struct {
+	Enabled bool
+	// Path is a file on the proxy's machine; empty is its standard output.
+	Path string
+	// Format is one that [Parse] accepts; empty is [Default].
+	Format string
+	// Drop is how many of a million successful requests (2xx) are not logged.
+	Drop uint32
+	// Collector is the URL of an OTLP collector that gets the log, too; empty: none.
+	Collector string
+}
+
+// format is the format of the settings.
+func (s Settings) format() (*Format, error) {
+	if s.Format == "" {
+		return Parse(Default)
+	}
+	return Parse(s.Format)
+}
+
+// Loggers are the loggers of a listener; none where nothing is logged.
+func Loggers(s Settings) ([]*accesslogv3.AccessLog, error) {
+	if !s.Enabled {
+		return nil, nil
+	}
+	f, err := s.format()
+	if err != nil {
+		return nil, fmt.Errorf("the format of the access log %w", err)
+	}
+	var out []*accesslogv3.AccessLog
+	for e := range numEndings {
+		fields := f.fieldsOf(e)
+		makers := []func(Settings, map[string]any) (string, proto.Message, error){file}
+		if s.Collector != "" {
+			makers = append(makers, collector)
+		}
+		for _, make := range makers {
+			name, config, err := make(s, fields)
+			if err != nil {
+				return nil, err
+			}
+			packed, err := plan.Pack(config)
+			if err != nil {
+				return nil, err
+			}
+			out = append(out, &accesslogv3.AccessLog{
+				Name: name, Filter: filter(e, s.Drop), ConfigType: &accesslogv3.AccessLog_TypedConfig{TypedConfig: packed},
+			})
+		}
+	}
+	return out, nil
+}
+
+// formatters are the operators beyond Envoy's own.
+func formatters() ([]*corev3.TypedExtensionConfig, error) {
+	packed, err := plan.Pack(&queryv3.ReqWithoutQuery{})
+	if err != nil {
+		return nil, err
+	}
+	return []*corev3.TypedExtensionConfig{{Name: "envoy.formatter.req_without_query", TypedConfig: packed}}, nil
+}
+
+// file writes lines of JSON.
+func file(s Settings, fields map[string]any) (string, proto.Message, error) {
+	object, err := structpb.NewStruct(fields)
+	if err != nil {
+		return "", nil, fmt.Errorf("format of the access log: %w", err)
+	}
+	format := &corev3.SubstitutionFormatString{Format: &corev3.SubstitutionFormatString_JsonFormat{JsonFormat: object}}
+	if format.Formatters, err = formatters(); err != nil {
+		return "", nil, err
+	}
+	if s.Path == "" {
+		return "envoy.access_loggers.stdout", &streamv3.StdoutAccessLog{
+			AccessLogFormat: &streamv3.StdoutAccessLog_LogFormat{LogFormat: format},
+		}, nil
+	}
+	return "envoy.access_loggers.file", &filev3.FileAccessLog{
+		Path: s.Path, AccessLogFormat: &filev3.FileAccessLog_LogFormat{LogFormat: format},
+	}, nil
+}
+
+// collector sends the fields as attributes.
+func collector(_ Settings, fields map[string]any) (string, proto.Message, error) {
+	more, err := formatters()
+	if err != nil {
+		return "", nil, err
+	}
+	return "envoy.access_loggers.open_telemetry", &otelv3.OpenTelemetryAccessLogConfig{
+		LogName: Name, Attributes: attributes(fields), Formatters: more,
+		GrpcService: &corev3.GrpcService{TargetSpecifier: &corev3.GrpcService_EnvoyGrpc_{
+			EnvoyGrpc: &corev3.GrpcService_EnvoyGrpc{ClusterName: Cluster},
+		}},
+	}, nil
+}
+
+// attributes are fields in the form of a collector, in the order of their names.
+func attributes(fields map[string]any) *otlpv1.KeyValueList {
+	out := &otlpv1.KeyValueList{}
+	for _, name := range sorted(fields) {
+		value := &otlpv1.AnyValue{}
+		if inner, ok := fields[name].(map[string]any); ok {
+			value.Value = &otlpv1.AnyValue_KvlistValue{KvlistValue: attributes(inner)}
+		} else {
+			text, _ := fields[name].(string)
+			value.Value = &otlpv1.AnyValue_StringValue{StringValue: text}
+		}
+		out.Values = append(out.Values, &otlpv1.KeyValue{Key: name, Value: value})
+	}
+	return out
+}

@@ -1,0 +1,92 @@
+package accesslog
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/meshgate/meshgate/filter/contract"
+)
+
+// ending is a class of requests, by what the filter has said of them.
+type ending int
+
+const (
+	// passed: nothing, or that it let them pass after a while. What the route does
+	// with them is in its metadata, who asks in the headers.
+	passed ending = iota
+	// ended: that they were refused, or ended before they were decided.
+	ended
+	// issued: that they went to the OAuth server. Their route is another one then, and
+	// what the first one was called the filter has said, too.
+	issued
+	numEndings
+)
+
+// path is what the client asked for without the query. Prefixes that the route
+// strips are in the first, which the listener writes.
+const path = "%REQ_WITHOUT_QUERY(X-FORWARDED-PATH?:PATH):512%"
+
+func ofRoute(key string) string {
+	return "%METADATA(ROUTE:" + contract.MetadataNamespace + ":" + key + ")%"
+}
+func ofRequest(key string) string {
+	return "%DYNAMIC_METADATA(" + contract.MetadataNamespace + ":" + key + ")%"
+}
+
+// nothing is what no request has.
+var nothing = ofRequest("nothing")
+
+// words are the arguments of the operator %MESHGATE(word)%, with Envoy's operator for
+// each ending.
+var words = map[string][numEndings]string{
+	"decision":    {ofRoute(contract.MetaDecision), ofRequest(contract.MetaDecision), ofRequest(contract.MetaDecision)},
+	"reason":      {ofRoute(contract.MetaReason), ofRequest(contract.MetaReason), nothing},
+	"route":       {ofRoute(contract.MetaRoute), ofRoute(contract.MetaRoute), ofRequest(contract.MetaRoute)},
+	"route_id":    {ofRoute(contract.MetaRouteID), ofRoute(contract.MetaRouteID), ofRequest(contract.MetaRouteID)},
+	"service":     {ofRoute(contract.MetaService), ofRoute(contract.MetaService), ofRequest(contract.MetaService)},
+	"service_id":  {ofRoute(contract.MetaServiceID), ofRoute(contract.MetaServiceID), ofRequest(contract.MetaServiceID)},
+	"consumer":    {header(contract.HeaderConsumerUsername), ofRequest(contract.MetaConsumer), nothing},
+	"consumer_id": {header(contract.HeaderConsumerID), ofRequest(contract.MetaConsumerID), nothing},
+	"application": {header(contract.HeaderCredentialIdentifier), ofRequest(contract.MetaApplication), nothing},
+	"anonymous":   {header(contract.HeaderAnonymousConsumer), nothing, nothing},
+	"path":        {path, path, path},
+}
+
+func header(h contract.Header) string { return "%REQ(" + contract.IdentityHeaders[h] + "):256%" }
+
+// Words lists the arguments of the operator %MESHGATE(word)%.
+func Words() []string { return slices.Sorted(maps.Keys(words)) }
+
+// Default is the format where none is set.
+const Default = `{
+  "time": "%START_TIME%",
+  "request_id": "%REQ(X-REQUEST-ID):128%",
+  "decision": "%MESHGATE(decision)%",
+  "reason": "%MESHGATE(reason)%",
+  "status": "%RESPONSE_CODE%",
+  "grpc_status": "%GRPC_STATUS_NUMBER%",
+  "flags": "%RESPONSE_FLAGS%",
+  "details": "%RESPONSE_CODE_DETAILS%",
+  "client": "%DOWNSTREAM_REMOTE_ADDRESS_WITHOUT_PORT%",
+  "port": "%DOWNSTREAM_LOCAL_PORT%",
+  "protocol": "%PROTOCOL%",
+  "method": "%REQ(:METHOD):32%",
+  "host": "%REQ(X-FORWARDED-HOST?:AUTHORITY):256%",
+  "path": "%MESHGATE(path)%",
+  "user_agent": "%REQ(USER-AGENT):256%",
+  "route": "%MESHGATE(route)%",
+  "route_id": "%MESHGATE(route_id)%",
+  "service": "%MESHGATE(service)%",
+  "service_id": "%MESHGATE(service_id)%",
+  "consumer": "%MESHGATE(consumer)%",
+  "consumer_id": "%MESHGATE(consumer_id)%",
+  "application": "%MESHGATE(application)%",
+  "anonymous": "%MESHGATE(anonymous)%",
+  "upstream": "%UPSTREAM_HOST%",
+  "cluster": "%UPSTREAM_CLUSTER%",
+  "attempts": "%UPSTREAM_REQUEST_ATTEMPT_COUNT%",
+  "duration_ms": "%DURATION%",
+  "first_byte_ms": "%RESPONSE_DURATION%",
+  "bytes_in": "%BYTES_RECEIVED%",
+  "bytes_out": "%BYTES_SENT%"
+}`
