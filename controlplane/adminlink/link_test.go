@@ -394,13 +394,14 @@ func FuzzFrame(f *testing.F) {
 // and sees the new one when the agent comes again.
 func TestRenewIsAskedFor(t *testing.T) {
 	var w *world
-	seen := make(chan string, 10)
+	seen, answered := make(chan string, 10), make(chan struct{})
 	w = newWorld(t, Options{Connected: func(ctx context.Context, node, token string, _ time.Time) {
 		seen <- token
 		if token == "token of m.a" {
 			if _, err := w.Ask(ctx, node, RenewPath); err != nil {
 				t.Error(err)
 			}
+			close(answered)
 		}
 	}, Auth: anybody{}})
 	var token atomic.Value
@@ -419,6 +420,7 @@ func TestRenewIsAskedFor(t *testing.T) {
 	run(t, c)
 	wait(t, seen, "token of m.a")
 	<-asked
+	<-answered // a link that ends takes the answers on their way with it
 	token.Store("another")
 	c.Again()
 	wait(t, seen, "another")

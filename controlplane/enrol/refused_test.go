@@ -15,7 +15,7 @@ import (
 // Whoever is turned down is told of by name, with a reason that the node is not told.
 func TestRefusedEnrolmentsNameTheNode(t *testing.T) {
 	for name, tc := range map[string]struct{ token, body, want string }{
-		"a gateway": {"x", good, "cp/default/gw: the node token is not valid: token is malformed: token contains an invalid number of segments"},
+		"a gateway": {"x", good, "cp/default/gw: the node token is not a token: token is malformed: token contains an invalid number of segments"},
 		"a sidecar": {"x", `{"mesh":"default","name":"web-1","relay":{"socket":"s","adminSocket":"a"}}`, "default.web-1: the dataplane token is not valid"},
 		"a sidecar with another's token": {
 			"default/web-2/web", `{"mesh":"default","name":"web-1","relay":{"socket":"s","adminSocket":"a"}}`, "default.web-1: the dataplane token is for another proxy",
