@@ -44,8 +44,8 @@ func introspected(res *contract.Result, allowed bool) string {
 		return IntrospectionRefused
 	case res.Answer == contract.Found:
 		return IntrospectionFound
-	case res.Answer == contract.Unknown:
-		return IntrospectionUnknown
+	case res.Answer == contract.Unavailable:
+		return IntrospectionFailed
 	}
-	return IntrospectionFailed
+	return IntrospectionUnknown // whatever the reason
 }

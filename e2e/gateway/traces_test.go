@@ -123,7 +123,7 @@ var _ = Describe("traces", func() {
 		Expect(err).NotTo(HaveOccurred())
 		Expect(unsampled.Status).To(Equal(200))
 		f.Must(204, http.MethodDelete, "/oauth2_tokens/"+token, nil)
-		Eventually(c.received, 30*time.Second, 50*time.Millisecond).Should(And(ContainSubstring("DELETE /oauth2_tokens/{key}"), ContainSubstring("service_")))
+		Eventually(c.received, 30*time.Second, 50*time.Millisecond).Should(And(ContainSubstring("DELETE /oauth2_tokens/{key}"), ContainSubstring("api_")))
 		Eventually(func() map[string]span { return c.of("1" + trace[1:]) }, 30*time.Second, 50*time.Millisecond).Should(HaveKey("meshgate-gateway"))
 		Expect(c.of("2"+trace[1:])).To(BeEmpty(), "the client said not to")
 		for _, secret := range []string{marker, token, framework.ClientSecret} {

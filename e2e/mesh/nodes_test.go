@@ -95,7 +95,7 @@ var _ = Describe("who is there", func() {
 		Expect(out).To(ContainSubstring("4 nodes: 4 connected (0 refuse configuration, 0 are behind), 0 away, 0 away and refused"))
 
 		By("deleting the key that their tokens are signed with")
-		Expect(w.Mesh(http.MethodDelete, "/meshes/"+shop+"/secrets/dataplane-token-signing-key-"+shop+"-1", nil).Status).To(Equal(http.StatusOK))
+		Expect(w.Mesh(http.MethodDelete, "/meshes/"+shop+"/secrets/dataplane-token-signing-key-"+shop+"-1?force=true", nil).Status).To(Equal(http.StatusOK))
 		all = w.nodes("all sidecars are refused", func(all map[string]node) bool {
 			for _, name := range names {
 				if all["shop."+name].State != "refused" {
@@ -105,7 +105,7 @@ var _ = Describe("who is there", func() {
 			return true
 		})
 		for _, name := range names {
-			Expect(all["shop."+name].Reason).To(And(ContainSubstring("signing key"), ContainSubstring("not valid")))
+			Expect(all["shop."+name].Reason).To(And(ContainSubstring("signing key"), ContainSubstring("does not know")))
 		}
 		doc := w.Get("/revisions/" + w.Revision)
 		Expect(doc["proxies"]).To(HaveKeyWithValue("away", And(
