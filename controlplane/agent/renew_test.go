@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -69,16 +70,21 @@ func TestTokenRenewedWhenAsked(t *testing.T) {
 				if err := os.WriteFile(file, []byte(tokenAt(time.Now(), time.Hour)), 0o600); err != nil {
 					t.Fatal(err)
 				}
+				var mu sync.Mutex
 				var shown []string
 				tries := 0
 				a := &Agent{renewNow: make(chan struct{}, 1), Options: Options{Name: "n", Sidecar: sidecar, TokenFile: file, Log: slog.New(slog.DiscardHandler)}}
 				n := &renewal{Agent: a, now: time.Now, renew: func(_ context.Context, token string) (string, error) {
+					mu.Lock()
+					defer mu.Unlock()
 					if tries++; tries == 1 {
 						return "", errors.New("the control plane is away")
 					}
 					return tokenAt(time.Now(), time.Hour) + "new", nil
 				}, again: func() {
 					raw, _ := os.ReadFile(file)
+					mu.Lock()
+					defer mu.Unlock()
 					shown = append(shown, string(raw))
 				}}
 				runRenewal(t, n, func() {
@@ -88,11 +94,15 @@ func TestTokenRenewedWhenAsked(t *testing.T) {
 					}
 					time.Sleep(2 * renewFirst)
 					synctest.Wait()
+					mu.Lock()
 					if len(shown) != 1 || !strings.HasSuffix(shown[0], "new") || tries != 2 {
 						t.Errorf("after %d tries %q was shown", tries, shown)
 					}
+					mu.Unlock()
 					time.Sleep(30 * 24 * time.Hour)
 					synctest.Wait()
+					mu.Lock()
+					defer mu.Unlock()
 					if renewed := tries > 2; renewed != (sidecar == nil) {
 						t.Errorf("renewed without being asked: %t", renewed)
 					}
@@ -112,9 +122,9 @@ func TestForeignTokenFileWhenAsked(t *testing.T) {
 		if err := errors.Join(os.WriteFile(target, []byte("a.b.c"), 0o600), os.Symlink(target, file)); err != nil {
 			t.Fatal(err)
 		}
-		shown := 0
+		var shown atomic.Int32
 		a := &Agent{renewNow: make(chan struct{}, 1), Options: Options{Name: "n", Sidecar: &Sidecar{Mesh: "m"}, TokenFile: file, Log: slog.New(slog.DiscardHandler)}}
-		n := &renewal{Agent: a, now: time.Now, again: func() { shown++ }, renew: func(context.Context, string) (string, error) {
+		n := &renewal{Agent: a, now: time.Now, again: func() { shown.Add(1) }, renew: func(context.Context, string) (string, error) {
 			t.Error("a token was asked for that could not be stored")
 			return "", errors.New("no")
 		}}
@@ -122,13 +132,13 @@ func TestForeignTokenFileWhenAsked(t *testing.T) {
 			a.askedToRenew()
 			time.Sleep(time.Minute)
 			synctest.Wait()
-			if err := os.WriteFile(target, []byte("d.e.f"), 0o600); err != nil || shown != 0 {
-				t.Errorf("shown %d times, %v", shown, err)
+			if err := os.WriteFile(target, []byte("d.e.f"), 0o600); err != nil || shown.Load() != 0 {
+				t.Errorf("shown %d times, %v", shown.Load(), err)
 			}
 			time.Sleep(renewMax)
 			synctest.Wait()
-			if shown != 1 {
-				t.Errorf("the token of the provider was shown %d times", shown)
+			if shown.Load() != 1 {
+				t.Errorf("the token of the provider was shown %d times", shown.Load())
 			}
 		})
 	})

@@ -27,7 +27,8 @@ const setting = "setting"
 // and no control plane, and storeSettings to one that only handles its databases.
 // A section is named by its dot.
 var (
-	proxySettings = []string{"stateDir", "modulePath", "log.", "gateway.listen", "gateway.httpPort", "gateway.httpsPort", "envoy.", "drain.", "status.", "cache."}
+	proxySettings = []string{"stateDir", "modulePath", "log.", "gateway.listen", "gateway.httpPort", "gateway.httpsPort", "envoy.", "drain.", "status.", "cache.",
+		"accessLog.path", "accessLog.maxSize", "accessLog.keep"}
 	storeSettings = []string{"stateDir", "log.", "store."}
 )
 

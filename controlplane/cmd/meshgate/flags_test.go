@@ -46,7 +46,7 @@ func TestFlagsThatDoNothing(t *testing.T) {
 		command *cobra.Command
 		has, no string
 	}{
-		{dataplaneCommand(), "state-dir log-level gateway-http-port drain-delay status-port envoy-path module-path cache-grace", "redis-url admin-token data-plane-port backup-every store-type gateway-name"},
+		{dataplaneCommand(), "state-dir log-level gateway-http-port drain-delay status-port envoy-path module-path cache-grace access-log-path access-log-max-size access-log-keep", "access-log-format redis-url admin-token data-plane-port backup-every store-type gateway-name"},
 		{backupCommand(), "state-dir store-sqlite-path store-encryption-key-file", "backup-every envoy-path gateway-http-port"},
 		{statusCommand(), "admin-port admin-token-file address", "state-dir redis-url mesh-port"},
 		{restoreCommand(), "state-dir store-sqlite-path store-encryption-key-file", "backup-every envoy-path gateway-http-port"},
