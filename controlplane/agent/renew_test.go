@@ -148,9 +148,9 @@ func TestForeignTokenFileWhenAsked(t *testing.T) {
 // life and never later than the end, also when the first attempts fail; and so on
 // with its own successor.
 func TestTokenRenewedInTime(t *testing.T) {
-	asked := 0
+	var asked atomic.Int32
 	renewing(t, func(context.Context, string) (string, error) {
-		if asked++; asked <= 3 {
+		if asked.Add(1) <= 3 {
 			return "", errors.New("the control plane is away")
 		}
 		return tokenAt(time.Now(), 30*24*time.Hour), nil
@@ -165,21 +165,21 @@ func TestTokenRenewedInTime(t *testing.T) {
 		before := read()
 		time.Sleep(20*24*time.Hour - time.Second)
 		synctest.Wait()
-		if asked != 0 || read() != before {
-			t.Errorf("asked %d times before it is due", asked)
+		if asked.Load() != 0 || read() != before {
+			t.Errorf("asked %d times before it is due", asked.Load())
 		}
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		if asked != 4 || read() == before {
-			t.Errorf("asked %d times", asked)
+		if asked.Load() != 4 || read() == before {
+			t.Errorf("asked %d times", asked.Load())
 		}
 		if info, err := os.Stat(file); err != nil || info.Mode().Perm() != 0o600 {
 			t.Errorf("mode %v, %v", info.Mode(), err)
 		}
 		time.Sleep(20*24*time.Hour + time.Minute)
 		synctest.Wait()
-		if asked != 5 {
-			t.Errorf("asked %d times: the successor has no successor", asked)
+		if asked.Load() != 5 {
+			t.Errorf("asked %d times: the successor has no successor", asked.Load())
 		}
 	})
 }
@@ -187,8 +187,8 @@ func TestTokenRenewedInTime(t *testing.T) {
 // TestForeignTokenFile: a link belongs to whoever provides the token. What they
 // put there is taken.
 func TestForeignTokenFile(t *testing.T) {
-	asked := 0
-	renewing(t, func(context.Context, string) (string, error) { asked++; return "", nil }, func(file string, start time.Time) {
+	var asked atomic.Int32
+	renewing(t, func(context.Context, string) (string, error) { asked.Add(1); return "", nil }, func(file string, start time.Time) {
 		target := file + ".real"
 		if err := errors.Join(os.Rename(file, target), os.Symlink(target, file)); err != nil {
 			t.Fatal(err)
@@ -199,8 +199,8 @@ func TestForeignTokenFile(t *testing.T) {
 		}
 		time.Sleep(19 * 24 * time.Hour)
 		synctest.Wait()
-		if info, err := os.Lstat(file); err != nil || info.Mode().IsRegular() || asked != 0 {
-			t.Errorf("the link was replaced: %v, asked %d times", err, asked)
+		if info, err := os.Lstat(file); err != nil || info.Mode().IsRegular() || asked.Load() != 0 {
+			t.Errorf("the link was replaced: %v, asked %d times", err, asked.Load())
 		}
 	})
 }
