@@ -26,8 +26,10 @@
 // connection.
 #define FRONT_BUDGET 67108864
 #define FRONT_BUDGET_CONNECTION 8388608
-// Longest body that a refusal waits for.
+// Longest body that a refusal waits for, and how many wait at a time: each holds its
+// answer in memory, and whoever may not get past decides how many there are.
 #define FRONT_LINGER FRONT_BODY
+#define FRONT_LINGERERS 2048
 // Most headers of a refusal; more are dropped.
 #define FRONT_PAIRS 8
 // The cluster of the OAuth server; contract.OAuthCluster.

@@ -37,9 +37,20 @@ bool front_leads_nowhere(dm_filter_envoy f) {
   return !DM_CALL(http_get_cluster_name)(f, &v);
 }
 
+static atomic_int lingering;
+
+int front_lingering(void) { return atomic_load_explicit(&lingering, memory_order_relaxed); }
+
+void front_linger_end(front_stream *s) {
+  if (!s->lingers) return;
+  s->lingers = false;
+  atomic_fetch_sub_explicit(&lingering, 1, memory_order_relaxed);
+}
+
 bool front_linger(dm_filter_envoy f, front_stream *s, const front_result *refusal) {
   if (s->ended || !bounded_body(f) || !resets(f)) return false;
   if (refusal == NULL && !front_leads_nowhere(f)) return false;
+  if (front_lingering() >= FRONT_LINGERERS) return false;
   front_result *copy = refusal == NULL ? NULL : malloc(sizeof(*copy));
   if (copy != NULL) memcpy(copy, refusal, sizeof(*copy));
   if ((refusal != NULL && copy == NULL) || !front_deadline_start(f, s)) {
@@ -48,5 +59,7 @@ bool front_linger(dm_filter_envoy f, front_stream *s, const front_result *refusa
   }
   s->refusal = copy;
   s->phase = FRONT_LINGERING;
+  s->lingers = true;
+  atomic_fetch_add_explicit(&lingering, 1, memory_order_relaxed);
   return true;
 }

@@ -70,6 +70,7 @@ typedef struct front_stream {
   bool ended;  // the whole request has been received
   bool held;   // headers were stopped so that the body comes to the hooks
   bool kept;   // route is a reference of the stream's own
+  bool lingers;  // it counts among those that wait to be answered
 } front_stream;
 
 // The body of a request, for a decision.
@@ -114,6 +115,10 @@ bool front_body_replace(dm_filter_envoy f, bool in_hook, front_text bytes);
 // Makes a refusal, or without one a request that the route itself answers, wait for
 // the end of the request. False if there is nothing to wait for.
 bool front_linger(dm_filter_envoy f, front_stream *s, const front_result *refusal);
+// Counts that the stream waits no more.
+void front_linger_end(front_stream *s);
+// How many wait, for tests.
+int front_lingering(void);
 // Whether no upstream will get the request.
 bool front_leads_nowhere(dm_filter_envoy f);
 // Whether the attribute of the protocol says HTTP/2 or later.

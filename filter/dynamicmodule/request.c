@@ -40,6 +40,7 @@ static void settle(front_stream *s) {
   front_budget_release(s);
   free(s->refusal);
   s->refusal = NULL;
+  front_linger_end(s);
   if (s->kept) front_route_release(s->route);
   s->route = NULL;
   s->kept = false;

@@ -33,6 +33,7 @@ int main(int argc, char **argv) {
   CHECK(c->configs_created == c->configs_freed && go_sources == 0, "%llu %llu", c->configs_created, c->configs_freed);
   CHECK(c->deadlines_created == c->deadlines_freed, "%llu %llu", c->deadlines_created, c->deadlines_freed);
   CHECK(front_budget_held() == 0, "%zu bytes are still held", front_budget_held());
+  CHECK(front_lingering() == 0, "%d streams still wait to be answered", front_lingering());
   CHECK(go_given_up > 0, "nothing was given up");
   printf("ok: %llu streams in scenes, %llu in the storm, %llu look-ups\n", streams, c->streams_created - streams,
          c->lookups_created);
