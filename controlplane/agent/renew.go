@@ -88,7 +88,7 @@ func (n *renewal) run(ctx context.Context) {
 		}
 		if err == nil {
 			n.Log.Info("the node token was renewed", "node", n.NodeID())
-			pause, asked = renewFirst, ""
+			pause, asked, told = renewFirst, "", ""
 			n.again()
 			continue
 		}

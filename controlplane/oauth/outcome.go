@@ -112,6 +112,8 @@ func (s *Server) tell(is endpoint, o outcome, err error) {
 		return
 	case fault.Is(err, fault.NotFound), fault.Is(err, fault.Unavailable):
 		o.reason = ReasonUnavailable
+	case fault.Is(err, fault.Unstored):
+		o.reason = errUnstored.Type
 	case err != nil:
 		o.reason = ReasonServerError
 	case o.reason == "":

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"time"
 
 	"github.com/meshgate/meshgate/controlplane/health"
@@ -18,7 +19,7 @@ import (
 // made anew in time, and proxies look at what they hold.
 func (cp *controlPlane) certificates() []health.Certificate {
 	list := certificatesOf(cp.authority.PEM(), "the authority of the control plane ("+cp.caFile+")",
-		"with it every certificate of the data plane ends, and proxies refuse the control plane; plan a new state directory, and give all proxies its ca.pem")
+		"with it every certificate of the data plane ends, and proxies refuse the control plane: replace it in time with meshgate keys rotate control-plane-ca (docs/operations/keys.md)")
 	if file := cp.cfg.Redis.CAFile; file != "" {
 		if text, err := os.ReadFile(file); err == nil { //nolint:gosec // the operator names the file; one that is missing is said by connections
 			list = append(list, certificatesOf(text, "the authority in redis.caFile "+file, "put the new one there, it is read for each connection; proxies hear of it when the control plane is started again")...)
@@ -59,15 +60,33 @@ func (cp *controlPlane) watchCertificates(ctx context.Context) error {
 	}
 }
 
-// writeCA writes the certificate of the authority for others. One that is there already
-// is left alone: a disk that is full must not cost the file that proxies are given.
+// writeCA writes the certificates of the authority for others, who see the old ones or
+// the new ones. A file that says the same already is left alone: a disk that is full
+// must not cost the file that proxies are given.
 func writeCA(path string, text []byte) error {
 	if had, err := os.ReadFile(path); err == nil && bytes.Equal(had, text) { //nolint:gosec // below the state directory
 		return nil
 	}
 	next := path + ".new"
-	if err := os.WriteFile(next, text, 0o644); err != nil { //nolint:gosec // a public certificate
+	err := writeSynced(next, text)
+	if err == nil {
+		err = os.Rename(next, path)
+	}
+	if err != nil {
 		return errors.Join(fmt.Errorf("write the certificate of the authority: %w", err), os.Remove(next))
 	}
-	return os.Rename(next, path)
+	return syncDir(filepath.Dir(path))
+}
+
+// writeSynced writes a public file to the disk, and not only to its cache.
+func writeSynced(path string, text []byte) error {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o644) //nolint:gosec // public certificates
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(text)
+	if err == nil {
+		err = f.Sync()
+	}
+	return errors.Join(err, f.Close())
 }

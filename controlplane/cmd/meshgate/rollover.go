@@ -6,8 +6,6 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -43,29 +41,8 @@ func (r *rootsTold) has(node string, roots []byte) bool {
 	return r.by[node] == sha256.Sum256(roots)
 }
 
-// writeCA writes what is to be trusted into a file for others; they see the old or the
-// new one.
-func (cp *controlPlane) writeCA() error {
-	tmp := cp.caFile + ".new"
-	f, err := os.OpenFile(tmp, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o644) //nolint:gosec // public certificates
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(cp.authority.PEM())
-	if err == nil {
-		err = f.Sync()
-	}
-	if cerr := f.Close(); err == nil {
-		err = cerr
-	}
-	if err == nil {
-		err = os.Rename(tmp, cp.caFile)
-	}
-	if err != nil {
-		return err
-	}
-	return syncDir(filepath.Dir(cp.caFile))
-}
+// writeCA writes what is to be trusted into a file for others.
+func (cp *controlPlane) writeCA() error { return writeCA(cp.caFile, cp.authority.PEM()) }
 
 // tellRoots has an agent trust what is to be trusted now.
 func (cp *controlPlane) tellRoots(ctx context.Context, node string) {

@@ -83,7 +83,7 @@ func resultOf(err error) Result {
 	}
 	// What has no code is a refusal of whoever runs the transaction: stores give each
 	// of their own errors one.
-	if e, ok := errors.AsType[*fault.Error](err); ok && (e.Code == fault.Internal || e.Code == fault.Unavailable) {
+	if e, ok := errors.AsType[*fault.Error](err); ok && (e.Code == fault.Internal || e.Code == fault.Unavailable || e.Code == fault.Unstored) {
 		return Failed
 	}
 	return Refused
