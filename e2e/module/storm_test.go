@@ -38,10 +38,11 @@ const (
 func TestStormOfStrangers(t *testing.T) {
 	duration := lasting(t, "MESHGATE_E2E_STORM_TIME", stormTime)
 	w := newWorld(t, options{concurrency: 2, edit: chainAsText})
-	// The first storm makes Envoy and Go's heap as large as storms make them.
-	runStorm(t, w, duration/4)
+	// The first storm makes Envoy, Go's heap and the bounded tables of tokens as large as
+	// a storm of this length makes them.
+	runStorm(t, w, duration/2)
 	before := whenQuiet(t, w)
-	s := runStorm(t, w, duration-duration/4)
+	s := runStorm(t, w, duration/2)
 	after := whenQuiet(t, w)
 	left := s.left.Load()
 	t.Logf("%d answered, %d left early, %d of them with requests behind the first; before %v, after %v, %d and %d bytes for each that left",
