@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/meshgate/meshgate/controlplane/fault"
+	"github.com/meshgate/meshgate/controlplane/identity"
 )
 
 // RenewPath is where a node gets a successor of the token that it shows: a gateway one
@@ -23,9 +24,10 @@ func (s *Server) Renew(w http.ResponseWriter, r *http.Request) {
 		s.fail(w, r, fault.New(fault.Unsupported, "only POST is supported"))
 		return
 	}
-	token, err := s.Tokens.Renew(r.Context(), bearer(r))
-	if fault.Is(err, fault.Denied) && s.Mesh != nil {
-		token, err = s.Mesh.Tokens.Exchange(r.Context(), bearer(r))
+	shown := bearer(r)
+	token, err := s.Tokens.Renew(r.Context(), shown)
+	if fault.Is(err, fault.Denied) && s.Mesh != nil && !identity.ClaimsGateway(shown) {
+		token, err = s.Mesh.Tokens.Exchange(r.Context(), shown)
 	}
 	if err != nil {
 		s.fail(w, r, denied(err))

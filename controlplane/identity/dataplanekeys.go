@@ -2,6 +2,7 @@ package identity
 
 import (
 	"context"
+	"crypto/rsa"
 	"fmt"
 	"slices"
 	"strconv"
@@ -15,15 +16,46 @@ import (
 	"github.com/meshgate/meshgate/controlplane/store"
 )
 
-// Creator creates documents; the gate of all writes is one.
-type Creator interface {
-	EnsureDocument(ctx context.Context, k *model.Kind, scope, name string, spec any) (created bool, err error)
+// meshKeys are the secrets of a mesh that hold signing keys: those that count, the last
+// of which signs, and what stays of those that were withdrawn; serials are in order.
+type meshKeys struct {
+	serials, withdrawn []int
+	secrets, marks     map[int]*model.Resource
 }
 
-// signingSecrets lists the secrets of a mesh that hold signing keys, in the order of
-// their serials.
-func signingSecrets(r store.Reader, meshName string) (serials []int, secrets map[int]*model.Resource, err error) {
-	prefix := mesh.TokenSigningKey + meshName + "-"
+// readMeshKeys reads the signing keys of a mesh. One whose serial was withdrawn does not
+// count: somebody may have written it again, from a file or an old backup.
+func readMeshKeys(r store.Reader, meshName string) (k meshKeys, err error) {
+	if k.withdrawn, k.marks, err = numbered(r, meshName, mesh.TokenWithdrawnKey); err != nil {
+		return k, err
+	}
+	k.serials, k.secrets, err = numbered(r, meshName, mesh.TokenSigningKey)
+	k.serials = slices.DeleteFunc(k.serials, func(n int) bool { return k.marks[n] != nil })
+	return k, err
+}
+
+// newest is the serial of the key that signs.
+func (k *meshKeys) newest(meshName string) (int, error) {
+	if len(k.serials) == 0 {
+		return 0, keyMissing(meshName, "1")
+	}
+	return k.serials[len(k.serials)-1], nil
+}
+
+// next is the serial of the key that comes after all that there were.
+func (k *meshKeys) next() string {
+	highest := 0
+	for _, list := range [][]int{k.serials, k.withdrawn} {
+		if len(list) > 0 {
+			highest = max(highest, list[len(list)-1])
+		}
+	}
+	return strconv.Itoa(highest + 1)
+}
+
+// numbered lists the secrets of a mesh whose names are a prefix, the mesh and a serial.
+func numbered(r store.Reader, meshName, prefix string) (serials []int, secrets map[int]*model.Resource, err error) {
+	prefix += meshName + "-"
 	all, err := r.List(mesh.Secrets, store.Query{Scope: meshName, Part: prefix})
 	if err != nil {
 		return nil, nil, err
@@ -50,17 +82,24 @@ func SigningSerial(meshName, secret string) string {
 	return serial
 }
 
-// Keys lists the signing keys of a mesh, oldest first. One that cannot be parsed has
-// no size.
+// Keys lists the signing keys of a mesh, oldest first, those that were withdrawn before
+// the others. One that cannot be parsed has no size.
 func (t *DataplaneTokens) Keys(r store.Reader, meshName string) ([]SigningKey, error) {
-	serials, secrets, err := signingSecrets(r, meshName)
+	keys, err := readMeshKeys(r, meshName)
 	if err != nil {
 		return nil, err
 	}
-	out := make([]SigningKey, 0, len(serials))
-	for i, n := range serials {
-		k := SigningKey{Serial: strconv.Itoa(n), Since: secrets[n].Created, Signs: i == len(serials)-1}
-		if key, err := t.parse(secrets[n]); err == nil {
+	out := make([]SigningKey, 0, len(keys.serials)+len(keys.withdrawn))
+	for _, n := range keys.withdrawn {
+		k := SigningKey{Serial: strconv.Itoa(n), Since: keys.marks[n].Created, Withdrawn: true}
+		if key, err := parsePublic(keys.marks[n].Spec.(*mesh.Secret).Data); err == nil {
+			k.Bits = key.N.BitLen()
+		}
+		out = append(out, k)
+	}
+	for i, n := range keys.serials {
+		k := SigningKey{Serial: strconv.Itoa(n), Since: keys.secrets[n].Created, Signs: i == len(keys.serials)-1}
+		if key, err := t.parse(keys.secrets[n]); err == nil {
 			k.Bits = key.N.BitLen()
 		}
 		out = append(out, k)
@@ -70,40 +109,83 @@ func (t *DataplaneTokens) Keys(r store.Reader, meshName string) ([]SigningKey, e
 
 // Rotate adds a signing key to a mesh, which signs from now on. Tokens of the others
 // stay valid.
-func (t *DataplaneTokens) Rotate(ctx context.Context, c Creator, meshName string) (serial string, err error) {
+func (t *DataplaneTokens) Rotate(ctx context.Context, w Writer, meshName string) (serial string, err error) {
+	err = t.change(ctx, w, meshName, func(_ store.Tx, keys meshKeys) error {
+		serial = keys.next()
+		return nil
+	})
+	return serial, err
+}
+
+// Withdraw adds a signing key to a mesh, which signs from now on, and withdraws all that
+// there are, because one of them is compromised; see [Tokens.Withdraw]. A key that cannot
+// be read goes, too; of it nothing is known afterwards but its serial.
+func (t *DataplaneTokens) Withdraw(ctx context.Context, w Writer, meshName string) (out Withdrawal, err error) {
+	err = t.change(ctx, w, meshName, func(tx store.Tx, keys meshKeys) error {
+		out = Withdrawal{Serial: keys.next()}
+		for _, n := range keys.serials {
+			if err := t.withdraw(tx, keys.secrets[n], mesh.TokenWithdrawnKey+meshName+"-"+strconv.Itoa(n)); err != nil {
+				return err
+			}
+			out.Withdrawn = append(out.Withdrawn, strconv.Itoa(n))
+		}
+		return nil
+	})
+	return out, err
+}
+
+// withdraw puts what stays of a signing key in its place.
+func (t *DataplaneTokens) withdraw(tx store.Tx, secret *model.Resource, mark string) error {
+	var public []byte
+	if key, err := t.parse(secret); err == nil {
+		if public, err = publicPEM(&key.PublicKey); err != nil {
+			return err
+		}
+	}
+	if _, err := tx.Create(&model.Resource{Kind: mesh.Secrets, Scope: secret.Scope, Name: mark, Spec: &mesh.Secret{Data: public}}); err != nil {
+		return err
+	}
+	return tx.Delete(mesh.Secrets, secret.Scope, secret.Name, 0)
+}
+
+// change adds a signing key to a mesh, after whatever fn does in the same transaction.
+func (t *DataplaneTokens) change(ctx context.Context, w Writer, meshName string, fn func(store.Tx, meshKeys) error) error {
 	data, err := GenerateSigningKey()
 	if err != nil {
-		return "", err
+		return err
 	}
-	for {
-		highest := 0
-		if err := t.store.View(ctx, func(r store.Reader) error {
-			serials, _, err := signingSecrets(r, meshName)
-			if len(serials) > 0 {
-				highest = serials[len(serials)-1]
-			}
+	_, err = w.Write(ctx, model.Config, func(tx store.Tx) error {
+		_, err := tx.Get(mesh.Meshes, "", meshName)
+		if fault.Is(err, fault.NotFound) {
+			return fault.New(fault.NotFound, "there is no mesh %s", meshName)
+		}
+		if err != nil {
 			return err
-		}); err != nil {
-			return "", err
 		}
-		serial = strconv.Itoa(highest + 1)
-		created, err := c.EnsureDocument(ctx, mesh.Secrets, meshName, mesh.TokenSigningKey+meshName+"-"+serial, &mesh.Secret{Data: data})
-		if err != nil || created { // else somebody was faster
-			return serial, err
+		keys, err := readMeshKeys(tx, meshName)
+		if err != nil {
+			return err
 		}
-	}
+		if err := fn(tx, keys); err != nil {
+			return err
+		}
+		_, err = tx.Create(&model.Resource{
+			Kind: mesh.Secrets, Scope: meshName, Name: mesh.TokenSigningKey + meshName + "-" + keys.next(), Spec: &mesh.Secret{Data: data},
+		})
+		return err
+	})
+	return err
 }
 
 // Newest is the serial of the key that signs in a mesh.
 func (t *DataplaneTokens) Newest(ctx context.Context, meshName string) (serial string, err error) {
 	err = t.store.View(ctx, func(r store.Reader) error {
-		serials, _, err := signingSecrets(r, meshName)
-		if err == nil && len(serials) == 0 {
-			return keyMissing(meshName, "1")
+		keys, err := readMeshKeys(r, meshName)
+		if err != nil {
+			return err
 		}
-		if err == nil {
-			serial = strconv.Itoa(serials[len(serials)-1])
-		}
+		n, err := keys.newest(meshName)
+		serial = strconv.Itoa(n)
 		return err
 	})
 	return serial, err
@@ -111,20 +193,28 @@ func (t *DataplaneTokens) Newest(ctx context.Context, meshName string) (serial s
 
 // Exchange returns a valid token as the newest key of its mesh signs it. It says what
 // the token said: id, end and what it is bound to stay, so that nobody gains by it and
-// a revocation reaches both. Faults are those of Check.
-func (t *DataplaneTokens) Exchange(ctx context.Context, token string) (string, error) {
-	c, err := t.Check(ctx, token)
+// a revocation reaches both. The token is checked in the view that finds the newest key:
+// a withdrawal in between would leave a token of the new key to who forged this one.
+// Faults are those of Check.
+func (t *DataplaneTokens) Exchange(ctx context.Context, token string) (signed string, err error) {
+	var c *DataplaneClaims
+	var serial string
+	var key *rsa.PrivateKey
+	err = t.store.View(ctx, func(r store.Reader) error {
+		if c, err = t.check(r, token); err != nil {
+			return err
+		}
+		if serial, key, err = t.newest(r, c.Mesh); err != nil {
+			return fault.Wrap(fault.Internal, err, "the newest signing key of mesh %s cannot be used", c.Mesh)
+		}
+		return nil
+	})
 	if err != nil {
 		return "", err
 	}
-	serial, key, err := t.newest(ctx, c.Mesh)
-	if err != nil {
-		return "", fault.Wrap(fault.Internal, err, "the newest signing key of mesh %s cannot be used", c.Mesh)
-	}
 	j := jwt.NewWithClaims(jwt.SigningMethodRS256, c)
 	j.Header["kid"] = serial
-	signed, err := j.SignedString(key)
-	if err != nil {
+	if signed, err = j.SignedString(key); err != nil {
 		return "", fmt.Errorf("sign the token: %w", err)
 	}
 	return signed, nil
@@ -137,9 +227,12 @@ func (u *Uses) MayRemove(r store.Reader, stored *model.Resource) error {
 	if stored.Kind != mesh.Secrets || serial == "" {
 		return nil
 	}
-	serials, _, err := signingSecrets(r, stored.Scope)
+	keys, err := readMeshKeys(r, stored.Scope)
 	if err != nil {
 		return err
 	}
-	return u.MayDelete(fmt.Sprintf("signing key %s of mesh %s", serial, stored.Scope), stored.Scope+".", serial, len(serials) == 1)
+	if n := serialOf(serial); keys.marks[n] != nil {
+		return nil // no token of it counts
+	}
+	return u.MayDelete(fmt.Sprintf("signing key %s of mesh %s", serial, stored.Scope), stored.Scope+".", serial, len(keys.serials) == 1)
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"crypto/rsa"
 	"fmt"
 	"maps"
 	"slices"
@@ -101,8 +102,12 @@ func (t *DataplaneTokens) Issue(ctx context.Context, r DataplaneTokenRequest) (s
 	if err != nil {
 		return "", err
 	}
-	serial, key, err := t.newest(ctx, r.Mesh)
-	if err != nil {
+	var serial string
+	var key *rsa.PrivateKey
+	if err := t.store.View(ctx, func(reader store.Reader) (err error) {
+		serial, key, err = t.newest(reader, r.Mesh)
+		return err
+	}); err != nil {
 		return "", err
 	}
 	now := t.now()
@@ -145,15 +150,17 @@ func (t *DataplaneTokens) check(r store.Reader, token string) (*DataplaneClaims,
 	}
 	var c DataplaneClaims
 	var noKey error
-	_, err := jwt.ParseWithClaims(token, &c, func(j *jwt.Token) (any, error) {
-		key, err := t.keyOf(r, &c, j.Header["kid"])
-		if noKey = err; err != nil {
-			return nil, err
-		}
-		return &key.PublicKey, nil
+	var withdrawn *withdrawnKey
+	_, err := jwt.ParseWithClaims(token, &c, func(j *jwt.Token) (key any, err error) {
+		key, withdrawn, err = t.keyOf(r, &c, j.Header["kid"])
+		noKey = err
+		return key, err
 	}, jwt.WithValidMethods([]string{jwt.SigningMethodRS256.Alg()}), jwt.WithExpirationRequired(), jwt.WithTimeFunc(t.now))
 	if noKey != nil && !fault.Is(noKey, fault.Denied) && !fault.Is(noKey, fault.NotFound) {
 		return nil, noKey // no fault of the token
+	}
+	if withdrawn != nil {
+		return nil, withdrawn.refuse("dataplane", token, &c.RegisteredClaims, t.now(), err)
 	}
 	if err != nil {
 		return nil, tokenFault("dataplane", token, &c.RegisteredClaims, t.now(), err)

@@ -11,7 +11,7 @@ import (
 
 // KeyPair is a stored key with what belongs to it.
 type KeyPair struct {
-	// Key is PKCS #8 in PEM.
+	// Key is PKCS #8 in PEM; of a token signing key that was withdrawn, PKIX.
 	Key []byte `json:"key"`
 	// Certificate is PEM, leaf first; empty for token signing keys.
 	Certificate []byte `json:"certificate,omitempty"`
@@ -45,7 +45,8 @@ const (
 	keyNext      = "authority-next"   // trusted, and to sign
 	keyFormer    = "authority-former" // trusted, and no longer signs
 	keyGateway   = "gateway-listener"
-	keyTokens    = "gateway-token-signing-key-" // + serial
+	keyTokens    = "gateway-token-signing-key-"   // + serial
+	keyWithdrawn = "gateway-token-withdrawn-key-" // + serial; the public half
 )
 
 // ensure returns the stored key, which generate makes the first time and

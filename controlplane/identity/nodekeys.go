@@ -27,6 +27,9 @@ type SigningKey struct {
 	Since time.Time
 	// Signs is set for the one that signs from now on.
 	Signs bool
+	// Withdrawn is set for one that was compromised: no token of it counts. Since is when
+	// that was said.
+	Withdrawn bool
 }
 
 // nodeKey is one key that signs node tokens.
@@ -34,6 +37,28 @@ type nodeKey struct {
 	serial string
 	key    *rsa.PrivateKey
 	since  time.Time
+}
+
+// nodeKeys are those of node tokens, each list in the order of the serials: the keys
+// that count, the last of which signs, and those that were withdrawn.
+type nodeKeys struct {
+	counting  []nodeKey
+	withdrawn []withdrawnKey
+}
+
+// newest is the key that signs.
+func (k *nodeKeys) newest() nodeKey { return k.counting[len(k.counting)-1] }
+
+// next is the serial of the key that comes after all that there were.
+func (k *nodeKeys) next() string {
+	highest := 0
+	if n := len(k.counting); n > 0 {
+		highest = serialOf(k.counting[n-1].serial)
+	}
+	if n := len(k.withdrawn); n > 0 {
+		highest = max(highest, serialOf(k.withdrawn[n-1].serial))
+	}
+	return strconv.Itoa(highest + 1)
 }
 
 // newNodeKey makes a key.
@@ -49,36 +74,55 @@ func newNodeKey() (*KeyPair, error) {
 	return &KeyPair{Key: pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})}, nil
 }
 
-// listNodeKeys reads the keys of node tokens, in the order of their serials.
-func listNodeKeys(r store.Reader) ([]nodeKey, error) {
-	all, err := r.List(Keys, store.Query{Part: keyTokens})
-	if err != nil {
-		return nil, err
-	}
-	var keys []nodeKey
-	for _, res := range all {
-		serial, ok := strings.CutPrefix(res.Name, keyTokens)
-		if !ok || serialOf(serial) == 0 {
-			continue
-		}
+// listNodeKeys reads the keys of node tokens.
+func listNodeKeys(r store.Reader) (keys nodeKeys, err error) {
+	err = eachNodeKey(r, keyTokens, func(serial string, res *model.Resource) error {
 		signer, err := parseKey(res.Spec.(*KeyPair).Key)
 		if err != nil {
-			return nil, fmt.Errorf("signing key %s of node tokens: %w", serial, err)
+			return err
 		}
 		key, ok := signer.(*rsa.PrivateKey)
 		if !ok {
-			return nil, fmt.Errorf("signing key %s of node tokens is %T, not RSA", serial, signer)
+			return fmt.Errorf("is %T, not RSA", signer)
 		}
-		keys = append(keys, nodeKey{serial, key, res.Created})
+		keys.counting = append(keys.counting, nodeKey{serial, key, res.Created})
+		return nil
+	})
+	if err != nil {
+		return nodeKeys{}, err
 	}
-	slices.SortFunc(keys, func(a, b nodeKey) int { return cmp.Compare(serialOf(a.serial), serialOf(b.serial)) })
-	return keys, nil
+	err = eachNodeKey(r, keyWithdrawn, func(serial string, res *model.Resource) error {
+		public, err := parsePublic(res.Spec.(*KeyPair).Key)
+		keys.withdrawn = append(keys.withdrawn, withdrawnKey{serial, public, res.Created})
+		return err
+	})
+	slices.SortFunc(keys.counting, func(a, b nodeKey) int { return cmp.Compare(serialOf(a.serial), serialOf(b.serial)) })
+	slices.SortFunc(keys.withdrawn, func(a, b withdrawnKey) int { return cmp.Compare(serialOf(a.serial), serialOf(b.serial)) })
+	return keys, err
+}
+
+// eachNodeKey calls fn for the stored keys whose names are a prefix and a serial.
+func eachNodeKey(r store.Reader, prefix string, fn func(serial string, res *model.Resource) error) error {
+	all, err := r.List(Keys, store.Query{Part: prefix})
+	if err != nil {
+		return err
+	}
+	for _, res := range all {
+		serial, ok := strings.CutPrefix(res.Name, prefix)
+		if !ok || serialOf(serial) == 0 {
+			continue
+		}
+		if err := fn(serial, res); err != nil {
+			return fmt.Errorf("signing key %s of node tokens: %w", serial, err)
+		}
+	}
+	return nil
 }
 
 // loadKeys reads the keys, and makes the first one if there is none. A key that was
 // deleted is not made again.
 func (t *Tokens) loadKeys(ctx context.Context) error {
-	var keys []nodeKey
+	var keys nodeKeys
 	read := func(r store.Reader) (err error) {
 		keys, err = listNodeKeys(r)
 		return err
@@ -86,36 +130,36 @@ func (t *Tokens) loadKeys(ctx context.Context) error {
 	if err := t.store.View(ctx, read); err != nil {
 		return err
 	}
-	if len(keys) == 0 {
-		if _, err := ensure(ctx, t.store, keyTokens+"1", always, newNodeKey); err != nil {
+	if len(keys.counting) == 0 {
+		if _, err := ensure(ctx, t.store, keyTokens+keys.next(), always, newNodeKey); err != nil {
 			return err
 		}
 		if err := t.store.View(ctx, read); err != nil {
 			return err
 		}
 	}
-	if len(keys) == 0 {
+	if len(keys.counting) == 0 {
 		return fault.New(fault.Internal, "the key that was made is not there")
 	}
 	t.keys.Store(&keys)
 	return nil
 }
 
-// Keys lists the keys of node tokens, oldest first.
-func (t *Tokens) Keys() []SigningKey {
-	keys := *t.keys.Load()
-	out := make([]SigningKey, len(keys))
-	for i, k := range keys {
-		out[i] = SigningKey{Serial: k.serial, Bits: k.key.N.BitLen(), Since: k.since, Signs: i == len(keys)-1}
+// Keys lists the keys of node tokens, oldest first, those that were withdrawn before
+// the others.
+func (t *Tokens) Keys() (out []SigningKey) {
+	keys := t.keys.Load()
+	for _, k := range keys.withdrawn {
+		out = append(out, SigningKey{Serial: k.serial, Bits: k.key.N.BitLen(), Since: k.at, Withdrawn: true})
+	}
+	for i, k := range keys.counting {
+		out = append(out, SigningKey{Serial: k.serial, Bits: k.key.N.BitLen(), Since: k.since, Signs: i == len(keys.counting)-1})
 	}
 	return out
 }
 
 // Newest is the serial of the key that signs.
-func (t *Tokens) Newest() string {
-	keys := *t.keys.Load()
-	return keys[len(keys)-1].serial
-}
+func (t *Tokens) Newest() string { return t.keys.Load().newest().serial }
 
 // Rotate adds a key, which signs from now on. Tokens of the others stay valid.
 func (t *Tokens) Rotate(ctx context.Context, w Writer) (serial string, err error) {
@@ -123,35 +167,60 @@ func (t *Tokens) Rotate(ctx context.Context, w Writer) (serial string, err error
 	if err != nil {
 		return "", err
 	}
-	err = t.change(ctx, w, func(tx store.Tx, keys []nodeKey) error {
-		highest := 0
-		if len(keys) > 0 {
-			highest = serialOf(keys[len(keys)-1].serial)
-		}
-		serial = strconv.Itoa(highest + 1)
+	err = t.change(ctx, w, func(tx store.Tx, keys nodeKeys) error {
+		serial = keys.next()
 		_, err := tx.Create(&model.Resource{Kind: Keys, Name: keyTokens + serial, Spec: made})
 		return err
 	})
 	return serial, err
 }
 
+// Withdraw adds a key, which signs from now on, and withdraws all that there are,
+// because one of them is compromised. It is one step: while both a compromised key and
+// its successor count, who forges a token can exchange it for one of the successor.
+func (t *Tokens) Withdraw(ctx context.Context, w Writer) (out Withdrawal, err error) {
+	made, err := newNodeKey()
+	if err != nil {
+		return out, err
+	}
+	err = t.change(ctx, w, func(tx store.Tx, keys nodeKeys) error {
+		out = Withdrawal{Serial: keys.next()}
+		for _, k := range keys.counting {
+			public, err := publicPEM(&k.key.PublicKey)
+			if err != nil {
+				return err
+			}
+			if _, err := tx.Create(&model.Resource{Kind: Keys, Name: keyWithdrawn + k.serial, Spec: &KeyPair{Key: public}}); err != nil {
+				return err
+			}
+			if err := tx.Delete(Keys, "", keyTokens+k.serial, 0); err != nil {
+				return err
+			}
+			out.Withdrawn = append(out.Withdrawn, k.serial)
+		}
+		_, err := tx.Create(&model.Resource{Kind: Keys, Name: keyTokens + out.Serial, Spec: made})
+		return err
+	})
+	return out, err
+}
+
 // Delete deletes a key of node tokens, and all of its tokens with it. allowed may
 // refuse that, knowing how many keys there are. In the place of the last one comes a
 // new one: without any, no node could ever join again.
 func (t *Tokens) Delete(ctx context.Context, w Writer, serial string, allowed func(keys int) error) error {
-	return t.change(ctx, w, func(tx store.Tx, keys []nodeKey) error {
-		if !slices.ContainsFunc(keys, func(k nodeKey) bool { return k.serial == serial }) {
+	return t.change(ctx, w, func(tx store.Tx, keys nodeKeys) error {
+		if !slices.ContainsFunc(keys.counting, func(k nodeKey) bool { return k.serial == serial }) {
 			return fault.New(fault.NotFound, "there is no signing key %s of node tokens", serial)
 		}
-		if err := allowed(len(keys)); err != nil {
+		if err := allowed(len(keys.counting)); err != nil {
 			return err
 		}
-		if len(keys) == 1 {
+		if len(keys.counting) == 1 {
 			made, err := newNodeKey()
 			if err != nil {
 				return err
 			}
-			if _, err := tx.Create(&model.Resource{Kind: Keys, Name: keyTokens + strconv.Itoa(serialOf(serial)+1), Spec: made}); err != nil {
+			if _, err := tx.Create(&model.Resource{Kind: Keys, Name: keyTokens + keys.next(), Spec: made}); err != nil {
 				return err
 			}
 		}
@@ -160,10 +229,10 @@ func (t *Tokens) Delete(ctx context.Context, w Writer, serial string, allowed fu
 }
 
 // change runs fn in a transaction of the gate and takes over what came of it.
-func (t *Tokens) change(ctx context.Context, w Writer, fn func(store.Tx, []nodeKey) error) error {
+func (t *Tokens) change(ctx context.Context, w Writer, fn func(store.Tx, nodeKeys) error) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	var after []nodeKey
+	var after nodeKeys
 	commit, err := w.Write(ctx, model.Config, func(tx store.Tx) error {
 		keys, err := listNodeKeys(tx)
 		if err == nil {
@@ -180,13 +249,19 @@ func (t *Tokens) change(ctx context.Context, w Writer, fn func(store.Tx, []nodeK
 	return err
 }
 
-// keyOf returns the public key that a token names.
-func (t *Tokens) keyOf(kid any) (*rsa.PublicKey, error) {
+// keyOf returns the public key that a token names, with what is known of it if it was
+// withdrawn.
+func (k *nodeKeys) keyOf(kid any) (*rsa.PublicKey, *withdrawnKey, error) {
 	serial, _ := kid.(string)
-	for _, k := range *t.keys.Load() {
-		if k.serial == serial {
-			return &k.key.PublicKey, nil
+	for i, w := range k.withdrawn {
+		if w.serial == serial {
+			return w.key, &k.withdrawn[i], nil
 		}
 	}
-	return nil, fault.New(fault.Denied, "unknown signing key")
+	for _, c := range k.counting {
+		if c.serial == serial {
+			return &c.key.PublicKey, nil, nil
+		}
+	}
+	return nil, nil, fault.New(fault.Denied, "unknown signing key")
 }

@@ -1,7 +1,6 @@
 package identity
 
 import (
-	"context"
 	"crypto/rsa"
 	"crypto/sha256"
 	"crypto/x509"
@@ -35,21 +34,17 @@ const (
 )
 
 // newest finds the signing key with the highest serial.
-func (t *DataplaneTokens) newest(ctx context.Context, meshName string) (serial string, key *rsa.PrivateKey, err error) {
-	err = t.store.View(ctx, func(r store.Reader) error {
-		serials, secrets, err := signingSecrets(r, meshName)
-		if err != nil {
-			return err
-		}
-		if len(serials) == 0 {
-			return keyMissing(meshName, "1")
-		}
-		newest := serials[len(serials)-1]
-		serial = strconv.Itoa(newest)
-		key, err = t.parse(secrets[newest])
-		return err
-	})
-	return serial, key, err
+func (t *DataplaneTokens) newest(r store.Reader, meshName string) (serial string, key *rsa.PrivateKey, err error) {
+	keys, err := readMeshKeys(r, meshName)
+	if err != nil {
+		return "", nil, err
+	}
+	n, err := keys.newest(meshName)
+	if err != nil {
+		return "", nil, err
+	}
+	key, err = t.parse(keys.secrets[n])
+	return strconv.Itoa(n), key, err
 }
 
 // serialOf reads the serial of a key; 0 if the text is none. Each serial has one
@@ -118,23 +113,40 @@ func parseRSA(data []byte) (*rsa.PrivateKey, error) {
 	return key, nil
 }
 
-// keyOf finds the key that a token names; kid is whatever the header held.
-func (t *DataplaneTokens) keyOf(r store.Reader, c *DataplaneClaims, kid any) (*rsa.PrivateKey, error) {
+// keyOf finds the key that a token names, with what is known of it if it was withdrawn;
+// kid is whatever the header held.
+func (t *DataplaneTokens) keyOf(r store.Reader, c *DataplaneClaims, kid any) (*rsa.PublicKey, *withdrawnKey, error) {
 	serial, _ := kid.(string)
 	if serialOf(serial) == 0 {
-		return nil, fault.New(fault.Denied, "the key id is not the serial of a signing key")
+		return nil, nil, fault.New(fault.Denied, "the key id is not the serial of a signing key")
 	}
 	if model.ValidateName(c.Mesh, false) != nil {
-		return nil, fault.New(fault.Denied, "the token names no mesh")
+		return nil, nil, fault.New(fault.Denied, "the token names no mesh")
+	}
+	mark, err := r.Get(mesh.Secrets, c.Mesh, mesh.TokenWithdrawnKey+c.Mesh+"-"+serial)
+	if err == nil {
+		t.forget(c.Mesh, mesh.TokenSigningKey+c.Mesh+"-"+serial)
+		w := withdrawnKey{serial: serial, at: mark.Created}
+		if w.key, err = parsePublic(mark.Spec.(*mesh.Secret).Data); err != nil {
+			return nil, &w, errWithdrawn
+		}
+		return w.key, &w, nil
+	}
+	if !fault.Is(err, fault.NotFound) {
+		return nil, nil, err
 	}
 	secret := mesh.TokenSigningKey + c.Mesh + "-" + serial
 	res, err := r.Get(mesh.Secrets, c.Mesh, secret)
 	if fault.Is(err, fault.NotFound) {
 		t.forget(c.Mesh, secret)
-		return nil, keyMissing(c.Mesh, serial)
+		return nil, nil, keyMissing(c.Mesh, serial)
 	}
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	return t.parse(res)
+	key, err := t.parse(res)
+	if err != nil {
+		return nil, nil, err
+	}
+	return &key.PublicKey, nil, nil
 }

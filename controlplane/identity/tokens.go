@@ -44,9 +44,9 @@ type Tokens struct {
 	store store.Store
 	now   func() time.Time
 
-	// mu is held while keys change. keys are ordered by serial; the last one signs.
+	// mu is held while keys change.
 	mu   sync.Mutex
-	keys atomic.Pointer[[]nodeKey]
+	keys atomic.Pointer[nodeKeys]
 }
 
 // GatewayTokenLife is the validity of a gateway's token unless asked otherwise,
@@ -81,13 +81,16 @@ func (t *Tokens) Gateway(controlPlane, name string, validFor time.Duration) (str
 	if validFor <= 0 {
 		return "", fault.Violated([]fault.Violation{{Path: "validFor", Message: "must be a positive duration"}})
 	}
-	return t.sign(uuid.NewString(), controlPlane, name, validFor)
+	return t.sign(t.keys.Load(), uuid.NewString(), controlPlane, name, validFor)
 }
 
 // Renew returns a token for the node of a valid one, with its id and its life from
-// now on, [GatewayTokenLife] at most. Faults are those of Check.
+// now on, [GatewayTokenLife] at most. Faults are those of Check. The token is checked by
+// the keys of the moment that signs: a withdrawal in between would leave a token of the
+// new key to who forged this one.
 func (t *Tokens) Renew(ctx context.Context, token string) (string, error) {
-	c, err := t.Check(ctx, token)
+	keys := t.keys.Load()
+	c, err := t.check(ctx, keys, token)
 	if err != nil {
 		return "", err
 	}
@@ -95,10 +98,10 @@ func (t *Tokens) Renew(ctx context.Context, token string) (string, error) {
 	if c.IssuedAt != nil {
 		life = min(life, c.ExpiresAt.Sub(c.IssuedAt.Time))
 	}
-	return t.sign(c.ID, c.ControlPlane, c.Name, max(life, time.Second))
+	return t.sign(keys, c.ID, c.ControlPlane, c.Name, max(life, time.Second))
 }
 
-func (t *Tokens) sign(id, controlPlane, name string, validFor time.Duration) (string, error) {
+func (t *Tokens) sign(keys *nodeKeys, id, controlPlane, name string, validFor time.Duration) (string, error) {
 	now := t.now()
 	c := Claims{
 		RegisteredClaims: jwt.RegisteredClaims{
@@ -108,8 +111,7 @@ func (t *Tokens) sign(id, controlPlane, name string, validFor time.Duration) (st
 		Name: name, ControlPlane: controlPlane, Type: typeGateway,
 	}
 	j := jwt.NewWithClaims(jwt.SigningMethodRS256, c)
-	keys := *t.keys.Load()
-	newest := keys[len(keys)-1]
+	newest := keys.newest()
 	j.Header["kid"] = newest.serial
 	return j.SignedString(newest.key)
 }
@@ -117,13 +119,22 @@ func (t *Tokens) sign(id, controlPlane, name string, validFor time.Duration) (st
 // Check returns the claims of a valid token, and otherwise a Denied fault. What
 // the control plane itself cannot do has the code of its cause.
 func (t *Tokens) Check(ctx context.Context, token string) (*Claims, error) {
+	return t.check(ctx, t.keys.Load(), token)
+}
+
+func (t *Tokens) check(ctx context.Context, keys *nodeKeys, token string) (*Claims, error) {
 	if len(token) > maxTokenLength {
 		return nil, fault.New(fault.Denied, "the node token is too long")
 	}
 	var c Claims
-	_, err := jwt.ParseWithClaims(token, &c, func(j *jwt.Token) (any, error) {
-		return t.keyOf(j.Header["kid"])
+	var withdrawn *withdrawnKey
+	_, err := jwt.ParseWithClaims(token, &c, func(j *jwt.Token) (key any, err error) {
+		key, withdrawn, err = keys.keyOf(j.Header["kid"])
+		return key, err
 	}, jwt.WithValidMethods([]string{jwt.SigningMethodRS256.Alg()}), jwt.WithExpirationRequired(), jwt.WithTimeFunc(t.now))
+	if withdrawn != nil {
+		return nil, withdrawn.refuse("node", token, &c.RegisteredClaims, t.now(), err)
+	}
 	if err != nil {
 		return nil, tokenFault("node", token, &c.RegisteredClaims, t.now(), err)
 	}

@@ -46,7 +46,7 @@ func with(name string, value any) jwt.MapClaims {
 	return c
 }
 
-func sign(t testing.TB, m jwt.SigningMethod, kid, key any, c jwt.MapClaims) string {
+func sign(t testing.TB, m jwt.SigningMethod, kid, key any, c jwt.Claims) string {
 	t.Helper()
 	j := jwt.NewWithClaims(m, c)
 	if kid != nil {
@@ -271,7 +271,4 @@ func TestRenewalsAreShort(t *testing.T) {
 }
 
 // newestKey is the key that signs.
-func (t *Tokens) newestKey() *rsa.PrivateKey {
-	keys := *t.keys.Load()
-	return keys[len(keys)-1].key
-}
+func (t *Tokens) newestKey() *rsa.PrivateKey { return t.keys.Load().newest().key }

@@ -76,6 +76,9 @@ func BuiltinKey(mesh, backend string) string { return mesh + ".ca-builtin-key-" 
 const (
 	TokenSigningKey  = "dataplane-token-signing-key-" // + <mesh>-<serial>
 	TokenRevocations = "dataplane-token-revocations-" // + <mesh>
+	// TokenWithdrawnKey holds the public half of a signing key that was compromised. No
+	// token of its serial counts, whatever else there is of that serial.
+	TokenWithdrawnKey = "dataplane-token-withdrawn-key-" // + <mesh>-<serial>
 	// GatewayTokenRevocations is the global secret that lists the ids of gateway
 	// tokens that no longer count, with commas between.
 	GatewayTokenRevocations = "gateway-token-revocations"
