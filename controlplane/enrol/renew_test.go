@@ -4,10 +4,14 @@ import (
 	"errors"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/meshgate/meshgate/controlplane/admit"
+	"github.com/meshgate/meshgate/controlplane/admit/admittest"
 	"github.com/meshgate/meshgate/controlplane/identity"
+	"github.com/meshgate/meshgate/controlplane/model"
 )
 
 // TestRenewOfBothKinds: a gateway gets a successor, a proxy of a mesh its token under
@@ -25,8 +29,17 @@ func TestRenewOfBothKinds(t *testing.T) {
 	if err != nil || identity.KeyID(next) != w.Tokens.Newest() {
 		t.Errorf("%q, %v", next, err)
 	}
-	if next, err = Renew(t.Context(), server.Client(), server.URL, "default/web/web"); err != nil || next != "default/web/web exchanged" {
-		t.Errorf("%q, %v", next, err)
+	if proxy, err := Renew(t.Context(), server.Client(), server.URL, "default/web/web"); err != nil || proxy != "default/web/web exchanged" {
+		t.Errorf("%q, %v", proxy, err)
+	}
+	gate := admit.New(w.Store, &admittest.Revoker{}, identity.Kinds(), time.Now).As(model.System("test"))
+	// A gateway hears what is wrong with its token, not that it is none of a proxy.
+	if _, err := w.Tokens.Withdraw(t.Context(), gate); err != nil {
+		t.Fatal(err)
+	}
+	_, err = Renew(t.Context(), server.Client(), server.URL, next)
+	if refused, ok := errors.AsType[*Refused](err); !ok || refused.Status != http.StatusUnauthorized || !strings.Contains(refused.Text, "it is compromised") {
+		t.Errorf("%v", err)
 	}
 	_, err = Renew(t.Context(), server.Client(), server.URL, "forged")
 	if refused, ok := errors.AsType[*Refused](err); !ok || refused.Status != http.StatusUnauthorized {

@@ -28,7 +28,8 @@ type Key struct {
 	Purpose   string `json:"purpose"`
 	Algorithm string `json:"algorithm"`
 	// State is "active" for the one that is used from now on, "accepted" for one that
-	// is good for what was made with it, or what else is the case.
+	// is good for what was made with it, "compromised" for one that is good for nothing,
+	// or what else is the case.
 	State string `json:"state"`
 	// Since and Expires are absent where nobody knows, or where there is no end.
 	Since   *time.Time `json:"since,omitempty"`
@@ -46,6 +47,9 @@ type KeyRotation struct {
 	// ForgetOld drops old encryption keys once nothing is left under them: backups
 	// that were made before cannot be restored any more.
 	ForgetOld bool `json:"forgetOld,omitempty"`
+	// Compromised withdraws all keys of a kind that signs tokens: no token of them counts
+	// or is exchanged from then on.
+	Compromised bool `json:"compromised,omitempty"`
 	// Force takes a step of the control plane's authority although it cuts nodes off.
 	Force bool `json:"force,omitempty"`
 }

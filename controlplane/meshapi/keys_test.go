@@ -35,6 +35,9 @@ func (ring) Rotate(_ context.Context, kind string, r KeyRotation) (string, error
 	case r.Mesh == "":
 		return "", fault.Violated([]fault.Violation{{Path: "mesh", Message: "is needed"}})
 	}
+	if r.Compromised {
+		return "key 2 of mesh " + r.Mesh + " signs from now on, key 1 is withdrawn", nil
+	}
 	return "key 2 of mesh " + r.Mesh + " signs from now on", nil
 }
 

@@ -145,12 +145,15 @@ func freeGatewayPorts(ctx context.Context, c *config.Config, name string, log *s
 // newOwnAgent makes the agent of the gateway that runs beside its control plane,
 // with a token minted here, which the agent renews.
 func newOwnAgent(ctx context.Context, c *config.Config, cp *controlPlane, envoy, module, versionLine string) (*agent.Agent, error) {
-	token, err := cp.tokens.Gateway(model.DefaultControlPlane, c.Gateway.Name, identity.GatewayTokenLife)
-	if err != nil {
-		return nil, err
-	}
 	file := filepath.Join(c.StateDir, c.Gateway.Name+".token")
-	if err := os.WriteFile(file, []byte(token), 0o600); err != nil {
+	cp.ownToken = func() error {
+		token, err := cp.tokens.Gateway(model.DefaultControlPlane, c.Gateway.Name, identity.GatewayTokenLife)
+		if err != nil {
+			return err
+		}
+		return os.WriteFile(file, []byte(token), 0o600)
+	}
+	if err := cp.ownToken(); err != nil {
 		return nil, err
 	}
 	accessLog, err := accessLogFile(&c.AccessLog)

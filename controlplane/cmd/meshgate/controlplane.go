@@ -86,6 +86,8 @@ type controlPlane struct {
 	roots       rootsTold
 	renewWake   chan struct{}
 	renewTokens *tokenRenewer
+	// ownToken gives the gateway that runs in this process a new token; nil if none does.
+	ownToken func() error
 	// instance tells this process apart from others.
 	instance string
 	ready    readiness

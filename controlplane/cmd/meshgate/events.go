@@ -129,7 +129,7 @@ func (cp *controlPlane) remember(meshName, name string) {
 func (cp *controlPlane) forget(meshName, name string) {
 	cp.mesh.removals.Deleted(meshName, name)
 	cp.mesh.insights.Forget(meshName, name)
-	cp.uses.Forget(mesh.NodeID(meshName, name))
+	cp.dropNode(mesh.NodeID(meshName, name))
 	cp.loop.Forget(mesh.NodeID(meshName, name))
 	cp.mesh.renewals.Forget(meshName, name)
 	cp.mesh.workloads.Forget(meshName, name)

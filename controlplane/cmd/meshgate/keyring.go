@@ -39,6 +39,9 @@ func (k keyring) Rotate(ctx context.Context, kind string, r meshapi.KeyRotation)
 	if err := checkRotation(kind, r); err != nil {
 		return "", err
 	}
+	if r.Compromised {
+		return k.withdraw(ctx, kind, r.Mesh)
+	}
 	switch kind {
 	case keysNodeTokens:
 		serial, err := k.cp.tokens.Rotate(ctx, k.cp.gate)
@@ -80,6 +83,9 @@ func checkRotation(kind string, r meshapi.KeyRotation) error {
 	if r.Force && kind != keysAuthority {
 		vs = append(vs, fault.Violation{Path: "force", Message: "does not belong to " + kind})
 	}
+	if text := checkCompromised(kind, r); text != "" {
+		vs = append(vs, fault.Violation{Path: "compromised", Message: text})
+	}
 	return fault.Violated(vs)
 }
 
@@ -99,9 +105,8 @@ func (k keyring) Delete(ctx context.Context, kind, name string, force bool) erro
 		}
 		return k.cp.uses.MayDelete("signing key "+name+" of node tokens", "cp/", name, keys == 1)
 	})
-	if err == nil {
-		k.cp.recheck(ctx)
-	}
+	// Whoever asked may be gone, and the key too although an error is returned.
+	k.cp.recheck(context.WithoutCancel(ctx))
 	return err
 }
 

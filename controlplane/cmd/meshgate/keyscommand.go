@@ -87,6 +87,7 @@ func keysRotateCommand() *cobra.Command {
 		},
 	}
 	c.Flags().StringVar(&r.Mesh, "mesh", "", "the mesh whose key is meant")
+	c.Flags().BoolVar(&r.Compromised, "compromised", false, "with "+strings.Join(withdrawable, " and ")+": withdraw every key that there is, because one was stolen; each node needs a new token")
 	c.Flags().BoolVar(&r.Force, "force", false, "with control-plane-ca: take the next step although it cuts off nodes")
 	c.Flags().BoolVar(&r.ForgetOld, "forget-old", false, "with encryption: drop the old keys from the key file once nothing is left under them; backups from before then need a copy of them")
 	addFlags(c)

@@ -17,9 +17,10 @@ import (
 
 // States of keys.
 const (
-	keyActive   = "active"
-	keyAccepted = "accepted"
-	keyTrusted  = "trusted"
+	keyActive      = "active"
+	keyAccepted    = "accepted"
+	keyTrusted     = "trusted"
+	keyCompromised = "compromised"
 )
 
 // List implements meshapi.Keyring.
@@ -82,6 +83,10 @@ func (k keyring) signingKey(kind, meshName, purpose, prefix string, key identity
 	out := meshapi.Key{
 		Kind: kind, Name: key.Serial, Mesh: meshName, Purpose: purpose, Algorithm: fmt.Sprintf("RSA %d, RS256", key.Bits), State: keyAccepted, Since: &key.Since,
 		InUse: counted(len(k.cp.uses.Of(prefix, key.Serial)), "node"), Next: "delete it when no node uses it",
+	}
+	if key.Withdrawn {
+		out.State, out.Next = keyCompromised, "none: no token of it counts; its nodes need new tokens"
+		return out
 	}
 	if key.Bits == 0 {
 		out.Algorithm, out.State = "unreadable", "unusable"

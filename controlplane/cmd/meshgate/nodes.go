@@ -86,10 +86,18 @@ func (cp *controlPlane) deleteNode(ctx context.Context, n insight.Node) (err err
 			return tx.Delete(gateway.Instances, n.Scope, n.Name, 0)
 		})
 	}
-	if fault.Is(err, fault.NotFound) {
-		return nil
+	if err != nil && !fault.Is(err, fault.NotFound) {
+		return err
 	}
-	return err
+	cp.dropNode(n.ID)
+	return nil
+}
+
+// dropNode forgets what is remembered of the tokens and roots of a node that is gone: a
+// key that it has used is not in use any more.
+func (cp *controlPlane) dropNode(node string) {
+	cp.uses.Forget(node)
+	cp.roots.forget(node)
 }
 
 // nodeMetrics are the counts of nodes, read when they are scraped.

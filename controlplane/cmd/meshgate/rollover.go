@@ -19,8 +19,9 @@ import (
 
 const keysAuthority = "control-plane-ca"
 
-// rootsTold remembers which roots each connected agent has stored, by their digest.
-// Nothing of it is kept: agents are told when they connect.
+// rootsTold remembers which roots each agent that has connected has stored, by their
+// digest, until its node is removed. Nothing of it is kept: agents are told when they
+// connect.
 type rootsTold struct {
 	mu sync.Mutex
 	by map[string][sha256.Size]byte
@@ -33,6 +34,13 @@ func (r *rootsTold) set(node string, roots []byte) {
 		r.by = map[string][sha256.Size]byte{}
 	}
 	r.by[node] = sha256.Sum256(roots)
+}
+
+// forget says that there is no such node any more.
+func (r *rootsTold) forget(node string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.by, node)
 }
 
 func (r *rootsTold) has(node string, roots []byte) bool {
@@ -66,12 +74,18 @@ func (cp *controlPlane) advance(ctx context.Context, from string) error {
 		return fmt.Errorf("the step is taken, but %s could not be written, which the next start does: %w", cp.caFile, err)
 	}
 	cp.renewNow()
+	cp.tellRootsTo(ctx, cp.mesh.admin.Linked())
+	return nil
+}
+
+// tellRootsTo has agents trust what is to be trusted now.
+func (cp *controlPlane) tellRootsTo(ctx context.Context, nodes []string) {
 	var g errgroup.Group
 	g.SetLimit(asking)
-	for _, node := range cp.mesh.admin.Linked() {
+	for _, node := range nodes {
 		g.Go(func() error { cp.tellRoots(ctx, node); return nil })
 	}
-	return g.Wait()
+	_ = g.Wait() // none of them fails
 }
 
 // renewNow has the certificates and roots of gateways looked at at once.
@@ -123,8 +137,11 @@ func (k keyring) notReady(ctx context.Context, from string) (missing []string, e
 	if from == "" {
 		return nil, nil
 	}
-	roots := k.cp.authority.PEM()
-	for _, node := range k.cp.snapshots.Nodes() {
+	roots, nodes := k.cp.authority.PEM(), k.cp.snapshots.Nodes()
+	// One that did not take them when it connected may do so now, and one that was removed
+	// and has come back may have been forgotten after it was told.
+	k.cp.tellRootsTo(ctx, slices.DeleteFunc(slices.Clone(nodes), func(node string) bool { return k.cp.roots.has(node, roots) }))
+	for _, node := range nodes {
 		ready := k.cp.roots.has(node, roots)
 		if ready && strings.HasPrefix(node, "cp/") {
 			if ready, err = k.envoyHolds(ctx, node, from, roots); err != nil {
