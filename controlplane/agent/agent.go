@@ -138,7 +138,7 @@ func New(o Options) (*Agent, error) {
 	if err := dir.make(); err != nil {
 		return nil, err
 	}
-	a.trust = &trust{given: o.CAFile, learned: dir.roots, host: u.Hostname()}
+	a.trust = &trust{given: o.CAFile, learned: dir.roots, host: u.Hostname(), changed: a.held.ring}
 	if err := a.trust.open(); err != nil {
 		return nil, err
 	}

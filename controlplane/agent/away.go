@@ -73,7 +73,7 @@ func (a *Agent) awayCause(err error) health.Finding {
 	case health.Refused:
 		return found(reason, "nothing listens at --cp-address %s: start the control plane, or correct the address (%v)", a.Address, err)
 	case health.UnknownAuthority:
-		return found(reason, "the certificate of %s is from an authority that --ca-cert-file %s does not have. That file has %s. Copy ca.pem of the state directory of that very control plane there, or correct --cp-address", a.Address, a.CAFile, fingerprints(a.CAFile))
+		return found(reason, "the certificate of %s is from an authority that %s. Copy ca.pem of the state directory of that very control plane to --ca-cert-file, or correct --cp-address", a.Address, a.trustedInstead())
 	case health.WrongName:
 		var wrong x509.HostnameError
 		errors.As(err, &wrong)
@@ -105,13 +105,20 @@ func names(c *x509.Certificate) string {
 	return strings.Join(list, ", ")
 }
 
-// fingerprints shows the authorities of a file as openssl x509 -fingerprint -sha256
-// does.
-func fingerprints(file string) string {
-	text, err := os.ReadFile(file) //nolint:gosec // the operator names the file
-	if err != nil {
-		return err.Error()
+// trustedInstead says which authorities are trusted where the control plane's is not.
+func (a *Agent) trustedInstead() string {
+	text, learned, err := a.trust.trusted()
+	switch {
+	case err != nil:
+		return fmt.Sprintf("--ca-cert-file %s does not have: %v", a.CAFile, err)
+	case learned:
+		return fmt.Sprintf("this proxy does not trust. After it was given --ca-cert-file %s, its control plane told it to trust others (%s): it trusts %s", a.CAFile, a.trust.learned, fingerprints(text))
 	}
+	return fmt.Sprintf("--ca-cert-file %s does not have. That file has %s", a.CAFile, fingerprints(text))
+}
+
+// fingerprints shows certificates as openssl x509 -fingerprint -sha256 does.
+func fingerprints(text []byte) string {
 	var list []string
 	for block, rest := pem.Decode(text); block != nil; block, rest = pem.Decode(rest) {
 		sum := sha256.Sum256(block.Bytes)

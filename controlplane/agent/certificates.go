@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/x509"
 	"encoding/pem"
-	"os"
 	"sync"
 	"time"
 
@@ -45,6 +44,11 @@ func (h *held) set(secrets []*resource.Resource) {
 	h.mu.Lock()
 	h.list = list
 	h.mu.Unlock()
+	h.ring()
+}
+
+// ring has the certificates looked at.
+func (h *held) ring() {
 	select {
 	case h.moved <- struct{}{}:
 	default:
@@ -70,17 +74,23 @@ func first(text []byte) *x509.Certificate {
 	return c
 }
 
-// authorities are those by which the control plane is known.
+// authorities are those by which the control plane is known: the ones that are trusted,
+// which need not be those of the operator's file any more.
 func (a *Agent) authorities() (list []health.Certificate) {
-	text, err := os.ReadFile(a.CAFile)
+	text, learned, err := a.trust.trusted()
 	if err != nil {
 		return nil // the next connection says so
+	}
+	what := "the authority in --ca-cert-file " + a.CAFile
+	if learned {
+		what = "the control plane's authority in " + a.trust.learned
 	}
 	for block, rest := pem.Decode(text); block != nil; block, rest = pem.Decode(rest) {
 		if c, err := x509.ParseCertificate(block.Bytes); err == nil {
 			list = append(list, health.Certificate{
-				What: "the authority in --ca-cert-file " + a.CAFile, NotBefore: c.NotBefore, NotAfter: c.NotAfter,
-				Do: "put ca.pem of the control plane there and start the proxy again",
+				What: what, NotBefore: c.NotBefore, NotAfter: c.NotAfter,
+				Do: "replace it at the control plane (meshgate keys rotate control-plane-ca), which tells connected proxies; if that is done and this proxy was away, put the new ca.pem where --ca-cert-file is (" +
+					a.CAFile + "): nothing needs a restart",
 			})
 		}
 	}

@@ -2,8 +2,10 @@ package agent
 
 import (
 	"context"
+	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -116,5 +118,65 @@ func TestFullDisk(t *testing.T) {
 	}
 	if lines != 2 {
 		t.Errorf("%d lines", lines)
+	}
+}
+
+// TestTrustedAuthoritiesAreJudged: what counts is what the control plane has said since
+// the operator's file was given. An authority that was replaced alarms nobody once the
+// node has heard of the next one, without a restart, and the text that says why the
+// control plane is not trusted shows what is.
+func TestTrustedAuthoritiesAreJudged(t *testing.T) {
+	old, next := newPlace(t), newPlace(t)
+	ended := &x509.Certificate{SerialNumber: old.authority.SerialNumber, NotBefore: time.Now().Add(-48 * time.Hour), NotAfter: time.Now().Add(-time.Hour), IsCA: true, BasicConstraintsValid: true}
+	der, err := x509.CreateCertificate(nil, ended, ended, old.key.Public(), old.key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	given := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
+	if err := os.WriteFile(old.ca, given, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	next.serve(t, http.NotFound, nil)
+	old.address = next.address
+	a, r := old.agent(t, someToken)
+	ctx, cancel := context.WithCancel(t.Context())
+	looked := make(chan struct{})
+	go func() {
+		defer close(looked)
+		a.watchCertificates(ctx)
+	}()
+	if l := r.wait(t, "a certificate ends"); !strings.Contains(l, "the authority in --ca-cert-file "+old.ca) || !strings.Contains(l, "nothing needs a restart") {
+		t.Error(l)
+	}
+	conn, err := tls.Dial("tcp", strings.TrimPrefix(next.address, "https://"), &tls.Config{MinVersion: tls.VersionTLS12, InsecureSkipVerify: true}) //nolint:gosec // learn looks at it
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close() }()
+	bundle, err := os.ReadFile(next.ca)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := a.trust.learn(bundle, conn.ConnectionState()); err != nil {
+		t.Fatal(err)
+	}
+	r.wait(t, "no certificate ends soon")
+	cancel()
+	<-looked
+	if list := a.authorities(); len(list) != 1 || list[0].What != "the control plane's authority in "+a.trust.learned || !list[0].NotAfter.Equal(next.authority.NotAfter) {
+		t.Errorf("%+v", list)
+	}
+	text := a.away(x509.UnknownAuthorityError{}).Text
+	for text, want := range map[string]bool{old.ca: true, a.trust.learned: true, fingerprints(bundle): true, fingerprints(given): false} {
+		if got := a.away(x509.UnknownAuthorityError{}).Text; strings.Contains(got, text) != want {
+			t.Errorf("%s in %s: %t", text, got, !want)
+		}
+	}
+	// Another file of the operator's begins anew.
+	if err := os.WriteFile(old.ca, append(given, '\n'), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if again := a.away(x509.UnknownAuthorityError{}).Text; again == text || !strings.Contains(again, "That file has "+fingerprints(given)) {
+		t.Error(again)
 	}
 }

@@ -29,6 +29,8 @@ const (
 type trust struct {
 	given, learned string // files
 	host           string
+	// changed, if set, is called when something else is trusted than before.
+	changed func()
 
 	mu sync.Mutex
 }
@@ -43,9 +45,36 @@ func (t *trust) open() error {
 	defer t.mu.Unlock()
 	text, stale, err := t.text()
 	if err == nil && stale {
-		err = replace(t.learned, text)
+		err = t.keep(text)
 	}
 	return err
+}
+
+// keep writes the learned file. t.mu is held.
+func (t *trust) keep(text []byte) error {
+	err := replace(t.learned, text)
+	if t.changed != nil {
+		t.changed()
+	}
+	return err
+}
+
+// trusted returns the certificates that are trusted at this moment; learned says that
+// they are not those of the operator's file, because the control plane has said so.
+func (t *trust) trusted() (certificates []byte, learned bool, err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	text, _, err := t.text()
+	if err != nil {
+		return nil, false, err
+	}
+	given, err := os.ReadFile(t.given)
+	if err != nil {
+		return nil, false, err
+	}
+	certificates, _ = certificatesOf(text)
+	was, _ := certificatesOf(given)
+	return certificates, !bytes.Equal(certificates, was), nil
 }
 
 // roots returns what is trusted at this moment.
@@ -57,7 +86,7 @@ func (t *trust) roots() (*x509.CertPool, error) {
 		return nil, err
 	}
 	if stale {
-		_ = replace(t.learned, text) // whoever needs the run directory says what is wrong with it
+		_ = t.keep(text) // whoever needs the run directory says what is wrong with it
 	}
 	pool := x509.NewCertPool()
 	if !pool.AppendCertsFromPEM(text) {
@@ -128,7 +157,7 @@ func (t *trust) learn(bundle []byte, by tls.ConnectionState) error {
 	if have, err := os.ReadFile(t.learned); err == nil && bytes.Equal(have, text) {
 		return nil
 	}
-	return replace(t.learned, text)
+	return t.keep(text)
 }
 
 // verifyConnection is for [tls.Config.VerifyConnection].
