@@ -51,14 +51,21 @@ const (
 // resealPage is how many rows are sealed anew in one transaction.
 const resealPage = 100
 
-// cursor is how far a change to the key To has come; stored as JSON.
+// cursor is how far a change to the key To has come; stored as JSON. Resources come
+// first, then the records of changes.
 type cursor struct {
 	To         string `json:"to"`
 	Last       int64  `json:"last"`
 	Unreadable int    `json:"unreadable,omitempty"`
-	// Complete: there were no further rows. Those that came since are sealed by To.
+	// Complete: there were no further resources. Those that came since are sealed by To.
 	Complete bool `json:"complete,omitempty"`
+	// LastChange and ChangesComplete are the same for records of changes.
+	LastChange      int64 `json:"last_change,omitempty"`
+	ChangesComplete bool  `json:"changes_complete,omitempty"`
 }
+
+// complete: every row was looked at.
+func (c *cursor) complete() bool { return c.Complete && c.ChangesComplete }
 
 // checks reads what proves keys, by name. The sealer must open each.
 func checks(s *session, sealer Sealer) (sealed map[string][]byte, err error) {
@@ -193,10 +200,15 @@ func (s *sqlite) Resealing(ctx context.Context) (r Resealing, err error) {
 		return r, viewError(ctx, err)
 	}
 	r.Unreadable = at.Unreadable
-	_, err = session.row(`SELECT count(*) FROM resources WHERE id > ? AND sealed != 0`, []any{at.Last}, &r.Left)
-	if err != nil {
+	if _, err = session.row(`SELECT count(*) FROM resources WHERE id > ? AND sealed != 0`, []any{at.Last}, &r.Left); err != nil {
 		return r, viewError(ctx, err)
 	}
+	// There may be millions of changes. Their numbers have no gaps: nothing is counted.
+	var changes int
+	if _, err = session.row(`SELECT coalesce(max(number) - max(?, min(number) - 1), 0) FROM changes`, []any{at.LastChange}, &changes); err != nil {
+		return r, viewError(ctx, err)
+	}
+	r.Left += max(changes, 0)
 	return r, nil
 }
 
@@ -231,14 +243,32 @@ func (t *rows) resealPage(begin bool) (more bool, err error) {
 	if begin && at.Unreadable > 0 {
 		at = cursor{To: at.To}
 	}
-	page, err := t.records(at.Last)
+	if at.Complete {
+		err = t.resealChanges(&at, c)
+	} else {
+		err = t.resealResources(&at)
+	}
 	if err != nil {
 		return false, err
+	}
+	text, err := json.Marshal(at)
+	if err != nil {
+		return false, err
+	}
+	_, err = t.exec(`INSERT INTO meta (name, value) VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET value = excluded.value`, metaReseal, string(text))
+	return !at.complete(), err
+}
+
+// resealResources seals the next resources anew.
+func (t *rows) resealResources(at *cursor) error {
+	page, err := t.records(at.Last)
+	if err != nil {
+		return err
 	}
 	for i := range page {
 		readable, err := t.resealRow(&page[i])
 		if err != nil {
-			return false, err
+			return err
 		}
 		if !readable {
 			at.Unreadable++
@@ -246,12 +276,7 @@ func (t *rows) resealPage(begin bool) (more bool, err error) {
 		at.Last = page[i].id
 	}
 	at.Complete = len(page) < resealPage
-	text, err := json.Marshal(at)
-	if err != nil {
-		return false, err
-	}
-	_, err = t.exec(`INSERT INTO meta (name, value) VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET value = excluded.value`, metaReseal, string(text))
-	return !at.Complete, err
+	return nil
 }
 
 // records reads a page of rows as they are stored.
@@ -323,10 +348,7 @@ func (t *rows) resealed() (done bool, err error) {
 		return true, nil
 	}
 	at, err := readCursor(t.session, c.ID())
-	if err != nil || at.Unreadable > 0 || !at.Complete {
-		return false, err
-	}
-	if err := t.resealChanges(c); err != nil {
+	if err != nil || at.Unreadable > 0 || !at.complete() {
 		return false, err
 	}
 	check, err := c.Seal([]byte(keyCheck), []byte(keyCheck))
@@ -347,27 +369,34 @@ func (t *rows) resealed() (done bool, err error) {
 	return true, nil
 }
 
-// resealChanges brings what is kept of changes under the key that seals.
-func (t *rows) resealChanges(c *sealing) error {
-	type change struct {
-		number int64
-		detail []byte
-	}
-	var stale []change
-	var r change
-	if err := t.each(`SELECT number, detail FROM changes WHERE sealed != 0`, nil, func() error {
-		if !c.Current(r.detail, recordPlace(uint64(r.number))) { //nolint:gosec // written from uint64
-			stale = append(stale, change{r.number, append([]byte(nil), r.detail...)})
-		}
+// keptChange is what is stored of a record of a change and may be sealed.
+type keptChange struct {
+	number int64
+	sealed bool
+	detail []byte
+}
+
+// resealChanges looks at the next records of changes and seals their details anew. One that cannot be
+// opened is counted, like a resource, and holds up no other.
+func (t *rows) resealChanges(at *cursor, c *sealing) error {
+	var page []keptChange
+	var r keptChange
+	if err := t.each(`SELECT number, sealed, detail FROM changes WHERE number > ? ORDER BY number LIMIT ?`, []any{at.LastChange, resealPage}, func() error {
+		page = append(page, keptChange{r.number, r.sealed, append([]byte(nil), r.detail...)})
 		return nil
-	}, &r.number, &r.detail); err != nil {
+	}, &r.number, &r.sealed, &r.detail); err != nil {
 		return err
 	}
-	for _, r := range stale {
+	for _, r := range page {
+		at.LastChange = r.number
 		where := recordPlace(uint64(r.number)) //nolint:gosec // written from uint64
+		if !r.sealed || c.Current(r.detail, where) {
+			continue
+		}
 		plain, err := c.Open(r.detail, where)
 		if err != nil {
-			return fmt.Errorf("change %d: %w", r.number, err)
+			at.Unreadable++
+			continue
 		}
 		again, err := c.Seal(plain, where)
 		if err != nil {
@@ -377,6 +406,7 @@ func (t *rows) resealChanges(c *sealing) error {
 			return err
 		}
 	}
+	at.ChangesComplete = len(page) < resealPage
 	return nil
 }
 

@@ -320,3 +320,62 @@ func TestResealProperty(t *testing.T) {
 		})
 	})
 }
+
+// TestResealChanges: the records of changes are brought under the new key in
+// transactions of a few rows, like resources. One that no key opens keeps the old key and
+// holds up no other. Once it is gone the change of the key ends.
+func TestResealChanges(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "meshgate.db")
+	s := open(t, options(t, path))
+	const changes = 350
+	for range changes / 50 {
+		record(t, s, slices.Repeat([]store.ChangeRecord{recordOf(storetest.Badge, "was")}, 50)...)
+	}
+	issue(t, s, badges(150)...)
+	closeStore(t, s)
+	execute(t, path, `UPDATE changes SET detail = x'01ff' WHERE number = 7`)
+	o := options(t, path)
+	o.Sealer = ring(t, 2, 1)
+	s = open(t, o)
+	left := []int{changes + 150}
+	now, err := s.(sqlstore.Resealer).Reseal(t.Context(), func(now sqlstore.Resealing) { left = append(left, now.Left) })
+	if err != nil || now.Done || now.Unreadable != 1 || now.Left != 0 {
+		t.Errorf("%+v, %v", now, err)
+	}
+	for i := 1; i < len(left); i++ {
+		if left[i-1]-left[i] > 100 {
+			t.Errorf("more than 100 rows in one transaction: %v", left)
+		}
+	}
+	if len(left) < 6 {
+		t.Errorf("all in %d transactions", len(left))
+	}
+	recorded(t, s, 8, changes)
+	closeStore(t, s)
+	if opens(t, path, ring(t, 2)) {
+		t.Error("it opens without the old key")
+	}
+	execute(t, path, `DELETE FROM changes WHERE number <= 7`) // as it is when its time has come
+	s = open(t, o)
+	if now, err := s.(sqlstore.Resealer).Reseal(t.Context(), nil); err != nil || !now.Done {
+		t.Errorf("%+v, %v", now, err)
+	}
+	closeStore(t, s)
+	o.Sealer = ring(t, 2)
+	s = open(t, o)
+	recorded(t, s, 8, changes)
+}
+
+// recorded demands that the records of changes from one number to another can be read.
+func recorded(t *testing.T, s store.Store, from, to uint64) {
+	t.Helper()
+	if err := s.View(t.Context(), func(r store.Reader) error {
+		list, err := r.Records(store.RecordQuery{Oldest: true, After: from - 1})
+		if err != nil || uint64(len(list)) != to-from+1 || string(list[0].Members[0].Old) != `"was"` {
+			return fmt.Errorf("%d changes, %w", len(list), err)
+		}
+		return nil
+	}); err != nil {
+		t.Error(err)
+	}
+}
