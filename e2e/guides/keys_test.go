@@ -16,7 +16,7 @@ var _ = Describe("docs/operations/keys.md", func() {
 		Expect(out["A stolen key"]).To(And(ContainSubstring("Key 3 signs the dataplane tokens of mesh default from now on. Withdrawn: key 2."),
 			ContainSubstring("1 node (default.web-1) came with such tokens"), ContainSubstring("Key 3 signs node tokens from now on. Withdrawn: key 2."),
 			MatchRegexp(`(?m)^dataplane-tokens +2 +default +compromised .* 1 node `), MatchRegexp(`(?m)^default.web-1 +sidecar +refused .* because it is compromised`),
-			MatchRegexp(`2 nodes: 2 connected \(0 refuse configuration, 0 are behind\), 0 away, 0 away and refused\n`)))
+			MatchRegexp(`2 nodes: 2 connected \(0 refuse configuration, 0 are behind\), 0 away, 0 away and refused$`)))
 		Expect(out["The encryption key"]).To(And(ContainSubstring("A new key encrypts from now on"), ContainSubstring("The old keys leave the file")))
 		Expect(out["The control plane's authority"]).To(And(ContainSubstring("Step 1 of 3"), ContainSubstring("Step 2 of 3"), ContainSubstring("Step 3 of 3"),
 			MatchRegexp(`(?m)^control-plane-ca +[0-9a-f]{16} .* active `)))
