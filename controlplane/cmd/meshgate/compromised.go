@@ -28,7 +28,7 @@ func (k keyring) withdraw(ctx context.Context, kind, meshName string) (said stri
 	} else {
 		out, err = k.cp.tokens.Withdraw(ctx, k.cp.gate)
 	}
-	if err == nil && k.cp.ownToken != nil && kind == keysNodeTokens {
+	if k.cp.ownToken != nil && kind == keysNodeTokens {
 		if err := k.cp.ownToken(); err != nil {
 			k.cp.log.Error("the gateway beside this control plane has no good token; the next start gives it one", "error", err)
 		}
