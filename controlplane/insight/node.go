@@ -155,6 +155,24 @@ func (s *Insights) Counts() map[string]map[string]int {
 	return out
 }
 
+// AwaySince says by type since when the node is away that is away the longest. A type is
+// missing if nobody of it is; a node that never connected is away since no moment.
+func (s *Insights) AwaySince() map[string]time.Time {
+	out := map[string]time.Time{}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for at, p := range s.proxies {
+		sub := p.last()
+		if p.streams > 0 || sub == nil || sub.DisconnectTime == nil {
+			continue
+		}
+		if first, any := out[at.typ()]; !any || sub.DisconnectTime.Before(first) {
+			out[at.typ()] = *sub.DisconnectTime
+		}
+	}
+	return out
+}
+
 func (i id) typ() string {
 	if i.gateway() {
 		return Gateway

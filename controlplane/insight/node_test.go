@@ -38,6 +38,36 @@ func (r *rig) lists(what string, want ...string) {
 	}
 }
 
+// Whoever watches is told by type since when a node is away that is away the longest:
+// one that returns does not count, nor one that never came.
+func TestAwaySince(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig) {
+		expect := func(what string, want map[string]time.Time) {
+			t.Helper()
+			if diff := cmp.Diff(want, r.AwaySince()); diff != "" {
+				t.Errorf("%s (-want +got):\n%s", what, diff)
+			}
+		}
+		r.Expect("default.never")
+		r.Connected(event("a", 1))
+		r.Connected(event("b", 2))
+		r.Connected(of(gateway, 3))
+		expect("all are there", map[string]time.Time{})
+		pass(time.Minute)
+		a := time.Now().UTC()
+		r.Disconnected(event("a", 1))
+		pass(time.Minute)
+		b := time.Now().UTC()
+		r.Disconnected(event("b", 2))
+		r.Disconnected(of(gateway, 3))
+		r.Refused(server.Event{Node: "default.a", Error: "its token was revoked"})
+		pass(time.Minute)
+		expect("three left", map[string]time.Time{"sidecar": a, "gateway": b})
+		r.Connected(event("a", 4))
+		expect("one is back", map[string]time.Time{"sidecar": b, "gateway": b})
+	})
+}
+
 // Everybody who was there is listed, connected or away, sidecar or gateway, over
 // restarts of the control plane, until it is removed.
 func TestNodesStay(t *testing.T) {

@@ -121,6 +121,13 @@ func reason(n insight.Node) string {
 
 // orphan shows a node of which only filters are remembered.
 func (r *Registry) orphan(id string, f Filters) Document {
+	d := r.document(split(id), f)
+	d.Reason = reasonFilters
+	return d
+}
+
+// split is a node that is away and of which nothing is known but its id.
+func split(id string) insight.Node {
 	n := insight.Node{ID: id, Type: insight.Sidecar, State: insight.Away}
 	scope, name, ok := strings.Cut(id, ".")
 	if rest, gateway := strings.CutPrefix(id, "cp/"); gateway {
@@ -130,9 +137,7 @@ func (r *Registry) orphan(id string, f Filters) Document {
 	if ok {
 		n.Scope, n.Name = scope, name
 	}
-	d := r.document(n, f)
-	d.Reason = reasonFilters
-	return d
+	return n
 }
 
 func moment(t time.Time) *time.Time {

@@ -121,7 +121,7 @@ func (r *Registry) all(filters map[string]Filters) []candidate {
 	}
 	for id, is := range missing {
 		if is {
-			out = append(out, candidate{Node: insight.Node{ID: id, State: insight.Away}})
+			out = append(out, candidate{Node: split(id)})
 		}
 	}
 	slices.SortFunc(out, func(a, b candidate) int { return strings.Compare(a.ID, b.ID) })
@@ -152,8 +152,17 @@ func missing(name string) error {
 	return fault.New(fault.NotFound, "node %q is not known", name)
 }
 
-// Counts counts the nodes by type and state.
-func (r *Registry) Counts() map[string]map[string]int { return r.Insights.Counts() }
+// Counts counts the nodes by type and state, as [Registry.List] lists them: those of which
+// only filters are remembered are away.
+func (r *Registry) Counts() map[string]map[string]int {
+	out := r.Insights.Counts()
+	for id := range r.filters() {
+		if _, known := r.Insights.Node(id); !known && id != "" {
+			out[split(id).Type][insight.Away]++
+		}
+	}
+	return out
+}
 
 // MaxAway bounds the names that [Registry.Away] returns.
 const MaxAway = 100

@@ -228,6 +228,11 @@ func TestReasons(t *testing.T) {
 		if n, _ := r.Away(func(string) bool { return true }); n != 2 {
 			t.Errorf("%d away", n)
 		}
+		// Whoever watches the counts must not miss one that the list shows.
+		counts := map[string]map[string]int{"gateway": {"connected": 0, "away": 2, "refused": 0}, "sidecar": {"connected": 0, "away": 1, "refused": 0}}
+		if diff := cmp.Diff(counts, r.Counts()); diff != "" {
+			t.Error(diff)
+		}
 	})
 }
 

@@ -44,6 +44,7 @@ func (cp *controlPlane) collectors() []prometheus.Collector {
 		gauge("revocations_pending", "Revocations that some filter may not know of when it reads Redis.", func() float64 { return float64(stats().Pending) }),
 		gauge("redis_trusted", "Whether filters are told to believe the second level of the token cache.", func() float64 { return telemetry.Flag(stats().Trusted) }),
 		gauge("redis_up", "Whether the second level is in order and written to.", func() float64 { return telemetry.Flag(stats().RedisUp) }),
+		gauge("redis_outlives_control_plane", "Whether proxies are told of a Redis that goes on without the control plane.", func() float64 { return telemetry.Flag(cp.redis.outlives()) }),
 		counter("redis_refills_dropped_total", "Records that were not written to Redis because it was slow or away.", func() float64 { return float64(stats().RefillsDropped) }),
 		cp.ready.conditions.Collector(),
 		nodeMetrics{cp},

@@ -16,6 +16,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/model"
 	"github.com/meshgate/meshgate/controlplane/nodes"
 	"github.com/meshgate/meshgate/controlplane/store"
+	"github.com/meshgate/meshgate/controlplane/telemetry"
 )
 
 // openNodes makes the place that says who is there, and tells it who may come: whoever
@@ -106,16 +107,24 @@ type nodeMetrics struct{ cp *controlPlane }
 var (
 	nodesDesc = prometheus.NewDesc("meshgate_nodes",
 		"Nodes that were seen or are expected and not removed, by what they are and whether they are connected, away, or away and refused.", []string{"type", "state"}, nil)
+	awayDesc = prometheus.NewDesc("meshgate_node_away_since_timestamp_seconds",
+		"Since when the node of a type is away that is away the longest, in seconds of Unix time; 0 if none is.", []string{"type"}, nil)
 	refusalsDesc = prometheus.NewDesc("meshgate_node_refusals_total",
 		"Refusals of nodes, by whether the name is that of a node which is known.", []string{"known"}, nil)
 )
 
 // Describe implements prometheus.Collector.
-func (nodeMetrics) Describe(c chan<- *prometheus.Desc) { c <- nodesDesc; c <- refusalsDesc }
+func (nodeMetrics) Describe(c chan<- *prometheus.Desc) {
+	c <- nodesDesc
+	c <- awayDesc
+	c <- refusalsDesc
+}
 
 // Collect implements prometheus.Collector.
 func (m nodeMetrics) Collect(c chan<- prometheus.Metric) {
+	away := m.cp.mesh.insights.AwaySince()
 	for typ, states := range m.cp.nodes.Counts() {
+		c <- prometheus.MustNewConstMetric(awayDesc, prometheus.GaugeValue, telemetry.Unix(away[typ]), typ)
 		for state, n := range states {
 			c <- prometheus.MustNewConstMetric(nodesDesc, prometheus.GaugeValue, float64(n), typ, state)
 		}

@@ -123,6 +123,10 @@ func (p *redisParts) forNodes(local bool) *contract.RedisSettings {
 	return s
 }
 
+// outlives reports whether proxies read a Redis that does not end with the control plane.
+// Where they do not, nobody checks tokens without a control plane.
+func (p *redisParts) outlives() bool { return p.embedded == nil && p.nodeURL != "" }
+
 func (p *redisParts) close() {
 	if p == nil {
 		return

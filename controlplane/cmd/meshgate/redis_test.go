@@ -17,12 +17,12 @@ func TestProxiesGetNoWritingCredential(t *testing.T) {
 		name, url, nodeURL string
 		local              bool
 		want               string
-		warned             bool
+		warned, outlives   bool
 	}{
-		{"external, one user", "redis://writer:pw@r:1", "", true, "", true},
-		{"external, two users", "redis://writer:pw@r:1", "redis://reader:pw@r:1", false, "redis://reader:pw@r:1", false},
-		{"embedded, this host", "", "", true, "redis://:", false},
-		{"embedded, another host", "", "", false, "", false},
+		{"external, one user", "redis://writer:pw@r:1", "", true, "", true, false},
+		{"external, two users", "redis://writer:pw@r:1", "redis://reader:pw@r:1", false, "redis://reader:pw@r:1", false, true},
+		{"embedded, this host", "", "", true, "redis://:", false, false},
+		{"embedded, another host", "", "", false, "", false, false},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			var out bytes.Buffer
@@ -39,6 +39,9 @@ func TestProxiesGetNoWritingCredential(t *testing.T) {
 			}
 			if !strings.HasPrefix(got, tc.want) || (tc.want == "") != (got == "") || got == p.url || strings.Contains(got, "writer") {
 				t.Errorf("told %q, the control plane uses %q", got, p.url)
+			}
+			if p.outlives() != tc.outlives {
+				t.Errorf("what proxies read outlives the control plane: %t", p.outlives())
 			}
 			if lines := strings.Count(out.String(), "redis.nodeURL is not set"); lines != map[bool]int{true: 1}[tc.warned] {
 				t.Errorf("said %d times: %s", lines, out.String())
