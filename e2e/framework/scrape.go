@@ -20,10 +20,15 @@ func Scrape(port int) Metrics {
 	r, err := Do(http.DefaultClient, http.MethodGet, fmt.Sprintf("http://127.0.0.1:%d/metrics", port), http.Header{}, "")
 	gomega.ExpectWithOffset(1, err).NotTo(gomega.HaveOccurred())
 	gomega.ExpectWithOffset(1, r.Status).To(gomega.Equal(http.StatusOK), r.Body)
-	parser := expfmt.NewTextParser(model.UTF8Validation)
-	families, err := parser.TextToMetricFamilies(strings.NewReader(r.Body))
+	families, err := ParseMetrics(r.Body)
 	gomega.ExpectWithOffset(1, err).NotTo(gomega.HaveOccurred())
 	return families
+}
+
+// ParseMetrics reads a page of metrics as Prometheus does.
+func ParseMetrics(text string) (Metrics, error) {
+	parser := expfmt.NewTextParser(model.UTF8Validation)
+	return parser.TextToMetricFamilies(strings.NewReader(text))
 }
 
 // Sum adds up the series of a family whose labels contain the given pairs of name and

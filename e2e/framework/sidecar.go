@@ -84,10 +84,14 @@ func (s *Sidecar) Token() string {
 }
 
 // Admin asks Envoy's admin interface on its Unix socket.
-func (s *Sidecar) Admin(path string) (string, error) {
-	sockets, err := filepath.Glob(filepath.Join(s.StateDir, "run", "*", "admin.sock"))
+func (s *Sidecar) Admin(path string) (string, error) { return EnvoyAdmin(s.StateDir, path) }
+
+// EnvoyAdmin asks the admin interface of the one Envoy that has its run directory below a
+// state directory.
+func EnvoyAdmin(stateDir, path string) (string, error) {
+	sockets, err := filepath.Glob(filepath.Join(stateDir, "run", "*", "admin.sock"))
 	if err != nil || len(sockets) != 1 {
-		return "", fmt.Errorf("%d admin sockets below %s", len(sockets), s.StateDir)
+		return "", fmt.Errorf("%d admin sockets below %s", len(sockets), stateDir)
 	}
 	client := &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{
 		DisableKeepAlives: true,

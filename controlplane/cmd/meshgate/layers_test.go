@@ -106,6 +106,8 @@ var layers = map[string]string{
 	// It implements what the parts that it measures declare.
 	"controlplane/telemetry": "controlplane/httpkit controlplane/store/metered xds/resource xds/server",
 
+	"controlplane/telemetry/telemetrytest": "",
+
 	"controlplane/cmd/meshgate": "*",
 
 	// Examples know nothing of the module: whoever reads them can take them along.
@@ -116,7 +118,7 @@ var layers = map[string]string{
 	"e2e/ports":         "",
 	"e2e/framework":     "e2e/ports",
 	"e2e/accesslog":     "e2e/framework",
-	"e2e/gateway":       "e2e/framework",
+	"e2e/gateway":       "e2e/framework controlplane/telemetry/telemetrytest",
 	"e2e/guides":        "e2e/framework",
 	"e2e/oauth":         "e2e/framework controlplane/oauth/oauthtest",
 	"e2e/admin":         "e2e/framework",

@@ -6,12 +6,12 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
-	"slices"
 	"strings"
 	"testing"
 
 	"sigs.k8s.io/yaml"
+
+	"github.com/meshgate/meshgate/controlplane/telemetry/telemetrytest"
 )
 
 var operations = filepath.Join("..", "..", "..", "docs", "operations")
@@ -136,22 +136,6 @@ func TestDashboards(t *testing.T) {
 	promtool(t, dir, "check", "rules", "expressions.yaml")
 }
 
-var (
-	// Label matchers, ranges and texts hold no names of families, nor do lists of labels.
-	noNames    = regexp.MustCompile(`"[^"]*"|\{[^}]*\}|\[[^\]]*\]|\b(?:by|without|on|ignoring)\s*\([^)]*\)`)
-	identifier = regexp.MustCompile(`[a-zA-Z_:][a-zA-Z0-9_:]*\b\s*\(?`)
-)
-
-// familiesIn lists the families that an expression reads.
-func familiesIn(expr string) (out []string) {
-	for _, word := range identifier.FindAllString(noNames.ReplaceAllString(expr, ""), -1) {
-		if !strings.HasSuffix(word, "(") && !slices.Contains([]string{"and", "or", "unless", "bool"}, strings.TrimSpace(word)) {
-			out = append(out, strings.TrimSpace(word))
-		}
-	}
-	return out
-}
-
 // expectDocumented demands that every family of an expression is in
 // docs/operations/metrics.md. Those of Envoy are held against a real one in e2e/gateway.
 func expectDocumented(t *testing.T, where, expr string) {
@@ -167,7 +151,7 @@ func expectDocumented(t *testing.T, where, expr string) {
 			known[row[1]+"_bucket"], known[row[1]+"_sum"], known[row[1]+"_count"] = true, true, true
 		}
 	}
-	for _, name := range familiesIn(expr) {
+	for _, name := range telemetrytest.Families(expr) {
 		if !known[name] && !strings.HasPrefix(name, "envoy_") {
 			t.Errorf("%s reads %s, which is not documented", where, name)
 		}
