@@ -14,6 +14,10 @@ import (
 // maxFormat bounds a format in bytes.
 const maxFormat = 16 << 10
 
+// maxDepth bounds how many objects may lie within each other: Envoy reads no message of
+// which the parts lie too deep, and a listener with such a log serves nobody.
+const maxDepth = 8
+
 // operator is one of Envoy's command operators, with its arguments and the length
 // that it is cut at, or a sign that stands for itself.
 var operator = regexp.MustCompile(`%(?:%|([A-Z0-9_]+)(?:\(([^()]*)\))?(:[0-9]{1,5})?%)`)
@@ -40,7 +44,8 @@ var (
 	// business: credentials, or paths and addresses that may have some in them.
 	secretive = []string{
 		"auth", "token", "key", "secret", "cookie", "password", "passwd", "credential", "session", "signature", "assertion",
-		"jwt", "bearer", "otp", "csrf", "saml", "location", "referer", "referrer", "url", "uri", "query", "x-meshgate", "client-cert",
+		"jwt", "bearer", "otp", "dpop", "csrf", "saml", "location", "referer", "referrer", "refresh", "redirect", "url", "uri", "path", "query",
+		"sec-websocket-protocol", "x-meshgate", "client-cert",
 	}
 	// innocent have such a word in them all the same.
 	innocent = []string{
@@ -63,23 +68,25 @@ func Parse(text string) (*Format, error) {
 		return nil, fmt.Errorf("is longer than %d bytes", maxFormat)
 	}
 	var f Format
-	d := json.NewDecoder(strings.NewReader(text))
-	if err := d.Decode(&f.fields); err != nil || f.fields == nil || d.More() {
+	if err := json.Unmarshal([]byte(text), &f.fields); err != nil || f.fields == nil {
 		return nil, errors.New("is not one JSON object")
 	}
-	return &f, check("", f.fields)
+	return &f, check("", f.fields, 1)
 }
 
-func check(path string, fields map[string]any) error {
-	if len(fields) == 0 {
+func check(path string, fields map[string]any, depth int) error {
+	switch {
+	case len(fields) == 0:
 		return errors.New("has an object without fields")
+	case depth > maxDepth:
+		return fmt.Errorf("has more than %d objects within each other", maxDepth)
 	}
 	for name, value := range fields {
 		at := strings.TrimPrefix(path+"."+name, ".")
 		var err error
 		switch v := value.(type) {
 		case map[string]any:
-			err = check(at, v)
+			err = check(at, v, depth+1)
 		case string:
 			if err = checkText(v); err != nil {
 				err = fmt.Errorf("%s: %w", at, err)
@@ -99,7 +106,7 @@ func checkText(text string) error {
 		if m[0] == "%%" {
 			continue
 		}
-		if err := checkOperator(m[1], m[2]); err != nil {
+		if err := checkOperator(m[1], m[2], m[3]); err != nil {
 			return err
 		}
 	}
@@ -109,7 +116,7 @@ func checkText(text string) error {
 	return nil
 }
 
-func checkOperator(name, argument string) error {
+func checkOperator(name, argument, length string) error {
 	switch {
 	case name == "MESHGATE":
 		if _, ok := words[argument]; !ok {
@@ -120,6 +127,8 @@ func checkOperator(name, argument string) error {
 		return checkHeaders(name, argument)
 	case !slices.Contains(plain, name):
 		return fmt.Errorf("%%%s%% is not among the operators that show no credential", name)
+	case length != "":
+		return fmt.Errorf("%%%s%s%% has a length, which Envoy takes of headers and words alone", name, length)
 	case argument != "" && (name != "START_TIME" || !timeFormat.MatchString(argument)):
 		return fmt.Errorf("%%%s(%s)%% has an argument that it cannot have", name, argument)
 	}
@@ -165,8 +174,19 @@ func translated(fields map[string]any, e ending) map[string]any {
 			if m[1] != "MESHGATE" {
 				return op
 			}
-			return words[m[2]][e]
+			return shortened(words[m[2]][e], m[3])
 		})
 	}
 	return out
+}
+
+// lengthOf is the end of an operator, with the length that it is cut at.
+var lengthOf = regexp.MustCompile(`(:[0-9]+)?%$`)
+
+// shortened is an operator that is cut at another length, if one is given.
+func shortened(op, length string) string {
+	if length == "" {
+		return op
+	}
+	return lengthOf.ReplaceAllString(op, length+"%")
 }

@@ -30,12 +30,17 @@ func TestFormatsShowNoCredential(t *testing.T) {
 		"%QUERY_PARAMS(ORIG)%", "%REQ_WITHOUT_QUERY(AUTHORIZATION)%", "%ENVIRONMENT(HOME)%", "%DYNAMIC_METADATA(a:b)%", "%FILTER_STATE(a)%",
 		"%CEL(request.headers)%", "%FILE_CONTENT(/etc/passwd)%", "%SECRET(a)%", "%MESHGATE(token)%", "%MESHGATE%", "%REQ()%", "%REQ(A?B?C)%",
 		"100%", "%nothing%", "%DURATION", "%START_TIME(\n)%", "%DURATION(x)%", "%REQ(A B)%",
+		// Envoy keeps the whole path of a request that it rewrites, and fronts may send one.
+		"%REQ(X-ENVOY-ORIGINAL-PATH)%", "%REQ(X-FORWARDED-PATH)%", "%REQ(X_ENVOY_ORIGINAL_PATH)%", "%RESP(REFRESH)%", "%RESP(X-ACCEL-REDIRECT)%",
+		"%REQ(SEC-WEBSOCKET-PROTOCOL)%", "%REQ(DPOP)%",
+		// Envoy refuses these, and the whole listener with them.
+		"%DURATION:10%", "%START_TIME(%s):10%",
 	} {
 		if _, err := Parse(fmt.Sprintf(`{"a":{"b":%q}}`, bad)); err == nil {
 			t.Errorf("%s was taken", bad)
 		}
 	}
-	for _, bad := range []string{"", "[]", `"x"`, "{}", `{"a":1}`, `{"a":{}}`, `{"a":"x"}{}`, `{"a":["%DURATION%"]}`, `{"a":"` + strings.Repeat("x", maxFormat) + `"}`} {
+	for _, bad := range []string{"", "[]", `"x"`, "{}", `{"a":1}`, `{"a":{}}`, `{"a":"x"}{}`, `{"a":"x"}}`, `{"a":"x"}]`, `{"a":["%DURATION%"]}`, strings.Repeat(`{"a":`, maxDepth+1) + `"x"` + strings.Repeat(`}`, maxDepth+1), `{"a":"` + strings.Repeat("x", maxFormat) + `"}`} {
 		if _, err := Parse(bad); err == nil {
 			t.Errorf("%.40s was taken", bad)
 		}
@@ -44,14 +49,14 @@ func TestFormatsShowNoCredential(t *testing.T) {
 
 // Our own operators are read where each ending has them, the others stay.
 func TestFormatIsToldEnvoy(t *testing.T) {
-	f, err := Parse(`{"a":"%MESHGATE(consumer)% %DURATION%","b":{"c":"%MESHGATE(reason)%"}}`)
+	f, err := Parse(`{"a":"%MESHGATE(consumer)% %DURATION%","b":{"c":"%MESHGATE(reason)%","d":"%MESHGATE(consumer):20% %MESHGATE(route):7%"}}`)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for e, want := range map[ending]map[string]any{
-		passed: {"a": "%REQ(x-consumer-username):256% %DURATION%", "b": map[string]any{"c": "%METADATA(ROUTE:meshgate:reason)%"}},
-		ended:  {"a": "%DYNAMIC_METADATA(meshgate:consumer)% %DURATION%", "b": map[string]any{"c": "%DYNAMIC_METADATA(meshgate:reason)%"}},
-		issued: {"a": "%DYNAMIC_METADATA(meshgate:nothing)% %DURATION%", "b": map[string]any{"c": "%DYNAMIC_METADATA(meshgate:nothing)%"}},
+		passed: {"a": "%REQ(x-consumer-username):256% %DURATION%", "b": map[string]any{"c": "%METADATA(ROUTE:meshgate:reason)%", "d": "%REQ(x-consumer-username):20% %METADATA(ROUTE:meshgate:route):7%"}},
+		ended:  {"a": "%DYNAMIC_METADATA(meshgate:consumer)% %DURATION%", "b": map[string]any{"c": "%DYNAMIC_METADATA(meshgate:reason)%", "d": "%DYNAMIC_METADATA(meshgate:consumer):20% %METADATA(ROUTE:meshgate:route):7%"}},
+		issued: {"a": "%DYNAMIC_METADATA(meshgate:nothing)% %DURATION%", "b": map[string]any{"c": "%DYNAMIC_METADATA(meshgate:nothing)%", "d": "%DYNAMIC_METADATA(meshgate:nothing):20% %DYNAMIC_METADATA(meshgate:route):7%"}},
 	} {
 		if d := cmp.Diff(want, f.fieldsOf(e)); d != "" {
 			t.Errorf("ending %d (-want +got):\n%s", e, d)
