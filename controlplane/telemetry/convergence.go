@@ -19,16 +19,19 @@ type Spread struct {
 }
 
 // Bounds of what is followed. A revision that takes longer counts with spreadTime,
-// which is above all buckets but the last; further ones than maxPending are not
-// followed, but counted.
+// which is above all buckets but the last. Of those on their way maxFollowed are followed
+// at a time, because each event looks at each of them; maxPending wait for their turn, and
+// further ones are not followed, but counted.
 const (
-	spreadTime = 90 * time.Second
-	maxPending = 4096
+	spreadTime  = 90 * time.Second
+	maxFollowed = 256
+	maxPending  = 4096
 )
 
 // Convergence measures how long commits take to reach the change feed, the published
-// configuration, and all proxies. Note is called at each commit; Run follows them in
-// their order: a revision is everywhere not before those it contains.
+// configuration, and all proxies. Note is called at each commit; Run follows each for
+// itself: commits concern different scopes and proxies, and one that hangs would make
+// those behind it look slow.
 type Convergence struct {
 	feed, published, acknowledged prometheus.Histogram
 	skipped                       prometheus.Counter
@@ -112,19 +115,36 @@ func (c *Convergence) Told(revision uint64) {
 
 // Run follows what is noted until ctx ends, whose error it returns.
 func (c *Convergence) Run(ctx context.Context, s Spread) error {
+	var following sync.WaitGroup
+	defer following.Wait()
+	turns := make(chan struct{}, maxFollowed)
 	for {
-		next, ok := c.next()
-		if !ok {
-			select {
-			case <-ctx.Done():
-				return ctx.Err()
-			case <-c.wake:
-			}
-			continue
-		}
-		c.follow(ctx, s, next)
-		if ctx.Err() != nil {
+		select {
+		case <-ctx.Done():
 			return ctx.Err()
+		case turns <- struct{}{}:
+		}
+		n, err := c.await(ctx)
+		if err != nil {
+			return err
+		}
+		following.Go(func() {
+			defer func() { <-turns }()
+			c.follow(ctx, s, n)
+		})
+	}
+}
+
+// await takes the next revision that was noted.
+func (c *Convergence) await(ctx context.Context) (n noted, err error) {
+	for {
+		if n, ok := c.next(); ok {
+			return n, nil
+		}
+		select {
+		case <-ctx.Done():
+			return n, ctx.Err()
+		case <-c.wake:
 		}
 	}
 }

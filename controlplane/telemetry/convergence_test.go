@@ -68,6 +68,44 @@ func TestConvergence(t *testing.T) {
 	})
 }
 
+// TestOneThatHangsHidesNoOther: while a proxy does not answer for a commit, later ones
+// are measured by what they took. Who looks for what is slow would look at the wrong end
+// otherwise: each would seem to be published as late as that proxy is.
+func TestOneThatHangsHidesNoOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		after := func(ctx context.Context, d time.Duration) error {
+			select {
+			case <-time.After(d):
+				return nil
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}
+		c := NewConvergence()
+		c.Begin(0)
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error)
+		go func() {
+			ended <- c.Run(ctx, Spread{
+				Published: func(ctx context.Context, _ uint64) error { return after(ctx, time.Second) },
+				Acknowledged: func(ctx context.Context, revision uint64) error {
+					return after(ctx, map[bool]time.Duration{true: time.Hour, false: time.Second}[revision == 1])
+				},
+			})
+		}()
+		c.Note(1, time.Now())
+		for r := range uint64(maxFollowed + 10) {
+			time.Sleep(10 * time.Millisecond)
+			c.Note(2+r, time.Now())
+		}
+		time.Sleep(10 * time.Second)
+		c.expect(t, c.published, maxFollowed+11, (maxFollowed+11)*time.Second)
+		c.expect(t, c.acknowledged, maxFollowed+10, (maxFollowed+10)*2*time.Second)
+		cancel()
+		<-ended
+	})
+}
+
 // TestConvergenceThatDoesNotCome counts a proxy that never answers as late, and goes
 // on; what cannot be told is counted as skipped.
 func TestConvergenceThatDoesNotCome(t *testing.T) {
