@@ -26,8 +26,12 @@ const (
 	certGateway       = "gateway"
 )
 
+// expiriesTime bounds how long a scrape waits for the store. One that hangs must not take
+// the page of metrics away.
+const expiriesTime = 2 * time.Second
+
 // expiries shows when the first certificate of each use ends. What the store has is
-// read again only after a change of it.
+// read again only after a change of it; while it cannot be read, what was known is shown.
 type expiries struct {
 	store     store.Store
 	authority func() []byte
@@ -55,11 +59,12 @@ func (e *expiries) Collect(out chan<- prometheus.Metric) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if now := e.store.Revision(); !e.read || now != e.revision {
+		// A revision that comes while the store is read has it read again.
+		before := e.first
 		e.first = map[string]time.Time{}
 		e.note(certAuthority, e.authority())
-		// A revision that comes while the store is read has it read again.
-		if e.revision, e.read = now, true; !e.load() {
-			e.read = false
+		if e.revision, e.read = now, e.load(); !e.read && before != nil {
+			e.first = before
 		}
 	}
 	for use, at := range e.first {
@@ -69,7 +74,9 @@ func (e *expiries) Collect(out chan<- prometheus.Metric) {
 
 // load reads what the store has; a row that cannot be read hides no other one.
 func (e *expiries) load() bool {
-	err := e.store.View(context.Background(), func(r store.Reader) error {
+	ctx, cancel := context.WithTimeout(context.Background(), expiriesTime)
+	defer cancel()
+	err := e.store.View(ctx, func(r store.Reader) error {
 		if err := e.each(r, mesh.Meshes, identity.MeshAuthorities, func(res *model.Resource) {
 			e.note(certMeshAuthority, res.Spec.(*identity.MeshAuthority).Current.Certificate)
 		}); err != nil {
