@@ -9,7 +9,9 @@ import (
 
 // Issued records an identity that was given to a proxy. backend is the authority
 // backend that signed it, at the moment of signing. One that is given again, to a
-// proxy that came back, is no further regeneration.
+// proxy that came back, is no further regeneration. One of a node that is not known is
+// left out: its dataplane was deleted while the identity was made, and nobody would delete
+// what is noted of it now.
 func (s *Insights) Issued(mesh, dataplane, backend string, expires, at time.Time) {
 	supported := []string{backend}
 	if s.Backends != nil {
@@ -17,10 +19,10 @@ func (s *Insights) Issued(mesh, dataplane, backend string, expires, at time.Time
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.closed {
+	p := s.proxies[id{mesh, dataplane}]
+	if p == nil || s.closed {
 		return
 	}
-	p := s.proxy(id{mesh, dataplane})
 	n := uint32(1)
 	if p.mtls != nil && p.mtls.LastCertificateRegeneration.Equal(at) && p.mtls.CertificateExpirationTime.Equal(expires) {
 		return

@@ -86,6 +86,8 @@ func TestRestart(t *testing.T) {
 		r.Sent(typed("web", 1, resource.Cluster))
 		r.Issued("default", "web", "ca-1", time.Now().Add(time.Hour), time.Now())
 		r.Issued("default", "web", "ca-2", time.Now().Add(2*time.Hour), time.Now())
+		r.Expect("default.api")
+		r.Expect("other.web")
 		r.Issued("default", "api", "ca-1", time.Now().Add(time.Hour), time.Now())
 		r.Issued("other", "web", "ca-9", time.Now().Add(time.Hour), time.Now())
 		before := r.read("web")
@@ -134,6 +136,7 @@ func TestRestart(t *testing.T) {
 // TestForget: with the dataplane its insight goes, also if the proxy is slow to.
 func TestForget(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig) {
+		r.Expect("default.idle")
 		r.Issued("default", "idle", "ca", time.Now().Add(time.Hour), time.Now())
 		for i, name := range []string{"gone", "live", "back"} {
 			r.Connected(event(name, uint64(i)))
@@ -159,8 +162,11 @@ func TestForget(t *testing.T) {
 		r.Disconnected(event("live", 1))
 		r.Connected(event("back", 9))
 		pass(insight.Interval)
-		if r.read("live") != nil || r.stored("live") != nil {
-			t.Error("the end of the stream brought the insight back")
+		// Its identity was being made while its dataplane was deleted.
+		r.Issued("default", "live", "ca", time.Now().Add(time.Hour), time.Now())
+		pass(insight.Interval)
+		if _, known := r.Node("default.live"); known || r.read("live") != nil || r.stored("live") != nil {
+			t.Error("the end of the stream, or an identity that came late, brought the insight back")
 		}
 		if r.read("back") == nil || r.stored("back") == nil {
 			t.Error("a dataplane that was created again has no insight")

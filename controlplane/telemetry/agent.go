@@ -13,12 +13,11 @@ import (
 // Node is what an agent tells of itself. Its functions are called at each scrape and
 // must not block.
 type Node struct {
-	// EnvoyUp says that Envoy runs, Ready that the node can be sent requests as far as
-	// the agent knows, Connected that the control plane is there.
+	// EnvoyUp says that Envoy runs, Connected that the stream to the control plane is open.
 	EnvoyUp, Connected func() bool
 	// Restarts counts unexpected deaths of Envoy.
 	Restarts func() int64
-	// TokenEnds is when the node token ends; zero for never, or if it is not known.
+	// TokenEnds is when the node token ends; zero if it does not say, or is not known.
 	TokenEnds func() time.Time
 	// Build says what runs, Conditions what is the matter.
 	Build, Conditions prometheus.Collector
@@ -41,7 +40,7 @@ func (n Node) Collectors() []prometheus.Collector {
 		Gauge("agent_envoy_up", "Whether Envoy runs.", func() float64 { return Flag(n.EnvoyUp()) }),
 		Gauge("agent_control_plane_connected", "Whether the configuration stream to the control plane is open.", func() float64 { return Flag(n.Connected()) }),
 		Counter("agent_envoy_restarts_total", "Envoys that ended unexpectedly and were started again.", func() float64 { return float64(n.Restarts()) }),
-		Gauge("agent_token_expiry_timestamp_seconds", "When the node token ends, in seconds of Unix time; 0 for never.", func() float64 { return Unix(n.TokenEnds()) }),
+		Gauge("agent_token_expiry_timestamp_seconds", "When the node token ends, in seconds of Unix time; 0 if it does not say.", func() float64 { return Unix(n.TokenEnds()) }),
 	}
 	if n.Log != nil {
 		out = append(out, n.Log.Collectors()...)

@@ -1,7 +1,8 @@
 // Package telemetry holds what the control plane and the agent measure, in the form
-// that Prometheus reads. It is the only package besides the binary that knows of
-// Prometheus: what it measures declares small interfaces (httpkit.Meter,
-// oauth.Observer, revoke.Meter, the ADS server's Observer), which it implements.
+// that Prometheus reads. What it measures knows nothing of Prometheus and declares small
+// interfaces (httpkit.Meter, oauth.Observer, revoke.Meter, the ADS server's Observer),
+// which it implements. Elsewhere there are collectors of conditions (controlplane/health)
+// and in the binary, of what is read from several parts.
 //
 // Names follow the conventions of Prometheus: base units, _total for counters, a
 // suffix for the unit; that of requests follows OpenTelemetry's semantic conventions.

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net/http"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -28,6 +29,9 @@ type Scrape struct {
 	envoy func(context.Context) (io.ReadCloser, error)
 	log   *slog.Logger
 	once  singleflight.Group
+	// left says that Envoy's statistics were left out of the last page, which is logged
+	// when it begins and when it ends: everybody may ask, as often as they like.
+	left atomic.Bool
 
 	reached prometheus.Gauge
 	took    prometheus.Gauge
@@ -76,8 +80,11 @@ func (s *Scrape) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (s *Scrape) page(ctx context.Context) ([]byte, error) {
 	begun := time.Now()
 	stats, err := s.statistics(ctx)
-	if err != nil {
-		s.log.WarnContext(ctx, "the statistics of envoy are left out of a scrape", "error", err)
+	switch was := s.left.Swap(err != nil); {
+	case err != nil && !was:
+		s.log.WarnContext(ctx, "the statistics of envoy are left out of a scrape, and of those that follow", "error", err)
+	case err == nil && was:
+		s.log.InfoContext(ctx, "the statistics of envoy are on the page again")
 	}
 	s.took.Set(time.Since(begun).Seconds())
 	s.reached.Set(Flag(err == nil))
