@@ -23,6 +23,8 @@ type Options struct {
 	History int
 	// Now is the clock; nil = time.Now.
 	Now func() time.Time
+	// Past is up to when rows have ended; nil = Now. See package steady.
+	Past func() time.Time
 	// Retention of change records; zero values are those of [store.DefaultRetention].
 	Retention store.Retention
 }
@@ -31,6 +33,7 @@ type Options struct {
 // wait; writers work one at a time on a copy that shares what is unchanged.
 type memory struct {
 	now     func() time.Time
+	past    func() time.Time
 	retain  store.Retention
 	feed    *feed.Feed
 	current atomic.Pointer[state]
@@ -51,8 +54,11 @@ func Open(o Options) store.Store {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
+	if o.Past == nil {
+		o.Past = o.Now
+	}
 	m := &memory{
-		now: o.Now, retain: o.Retention, feed: feed.New(o.History, 0, nil), alarm: engine.NewAlarm(),
+		now: o.Now, past: o.Past, retain: o.Retention, feed: feed.New(o.History, 0, nil), alarm: engine.NewAlarm(),
 		stop: make(chan struct{}), swept: make(chan struct{}),
 	}
 	m.current.Store(&state{})
@@ -68,7 +74,7 @@ func (m *memory) View(ctx context.Context, fn func(store.Reader) error) error {
 	if m.closed.Load() {
 		return feed.Closed()
 	}
-	r := engine.NewReader(m.current.Load(), nil, m.now())
+	r := engine.NewReader(m.current.Load(), nil, m.past())
 	defer r.End()
 	return fn(r)
 }
@@ -92,9 +98,9 @@ func (m *memory) Update(ctx context.Context, class model.Class, fn func(store.Tx
 // commit runs fn on a copy of the current state and publishes that unless fn
 // fails or panics. mu is held.
 func (m *memory) commit(class model.Class, fn func(*engine.Tx) error) (store.Commit, error) {
-	now := m.now()
+	past := m.past()
 	next := *m.current.Load()
-	tx := engine.NewTx(&next, nil, class, now)
+	tx := engine.NewTx(&next, nil, class, m.now(), past)
 	defer tx.End()
 	if err := fn(tx); err != nil {
 		return store.Commit{}, err
@@ -103,7 +109,7 @@ func (m *memory) commit(class model.Class, fn func(*engine.Tx) error) (store.Com
 	if err != nil {
 		return store.Commit{}, err
 	}
-	m.alarm.Set(res.Earliest, now)
+	m.alarm.Set(res.Earliest, past)
 	next.revision = res.Commit.Revision
 	if len(res.Events) > 0 {
 		m.feed.Expect(next.revision)
@@ -155,7 +161,7 @@ func (m *memory) sweepStep() (more bool) {
 	}
 	m.current.Load().expiries.ascend("", func(_ string, row string) bool {
 		r, _ := m.current.Load().rows.get(row)
-		m.alarm.Set(engine.Expiry(r), m.now())
+		m.alarm.Set(engine.Expiry(r), m.past())
 		return false
 	})
 	return false

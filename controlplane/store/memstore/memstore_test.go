@@ -36,3 +36,15 @@ func TestRetention(t *testing.T) {
 		return s
 	})
 }
+
+func TestPast(t *testing.T) {
+	storetest.RunPast(t, func(t *testing.T, keep store.Retention, now, past func() time.Time) store.Store {
+		s := memstore.Open(memstore.Options{Retention: keep, Now: now, Past: past})
+		t.Cleanup(func() {
+			if err := s.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+		return s
+	})
+}

@@ -24,6 +24,14 @@ func TestRetention(t *testing.T) {
 	})
 }
 
+func TestPast(t *testing.T) {
+	storetest.RunPast(t, func(t *testing.T, keep store.Retention, now, past func() time.Time) store.Store {
+		o := options(t, filepath.Join(t.TempDir(), "meshgate.db"))
+		o.Retention, o.Now, o.Past = keep, now, past
+		return open(t, o)
+	})
+}
+
 // recordOf is a record about a kind.
 func recordOf(k *model.Kind, value string) store.ChangeRecord {
 	return store.ChangeRecord{

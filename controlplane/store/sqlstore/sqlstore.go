@@ -62,6 +62,9 @@ type Options struct {
 	History int
 	// Now is the clock; nil = time.Now.
 	Now func() time.Time
+	// Past is up to when rows have ended; nil = Now. A row that is over is gone for good,
+	// so a clock that jumps ahead must not say so; see package steady.
+	Past func() time.Time
 	// Checkpoint is how long a commit may stand in the log alone; 0 = 30 s.
 	Checkpoint time.Duration
 	// Retention of change records; zero values are those of [store.DefaultRetention].
@@ -79,7 +82,7 @@ var ErrKey = errors.New("the encryption key is not the one it was written with")
 
 // sqlite implements [store.Store].
 type sqlite struct {
-	now     func() time.Time
+	past    func() time.Time
 	codec   *codec
 	feed    *feed.Feed
 	readers *readers
@@ -98,6 +101,9 @@ func Open(ctx context.Context, o Options) (store.Store, error) {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
+	if o.Past == nil {
+		o.Past = o.Now
+	}
 	if o.Checkpoint == 0 {
 		o.Checkpoint = checkpointAfter
 	}
@@ -105,7 +111,7 @@ func Open(ctx context.Context, o Options) (store.Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &sqlite{now: o.Now, codec: c, closing: make(chan struct{}), closed: make(chan struct{}), once: make(chan struct{}, 1)}
+	s := &sqlite{past: o.Past, codec: c, closing: make(chan struct{}), closed: make(chan struct{}), once: make(chan struct{}, 1)}
 	if err := s.open(ctx, o); err != nil {
 		if what := diagnose(err, func() error { return look(filepath.Dir(o.Path)) }); what != store.NoTrouble {
 			err = what.Fault(err)
@@ -190,7 +196,7 @@ func (s *sqlite) View(ctx context.Context, fn func(store.Reader) error) error {
 	if err != nil {
 		return viewError(ctx, err)
 	}
-	r := engine.NewReader(&rows{session: session, codec: s.codec, revision: rev}, s.codec.kinds, s.now())
+	r := engine.NewReader(&rows{session: session, codec: s.codec, revision: rev}, s.codec.kinds, s.past())
 	defer r.End()
 	return fn(r)
 }

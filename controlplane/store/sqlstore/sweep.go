@@ -26,7 +26,7 @@ func (w *writer) sweep() {
 	}
 	if err != nil {
 		w.log.Error("removing expired rows failed", "error", err)
-		w.alarm.Set(w.now().Add(sweepRetry).UnixMilli(), w.now())
+		w.alarm.Set(w.past().Add(sweepRetry).UnixMilli(), w.past())
 		w.sweeping = nil
 		return
 	}
@@ -39,7 +39,7 @@ func (w *writer) sweep() {
 	w.sweeping = nil
 	if err := w.setAlarm(); err != nil {
 		w.log.Error("the next expiry is not known", "error", err)
-		w.alarm.Set(w.now().Add(sweepRetry).UnixMilli(), w.now())
+		w.alarm.Set(w.past().Add(sweepRetry).UnixMilli(), w.past())
 	}
 }
 
@@ -56,7 +56,7 @@ func (w *writer) sweepStep(class model.Class) (n int, more bool, err error) {
 	if err := b.begin(class == model.Config); err != nil {
 		return 0, false, err
 	}
-	tx := engine.NewTx(b.rows, w.codec.kinds, class, w.now())
+	tx := engine.NewTx(b.rows, w.codec.kinds, class, w.now(), w.past())
 	if n, more, err = tx.Sweep(); err != nil {
 		return 0, false, err
 	}

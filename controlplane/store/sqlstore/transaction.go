@@ -50,7 +50,7 @@ func (b *transaction) step(r *request) (engine.Result, error) {
 	if r.raw != nil {
 		return engine.Result{}, b.raw(r.raw)
 	}
-	tx := engine.NewTx(b.rows, b.codec.kinds, r.class, b.now())
+	tx := engine.NewTx(b.rows, b.codec.kinds, r.class, b.now(), b.past())
 	r.turn <- tx
 	err := <-r.ran
 	if err == nil && tx.Strict() && !b.full {
@@ -126,7 +126,7 @@ func (b *transaction) end() error {
 	b.revision, b.committed = b.rows.revision, b.tried
 	b.checkpoints.due()
 	b.feed.Publish(b.commits)
-	b.alarm.Set(b.earliest, b.now())
+	b.alarm.Set(b.earliest, b.past())
 	return nil
 }
 

@@ -27,6 +27,7 @@ type writer struct {
 	codec   *codec
 	feed    *feed.Feed
 	now     func() time.Time
+	past    func() time.Time
 	log     *slog.Logger
 	queue   chan *request
 	alarm   *engine.Alarm
@@ -77,7 +78,7 @@ type outcome struct {
 // newWriter reads the state that the last process left.
 func newWriter(s *session, c *codec, o Options, closing <-chan struct{}) (*writer, error) {
 	w := &writer{
-		session: s, codec: c, now: o.Now, log: o.Log, queue: make(chan *request), alarm: engine.NewAlarm(),
+		session: s, codec: c, now: o.Now, past: o.Past, log: o.Log, queue: make(chan *request), alarm: engine.NewAlarm(),
 		closing: closing, done: make(chan struct{}), full: true, doubt: doubt{ending: make(chan struct{})},
 		retain:      o.Retention,
 		checkpoints: checkpoints{after: o.Checkpoint},
@@ -105,7 +106,7 @@ func (w *writer) setAlarm() error {
 	if _, err := w.session.row(`SELECT coalesce(min(expires), 0) FROM resources WHERE expires > 0`, nil, &at); err != nil {
 		return err
 	}
-	w.alarm.Set(at, w.now())
+	w.alarm.Set(at, w.past())
 	return nil
 }
 

@@ -13,15 +13,14 @@ import (
 type Reader struct {
 	rows   Rows
 	kinds  map[string]*model.Kind
-	now    time.Time
 	millis int64
 	ended  bool
 }
 
 // NewReader returns a reader. kinds limits what may be asked for; nil allows
-// every kind.
-func NewReader(rows Rows, kinds map[string]*model.Kind, now time.Time) *Reader {
-	return &Reader{rows: rows, kinds: kinds, now: now, millis: now.UnixMilli()}
+// every kind. past is up to when rows have ended.
+func NewReader(rows Rows, kinds map[string]*model.Kind, past time.Time) *Reader {
+	return &Reader{rows: rows, kinds: kinds, millis: past.UnixMilli()}
 }
 
 // End makes every later use fail, for callers that keep the reader.

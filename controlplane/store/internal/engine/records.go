@@ -1,6 +1,8 @@
 package engine
 
 import (
+	"time"
+
 	"github.com/meshgate/meshgate/controlplane/store"
 )
 
@@ -57,7 +59,7 @@ func (t *Tx) keep(revision uint64, limits store.Retention) error {
 // trim removes the oldest records as far as they need not be kept. It stops at the
 // first that must be: numbers stay without gaps, whatever the clock does.
 func (t *Tx) trim(newest uint64, limits store.Retention) error {
-	oldest := t.now.Add(-limits.Age)
+	oldest := time.UnixMilli(t.millis).Add(-limits.Age) // records are removed for good, too
 	stays := func(r *store.ChangeRecord) bool {
 		return r.Number == newest || newest-r.Number < uint64(limits.Rows) && !r.Time.Before(oldest) //nolint:gosec // a positive number
 	}

@@ -14,6 +14,7 @@ import (
 // [Tx.Finish] or [Tx.Abandon].
 type Tx struct {
 	*Reader
+	now     time.Time
 	class   model.Class
 	changes []store.Change
 	events  []store.Event
@@ -26,9 +27,9 @@ type Tx struct {
 }
 
 // NewTx returns a transaction over rows. class is what the caller of Update
-// declared.
-func NewTx(rows Rows, kinds map[string]*model.Kind, class model.Class, now time.Time) *Tx {
-	return &Tx{Reader: NewReader(rows, kinds, now), class: class, announced: make(map[model.Key]store.Op)}
+// declared. Rows are stamped with now, and have ended up to past.
+func NewTx(rows Rows, kinds map[string]*model.Kind, class model.Class, now, past time.Time) *Tx {
+	return &Tx{Reader: NewReader(rows, kinds, past), now: now, class: class, announced: make(map[model.Key]store.Op)}
 }
 
 // CheckClass refuses a class that is none of a transaction's.

@@ -1,0 +1,118 @@
+package steady
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+// hand is a wall clock that a test sets, beside a time that only runs.
+type hand struct {
+	elapsed, offset time.Duration
+}
+
+var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+
+func (h *hand) read() (time.Time, time.Duration) {
+	return epoch.Add(h.elapsed + h.offset), h.elapsed
+}
+
+// A clock that is let alone says one thing.
+func TestClockThatOnlyRuns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := New(nil)
+		for range 100 {
+			time.Sleep(time.Hour)
+			if now := time.Now(); !c.Now().Equal(now) || !c.Earliest().Equal(now) || !c.Latest().Equal(now) || c.Moved() != 0 {
+				t.Fatalf("at %v it is %v, from %v to %v", now, c.Now(), c.Earliest(), c.Latest())
+			}
+		}
+	})
+}
+
+// What the clock was set to counts until it was left a window ago, and no longer.
+func TestSettingsCountForAWindow(t *testing.T) {
+	const day = 24 * time.Hour
+	for _, tt := range []struct {
+		name                    string
+		to                      time.Duration
+		earliest, latest, moved time.Duration // from where it would be, right after that
+	}{
+		{"ahead", 3 * day, 0, 3 * day, 3 * day},
+		{"back", -3 * day, -3 * day, 0, -3 * day},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			h := &hand{}
+			c := New(h.read)
+			h.elapsed, h.offset = time.Hour, tt.to
+			right := epoch.Add(h.elapsed)
+			if c.Earliest().Sub(right) != tt.earliest || c.Latest().Sub(right) != tt.latest || c.Moved() != tt.moved {
+				t.Errorf("from %v to %v, moved by %v", c.Earliest().Sub(right), c.Latest().Sub(right), c.Moved())
+			}
+			h.offset = 0
+			h.elapsed += Window
+			right = epoch.Add(h.elapsed)
+			if c.Earliest().Sub(right) != tt.earliest || c.Latest().Sub(right) != tt.latest {
+				t.Errorf("after a window from %v to %v", c.Earliest().Sub(right), c.Latest().Sub(right))
+			}
+			h.elapsed += 2 * time.Hour
+			right = epoch.Add(h.elapsed)
+			if !c.Earliest().Equal(right) || !c.Latest().Equal(right) || c.Moved() != 0 {
+				t.Errorf("later from %v to %v", c.Earliest().Sub(right), c.Latest().Sub(right))
+			}
+		})
+	}
+}
+
+// A clock that stays where it was set to is believed after a window.
+func TestSettingIsAdopted(t *testing.T) {
+	h := &hand{}
+	c := New(h.read)
+	h.offset = 48 * time.Hour
+	for range slots {
+		c.Now()
+		h.elapsed += time.Hour
+	}
+	if wall := c.Now(); !c.Earliest().Equal(wall) || !c.Latest().Equal(wall) {
+		t.Errorf("from %v to %v at %v", c.Earliest(), c.Latest(), wall)
+	}
+}
+
+// Whatever the clock is set to, and when: what is dated by Latest to last for a span is
+// not over by Earliest before the span has passed, for spans up to a window; and the
+// bounds hold the clock itself, and what it would say had it only run.
+func TestSpansAreNotCutShort(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		h := &hand{}
+		c := New(h.read)
+		type dated struct {
+			at   time.Duration
+			ends time.Time
+			span time.Duration
+		}
+		var all []dated
+		for range rapid.IntRange(1, 60).Draw(t, "steps") {
+			switch rapid.IntRange(0, 3).Draw(t, "what") {
+			case 0:
+				h.offset += time.Duration(rapid.Int64Range(-int64(100*time.Hour), int64(100*time.Hour)).Draw(t, "set"))
+			case 1:
+				h.elapsed += time.Duration(rapid.Int64Range(0, int64(30*time.Hour)).Draw(t, "passes"))
+			case 2:
+				h.elapsed += time.Duration(rapid.Int64Range(0, int64(time.Minute)).Draw(t, "passes"))
+			case 3:
+				span := time.Duration(rapid.Int64Range(0, int64(Window)).Draw(t, "span"))
+				all = append(all, dated{h.elapsed, c.Latest().Add(span), span})
+			}
+			if wall := c.Now(); c.Earliest().After(wall) || c.Latest().Before(wall) {
+				t.Fatalf("it is from %v to %v at %v", c.Earliest(), c.Latest(), wall)
+			}
+			for _, d := range all {
+				if passed := h.elapsed - d.at; !c.Earliest().Before(d.ends) && passed < d.span {
+					t.Fatalf("what was to last %v is over after %v", d.span, passed)
+				}
+			}
+		}
+	})
+}
