@@ -111,7 +111,7 @@ func (s *cellSet) addRecord(own []cell) {
 func (k *keeper) cellsOf(ctx context.Context, entries []entry) ([]cell, error) {
 	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
 	defer cancel()
-	now := k.r.o.Now()
+	now := k.r.o.Clock.Earliest()
 	epoch := k.epoch()
 	floors, err := k.floorsOf(ctx, entries)
 	if err != nil {
@@ -193,7 +193,8 @@ func (k *keeper) recordCells(ctx context.Context, q refill) ([]cell, error) {
 		return nil, err
 	}
 	own := *rec
-	own.Revision, own.Until, own.Epoch = revision, k.r.until(), k.epoch()
+	own.Revision, own.Until, own.Epoch = revision, k.until(), k.epoch()
+	k.count(own.Until)
 	floors, err := k.floorCells(ctx, &own)
 	if err != nil {
 		return nil, err

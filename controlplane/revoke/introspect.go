@@ -48,7 +48,7 @@ func (l *link) answer(ctx context.Context, q *contract.Introspect) (res *contrac
 		res.Answer, res.Revision = l.reason(answer, q.Token), revision
 	default:
 		own := *rec
-		own.Revision, own.Epoch, own.Until = revision, 0, l.r.until()
+		own.Revision, own.Epoch, own.Until = revision, 0, l.r.o.Clock.Latest().Add(contract.RecordLife).UnixMilli()
 		res.Answer, res.Revision, res.Record = contract.Found, revision, &own
 		l.r.Refill(l.node.ControlPlane, q.Token)
 	}

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/meshgate/meshgate/controlplane/store"
@@ -24,6 +25,7 @@ var (
 	errFell    = errors.New("a write failed")
 	errReplica = errors.New("redis is not a primary")
 	errClock   = errors.New("its clock is not the one that was written")
+	errSetBack = errors.New("the clock was set back")
 	errLost    = errors.New("revocations left the log before they were written")
 )
 
@@ -50,6 +52,8 @@ type keeper struct {
 	// doubt says why what stands in Redis, or will, must not count; empty if it may.
 	// See late.go.
 	doubt string
+	// last is when the last record ends that was written in this epoch.
+	last int64
 	// unheard says that no filter was told yet of the servers which were persisted
 	// last, and that some may believe others. Only the keeper itself uses it.
 	unheard bool
@@ -66,6 +70,8 @@ type keeper struct {
 	// were given up.
 	owed    map[refill]struct{}
 	dropped uint64
+	// ahead is by how much the clock of Redis is ahead of the wall clock.
+	ahead atomic.Int64
 }
 
 func newKeeper(r *Revoker, remote remote) *keeper {
@@ -272,16 +278,16 @@ func (k *keeper) tell(err error) {
 
 // compareClocks passes on the largest difference from the clocks of the servers.
 func (k *keeper) compareClocks(all []redisconn.Server) {
-	if k.r.o.RedisAhead == nil {
-		return
-	}
 	var most time.Duration
 	for i := range all {
 		if all[i].Ahead.Abs() > most.Abs() {
 			most = all[i].Ahead
 		}
 	}
-	k.r.o.RedisAhead(most)
+	k.ahead.Store(int64(most))
+	if k.r.o.RedisAhead != nil {
+		k.r.o.RedisAhead(most)
+	}
 }
 
 // settleWrites returns when nobody writes any more who began while Redis was in
@@ -343,7 +349,8 @@ func (k *keeper) decide(ctx context.Context, servers []string) error {
 		k.unheard = !k.allTold() || !k.stored.Within
 	}
 	next := Epoch{Epoch: k.stored.Epoch, Servers: servers, Log: k.r.history.id, Told: k.allTold(), Within: k.r.o.Tracker != nil}
-	if why := k.distrust(servers, data); why != "" {
+	why := k.distrust(servers, data)
+	if why != "" {
 		next.Epoch = drawEpoch()
 		k.r.log.Info("a new epoch of redis is drawn: records written before are void", "reason", why)
 	}
@@ -355,6 +362,9 @@ func (k *keeper) decide(ctx context.Context, servers []string) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.stored = next
+	if why != "" {
+		k.last = 0
+	}
 	if k.clock[0], err = contract.ParseClock(data); err != nil {
 		k.clock[0] = contract.Clock{}
 	}
@@ -379,6 +389,8 @@ func (k *keeper) distrust(servers []string, data []byte) string {
 		return k.doubt
 	case !slices.Equal(servers, k.stored.Servers):
 		return "it is another server"
+	case k.outlived():
+		return "the clock was set back, and records count for longer than revocations are remembered"
 	case data == nil:
 		return "it is empty"
 	case err != nil:
@@ -493,6 +505,9 @@ func (k *keeper) watch(ctx context.Context, servers []string) error {
 		if err := k.compare(ctx); err != nil {
 			return err
 		}
+		if k.isOutlived() {
+			return errSetBack
+		}
 	}
 }
 
@@ -540,19 +555,24 @@ func (k *keeper) compare(ctx context.Context) error {
 // order may have left a write under way.
 func (k *keeper) load(tx store.Reader) (err error) {
 	k.stored, err = storedEpoch(tx)
-	if !k.stored.Clean {
+	switch {
+	case !k.stored.Clean:
 		k.doubt = "a predecessor may have left a write under way"
+	case k.r.gap > 0:
+		k.doubt = "revocations may have been forgotten too early: more time has passed since the last process ended than anybody has measured"
 	}
+	k.last = k.r.last.Until
 	k.stored.Clean, k.unheard = false, !k.stored.Told
 	return err
 }
 
-// leave says that no write is under way any more.
-func (k *keeper) leave(ctx context.Context) error {
-	if k == nil || k.doubt != "" || k.stored.Log != k.r.history.id {
-		return nil
+// handOver stores the time, and says that no write is under way any more.
+func (r *Revoker) handOver(ctx context.Context) error {
+	err, k := r.noteTimes(ctx), r.keeper
+	if err != nil || k == nil || k.doubt != "" || k.stored.Log != r.history.id {
+		return err
 	}
 	last := k.stored
 	last.Clean, last.Told = true, k.allTold()
-	return k.r.persistEpoch(context.WithoutCancel(ctx), last)
+	return r.persistEpoch(ctx, last)
 }

@@ -72,15 +72,12 @@ var (
 	}
 	filters = &model.Kind{
 		Name: "filter", Path: "filters", Class: model.Credential, Announce: model.AnnounceNone, ReadOnly: true,
-		New: func() any { return new(Filter) },
-		Expires: func(spec any) time.Time {
-			return time.UnixMilli(spec.(*Filter).Seen).Add(contract.RememberFilter)
-		},
+		New: func() any { return new(Filter) }, // its rows go when the Revoker forgets the filter
 	}
 )
 
 // Kinds lists the kinds of this package.
-func Kinds() []*model.Kind { return []*model.Kind{tombstones, epochs, filters, recordKeys} }
+func Kinds() []*model.Kind { return []*model.Kind{tombstones, epochs, filters, recordKeys, times} }
 
 // name is the name of the tombstone's resource.
 func (t *Tombstone) name() string {

@@ -73,7 +73,7 @@ func (r *Revoker) meet(l *link) *known {
 	if len(r.known) >= 2*r.o.MaxLinks {
 		r.merge(func(name string) bool { return name != others }, others)
 	}
-	k := &known{seen: r.o.Now()}
+	k := &known{seen: r.o.Clock.Latest()}
 	r.enter(name, k)
 	return k
 }
@@ -126,7 +126,7 @@ func (r *Revoker) drop(l *link) {
 // forgetOld forgets filters that were not seen for so long that they believe no
 // Redis any more, and reports whether there were any. mu is held.
 func (r *Revoker) forgetOld() (some bool) {
-	now := r.o.Now()
+	now := r.o.Clock.Earliest()
 	for name, k := range r.known {
 		if k.links == 0 && now.Sub(k.seen) > contract.RememberFilter {
 			r.leave(name)
@@ -136,26 +136,29 @@ func (r *Revoker) forgetOld() (some bool) {
 	return some
 }
 
-// remember persists which filters are known. It is woken by changes; a write
-// that fails is repeated with the next.
+// remember persists which filters are known, and now and then the time. It is woken by
+// changes; a write that fails is repeated with the next.
 func (r *Revoker) remember() {
 	tick := time.NewTicker(rememberEvery)
 	defer tick.Stop()
 	failing := false // which is logged once
-	for {
-		all := false
+	for all, timely := false, true; ; {
+		err := r.persistKnown(all)
+		if err == nil && timely { // the filters go first: they may be noted as seen later, see load
+			err = r.noteTimes(r.ctx)
+		}
+		if err != nil && r.ctx.Err() == nil && !failing {
+			r.log.Error("known filters, or the time, could not be persisted, and will be", "error", err)
+		}
+		failing = err != nil
+		all, timely = false, failing && timely
 		select {
 		case <-r.ctx.Done():
 			return
 		case <-r.seen:
 		case <-tick.C:
-			all = true
+			all, timely = true, true
 		}
-		err := r.persistKnown(all)
-		if err != nil && r.ctx.Err() == nil && !failing {
-			r.log.Error("known filters could not be persisted, and will be", "error", err)
-		}
-		failing = err != nil
 	}
 }
 
@@ -164,7 +167,7 @@ func (r *Revoker) introduce(l *link) error {
 	r.persist.Lock()
 	at, ok := r.written[l.called()]
 	r.persist.Unlock()
-	if ok && r.o.Now().Sub(time.UnixMilli(at)) < rememberEvery {
+	if ok && r.o.Clock.Latest().Sub(time.UnixMilli(at)) < rememberEvery {
 		return nil
 	}
 	if err := r.persistKnown(false); err != nil {
@@ -178,10 +181,13 @@ func (r *Revoker) introduce(l *link) error {
 func (r *Revoker) snapshotKnown(all bool) map[string]int64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	now := r.o.Now()
+	now := r.o.Clock.Latest()
 	r.forgetOld()
 	out := make(map[string]int64, len(r.known))
 	for name, k := range r.known {
+		if k.seen.After(now) { // the clock was ahead
+			k.seen = now
+		}
 		if k.links > 0 && (all || now.Sub(k.seen) >= rememberEvery) {
 			k.seen = now
 		}

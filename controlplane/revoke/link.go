@@ -308,7 +308,7 @@ func (r *Revoker) register(l *link) error {
 	l.push(frame{contract.FrameWelcome, body})
 	at := r.history.at
 	l.entrust(told{at, w.Trust.Epoch == 0})
-	for _, f := range r.history.missed(w.From, r.o.Now()) {
+	for _, f := range r.history.missed(w.From, r.o.Clock.Earliest()) {
 		l.push(f)
 	}
 	if w.From != at { // else it has applied everything; whether that is on its disk, it will say
@@ -331,7 +331,7 @@ func (r *Revoker) unregister(l *link, bye bool) {
 		}
 	}
 	r.lost = keep
-	l.known.seen = r.o.Now()
+	l.known.seen = r.o.Clock.Latest()
 	l.known.links--
 	if bye {
 		if l.known.links == 0 { // else the same filter is linked again already

@@ -120,7 +120,7 @@ func TestWelcomesAreShared(t *testing.T) {
 // A tombstone lives as long as records from before it can be used, and a margin.
 func TestTombstonesLifetime(t *testing.T) {
 	now := time.UnixMilli(1_700_000_000_000)
-	r := &Revoker{o: Options{Now: func() time.Time { return now }}}
+	r := &Revoker{o: Options{Clock: taken{func() time.Time { return now }}}}
 	for _, tt := range []struct {
 		expires int64
 		want    time.Duration

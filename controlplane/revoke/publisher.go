@@ -117,7 +117,7 @@ func (r *Revoker) publishAll() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	from := r.history.at
-	r.history.add(r.o.Now(), entries)
+	r.history.add(r.o.Clock.Earliest(), entries)
 	d := r.broadcast(from, at, entries)
 	d.revokes = revokes
 	if written {

@@ -248,6 +248,3 @@ func (k *keeper) readRecords(batch []refill, within func(int) context.Context, t
 	}
 	return late, failed
 }
-
-// until is when a record that is read now is too old to be used.
-func (r *Revoker) until() int64 { return r.o.Now().Add(contract.RecordLife).UnixMilli() }

@@ -87,8 +87,10 @@ type Options struct {
 	// Meter may be nil.
 	Meter Meter
 	Log   *slog.Logger
-	// Now is the wall clock, for expiries only.
-	Now func() time.Time
+	// Now is the wall clock, Clock within what bounds it can be believed. Without a Clock
+	// it is taken at its word. Store must end its rows by Clock.Earliest.
+	Now   func() time.Time
+	Clock Clock
 	// MaxLinks bounds links, MaxNodeLinks those of one node; 0 means 4096, 64.
 	// How many filters are remembered follows from them; see known.go.
 	MaxLinks, MaxNodeLinks int
@@ -122,6 +124,10 @@ type Revoker struct {
 	// alone says that no filter was known at the start, so that none can hold a
 	// lease from a predecessor of this process.
 	alone bool
+	// last is what the predecessor knew of the time. gap is how much has passed since by
+	// the clock alone, 0 if that is little.
+	last Times
+	gap  time.Duration
 
 	mu      sync.Mutex
 	closing bool
@@ -176,6 +182,9 @@ func New(ctx context.Context, o Options) (*Revoker, error) {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
+	if o.Clock == nil {
+		o.Clock = taken{o.Now}
+	}
 	if o.Meter == nil {
 		o.Meter = unmetered{}
 	}
@@ -196,7 +205,7 @@ func New(ctx context.Context, o Options) (*Revoker, error) {
 	if err := o.Store.View(ctx, r.load); err != nil {
 		return nil, fmt.Errorf("read revocations: %w", err)
 	}
-	r.signer.store, r.signer.now = o.Store, o.Now
+	r.signer.store, r.signer.now = o.Store, o.Clock.Earliest
 	if _, err := r.signer.renew(ctx); err != nil {
 		return nil, err
 	}
@@ -216,33 +225,38 @@ func New(ctx context.Context, o Options) (*Revoker, error) {
 // load begins the log with what the store remembers. What a predecessor has
 // committed and not published is among it.
 func (r *Revoker) load(tx store.Reader) error {
+	if err := r.loadTimes(tx); err != nil {
+		return err
+	}
 	rows, err := tx.List(tombstones, store.Query{})
 	if err != nil {
 		return err
 	}
 	slices.SortFunc(rows, func(a, b *model.Resource) int { return cmp.Compare(a.Revision, b.Revision) })
-	entries := make([]entry, 0, len(rows))
+	entries, now := make([]entry, 0, len(rows)), r.o.Clock.Earliest()
 	for _, row := range rows {
 		e, ok := row.Spec.(*Tombstone).entry(row.Revision)
 		if e.expires == 0 { // of an older release, and for ever
 			e.expires = row.Modified.Add(contract.RecordLife + expiryMargin).UnixMilli()
 		}
-		if ok && e.live(r.o.Now()) {
+		if ok && e.live(now) {
 			entries = append(entries, e)
 		}
 	}
-	r.history = newHistory(r.o.Now(), entries)
+	r.history = newHistory(now, entries)
 	filterRows, err := tx.List(filters, store.Query{})
 	if err != nil {
 		return err
 	}
 	for _, row := range filterRows {
 		f := row.Spec.(*Filter)
-		r.enter(row.Name, &known{seen: time.UnixMilli(f.Seen), welcomed: true})
+		// What nobody has measured may not have passed for the filter.
+		r.enter(row.Name, &known{seen: time.UnixMilli(f.Seen).Add(r.gap), welcomed: true})
 		r.written[row.Name] = f.Seen
 	}
-	r.alone = len(filterRows) == 0
-	if len(entries) > 0 {
+	r.forgetOld()
+	r.alone = len(r.known) == 0
+	if len(entries) > 0 || r.gap > 0 { // some may be hidden that a predecessor has not confirmed
 		r.revokedAt = r.history.at
 		r.pend(r.history.at)
 	}
@@ -268,7 +282,7 @@ func (r *Revoker) Close(ctx context.Context) error {
 	close(r.calls.stop)
 	r.calls.running.Wait()
 	r.owned.Wait()
-	return errors.Join(ctx.Err(), r.keeper.leave(ctx))
+	return errors.Join(ctx.Err(), r.handOver(context.WithoutCancel(ctx)))
 }
 
 // Stats returns a snapshot.

@@ -102,7 +102,7 @@ func (r *Revoker) ended(res *model.Resource) bool {
 		return false
 	}
 	at := res.Kind.Expires(res.Spec)
-	return !at.IsZero() && !r.o.Now().Before(at)
+	return !at.IsZero() && !r.o.Clock.Earliest().Before(at)
 }
 
 // covered lists credentials that are deleted by these changes.
@@ -123,7 +123,7 @@ func (r *Revoker) covered(changes []store.Change) map[string]bool {
 // any more. It is not shorter for a token that has ended: a row that is absent at
 // once would leave nothing to publish.
 func (r *Revoker) lasting(expires int64) int64 {
-	now := r.o.Now()
+	now := r.o.Clock.Latest()
 	end := now.Add(contract.RecordLife).UnixMilli()
 	if expires != 0 {
 		end = min(end, max(expires, now.UnixMilli()))
