@@ -21,7 +21,6 @@ import (
 	"github.com/meshgate/meshgate/controlplane/gateway"
 	"github.com/meshgate/meshgate/controlplane/model"
 	"github.com/meshgate/meshgate/controlplane/store"
-	"github.com/meshgate/meshgate/controlplane/store/memstore"
 	"github.com/meshgate/meshgate/filter/contract"
 )
 
@@ -116,6 +115,10 @@ type world struct {
 
 	now    func() time.Time // nil is the system's clock
 	checks func(Node) bool
+	// wall, if set, is a wall clock that is set by the test; clock is that of the
+	// process on it. A naive process takes it at its word.
+	wall  *hand
+	clock Clock
 
 	// remote takes the place of Redis. A virtual world has no sockets.
 	remote  remote
@@ -140,7 +143,7 @@ func newWorld(t *testing.T, client redis.UniversalClient) *world {
 // init opens the world.
 func (w *world) init(client redis.UniversalClient) {
 	t := w.t
-	w.store = memstore.New()
+	w.store = w.openStore()
 	t.Cleanup(func() { w.store.Close() })
 	w.source = &source{store: w.store}
 	w.open(client)
@@ -158,6 +161,9 @@ func (w *world) init(client redis.UniversalClient) {
 // open starts a control plane on the store.
 func (w *world) open(client redis.UniversalClient) {
 	w.t.Helper()
+	if w.wall != nil {
+		w.clock = w.wall.process()
+	}
 	o := Options{
 		Store: w.store, Subjects: subjects(), Source: w.source, Auth: auth{}, Redis: client, remote: w.remote,
 		NodeRedis: func(local bool) *contract.RedisSettings {
@@ -166,7 +172,7 @@ func (w *world) open(client redis.UniversalClient) {
 			}
 			return &contract.RedisSettings{URL: cmp.Or(w.nodeRedis, "redis://reader@here")}
 		},
-		Now: w.now, Tracker: w.tracker, ChecksTokens: w.checks,
+		Now: w.now, Clock: w.clock, Tracker: w.tracker, ChecksTokens: w.checks,
 		Allowed: func(_ Node, plugin string) bool { return plugin == "plugin" }, Log: slog.New(slog.DiscardHandler),
 	}
 	if w.tweak != nil {

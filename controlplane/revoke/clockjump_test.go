@@ -1,0 +1,401 @@
+package revoke
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/meshgate/meshgate/controlplane/fault"
+	"github.com/meshgate/meshgate/controlplane/gateway"
+	"github.com/meshgate/meshgate/controlplane/steady"
+	"github.com/meshgate/meshgate/controlplane/store"
+	"github.com/meshgate/meshgate/controlplane/store/memstore"
+	"github.com/meshgate/meshgate/filter/contract"
+	"github.com/meshgate/meshgate/filter/redisconn"
+)
+
+const day = 24 * time.Hour
+
+// hand is a wall clock that somebody sets. The time of the test is the true one.
+type hand struct {
+	naive bool
+	mu    sync.Mutex
+	off   time.Duration
+}
+
+func (h *hand) set(off time.Duration) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.off = off
+}
+
+func (h *hand) now() time.Time {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return time.Now().Add(h.off)
+}
+
+// process is the clock of a process that begins.
+func (h *hand) process() Clock {
+	if h.naive {
+		return taken{h.now}
+	}
+	base := time.Now()
+	return steady.New(func() (time.Time, time.Duration) { return h.now(), time.Since(base) })
+}
+
+// openStore opens a store that outlives the processes on it.
+func (w *world) openStore() store.Store {
+	if w.wall == nil {
+		return memstore.New()
+	}
+	w.now, w.clock = w.wall.now, w.wall.process()
+	return memstore.Open(memstore.Options{Now: w.wall.now, Past: func() time.Time { return w.clock.Earliest() }})
+}
+
+// jumping is a world with a wall clock that is set. What is revoked there with success
+// must not be accepted by whoever reads Redis with a right clock and knows nothing else.
+type jumping struct {
+	*world
+	redis *scripted
+	// trusts are all that filters were ever told.
+	trusts []contract.Trust
+	// sure is the revision of the newest revocation with success.
+	sure map[string]uint64
+	// wrong is the first token that was accepted by an old record.
+	wrong error
+}
+
+func jumps(t *testing.T, naive bool, fn func(j *jumping)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		redis := newScripted("run-1")
+		j := &jumping{
+			world: &world{t: t, virtual: true, remote: redis, wall: &hand{naive: naive}}, redis: redis, sure: map[string]uint64{},
+		}
+		j.init(nil)
+		j.source.owner = j.owner
+		j.rest()
+		fn(j)
+	})
+}
+
+// rest lets everything come to its end that is under way.
+func (j *jumping) rest() {
+	for range 3 {
+		time.Sleep(watchEvery)
+		synctest.Wait()
+		j.r.mu.Lock()
+		j.trusts = append(j.trusts[max(0, len(j.trusts)-8):], j.r.trust)
+		j.r.mu.Unlock()
+		j.wrong = cmp.Or(j.wrong, j.accepted())
+	}
+}
+
+// use has the record of a token in Redis, with the floors of its owners.
+func (j *jumping) use(value string) {
+	j.r.Refill(scope, contract.HashToken([]byte(value)))
+	j.rest()
+}
+
+func (j *jumping) revoke(how func(store.Tx) error, values ...string) error {
+	publish, abandon := j.r.Begin()
+	c, err := j.commit(how)
+	if err != nil {
+		abandon()
+		return err
+	}
+	if err := publish(context.Background(), c); err != nil {
+		return err
+	}
+	for _, v := range values {
+		j.sure[v] = c.Revision
+	}
+	j.rest()
+	return nil
+}
+
+func (j *jumping) touchApp() func(store.Tx) error { return j.touch(gateway.Applications, j.app) }
+
+// restart ends the process in good order and begins another one.
+func (j *jumping) restart(off time.Duration) {
+	j.close(j.r)
+	j.wall.set(off)
+	j.open(nil)
+	j.rest()
+}
+
+// accepted says what is wrong: a token that is accepted by an old record.
+func (j *jumping) accepted() error {
+	for v, revision := range j.sure {
+		for _, trust := range j.trusts {
+			m := newModelFilter("late", j.redis)
+			m.trust, m.seen = trust, time.Now()
+			if r := m.check(contract.HashToken([]byte(v)), false); r != nil && r.Revision < revision {
+				return fmt.Errorf("%s is accepted by a record of revision %d, epoch %d, until %v from now; it was revoked at %d",
+					v, r.Revision, r.Epoch, time.Until(time.UnixMilli(r.Until)), revision)
+			}
+		}
+	}
+	return nil
+}
+
+// A wall clock that jumps, in one way or another, makes nobody forget a revocation too
+// early.
+func TestClockThatJumpsRevivesNothing(t *testing.T) {
+	for name, play := range map[string]func(j *jumping){
+		"ahead, and back": func(j *jumping) {
+			j.must(j.touchApp())
+			_ = j.revoke(j.touchApp(), "a")
+			j.wall.set(2 * day)
+			j.rest()
+			j.use("b")
+			j.wall.set(0)
+			j.rest()
+		},
+		"back, and ahead again": func(j *jumping) {
+			j.wall.set(-2 * day)
+			j.rest()
+			_ = j.revoke(j.touchApp(), "a")
+			j.wall.set(0)
+			j.rest()
+			j.use("b")
+		},
+		"ahead between commit and publication": func(j *jumping) {
+			publish, _ := j.r.Begin()
+			c, err := j.commit(j.touchApp())
+			if err != nil {
+				j.t.Fatal(err)
+			}
+			j.wall.set(2 * day)
+			if err := publish(context.Background(), c); err != nil {
+				j.t.Fatal(err)
+			}
+			j.sure["a"] = c.Revision
+			j.rest()
+		},
+		"ahead between two processes": func(j *jumping) {
+			_ = j.revoke(j.touchApp(), "a")
+			j.restart(2 * day)
+			j.use("b")
+			j.wall.set(0)
+			j.rest()
+		},
+		"a little ahead between many processes": func(j *jumping) {
+			const little = 9 * time.Minute
+			j.sleep(time.Hour)
+			_ = j.revoke(j.touchApp(), "a")
+			j.sleep(contract.RecordLife - 2*time.Hour)
+			for i := range time.Duration(16) {
+				j.restart((i + 1) * little)
+			}
+			j.use("b")
+		},
+		"back after days": func(j *jumping) {
+			j.restart(5 * day)
+			j.use("a")
+			j.sleep(20 * time.Hour)
+			j.wall.set(0)
+			j.sleep(27 * time.Hour)
+			_ = j.revoke(j.touchApp(), "a")
+			j.sleep(25 * time.Hour)
+			j.use("b")
+		},
+		"back after days, between two processes": func(j *jumping) {
+			j.restart(5 * day)
+			j.use("a")
+			j.restart(0)
+			_ = j.revoke(j.touchApp(), "a")
+			j.sleep(25 * time.Hour)
+			j.use("b")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			jumps(t, false, func(j *jumping) {
+				j.mint("a", false)
+				j.mint("b", false)
+				j.rest()
+				play(j)
+				if j.wrong != nil {
+					t.Error(j.wrong)
+				}
+			})
+		})
+	}
+}
+
+func (j *jumping) sleep(d time.Duration) {
+	time.Sleep(d)
+	j.rest()
+}
+
+// What ends by a clock that is ahead is revoked all the same: filters have it by theirs.
+func TestWhatIsOverByAClockThatIsAheadIsRevoked(t *testing.T) {
+	for _, naive := range []bool{true, false} {
+		jumps(t, naive, func(j *jumping) {
+			name := j.mint("a", false)
+			j.must(func(tx store.Tx) error {
+				res, err := tx.Get(gateway.Tokens, scope, name)
+				if err == nil {
+					res.Spec.(*gateway.Token).DropAt = time.Now().Add(2 * time.Hour).UnixMilli()
+					_, err = tx.Update(res, 0)
+				}
+				return err
+			})
+			j.use("a")
+			j.wall.set(3 * time.Hour)
+			err := j.revoke(j.remove(name), "a")
+			if revoked := j.redis.entry(t, "a").Revoked != 0; revoked == naive || fault.Is(err, fault.NotFound) != naive {
+				t.Errorf("at its word %v: %v, in Redis %v", naive, err, revoked)
+			}
+		})
+	}
+}
+
+// A filter that may believe a former server is waited for as long as it does, wherever
+// the clock is, also when it is there when a process begins.
+func TestClockThatJumpsForgetsNoFilter(t *testing.T) {
+	for _, restart := range []bool{true, false} {
+		t.Run(fmt.Sprintf("between two processes %v", restart), func(t *testing.T) {
+			jumps(t, false, func(j *jumping) {
+				f, _ := j.pipe("node", contract.Hello{Instance: "i"})
+				j.rest()
+				f.cut()
+				j.redis.be(gone)
+				name := j.mint("c", false)
+				j.rest()
+				if restart {
+					j.restart(2 * day)
+				}
+				j.wall.set(2 * day)
+				j.sleep(rememberEvery)
+				j.wall.set(0)
+				says(t, j.revoke(j.remove(name)), "1 of 1 gateways")
+			})
+		})
+	}
+}
+
+// Where the clock of Redis is far behind, a record ends by that one: the clock of the
+// control plane may be ahead since it began.
+func TestRecordsEndByTheEarlierClock(t *testing.T) {
+	for ahead, want := range map[time.Duration]time.Duration{
+		-2 * day: 0, -time.Minute: 2 * day, 2 * day: 2 * day,
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			redis := newScripted("run-1")
+			w := &world{t: t, virtual: true, remote: otherwise{redis, ahead}, wall: &hand{off: 2 * day}}
+			w.init(nil)
+			time.Sleep(watchEvery)
+			w.mint("a", false)
+			synctest.Wait()
+			until := time.UnixMilli(redis.entry(t, "a").Record.Until)
+			if got := time.Until(until).Round(time.Minute); got != want+contract.RecordLife {
+				t.Errorf("redis %v ahead: the record ends in %v", ahead, got)
+			}
+		})
+	}
+}
+
+// otherwise is a Redis with another clock.
+type otherwise struct {
+	*scripted
+	by time.Duration
+}
+
+func (a otherwise) pin(ctx context.Context) ([]redisconn.Server, error) { return a.identify(ctx) }
+
+func (a otherwise) identify(ctx context.Context) ([]redisconn.Server, error) {
+	all, err := a.scripted.identify(ctx)
+	for i := range all {
+		all[i].Ahead = a.by
+	}
+	return all, err
+}
+
+var errFound = errors.New("found")
+
+// jumpsAtRandom plays an order of jumps, revocations, uses and restarts. The clock is
+// never ahead for a whole window.
+func jumpsAtRandom(t *testing.T, rt *rapid.T, naive bool) (failure error) {
+	type event struct{ Kind, Span int }
+	events := rapid.SliceOfN(rapid.Custom(func(t *rapid.T) event {
+		return event{rapid.IntRange(0, 9).Draw(t, "kind"), rapid.IntRange(0, 12).Draw(t, "span")}
+	}), 4, 16).Draw(rt, "events")
+	jumps(t, naive, func(j *jumping) {
+		tokens := []string{"a", "b", "c"}
+		for _, v := range tokens {
+			j.mint(v, false)
+		}
+		wrong, passed := time.Duration(0), time.Duration(0)
+		for i, e := range events {
+			v, span := tokens[e.Span%3], time.Duration(e.Span)*time.Hour
+			switch e.Kind {
+			case 0, 1:
+				j.use(v)
+			case 2:
+				_ = j.revoke(j.touchApp(), tokens...)
+			case 3:
+				_ = j.revoke(j.touch(gateway.Consumers, j.owner), tokens...)
+			case 4, 5:
+				wrong = time.Duration(e.Span-4) * 17 * time.Hour
+			case 6:
+				wrong, passed = 0, 0
+			case 7:
+				if passed += span; wrong > 0 && passed > 20*time.Hour {
+					wrong, passed = 0, 0
+				}
+				j.wall.set(wrong)
+				j.rest()
+				j.sleep(span)
+			case 8:
+				j.restart(wrong)
+			case 9:
+				j.crash()
+				j.open(nil)
+			}
+			j.wall.set(wrong)
+			j.rest()
+			if j.wrong != nil {
+				failure = fmt.Errorf("%w, after %v", j.wrong, events[:i+1])
+				return
+			}
+		}
+	})
+	return failure
+}
+
+// TestNothingRevivesWhereverTheClockIs: whatever the wall clock of the control plane is
+// set to, and when, between revocations, uses, restarts and the passing of hours, no
+// record from before a revocation that was answered with success is accepted.
+func TestNothingRevivesWhereverTheClockIs(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		if failure := jumpsAtRandom(t, rt, false); failure != nil {
+			rt.Fatal(failure)
+		}
+	})
+}
+
+// The property finds a control plane that takes its clock at its word.
+func TestClockTakenAtItsWordIsFound(t *testing.T) {
+	gen := rapid.Custom(func(rt *rapid.T) error {
+		if err := jumpsAtRandom(t, rt, true); err != nil {
+			return errors.Join(errFound, err)
+		}
+		return nil
+	})
+	for i := range 400 {
+		if err := gen.Example(i); errors.Is(err, errFound) {
+			t.Logf("found in order %d: %v", i, err)
+			return
+		}
+	}
+	t.Error("not found")
+}
