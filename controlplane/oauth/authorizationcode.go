@@ -45,6 +45,9 @@ func (t *Request) redeemCode(tx store.Tx, value string, issue *Issue) error {
 		return err
 	}
 	code := res.Spec.(*gateway.Code)
+	if t.over(code.DropAt) {
+		return t.unknownCode(tx, value)
+	}
 	if e := t.checkCode(code); e != nil {
 		return e
 	}
@@ -106,3 +109,7 @@ func (t *Request) unknownCode(tx store.Reader, value string) error {
 	}
 	return &replay{family: spent.Family, refusal: t.spoiled(errCode)}
 }
+
+// over says that a row has ended, in milliseconds of Unix time, 0 for never. The store
+// keeps it for longer while it does not know what time it is, so that it can be revoked.
+func (t *Request) over(dropAt int64) bool { return dropAt != 0 && t.Now.UnixMilli() >= dropAt }

@@ -17,12 +17,15 @@ var boundary = []struct {
 func TestCodeEnds(t *testing.T) {
 	for _, b := range boundary {
 		t.Run(b.name, func(t *testing.T) {
-			w := newWorld(t, strict())
-			code := w.newCode()
-			w.now = w.now.Add(codeLife + b.offset)
-			status, doc := w.post("token", "grant_type=authorization_code&"+asApp+"&code_verifier="+verifier+"&code="+code)
-			if (status == 200) != b.alive {
-				t.Errorf("%d %v", status, doc)
+			for _, behind := range []time.Duration{0, 48 * time.Hour} {
+				w := newWorld(t, strict())
+				w.behind = behind
+				code := w.newCode()
+				w.now = w.now.Add(codeLife + b.offset)
+				status, doc := w.post("token", "grant_type=authorization_code&"+asApp+"&code_verifier="+verifier+"&code="+code)
+				if (status == 200) != b.alive {
+					t.Errorf("with rows kept for %v: %d %v", behind, status, doc)
+				}
 			}
 		})
 	}
@@ -33,17 +36,20 @@ func TestCodeEnds(t *testing.T) {
 func TestRowEnds(t *testing.T) {
 	for _, b := range boundary {
 		t.Run(b.name, func(t *testing.T) {
-			cfg := strict()
-			cfg.TokenExpiration = 5000
-			w := newWorld(t, cfg)
-			access, refresh := w.newPair()
-			w.now = w.now.Add(1000*time.Second + b.offset)
-			if got := w.lives(access); got != b.alive {
-				t.Errorf("the access token lives: %t", got)
-			}
-			status, doc := w.post("token", "grant_type=refresh_token&"+asApp+"&refresh_token="+refresh)
-			if (status == 200) != b.alive {
-				t.Errorf("refresh: %d %v", status, doc)
+			for _, behind := range []time.Duration{0, 48 * time.Hour} {
+				cfg := strict()
+				cfg.TokenExpiration = 5000
+				w := newWorld(t, cfg)
+				w.behind = behind
+				access, refresh := w.newPair()
+				w.now = w.now.Add(1000*time.Second + b.offset)
+				if got := w.lives(access); got != b.alive {
+					t.Errorf("with rows kept for %v the access token lives: %t", behind, got)
+				}
+				status, doc := w.post("token", "grant_type=refresh_token&"+asApp+"&refresh_token="+refresh)
+				if (status == 200) != b.alive {
+					t.Errorf("with rows kept for %v, refresh: %d %v", behind, status, doc)
+				}
 			}
 		})
 		t.Run(b.name+" the access token", func(t *testing.T) {

@@ -47,6 +47,9 @@ func (t *Request) redeemRefresh(tx store.Tx, value string, issue *Issue) error {
 	if err != nil {
 		return err
 	}
+	if t.over(res.Spec.(*gateway.Token).DropAt) {
+		return t.unknownRefresh(tx, value, issue)
+	}
 	if err := t.inherit(res.Spec.(*gateway.Token), issue); err != nil {
 		return err
 	}

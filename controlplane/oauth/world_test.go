@@ -32,6 +32,8 @@ type world struct {
 	db     store.Store
 	server *Server
 	now    time.Time
+	// behind is for how long rows are kept that have ended by the clock.
+	behind time.Duration
 }
 
 // direct is the write path without revocation, which minting does not need.
@@ -55,7 +57,7 @@ var hashedSecret = sync.OnceValues(func() (string, error) { return gateway.HashS
 
 func newWorld(t testing.TB, cfg gateway.OAuth2Config) *world {
 	w := &world{t: t, now: time.UnixMilli(1_700_000_000_500)}
-	w.db = memstore.Open(memstore.Options{Now: w.clock})
+	w.db = memstore.Open(memstore.Options{Now: w.clock, Past: func() time.Time { return w.clock().Add(-w.behind) }})
 	t.Cleanup(func() { _ = w.db.Close() })
 	w.fill(cfg)
 	return w
