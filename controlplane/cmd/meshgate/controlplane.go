@@ -35,6 +35,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/nodes"
 	"github.com/meshgate/meshgate/controlplane/oauth"
 	"github.com/meshgate/meshgate/controlplane/revoke"
+	"github.com/meshgate/meshgate/controlplane/steady"
 	"github.com/meshgate/meshgate/controlplane/store"
 	"github.com/meshgate/meshgate/controlplane/telemetry"
 	"github.com/meshgate/meshgate/controlplane/view"
@@ -91,6 +92,7 @@ type controlPlane struct {
 	// instance tells this process apart from others.
 	instance string
 	ready    readiness
+	clocks   *clocks
 	meters   *meters
 	// traces is nil where none are made.
 	traces *telemetry.Traces
@@ -108,6 +110,7 @@ func openControlPlane(ctx context.Context, c *config.Config, log *slog.Logger) (
 	cp := &controlPlane{cfg: c, instance: instanceID(), meters: newMeters(log.Handler()), uses: identity.NewUses(time.Now), renewWake: make(chan struct{}, 1)}
 	cp.log = slog.New(cp.meters.log)
 	cp.ready.conditions = newConditions(cp.log)
+	cp.clocks = newClocks(cp.ready.conditions, steady.New(nil))
 	cp.renewTokens = cp.newTokenRenewer()
 	steps := []func(context.Context) error{
 		cp.openTraces, cp.openAdminToken, cp.openPorts, cp.openStore, cp.openIdentities, cp.openMesh, cp.openRevocation, cp.openRotations, cp.openDeclarative, cp.openXDS, cp.openLifecycle, cp.openNodes,
@@ -186,8 +189,8 @@ func (cp *controlPlane) openRevocation(ctx context.Context) (err error) {
 		},
 		Planned: cp.planned,
 		Redis:   cp.redis.client, Tracker: cp.redis.tracker(), NodeRedis: cp.redis.forNodes,
-		RedisState: redisState(cp.ready.conditions), RedisAhead: redisAhead(cp.ready.conditions, time.Now),
-		ChecksTokens: cp.checksTokens, Meter: cp.meters.tokens, Log: cp.log, Now: time.Now,
+		RedisState: redisState(cp.ready.conditions), RedisAhead: cp.clocks.redisAhead,
+		ChecksTokens: cp.checksTokens, Meter: cp.meters.tokens, Log: cp.log, Now: cp.clocks.wall.Now, Clock: cp.clocks.wall,
 		Refused: func(n revoke.Node, reason string) { cp.mesh.insights.TurnedAway(n.ID, reason) },
 	})
 	if err != nil {
@@ -234,6 +237,7 @@ func (cp *controlPlane) run(ctx context.Context) error {
 	g.Go(func() error { return ended(ctx, "configuration loop", cp.loop.Run(ctx)) })
 	g.Go(func() error { return cp.renewCertificates(ctx) })
 	g.Go(func() error { return cp.watchCertificates(ctx) })
+	g.Go(func() error { return cp.clocks.watch(ctx) })
 	g.Go(func() error { return ended(ctx, "events", cp.follow(ctx)) })
 	g.Go(func() error { return ended(ctx, "rotation of authorities", cp.mesh.rotations.Run(ctx)) })
 	g.Go(func() error { return ended(ctx, "renewal of certificates", cp.mesh.renewals.Run(ctx)) })

@@ -61,6 +61,7 @@ var layers = map[string]string{
 	"controlplane/model":   "controlplane/fault",
 	"controlplane/httpkit": "controlplane/fault controlplane/model",
 	"controlplane/health":  "",
+	"controlplane/steady":  "",
 	"controlplane/gateway": "controlplane/fault controlplane/model filter/contract",
 	"controlplane/mesh":    "controlplane/fault controlplane/model",
 

@@ -1,16 +1,13 @@
 package main
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"strings"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/meshgate/meshgate/controlplane/health"
-	"github.com/meshgate/meshgate/filter/contract"
 )
 
 // redisCodes are the findings for what a server says itself, by the first word of its
@@ -77,19 +74,5 @@ func redisState(b *health.Board) func(error) {
 			return
 		}
 		b.Set(conditionRedis, redisTrouble(err))
-	}
-}
-
-// redisAhead is for [revoke.Options.RedisAhead].
-func redisAhead(b *health.Board, now func() time.Time) func(time.Duration) {
-	return func(ahead time.Duration) {
-		if ahead.Abs() <= contract.ClocksApart {
-			b.Good(conditionClock)
-			return
-		}
-		reason, here := cmp.Or(map[bool]string{true: "redis_ahead"}[ahead > 0], "redis_behind"), now().UTC()
-		b.Set(conditionClock, health.Finding{State: health.Degraded, Reason: reason, Text: fmt.Sprintf(
-			"the clock of this machine says %s, that of redis %s: one of them is wrong. Records in redis are dropped too early or too late by the difference, and tokens end by the clock of each proxy. Set both by a time server (timedatectl, chronyc tracking)",
-			here.Format(time.RFC3339), here.Add(ahead).Format(time.RFC3339))})
 	}
 }

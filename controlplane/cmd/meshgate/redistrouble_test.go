@@ -15,6 +15,7 @@ import (
 
 	"github.com/meshgate/meshgate/controlplane/health"
 	"github.com/meshgate/meshgate/controlplane/revoke"
+	"github.com/meshgate/meshgate/controlplane/steady"
 	"github.com/meshgate/meshgate/e2e/ports"
 	"github.com/meshgate/meshgate/filter/contract"
 	"github.com/meshgate/meshgate/filter/redisconn"
@@ -156,7 +157,7 @@ func TestRedisClock(t *testing.T) {
 	cp, log := stateOf(t, t.TempDir())
 	cp.ready.serving.Store(true)
 	now := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
-	hear := redisAhead(cp.ready.conditions, func() time.Time { return now })
+	hear := newClocks(cp.ready.conditions, steady.New(func() (time.Time, time.Duration) { return now, 0 })).redisAhead
 	for _, ahead := range []time.Duration{5 * time.Second, -5 * time.Second} {
 		hear(ahead)
 		if _, a := readyOf(t, cp); conditionOf(a, conditionClock).State != health.OK {

@@ -20,7 +20,7 @@ import (
 func (cp *controlPlane) openStore(ctx context.Context) (err error) {
 	if cp.cfg.Store.Type == "memory" {
 		cp.log.Warn("the store is in memory: everything is forgotten at exit")
-		cp.store = memstore.Open(memstore.Options{Retention: cp.retention()})
+		cp.store = memstore.Open(memstore.Options{Retention: cp.retention(), Past: cp.clocks.wall.Earliest})
 	} else if cp.store, err = cp.openDatabase(ctx); err != nil {
 		return err
 	}
@@ -67,7 +67,7 @@ func (cp *controlPlane) openDatabase(ctx context.Context) (store.Store, error) {
 		return nil, fmt.Errorf("encryption key: %w", err)
 	}
 	s, err := sqlstore.Open(ctx, sqlstore.Options{
-		Path: c.SQLite.Path, Kinds: allKinds(), Sealer: keys, Log: cp.log, Retention: cp.retention(),
+		Path: c.SQLite.Path, Kinds: allKinds(), Sealer: keys, Log: cp.log, Retention: cp.retention(), Past: cp.clocks.wall.Earliest,
 		Report: storeReport(cp.ready.conditions, c.SQLite.Path),
 	})
 	if errors.Is(err, sqlstore.ErrKey) {

@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/meshgate/meshgate/controlplane/config"
+	"github.com/meshgate/meshgate/controlplane/steady"
 	"github.com/meshgate/meshgate/controlplane/store/seal"
 )
 
@@ -26,6 +27,7 @@ func stateOf(t *testing.T, dir string) (*controlPlane, *bytes.Buffer) {
 	log := &bytes.Buffer{}
 	cp := &controlPlane{cfg: &l.Config, log: slog.New(slog.NewTextHandler(log, nil)), meters: newMeters(slog.DiscardHandler)}
 	cp.ready.conditions = newConditions(cp.log)
+	cp.clocks = newClocks(cp.ready.conditions, steady.New(nil))
 	return cp, log
 }
 
