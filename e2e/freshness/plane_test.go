@@ -132,7 +132,7 @@ func (p *plane) isPlanned() bool {
 
 // openPlane starts a control plane on a store, which has planned its nodes some time
 // later.
-func openPlane(s store.Store, to *route, planning time.Duration) (*plane, error) {
+func openPlane(s store.Store, clock *planeClock, to *route, planning time.Duration) (*plane, error) {
 	p := &plane{Store: s, door: newDoorway(), calls: &sync.WaitGroup{}, planned: make(chan struct{})}
 	var err error
 	p.redis, err = redisconn.Open(redisconn.Options{
@@ -151,7 +151,7 @@ func openPlane(s store.Store, to *route, planning time.Duration) (*plane, error)
 		Store: p, Subjects: subjects, Source: p, Auth: p, Redis: p.redis,
 		NodeRedis: func(bool) *contract.RedisSettings { return &contract.RedisSettings{URL: redisURL} },
 		Allowed:   func(revoke.Node, string) bool { return p.isPlanned() }, ChecksTokens: func(revoke.Node) bool { return true },
-		Planned: p.plan, Log: slog.New(slog.DiscardHandler),
+		Planned: p.plan, Now: clock.now, Clock: clock.begin(), Log: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
 		return nil, errors.Join(err, p.redis.Close())

@@ -16,7 +16,6 @@ import (
 	"github.com/meshgate/meshgate/controlplane/gateway"
 	"github.com/meshgate/meshgate/controlplane/model"
 	"github.com/meshgate/meshgate/controlplane/store"
-	"github.com/meshgate/meshgate/controlplane/store/memstore"
 	"github.com/meshgate/meshgate/filter/contract"
 )
 
@@ -56,8 +55,9 @@ type defects struct {
 	mangle func(contract.FrameType, []byte) []byte
 	// forgets makes Redis confirm what it does not keep, keepsName makes one that
 	// has gone back say that it is the same, slowClock halves a filter's clocks.
-	forgets              func(value string) bool
-	keepsName, slowClock bool
+	// atItsWord makes the control plane forget by the wall clock.
+	forgets                         func(value string) bool
+	keepsName, slowClock, atItsWord bool
 }
 
 // tried counts what orders have tried, so that a test that tries nothing fails.
@@ -80,6 +80,7 @@ type play struct {
 	seeded   defects
 	failover bool
 	n        *tried
+	clock    *planeClock
 	store    store.Store
 	planning time.Duration // how long a control plane needs to plan its nodes
 	redis    *redises
@@ -101,10 +102,11 @@ type play struct {
 // begin starts everything.
 func begin(s *site, n *tried, seeded defects, failover bool) *play {
 	p := &play{
-		site: &site{dir: s.dir, cert: s.cert, ca: s.ca, token: s.token}, seeded: seeded, failover: failover, n: n, store: memstore.New(), redis: &redises{},
+		site: &site{dir: s.dir, cert: s.cert, ca: s.ca, token: s.token}, seeded: seeded, failover: failover, n: n, clock: &planeClock{atItsWord: seeded.atItsWord}, redis: &redises{},
 		committed: map[string]uint64{}, sure: map[string]uint64{},
 	}
 	n.orders.Add(1)
+	p.store = p.clock.store()
 	p.redis.current = p.newServer(nil)
 	p.route = &route{redis: p.redis}
 	p.openPlane()
@@ -133,7 +135,7 @@ func (p *play) newServer(data map[string]held) *server {
 
 func (p *play) openPlane() {
 	p.n.planes.Add(1)
-	cp, err := openPlane(p.store, p.route, p.planning)
+	cp, err := openPlane(p.store, p.clock, p.route, p.planning)
 	if err != nil {
 		p.fail("the control plane does not start: %v", err)
 		return

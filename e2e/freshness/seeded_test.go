@@ -35,6 +35,7 @@ var seeded = map[string]defects{
 	"a network empties what it carries":            {mangle: emptied},
 	"a redis confirms tombstones and forgets them": {forgets: revokes},
 	"a redis goes back and has the same name":      {keepsName: true},
+	"a control plane forgets by the wall clock":    {atItsWord: true},
 	"a filter's clocks run at half their speed":    {slowClock: true},
 }
 
