@@ -182,10 +182,16 @@ func (r *Revoker) persistEpoch(ctx context.Context, e Epoch) error {
 	return writeEpoch(ctx, r.o.Store, e)
 }
 
-func writeEpoch(ctx context.Context, s store.Store, e Epoch) error {
+func writeEpoch(ctx context.Context, s store.Store, e Epoch, more ...func(store.Tx) error) error {
 	_, err := s.Update(ctx, model.Config, func(tx store.Tx) error {
 		_, err := tx.Get(epochs, "", singleton)
-		return put(tx, &model.Resource{Kind: epochs, Name: singleton, Spec: &e}, err)
+		err = put(tx, &model.Resource{Kind: epochs, Name: singleton, Spec: &e}, err)
+		for _, do := range more {
+			if err == nil {
+				err = do(tx)
+			}
+		}
+		return err
 	})
 	if err != nil {
 		return fmt.Errorf("persist the epoch: %w", err)
@@ -196,9 +202,15 @@ func writeEpoch(ctx context.Context, s store.Store, e Epoch) error {
 // Restored makes a store that was taken from a backup believe nothing that it
 // remembers of Redis: since the backup other records may have been written there with
 // its epoch, and filters told of other servers. No filter is ever told of the epoch
-// that it stores, and the first process on the store draws another one.
+// that it stores, and the first process on the store draws another one. The time since
+// the backup is what the clock says: it was no process that ended then.
 func Restored(ctx context.Context, s store.Store) error {
-	return writeEpoch(ctx, s, Epoch{Epoch: drawEpoch()})
+	return writeEpoch(ctx, s, Epoch{Epoch: drawEpoch()}, func(tx store.Tx) error {
+		if err := tx.Delete(times, "", singleton, 0); !fault.Is(err, fault.NotFound) {
+			return err
+		}
+		return nil
+	})
 }
 
 // storedEpoch reads what was persisted, nothing if nothing was.
