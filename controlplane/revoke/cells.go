@@ -2,6 +2,7 @@ package revoke
 
 import (
 	"context"
+	"encoding/hex"
 	"fmt"
 	"slices"
 	"time"
@@ -113,7 +114,8 @@ func (k *keeper) cellsOf(ctx context.Context, entries []entry) ([]cell, error) {
 	defer cancel()
 	now := k.r.o.Clock.Earliest()
 	epoch := k.epoch()
-	floors, err := k.floorsOf(ctx, entries)
+	entries = slices.Clone(entries)
+	floors, err := k.newest(ctx, entries)
 	if err != nil {
 		return nil, err
 	}
@@ -141,15 +143,20 @@ func (k *keeper) cellsOf(ctx context.Context, entries []entry) ([]cell, error) {
 	return set.cells, nil
 }
 
-// floorsOf reads how far the owners among entries are revoked in the store.
-// Publications come in another order than their commits: one that is late must not
-// lower what a later commit has raised already.
-func (k *keeper) floorsOf(ctx context.Context, entries []entry) (map[string]uint64, error) {
+// newest reads how far the owners among entries are revoked in the store, and which of
+// the tokens are there again. Publications come in another order than their commits: one
+// that is late must not lower what a later commit has raised already, nor take away the
+// record of a token that a later commit has made.
+func (k *keeper) newest(ctx context.Context, entries []entry) (map[string]uint64, error) {
 	floors := map[string]uint64{}
 	return floors, k.r.o.Store.View(ctx, func(tx store.Reader) (err error) {
 		for i := range entries {
-			key, owner := entries[i].floorKey()
+			e := &entries[i]
+			key, owner := e.floorKey()
 			if !owner {
+				if err := e.renew(tx); err != nil {
+					return err
+				}
 				continue
 			}
 			row := credentialRow(entries[i].inv.ID)
@@ -162,6 +169,23 @@ func (k *keeper) floorsOf(ctx context.Context, entries []entry) (map[string]uint
 		}
 		return nil
 	})
+}
+
+// renew takes over what a later commit says of a token, but for the revision.
+func (e *entry) renew(tx store.Reader) error {
+	if e.again {
+		return nil
+	}
+	row, err := tx.Get(tombstones, "", tokenRow(hex.EncodeToString(e.inv.Token[:])))
+	if err == nil {
+		t := row.Spec.(*Tombstone)
+		e.again, e.scope = t.Again, t.Scope
+		return nil
+	}
+	if fault.Is(err, fault.NotFound) {
+		return nil
+	}
+	return err
 }
 
 // floorKey is where the floor of an owner stands; owner is false for a token.

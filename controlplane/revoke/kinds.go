@@ -88,8 +88,10 @@ func (t *Tombstone) name() string {
 		return consumerRow(t.ID)
 	case contract.SubjectToken:
 	}
-	return "token:" + t.Token
+	return tokenRow(t.Token)
 }
+
+func tokenRow(hash string) string { return "token:" + hash }
 
 func credentialRow(id string) string { return "credential:" + id }
 

@@ -263,3 +263,23 @@ func TestSettleWhileStopping(t *testing.T) {
 		says(t, <-settled, "stopping")
 	})
 }
+
+// A revocation that is published after a later commit has made a token of the same value
+// leaves the record of that in Redis: what memory answers, nobody would miss there.
+func TestLateRevocationLeavesANewerToken(t *testing.T) {
+	virtually(t, nil, func(t *testing.T, w *world, redis *scripted) {
+		_, late := w.commitOnly(w.mint("a", false))
+		w.mint("a", true)
+		w.settles(t)
+		if redis.entry(t, "a").Record == nil {
+			t.Fatal("the new token is not in Redis")
+		}
+		if err := late(); err != nil {
+			t.Fatal(err)
+		}
+		w.settles(t)
+		if redis.entry(t, "a").Record == nil {
+			t.Error("the new token is in Redis no more")
+		}
+	})
+}
