@@ -31,5 +31,7 @@
 //   - A write without an answer may be carried out later; see late.go.
 //   - What is to be published is in rows of the store, and nowhere else, until it has
 //     a position.
-//   - Leases use the monotonic clock of this process only.
+//   - Leases use the monotonic clock of this process only. Of the wall clock, which may be
+//     set, only bounds are believed: what is forgotten is forgotten by the earliest time,
+//     what must last is dated by the latest; see times.go.
 package revoke
