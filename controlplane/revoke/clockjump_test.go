@@ -216,6 +216,25 @@ func TestClockThatJumpsRevivesNothing(t *testing.T) {
 			j.sleep(25 * time.Hour)
 			j.use("b")
 		},
+		"back after days, between two processes, long ago": func(j *jumping) {
+			j.restart(5 * day)
+			j.use("a")
+			j.restart(0)
+			j.sleep(27 * time.Hour)
+			_ = j.revoke(j.touchApp(), "a")
+			j.sleep(25 * time.Hour)
+			j.use("b")
+		},
+		"ahead between two processes, one of which sees no redis": func(j *jumping) {
+			_ = j.revoke(j.touchApp(), "a")
+			j.redis.be(gone)
+			j.restart(2 * day)
+			j.redis.be(fine)
+			j.close(j.r)
+			j.open(nil)
+			j.rest()
+			j.use("b")
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			jumps(t, false, func(j *jumping) {
@@ -234,6 +253,25 @@ func TestClockThatJumpsRevivesNothing(t *testing.T) {
 func (j *jumping) sleep(d time.Duration) {
 	time.Sleep(d)
 	j.rest()
+}
+
+// A clock that jumps and comes back voids nothing in Redis.
+func TestClockThatJumpsVoidsNothing(t *testing.T) {
+	for _, off := range []time.Duration{2 * day, -2 * day} {
+		jumps(t, false, func(j *jumping) {
+			j.mint("a", false)
+			j.rest()
+			before := j.trust().Epoch
+			for _, at := range []time.Duration{off, 0} {
+				j.wall.set(at)
+				j.must(j.touchApp())
+				j.rest()
+			}
+			if now := j.trust().Epoch; now != before {
+				t.Errorf("set by %v, epoch %d after %d", off, now, before)
+			}
+		})
+	}
 }
 
 // What ends by a clock that is ahead is revoked all the same: filters have it by theirs.
