@@ -48,7 +48,7 @@ func (g oauthGateway) replaced() time.Duration { return gatewayReplaced }
 
 func (g oauthGateway) enrol(ctx context.Context, client *http.Client, token string) (*enrol.Answer, error) {
 	self := g.Instance
-	self.ControlPlane, self.RootsFile, self.AccessLog = g.host, systemRoots(), g.AccessLog.Path
+	self.ControlPlane, self.RootsFile = g.host, systemRoots()
 	return enrol.Enrol(ctx, client, g.Address, token, g.node(), self)
 }
 
