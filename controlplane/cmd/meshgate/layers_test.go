@@ -98,7 +98,7 @@ var layers = map[string]string{
 	"controlplane/oauth/oauthtest": "",
 	"controlplane/enrol":           "controlplane/admit controlplane/fault controlplane/gateway controlplane/httpkit controlplane/identity controlplane/mesh controlplane/model controlplane/store filter/contract xds/bootstrap",
 	"controlplane/adminlink":       "controlplane/fault xds/alarm xds/rejudge",
-	"controlplane/adminapi":        "controlplane/admit controlplane/changes controlplane/fault controlplane/gateway controlplane/httpkit controlplane/model controlplane/nodes controlplane/oauth controlplane/revoke controlplane/store",
+	"controlplane/adminapi":        "controlplane/admit controlplane/changes controlplane/fault controlplane/gateway controlplane/httpkit controlplane/insight controlplane/model controlplane/nodes controlplane/oauth controlplane/revoke controlplane/store",
 	"controlplane/meshapi":         "controlplane/admit controlplane/changes controlplane/fault controlplane/httpkit controlplane/identity controlplane/mesh controlplane/model controlplane/nodes controlplane/store",
 	"controlplane/declarative":     "controlplane/admit controlplane/fault controlplane/gateway controlplane/model controlplane/store",
 
