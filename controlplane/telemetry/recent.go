@@ -48,13 +48,26 @@ func (r *recent[T]) get(ctx context.Context) (out T, err error) {
 	return r.out, r.err
 }
 
+// newGathered is the moment at which a page was begun, for who must know how old it is.
+func newGathered() prometheus.Gauge {
+	return prometheus.NewGauge(prometheus.GaugeOpts{
+		Namespace: namespace, Name: "gathered_timestamp_seconds", Help: "When this page was gathered, in seconds of Unix time. It is told again for a second.",
+	})
+}
+
 // gathered is a gatherer whose families are gathered once a second at most. They are
 // not to be changed.
 type gathered struct{ recent *recent[[]*dto.MetricFamily] }
 
-// Gathered returns a gatherer for a port that anybody may ask.
-func Gathered(g prometheus.Gatherer) prometheus.Gatherer {
-	return gathered{newRecent(func(context.Context) ([]*dto.MetricFamily, error) { return g.Gather() })}
+// Gathered returns a gatherer for a port that anybody may ask. It adds to the metrics
+// when they were gathered.
+func Gathered(r *prometheus.Registry) prometheus.Gatherer {
+	at := newGathered()
+	r.MustRegister(at)
+	return gathered{newRecent(func(context.Context) ([]*dto.MetricFamily, error) {
+		at.Set(Unix(time.Now()))
+		return r.Gather()
+	})}
 }
 
 // Gather implements [prometheus.Gatherer].

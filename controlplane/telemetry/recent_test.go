@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	dto "github.com/prometheus/client_model/go"
 )
 
 // TestManyScrapesAreOne: a client in a loop has Envoy asked once a second, not each time,
@@ -51,10 +50,16 @@ func TestManyScrapesAreOne(t *testing.T) {
 func TestGathered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		gathers := 0
-		g := Gathered(prometheus.GathererFunc(func() ([]*dto.MetricFamily, error) { gathers++; return nil, nil }))
+		r := prometheus.NewRegistry()
+		r.MustRegister(Gauge("counted", "help", func() float64 { gathers++; return 0 }))
+		g := Gathered(r)
 		for i := range 30 {
-			if _, err := g.Gather(); err != nil || gathers != 1+i/10 {
+			families, err := g.Gather()
+			if err != nil || gathers != 1+i/10 || len(families) != 2 {
 				t.Fatalf("after %d scrapes: gathered %d times, %v", i, gathers, err)
+			}
+			if age := Unix(time.Now()) - value(families[1]); age < 0 || age > 0.901 {
+				t.Errorf("what was gathered is %v s old", age)
 			}
 			time.Sleep(pageAge / 10)
 		}

@@ -32,9 +32,10 @@ type Scrape struct {
 	// when it begins and when it ends: everybody may ask, as often as they like.
 	left atomic.Bool
 
-	reached prometheus.Gauge
-	took    prometheus.Gauge
-	dropped prometheus.Gauge
+	gathered prometheus.Gauge
+	reached  prometheus.Gauge
+	took     prometheus.Gauge
+	dropped  prometheus.Gauge
 }
 
 // NewScrape returns the page of a node. own are the metrics of the agent; envoy asks
@@ -44,7 +45,7 @@ func NewScrape(own *prometheus.Registry, envoy func(context.Context) (io.ReadClo
 		return prometheus.NewGauge(prometheus.GaugeOpts{Namespace: namespace, Subsystem: "agent", Name: name, Help: help})
 	}
 	s := &Scrape{
-		own: own, envoy: envoy, log: log,
+		own: own, envoy: envoy, log: log, gathered: newGathered(),
 		reached: g("envoy_scrape_success", "Whether this page has Envoy's statistics."),
 		took:    g("envoy_scrape_duration_seconds", "How long Envoy took to answer with them."),
 		dropped: g("envoy_scrape_dropped_lines", "Lines of them that were left out, because the page would not have been in order."),
@@ -56,7 +57,7 @@ func NewScrape(own *prometheus.Registry, envoy func(context.Context) (io.ReadClo
 
 // Collectors lists what is measured of the page itself.
 func (s *Scrape) Collectors() []prometheus.Collector {
-	return []prometheus.Collector{s.reached, s.took, s.dropped}
+	return []prometheus.Collector{s.gathered, s.reached, s.took, s.dropped}
 }
 
 // ServeHTTP implements http.Handler. However many ask, Envoy is asked once at a time and
@@ -82,6 +83,7 @@ func (s *Scrape) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // takes a part for the whole.
 func (s *Scrape) page(ctx context.Context) ([]byte, error) {
 	begun := time.Now()
+	s.gathered.Set(Unix(begun))
 	stats, err := s.statistics(ctx)
 	switch was := s.left.Swap(err != nil); {
 	case err != nil && !was:
