@@ -10,6 +10,7 @@ import (
 
 	"github.com/meshgate/meshgate/controlplane/fault"
 	"github.com/meshgate/meshgate/controlplane/httpkit"
+	"github.com/meshgate/meshgate/controlplane/insight"
 	"github.com/meshgate/meshgate/controlplane/nodes"
 )
 
@@ -28,7 +29,7 @@ type Nodes interface {
 const pathNode = "node"
 
 // nodeEndpoints say who is there, sidecars included. They belong to no entity, so a
-// read-only API removes nodes, too.
+// read-only API removes gateways, too.
 func (a *API) nodeEndpoints() []httpkit.Endpoint {
 	if a.Nodes == nil {
 		return nil
@@ -42,8 +43,8 @@ func (a *API) nodeEndpoints() []httpkit.Endpoint {
 		{Name: "since", Type: "string", Summary: "The mark of an earlier answer: with wait, the answer comes when it has changed"},
 		{Name: "wait", Type: "string", Summary: "How long to wait for a change, such as 10s; at most 30s"},
 	}
-	removed := endpoint(http.MethodDelete, "/nodes/{"+pathNode+"}", "Say that a node is gone for good", a.removeNode)
-	removed.Contract.Answers = answers(http.StatusNotFound, http.StatusConflict)
+	removed := endpoint(http.MethodDelete, "/nodes/{"+pathNode+"}", "Say that a gateway of this control plane is gone for good", a.removeNode)
+	removed.Contract.Answers = answers(http.StatusForbidden, http.StatusNotFound, http.StatusConflict)
 	removed.Contract.Answers[http.StatusNoContent] = ""
 	return []httpkit.Endpoint{
 		answering(list, schemaNodes),
@@ -115,11 +116,31 @@ func (a *API) readNode(w http.ResponseWriter, r *http.Request) {
 }
 
 func (a *API) removeNode(w http.ResponseWriter, r *http.Request) {
-	if err := a.Nodes.Remove(r.Context(), r.PathValue(pathNode)); err != nil {
+	name := r.PathValue(pathNode)
+	err := a.ownNode(name)
+	if err == nil {
+		err = a.Nodes.Remove(r.Context(), name)
+	}
+	if err != nil {
 		a.fail(w, r, named(err), call{})
 		return
 	}
 	w.WriteHeader(http.StatusNoContent)
+}
+
+// ownNode is Forbidden for a node that is not a gateway of this control plane. With a
+// proxy of a mesh its Dataplane goes, which the mesh API keeps.
+func (a *API) ownNode(name string) error {
+	d, err := a.Nodes.Get(name)
+	switch {
+	case err != nil:
+		return err
+	case d.Type != insight.Gateway:
+		return fault.New(fault.Forbidden, "node %s is a proxy of the mesh %q: DELETE /nodes/%s of the mesh API removes it", name, d.Mesh, name)
+	case d.ControlPlane != a.Scope:
+		return fault.New(fault.Forbidden, "node %s is a gateway of the control plane %q, and this API is that of %q", name, d.ControlPlane, a.Scope)
+	}
+	return nil
 }
 
 // named answers with what a NotFound says, where that is more than that something is not

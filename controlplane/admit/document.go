@@ -1,7 +1,9 @@
 package admit
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 
 	"github.com/meshgate/meshgate/controlplane/fault"
 	"github.com/meshgate/meshgate/controlplane/model"
@@ -47,6 +49,9 @@ func (g *Gate) CheckDocument(k *model.Kind, spec any) error {
 // or not, with what accompanies it, in one transaction. In it the mesh of a
 // mesh-scoped document is read, so that nothing is stored in a mesh that is being
 // deleted: NotFound then, with [Missing] of the mesh as subject.
+//
+// What a node sends again is not written again: in a loop it would cost everybody a
+// revision and a round of planning each time.
 func (g *Gate) PutDocument(ctx context.Context, k *model.Kind, scope, name string, spec any) (out Outcome, created bool, err error) {
 	return g.putDocument(ctx, document{kind: k, scope: scope, name: name, spec: spec})
 }
@@ -82,6 +87,8 @@ type document struct {
 	spec        any
 	// keep leaves an existing document as it is.
 	keep bool
+	// once leaves an existing document as it is if it is the same.
+	once bool
 	// allowed, if set, may refuse the write.
 	allowed Allowed
 }
@@ -93,6 +100,8 @@ func (g *Gate) putDocument(ctx context.Context, d document) (out Outcome, create
 	if err := fault.Violated(model.ValidateLabels(model.LabelsOf(d.spec), d.scope)); err != nil {
 		return Outcome{}, false, err
 	}
+	who, _ := model.ActorOf(ctx)
+	d.once = who.Kind == model.ActorNode
 	prepared, err := g.prepareHooks(ctx, d)
 	if err != nil {
 		return Outcome{}, false, err
@@ -156,9 +165,12 @@ func (g *Gate) storeDocument(tx store.Tx, d document, prepared []any) (stored *m
 			return nil, false, err
 		}
 	}
-	if created {
+	switch {
+	case created:
 		stored, err = tx.Create(r)
-	} else {
+	case d.once && same(old.Spec, d.spec):
+		return old, false, nil
+	default:
 		stored, err = tx.Update(r, old.Version)
 	}
 	if err != nil {
@@ -170,6 +182,13 @@ func (g *Gate) storeDocument(tx store.Tx, d document, prepared []any) (stored *m
 		}
 	}
 	return stored, created, nil
+}
+
+// same reports whether two specs are stored alike.
+func same(a, b any) bool {
+	x, err := json.Marshal(a)
+	y, other := json.Marshal(b)
+	return err == nil && other == nil && bytes.Equal(x, y)
 }
 
 // inMesh demands that the mesh of a mesh-scoped document exists.

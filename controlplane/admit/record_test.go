@@ -18,6 +18,7 @@ import (
 
 	"github.com/meshgate/meshgate/controlplane/admit"
 	"github.com/meshgate/meshgate/controlplane/admit/admittest"
+	"github.com/meshgate/meshgate/controlplane/fault"
 	"github.com/meshgate/meshgate/controlplane/gateway"
 	"github.com/meshgate/meshgate/controlplane/model"
 	"github.com/meshgate/meshgate/controlplane/store"
@@ -111,6 +112,34 @@ func TestRecords(t *testing.T) {
 	}
 	if r := list[2]; r.Key != app.Key() || r.Scoping != model.ControlPlane || !r.Sealed || len(r.Actor.Groups) != 0 {
 		t.Errorf("%+v", r)
+	}
+}
+
+// TestNodesThatChangeNothing leave no record, whatever they write; of others it is told
+// that they wrote.
+func TestNodesThatChangeNothing(t *testing.T) {
+	g, s, _ := setup(t)
+	write := func(a model.Actor, host string) {
+		t.Helper()
+		if _, err := g.Write(model.WithActor(t.Context(), a), model.Config, func(tx store.Tx) error {
+			r := &model.Resource{Kind: gateway.Services, Scope: scope, Name: "n", Spec: &gateway.Service{Host: host}}
+			_, err := tx.Update(r, 0)
+			if fault.Is(err, fault.NotFound) {
+				_, err = tx.Create(r)
+			}
+			return err
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, host := range []string{"a", "a", "b", "b", "b"} {
+		write(model.Node("cp/default/gateway-1"), host)
+	}
+	write(model.User("ann"), "b")
+	if diff := cmp.Diff([]string{
+		"proxy node:cp/default/gateway-1 created service", "proxy node:cp/default/gateway-1 updated service", "api user:ann updated service",
+	}, allTold(recorded(t, s))); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
 

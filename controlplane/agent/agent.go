@@ -26,6 +26,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/gateway"
 	"github.com/meshgate/meshgate/controlplane/health"
 	"github.com/meshgate/meshgate/filter/contract"
+	"github.com/meshgate/meshgate/xds/machine"
 	"github.com/meshgate/meshgate/xds/relay"
 )
 
@@ -282,13 +283,23 @@ func (a *Agent) newRelayTo(leaving context.Context, report func(error)) (*relay.
 			o := append(relay.DialOptions(), grpc.WithContextDialer(a.transport.dial), grpc.WithTransportCredentials(noted{credentials.NewTLS(a.tls.Clone()), &a.transport}))
 			return grpc.NewClient("passthrough:///"+a.host, o...)
 		},
-		Token: a.token, Metadata: about, Log: a.Log, Report: report, Saved: a.saved, Secrets: a.held.set,
+		Machine: a.machine(), Token: a.token, Metadata: about, Log: a.Log, Report: report, Saved: a.saved, Secrets: a.held.set,
 		Unknown: func(ctx context.Context) {
 			if leaving.Err() == nil {
 				a.registerAgain(ctx)
 			}
 		},
 	})
+}
+
+// machine are the files to which configuration may lead. Only gateways have an access
+// log.
+func (a *Agent) machine() machine.Files {
+	files := machine.Files{Roots: systemRoots()}
+	if a.Sidecar == nil {
+		files.AccessLog = a.AccessLog.Path
+	}
+	return files
 }
 
 // systemRoots finds this machine's bundle of public authorities, against which

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"sigs.k8s.io/yaml"
+
 	"github.com/meshgate/meshgate/controlplane/enrol"
 	"github.com/meshgate/meshgate/xds/bootstrap"
 )
@@ -48,7 +50,7 @@ func (g oauthGateway) replaced() time.Duration { return gatewayReplaced }
 
 func (g oauthGateway) enrol(ctx context.Context, client *http.Client, token string) (*enrol.Answer, error) {
 	self := g.Instance
-	self.ControlPlane, self.RootsFile, self.AccessLog = g.host, systemRoots(), g.AccessLog.Path
+	self.ControlPlane, self.RootsFile = g.host, systemRoots()
 	return enrol.Enrol(ctx, client, g.Address, token, g.node(), self)
 }
 
@@ -126,9 +128,24 @@ func (s sidecar) leave(ctx context.Context, client *http.Client, token string) e
 	return enrol.Leave(ctx, client, s.Address, token, s.Sidecar.Mesh, s.Name, s.instance)
 }
 
+// bootstrap takes from the answer what the node is, and nothing else: an Envoy that
+// starts with what somebody else wrote would write to files and listen on sockets that
+// they have chosen.
 func (s sidecar) bootstrap(answer *enrol.Answer) ([]byte, error) {
 	if len(answer.Bootstrap) == 0 {
 		return nil, errors.New("the control plane's answer has no bootstrap")
 	}
-	return answer.Bootstrap, nil
+	var told struct {
+		Node struct {
+			Cluster  string         `json:"cluster"`
+			Metadata map[string]any `json:"metadata"`
+		} `json:"node"`
+	}
+	if err := yaml.Unmarshal(answer.Bootstrap, &told); err != nil {
+		return nil, fmt.Errorf("the control plane's answer has a bootstrap that cannot be read: %w", err)
+	}
+	return bootstrap.Render(bootstrap.Config{
+		NodeID: s.node(), Cluster: told.Node.Cluster, Metadata: told.Node.Metadata, Relay: s.Agent.dir.relay, AdminSocket: s.Agent.dir.admin,
+		AdminPort: uint32(s.AdminPort), //nolint:gosec // checked by Render
+	})
 }

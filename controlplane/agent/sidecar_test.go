@@ -24,20 +24,27 @@ import (
 	"github.com/meshgate/meshgate/controlplane/enrol"
 	"github.com/meshgate/meshgate/filter/contract"
 	"github.com/meshgate/meshgate/xds/bootstrap"
+	"github.com/meshgate/meshgate/xds/resource"
 	"google.golang.org/grpc"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/anypb"
 
+	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 )
 
-// joinPlane is a control plane that takes one sidecar with a token, and has no
-// configuration for it.
+// joinPlane is a control plane that takes one sidecar with a token, and has one cluster
+// for it, or nothing.
 type joinPlane struct {
 	links  *adminlink.Server
 	server *httptest.Server
 	log    chan string // method and form of each enrolment
 	// instances are those of each enrolment.
 	instances chan string
-	extra     func(boot []byte) []byte
+	// cluster is called canary; nil for none.
+	cluster []byte
 }
 
 // Authenticate implements adminlink.Authenticator.
@@ -48,12 +55,13 @@ func (*joinPlane) Authenticate(_ context.Context, node, token string) (time.Time
 	return time.Time{}, nil
 }
 
-type emptyADS struct {
+type oneADS struct {
 	discovery.UnimplementedAggregatedDiscoveryServiceServer
+	p *joinPlane
 }
 
-// DeltaAggregatedResources answers each type with nothing.
-func (emptyADS) DeltaAggregatedResources(stream discovery.AggregatedDiscoveryService_DeltaAggregatedResourcesServer) error {
+// DeltaAggregatedResources answers each type with nothing, but for the cluster.
+func (o oneADS) DeltaAggregatedResources(stream discovery.AggregatedDiscoveryService_DeltaAggregatedResourcesServer) error {
 	for n := 1; ; n++ {
 		req, err := stream.Recv()
 		if err != nil {
@@ -62,7 +70,11 @@ func (emptyADS) DeltaAggregatedResources(stream discovery.AggregatedDiscoverySer
 		if req.GetResponseNonce() != "" {
 			continue
 		}
-		if err := stream.Send(&discovery.DeltaDiscoveryResponse{TypeUrl: req.GetTypeUrl(), Nonce: fmt.Sprint(n), SystemVersionInfo: "1"}); err != nil {
+		m := &discovery.DeltaDiscoveryResponse{TypeUrl: req.GetTypeUrl(), Nonce: fmt.Sprint(n), SystemVersionInfo: "1"}
+		if req.GetTypeUrl() == string(resource.Cluster) && o.p.cluster != nil {
+			m.Resources = []*discovery.Resource{{Name: "canary", Version: "1", Resource: &anypb.Any{TypeUrl: req.GetTypeUrl(), Value: o.p.cluster}}}
+		}
+		if err := stream.Send(m); err != nil {
 			return err
 		}
 	}
@@ -73,7 +85,7 @@ func newJoinPlane(t *testing.T) *joinPlane {
 	p := &joinPlane{log: make(chan string, 64), instances: make(chan string, 64)}
 	p.links = adminlink.NewServer(adminlink.Options{Auth: p, Log: slog.New(slog.DiscardHandler), Now: time.Now})
 	ads := grpc.NewServer()
-	discovery.RegisterAggregatedDiscoveryServiceServer(ads, emptyADS{})
+	discovery.RegisterAggregatedDiscoveryServiceServer(ads, oneADS{p: p})
 	p.server = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch {
 		case r.ProtoMajor == 2 && strings.HasPrefix(r.Header.Get("Content-Type"), "application/grpc"):
@@ -109,9 +121,6 @@ func (p *joinPlane) enrol(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	boot, err := bootstrap.Render(bootstrap.Config{NodeID: "default.web-1", Cluster: "web", Relay: in.Relay.Socket, AdminSocket: in.Relay.AdminSocket})
-	if err == nil && p.extra != nil {
-		boot = p.extra(boot)
-	}
 	if err == nil {
 		err = json.NewEncoder(w).Encode(enrol.Answer{Node: "default.web-1", Bootstrap: boot})
 	}
@@ -147,9 +156,8 @@ func envoyBinary(t *testing.T) string {
 	return ""
 }
 
-// withKey adds a cluster with a private key to a bootstrap; canary is a part of
-// the key.
-func withKey(t *testing.T, canary *string) func([]byte) []byte {
+// withKey is a cluster with a private key; canary is a part of the key.
+func withKey(t *testing.T, canary *string) []byte {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -167,10 +175,22 @@ func withKey(t *testing.T, canary *string) func([]byte) []byte {
 	keyPEM := string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER}))
 	*canary = strings.Split(keyPEM, "\n")[1]
 	chain := string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: certDER}))
-	quoted := func(s string) string { b, _ := json.Marshal(s); return string(b) }
-	return func(boot []byte) []byte {
-		return []byte(strings.Replace(string(boot), "static_resources:\n", "static_resources:\n  secrets:\n  - name: canary\n    tls_certificate: {certificate_chain: {inline_string: "+quoted(chain)+"}, private_key: {inline_string: "+quoted(keyPEM)+"}}\n", 1))
+	inline := func(s string) *corev3.DataSource {
+		return &corev3.DataSource{Specifier: &corev3.DataSource_InlineString{InlineString: s}}
 	}
+	tls, err := anypb.New(&tlsv3.UpstreamTlsContext{CommonTlsContext: &tlsv3.CommonTlsContext{
+		TlsCertificates: []*tlsv3.TlsCertificate{{CertificateChain: inline(chain), PrivateKey: inline(keyPEM)}},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	body, err := proto.Marshal(&clusterv3.Cluster{Name: "canary", TransportSocket: &corev3.TransportSocket{
+		Name: "envoy.transport_sockets.tls", ConfigType: &corev3.TransportSocket_TypedConfig{TypedConfig: tls},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return body
 }
 
 // TestSidecar runs a real Envoy from its registration to its deregistration, and
@@ -178,7 +198,7 @@ func withKey(t *testing.T, canary *string) func([]byte) []byte {
 func TestSidecar(t *testing.T) {
 	p := newJoinPlane(t)
 	var canary string
-	p.extra = withKey(t, &canary)
+	p.cluster = withKey(t, &canary)
 	o, r := p.options(t)
 	o.EnvoyPath = envoyBinary(t)
 	a := newAgent(t, o)

@@ -26,7 +26,8 @@ type group struct {
 	cause       model.Key
 }
 
-// Records returns the records of a transaction's changes. subject is the resource that
+// Records returns the records of a transaction's changes. There is none where a node has
+// changed nothing. subject is the resource that
 // was asked for: it is the cause of the others. It is empty where all were.
 func Records(list []store.Change, who model.Actor, origin model.Origin, subject model.Key) ([]store.ChangeRecord, error) {
 	var out []store.ChangeRecord
@@ -64,6 +65,9 @@ func Records(list []store.Change, who model.Actor, origin model.Origin, subject 
 		d, err := Between(c.Old, c.New)
 		if err != nil {
 			return nil, err
+		}
+		if who.Kind == model.ActorNode && c.Op == store.Updated && len(d.Members) == 0 && d.More == 0 {
+			continue // it has said again what is known
 		}
 		rec.Title, rec.Members, rec.More = d.Title, d.Members, d.More
 		out = append(out, rec)

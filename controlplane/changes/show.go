@@ -67,7 +67,7 @@ type Page struct {
 	Records []Shown
 	// Next is the offset of the next page, 0 if this is the last.
 	Next uint64
-	// Oldest is the least revision since which nothing is lost.
+	// Oldest is the least revision since which nothing that was asked for is lost.
 	Oldest uint64
 }
 
@@ -91,6 +91,6 @@ func Read(r store.Reader, q store.RecordQuery, size int) (p Page, err error) {
 		p.Records = append(p.Records, Show(&list[i]))
 		members += len(list[i].Members)
 	}
-	p.Oldest, err = r.RecordsSince()
+	p.Oldest, err = r.RecordsSince(q)
 	return p, err
 }

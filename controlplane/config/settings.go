@@ -264,7 +264,7 @@ var general = []Key{
 	{"backup.keep", 7, "how many of these backups are kept, the newest", false},
 	{"backup.directory", "", "where they are; empty: backups in the state directory, which only helps while its disk does", false},
 	{"changes.keep", "720h", "how long it is kept who changed what (docs/operations/changes.md), at least 1h", false},
-	{"changes.max", 100_000, "how many changes are kept at most, the newest, at least 1000", false},
+	{"changes.max", 100_000, "how many changes are kept at most, the newest, and a tenth as many of what proxies do; at least 1000", false},
 	{"tracing.otlp.endpoint", "", "http:// or https:// URL of a collector to which gateways send spans, in OTLP over HTTP; without a path /v1/traces; empty: none. The control plane's own follow OTEL_* (docs/operations/traces.md)", false},
 	{"tracing.sample", 0.01, "share of the requests that gateways trace, from 0 to 1; those that a client says not to sample are none of them", false},
 	{"debug.checkPlans", false, "hold every change of a mesh's configuration against one made from nothing, and log what differs", false},

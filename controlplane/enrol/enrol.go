@@ -184,8 +184,8 @@ func check(in *gateway.Instance) (vs []fault.Violation) {
 	if !isPort(in.HTTPSPort) {
 		vs = append(vs, fault.Violation{Path: "https_port", Message: "must be a port"})
 	}
-	if p := in.AccessLog; p != "" && (!path.IsAbs(p) || len(p) > maxPath || strings.ContainsFunc(p, unicode.IsControl)) {
-		vs = append(vs, fault.Violation{Path: "access_log", Message: "must be an absolute path"})
+	if p := in.RootsFile; p != "" && (!path.IsAbs(p) || len(p) > maxPath || strings.ContainsFunc(p, unicode.IsControl)) {
+		vs = append(vs, fault.Violation{Path: "roots_file", Message: "must be an absolute path"})
 	}
 	host, text, err := net.SplitHostPort(in.ControlPlane)
 	port, portErr := strconv.Atoi(text)

@@ -90,8 +90,8 @@ func TestRefusals(t *testing.T) {
 		{"control plane without port", "POST", bearer, change("control_plane", "cp"), 422, "the input is not valid: control_plane: must be host:port"},
 		{"control plane without host", "POST", bearer, change("control_plane", ":5678"), 422, "the input is not valid: control_plane: must be host:port"},
 		{"control plane at a named port", "POST", bearer, change("control_plane", "cp:https"), 422, "the input is not valid: control_plane: must be host:port"},
-		{"access log at a path of nobody", "POST", bearer, change("access_log", "log"), 422, "the input is not valid: access_log: must be an absolute path"},
-		{"access log with a line break", "POST", bearer, change("access_log", "/a\nb"), 422, "the input is not valid: access_log: must be an absolute path"},
+		{"roots at a path of nobody", "POST", bearer, change("roots_file", "pem"), 422, "the input is not valid: roots_file: must be an absolute path"},
+		{"roots with a line break", "POST", bearer, change("roots_file", "/a\nb"), 422, "the input is not valid: roots_file: must be an absolute path"},
 		{"control plane at port 0", "POST", bearer, change("control_plane", "cp:0"), 422, "the input is not valid: control_plane: must be host:port"},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -183,7 +183,9 @@ func (r *Removals) remove(ctx context.Context, k proxyKey) {
 	if !r.agents(ctx, k) {
 		return
 	}
-	_, err := r.Documents.DeleteDocumentIf(ctx, mesh.Dataplanes, k.mesh, k.name, func(_ store.Reader, stored *model.Resource) error {
+	// Proxies come and go as their tokens please, so what is recorded of that shares the
+	// room of theirs.
+	_, err := r.Documents.DeleteDocumentIf(model.WithOrigin(ctx, model.OriginProxy), mesh.Dataplanes, k.mesh, k.name, func(_ store.Reader, stored *model.Resource) error {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		_, again := r.due[k]

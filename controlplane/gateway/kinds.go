@@ -257,7 +257,4 @@ type Instance struct {
 	ControlPlane string `json:"control_plane"`
 	// RootsFile is the instance's own PEM bundle of public authorities, or empty.
 	RootsFile string `json:"roots_file,omitempty"`
-	// AccessLog is the file on the instance's machine that its access log goes to;
-	// empty: its standard output.
-	AccessLog string `json:"access_log,omitempty"`
 }

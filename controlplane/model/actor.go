@@ -87,7 +87,8 @@ const (
 	OriginAPI Origin = "api"
 	// OriginFile is a declarative file.
 	OriginFile Origin = "file"
-	// OriginProxy is a proxy that registers itself or asks on behalf of a client.
+	// OriginProxy is a proxy that registers itself, is gone, or asks on behalf of a
+	// client.
 	OriginProxy Origin = "proxy"
 )
 

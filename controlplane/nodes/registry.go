@@ -183,7 +183,9 @@ func (r *Registry) Away(concerned func(scope string) bool) (count int, names []s
 // Remove forgets a node that is gone for good: that it was ever seen, what is stored of
 // it, and that its filters may answer from memory or from what is on their disk. Whoever
 // calls it says that none of its processes runs or comes back with either. It is
-// NotFound for one that is not known, Conflict while it is connected.
+// NotFound for one that is not known, Conflict while it is connected; nothing was done
+// then. Once something is done there is no conflict any more: one that connects meanwhile
+// was removed, and is new.
 func (r *Registry) Remove(ctx context.Context, name string) error {
 	n, known := r.Insights.Node(name)
 	f, remembered := r.filters()[name]
@@ -204,12 +206,9 @@ func (r *Registry) Remove(ctx context.Context, name string) error {
 	if err := r.Delete(ctx, n); err != nil {
 		return fmt.Errorf("delete what is stored of node %s: %w", name, err)
 	}
-	// Its Dataplane may be gone already, and what was known of it with that.
-	if !r.Insights.Remove(name) {
-		if n, there := r.Insights.Node(name); there && n.State == insight.Connected {
-			return fault.New(fault.Conflict, "node %s has connected meanwhile", name)
-		}
-	}
+	// Its Dataplane may be gone already, and what was known of it with that; or it is new
+	// already, and stays.
+	r.Insights.Remove(name)
 	return nil
 }
 

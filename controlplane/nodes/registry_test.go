@@ -318,6 +318,27 @@ func TestRemove(t *testing.T) {
 	})
 }
 
+// A conflict says that nothing was done. Of what is done a node that connects meanwhile
+// takes nothing back: it was removed, and is new.
+func TestRemovedWhileItConnects(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig) {
+		r.connect("default.web")
+		r.leave("default.web")
+		comes := r.Registry.Delete
+		r.Registry.Delete = func(ctx context.Context, n insight.Node) error {
+			r.connect("default.web")
+			return comes(ctx, n)
+		}
+		if err := r.Remove(t.Context(), "default.web"); err != nil {
+			t.Errorf("its Dataplane is deleted, and the answer is %v", err)
+		}
+		if d, err := r.Get("default.web"); err != nil || d.State != insight.Connected || len(r.deleted) != 1 {
+			t.Errorf("%+v, %v, deleted %v", d, err, r.deleted)
+		}
+		r.leave("default.web")
+	})
+}
+
 // Whoever watches hears of a change in a moment, of many together once, and of none
 // when the time is up.
 func TestAwait(t *testing.T) {

@@ -75,9 +75,47 @@ type RecordQuery struct {
 	ActorKind model.ActorKind
 }
 
+// Budget is what a record shares the room with in which records are kept. Who fills one
+// budget pushes nothing out of another.
+type Budget int
+
+// Budgets.
+const (
+	// OfOperators are the records of people, of tokens, and of what the control plane
+	// does by itself.
+	OfOperators Budget = iota
+	// OfProxies are those of what proxies do: they register, they drain, they are gone.
+	// Whoever has the token of one can write as many of them as they like.
+	OfProxies
+)
+
+// Budgets lists all budgets.
+func Budgets() []Budget { return []Budget{OfOperators, OfProxies} }
+
+// Budget is what the record belongs to.
+func (r *ChangeRecord) Budget() Budget {
+	if r.Actor.Kind == model.ActorNode || r.Origin == model.OriginProxy {
+		return OfProxies
+	}
+	return OfOperators
+}
+
+// Budgets are those that a query can select something of.
+func (q RecordQuery) Budgets() []Budget {
+	switch q.ActorKind {
+	case model.ActorNode:
+		return []Budget{OfProxies}
+	case model.ActorUser, model.ActorToken:
+		return []Budget{OfOperators}
+	case model.ActorSystem:
+	}
+	return Budgets()
+}
+
 // Retention says how long change records are kept: what is older than Age goes, and
-// what is not among the newest Rows. The newest record always stays. They go when
-// others are written.
+// what is not among the newest of its [Budget]: Rows of operators, a tenth of that of
+// proxies. The newest record of each budget always stays. They go when others are
+// written.
 type Retention struct {
 	Age  time.Duration
 	Rows int
@@ -85,6 +123,17 @@ type Retention struct {
 
 // DefaultRetention is what the zero values of [Retention] mean.
 var DefaultRetention = Retention{Age: 30 * 24 * time.Hour, Rows: 100_000}
+
+// proxyShare is by how much fewer records of proxies are kept.
+const proxyShare = 10
+
+// Of is how many records of a budget are kept, at least one.
+func (r Retention) Of(b Budget) int {
+	if b == OfProxies {
+		return max(1, r.Rows/proxyShare)
+	}
+	return max(1, r.Rows)
+}
 
 // Or fills zero values from another retention.
 func (r Retention) Or(d Retention) Retention {

@@ -86,8 +86,9 @@ type Reader interface {
 	Records(q RecordQuery) ([]ChangeRecord, error)
 	// CountRecords counts what Records without After and Limit would return.
 	CountRecords(q RecordQuery) (int, error)
-	// RecordsSince returns the least revision after which all records are still there.
-	RecordsSince() (uint64, error)
+	// RecordsSince returns the least revision after which all records that a query can
+	// select are still there; of the query only the actor counts.
+	RecordsSince(q RecordQuery) (uint64, error)
 }
 
 // Tx reads and writes. Errors:

@@ -12,7 +12,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/common/expfmt"
-	"golang.org/x/sync/singleflight"
 )
 
 // Bounds of one scrape: what of Envoy is larger or slower is left out, and said so.
@@ -28,14 +27,15 @@ type Scrape struct {
 	own   *prometheus.Registry
 	envoy func(context.Context) (io.ReadCloser, error)
 	log   *slog.Logger
-	once  singleflight.Group
+	whole *recent[[]byte]
 	// left says that Envoy's statistics were left out of the last page, which is logged
 	// when it begins and when it ends: everybody may ask, as often as they like.
 	left atomic.Bool
 
-	reached prometheus.Gauge
-	took    prometheus.Gauge
-	dropped prometheus.Gauge
+	gathered prometheus.Gauge
+	reached  prometheus.Gauge
+	took     prometheus.Gauge
+	dropped  prometheus.Gauge
 }
 
 // NewScrape returns the page of a node. own are the metrics of the agent; envoy asks
@@ -45,29 +45,33 @@ func NewScrape(own *prometheus.Registry, envoy func(context.Context) (io.ReadClo
 		return prometheus.NewGauge(prometheus.GaugeOpts{Namespace: namespace, Subsystem: "agent", Name: name, Help: help})
 	}
 	s := &Scrape{
-		own: own, envoy: envoy, log: log,
+		own: own, envoy: envoy, log: log, gathered: newGathered(),
 		reached: g("envoy_scrape_success", "Whether this page has Envoy's statistics."),
 		took:    g("envoy_scrape_duration_seconds", "How long Envoy took to answer with them."),
 		dropped: g("envoy_scrape_dropped_lines", "Lines of them that were left out, because the page would not have been in order."),
 	}
 	own.MustRegister(s.Collectors()...)
+	s.whole = newRecent(s.page)
 	return s
 }
 
 // Collectors lists what is measured of the page itself.
 func (s *Scrape) Collectors() []prometheus.Collector {
-	return []prometheus.Collector{s.reached, s.took, s.dropped}
+	return []prometheus.Collector{s.gathered, s.reached, s.took, s.dropped}
 }
 
-// ServeHTTP implements http.Handler. However many ask at once, Envoy is asked once.
+// ServeHTTP implements http.Handler. However many ask, Envoy is asked once at a time and
+// once a second.
 func (s *Scrape) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	got, err, _ := s.once.Do("", func() (any, error) { return s.page(context.WithoutCancel(r.Context())) })
+	text, err := s.whole.get(r.Context())
+	if r.Context().Err() != nil {
+		return
+	}
 	if err != nil {
 		s.log.ErrorContext(r.Context(), "metrics cannot be gathered", "error", err)
 		http.Error(w, "metrics cannot be gathered", http.StatusInternalServerError)
 		return
 	}
-	text := got.([]byte)
 	h := w.Header()
 	h.Set("Content-Type", string(expfmt.NewFormat(expfmt.TypeTextPlain)))
 	h.Set("Content-Length", strconv.Itoa(len(text)))
@@ -79,6 +83,7 @@ func (s *Scrape) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // takes a part for the whole.
 func (s *Scrape) page(ctx context.Context) ([]byte, error) {
 	begun := time.Now()
+	s.gathered.Set(Unix(begun))
 	stats, err := s.statistics(ctx)
 	switch was := s.left.Swap(err != nil); {
 	case err != nil && !was:

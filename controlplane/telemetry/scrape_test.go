@@ -121,20 +121,23 @@ func TestScrapeWithoutEnvoy(t *testing.T) {
 // Everybody may ask, as often as they like: an Envoy that is away is one line of the log,
 // and its return another.
 func TestScrapeLogsOnce(t *testing.T) {
-	var out bytes.Buffer
-	away := true
-	s := NewScrape(own(), func(context.Context) (io.ReadCloser, error) {
-		if away {
-			return nil, errors.New("connection refused")
+	synctest.Test(t, func(t *testing.T) {
+		var out bytes.Buffer
+		away := true
+		s := NewScrape(own(), func(context.Context) (io.ReadCloser, error) {
+			if away {
+				return nil, errors.New("connection refused")
+			}
+			return io.NopCloser(strings.NewReader("")), nil
+		}, slog.New(slog.NewTextHandler(&out, nil)))
+		for _, away = range []bool{false, true, true, true, false, false, true} {
+			scraped(t, s)
+			time.Sleep(pageAge) // virtual time: the next page is another one
 		}
-		return io.NopCloser(strings.NewReader("")), nil
-	}, slog.New(slog.NewTextHandler(&out, nil)))
-	for _, away = range []bool{false, true, true, true, false, false, true} {
-		scraped(t, s)
-	}
-	if left, back := strings.Count(out.String(), "left out of a scrape"), strings.Count(out.String(), "on the page again"); left != 2 || back != 1 {
-		t.Errorf("%d lines that it is away, %d that it is back:\n%s", left, back, out.String())
-	}
+		if left, back := strings.Count(out.String(), "left out of a scrape"), strings.Count(out.String(), "on the page again"); left != 2 || back != 1 {
+			t.Errorf("%d lines that it is away, %d that it is back:\n%s", left, back, out.String())
+		}
+	})
 }
 
 type broken struct{}

@@ -85,7 +85,7 @@ var _ = Describe("a backup", func() {
 		}, 20*time.Second, 50*time.Millisecond).
 			Should(HaveLen(1), "the first of the schedule")
 		Eventually(func() string {
-			r, err := framework.Do(http.DefaultClient, http.MethodGet, fmt.Sprintf("http://127.0.0.1:%d/metrics", c.Diagnostics), nil, "")
+			r, err := framework.Page(c.Diagnostics)
 			Expect(err).NotTo(HaveOccurred())
 			return r.Body
 		}, 20*time.Second, 50*time.Millisecond).Should(MatchRegexp(`meshgate_backup_last_success_timestamp_seconds [1-9]`))

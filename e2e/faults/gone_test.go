@@ -1,7 +1,6 @@
 package faults_test
 
 import (
-	"fmt"
 	"net/http"
 	"net/url"
 	"syscall"
@@ -41,7 +40,7 @@ var _ = Describe("A gateway that vanished before Redis was replaced", func() {
 		Eventually(func() string { return f.Must(200, http.MethodGet, name, nil).Body }, 20*time.Second, 50*time.Millisecond).
 			Should(And(ContainSubstring(`"state":"away"`), ContainSubstring(`"filters":{"known":1,"linked":0}`)))
 		Eventually(func() string {
-			r, err := framework.Do(f.HTTP, http.MethodGet, fmt.Sprintf("http://127.0.0.1:%d/metrics", c.Diagnostics), nil, "")
+			r, err := framework.Page(c.Diagnostics)
 			Expect(err).NotTo(HaveOccurred())
 			return r.Body
 		}, 20*time.Second, 50*time.Millisecond).Should(And(

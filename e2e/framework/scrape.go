@@ -1,9 +1,13 @@
 package framework
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
+	"regexp"
+	"strconv"
 	"strings"
+	"time"
 
 	"github.com/onsi/gomega"
 	dto "github.com/prometheus/client_model/go"
@@ -14,10 +18,41 @@ import (
 // Metrics is one page of metrics, by family.
 type Metrics map[string]*dto.MetricFamily
 
-// Scrape reads the page of metrics of a port as Prometheus does. A page that is not
-// in order fails the test.
+// pagePatience bounds the wait for a page that was gathered after it was asked for. A
+// page is told again for a second, and an Envoy that hangs makes one take longer.
+const pagePatience = 20 * time.Second
+
+// gatheredAt is the line that says when a page was gathered.
+var gatheredAt = regexp.MustCompile(`(?m)^meshgate_gathered_timestamp_seconds (\S+)$`)
+
+// Page reads the page of metrics of a port, one that was gathered after this call.
+func Page(port int) (*Response, error) {
+	begun := time.Now()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		r, err := Do(http.DefaultClient, http.MethodGet, fmt.Sprintf("http://127.0.0.1:%d/metrics", port), http.Header{}, "")
+		if err != nil || r.Status != http.StatusOK {
+			return r, err
+		}
+		m := gatheredAt.FindStringSubmatch(r.Body)
+		if m == nil {
+			return r, errors.New("the page does not say when it was gathered")
+		}
+		at, err := strconv.ParseFloat(m[1], 64)
+		if err != nil || int64(at*1000) > begun.UnixMilli() {
+			return r, err
+		}
+		if time.Since(begun) > pagePatience {
+			return r, errors.New("no page was gathered since it was asked for")
+		}
+		<-tick.C
+	}
+}
+
+// Scrape reads such a page as Prometheus does. One that is not in order fails the test.
 func Scrape(port int) Metrics {
-	r, err := Do(http.DefaultClient, http.MethodGet, fmt.Sprintf("http://127.0.0.1:%d/metrics", port), http.Header{}, "")
+	r, err := Page(port)
 	gomega.ExpectWithOffset(1, err).NotTo(gomega.HaveOccurred())
 	gomega.ExpectWithOffset(1, r.Status).To(gomega.Equal(http.StatusOK), r.Body)
 	families, err := ParseMetrics(r.Body)

@@ -14,7 +14,8 @@ var _ = Describe("docs/operations/changes.md", func() {
 			MatchRegexp(`deleted +keyauth_credential .* with consumer ann`), ContainSubstring("/port 8080 -> 8081"),
 			ContainSubstring(`"members":[{"path":"/port","old":8080,"new":8081}]`)))
 		Expect(out["From elsewhere"]).To(And(ContainSubstring(`{"path":"/key","secret":true}`), ContainSubstring(`"action": "deleted"`)))
-		Expect(out["What a change says"]).To(MatchRegexp(`actor=user:mesh-system:admin kind=service name=[0-9a-f-]{36} revision=\d`))
+		Expect(out["By whom"]).To(And(MatchRegexp(`remote=127\.0\.0\.1:\d+\nactor=user:mesh-system:admin\n`),
+			MatchRegexp(`actor=user:mesh-system:admin kind=service name=[0-9a-f-]{36} revision=\d`)))
 		for chapter, text := range out {
 			Expect(strings.Contains(text, "a-secret-of-ann")).To(BeFalse(), chapter)
 		}

@@ -67,7 +67,7 @@ var _ = Describe("a hostile client of the control plane", Ordered, ContinueOnFai
 	})
 
 	metric := func(name string) (n float64) {
-		r, err := framework.Do(http.DefaultClient, http.MethodGet, fmt.Sprintf("http://127.0.0.1:%d/metrics", w.cp.Diagnostics), http.Header{}, "")
+		r, err := framework.Page(w.cp.Diagnostics)
 		Expect(err).NotTo(HaveOccurred())
 		for line := range bytes.Lines([]byte(r.Body)) {
 			if rest, ok := bytes.CutPrefix(line, []byte(name+" ")); ok {

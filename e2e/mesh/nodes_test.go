@@ -110,7 +110,7 @@ var _ = Describe("who is there", func() {
 		doc := w.Get("/revisions/" + w.Revision)
 		Expect(doc["proxies"]).To(HaveKeyWithValue("away", And(
 			HaveKeyWithValue("count", BeNumerically("==", 3)), HaveKeyWithValue("names", ConsistOf("shop.web-1", "shop.web-2", "shop.web-3")))))
-		metrics, err := framework.Do(w.HTTP, http.MethodGet, fmt.Sprintf("http://127.0.0.1:%d/metrics", w.cp.Diagnostics), nil, "")
+		metrics, err := framework.Page(w.cp.Diagnostics)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(metrics.Body).To(And(
 			ContainSubstring(`meshgate_nodes{state="refused",type="sidecar"} 3`), ContainSubstring(`meshgate_nodes{state="connected",type="gateway"} 1`),

@@ -78,7 +78,7 @@ func (w *world) linked() bool { return w.shows("live_leases", len(w.gateways)) }
 
 // shows reports whether the control plane gives a figure that value.
 func (w *world) shows(figure string, value int) bool {
-	r, err := framework.Do(http.DefaultClient, http.MethodGet, fmt.Sprintf("http://127.0.0.1:%d/metrics", w.c.Diagnostics), http.Header{}, "")
+	r, err := framework.Page(w.c.Diagnostics)
 	return err == nil && strings.Contains(r.Body, fmt.Sprintf("\nmeshgate_%s %d\n", figure, value))
 }
 

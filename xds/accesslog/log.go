@@ -5,7 +5,6 @@ import (
 
 	accesslogv3 "github.com/envoyproxy/go-control-plane/envoy/config/accesslog/v3"
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
-	filev3 "github.com/envoyproxy/go-control-plane/envoy/extensions/access_loggers/file/v3"
 	otelv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/access_loggers/open_telemetry/v3"
 	streamv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/access_loggers/stream/v3"
 	queryv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/formatter/req_without_query/v3"
@@ -22,11 +21,10 @@ const Name = "meshgate.access"
 // Cluster is the cluster in which gateways reach the collector.
 const Cluster = "otlp"
 
-// Settings say what is logged and where. They compare.
+// Settings say what is logged. Where it is written is for the proxy to say, whose agent
+// puts its file in the place of standard output (package machine). They compare.
 type Settings struct {
 	Enabled bool
-	// Path is a file on the proxy's machine; empty is its standard output.
-	Path string
 	// Format is one that [Parse] accepts; empty is [Default].
 	Format string
 	// Drop is how many of a million successful requests (2xx) are not logged.
@@ -55,12 +53,12 @@ func Loggers(s Settings) ([]*accesslogv3.AccessLog, error) {
 	var out []*accesslogv3.AccessLog
 	for e := range numEndings {
 		fields := f.fieldsOf(e)
-		makers := []func(Settings, map[string]any) (string, proto.Message, error){file}
+		makers := []func(map[string]any) (string, proto.Message, error){stdout}
 		if s.Collector != "" {
 			makers = append(makers, collector)
 		}
 		for _, make := range makers {
-			name, config, err := make(s, fields)
+			name, config, err := make(fields)
 			if err != nil {
 				return nil, err
 			}
@@ -85,8 +83,8 @@ func formatters() ([]*corev3.TypedExtensionConfig, error) {
 	return []*corev3.TypedExtensionConfig{{Name: "envoy.formatter.req_without_query", TypedConfig: packed}}, nil
 }
 
-// file writes lines of JSON.
-func file(s Settings, fields map[string]any) (string, proto.Message, error) {
+// stdout writes lines of JSON.
+func stdout(fields map[string]any) (string, proto.Message, error) {
 	object, err := structpb.NewStruct(fields)
 	if err != nil {
 		return "", nil, fmt.Errorf("format of the access log: %w", err)
@@ -95,18 +93,13 @@ func file(s Settings, fields map[string]any) (string, proto.Message, error) {
 	if format.Formatters, err = formatters(); err != nil {
 		return "", nil, err
 	}
-	if s.Path == "" {
-		return "envoy.access_loggers.stdout", &streamv3.StdoutAccessLog{
-			AccessLogFormat: &streamv3.StdoutAccessLog_LogFormat{LogFormat: format},
-		}, nil
-	}
-	return "envoy.access_loggers.file", &filev3.FileAccessLog{
-		Path: s.Path, AccessLogFormat: &filev3.FileAccessLog_LogFormat{LogFormat: format},
+	return "envoy.access_loggers.stdout", &streamv3.StdoutAccessLog{
+		AccessLogFormat: &streamv3.StdoutAccessLog_LogFormat{LogFormat: format},
 	}, nil
 }
 
 // collector sends the fields as attributes.
-func collector(_ Settings, fields map[string]any) (string, proto.Message, error) {
+func collector(fields map[string]any) (string, proto.Message, error) {
 	more, err := formatters()
 	if err != nil {
 		return "", nil, err

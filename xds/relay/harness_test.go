@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/meshgate/meshgate/xds/machine"
 	"github.com/meshgate/meshgate/xds/relay"
 	"github.com/meshgate/meshgate/xds/resource"
 	"github.com/meshgate/meshgate/xds/server"
@@ -175,13 +176,19 @@ func within(t *testing.T, what string, c <-chan struct{}) {
 // startRelay runs a relay in a directory; the function stops it.
 func startRelay(t *testing.T, dir, addr string) (*relay.Relay, func()) {
 	t.Helper()
+	return startRelayOn(t, dir, addr, machine.Files{})
+}
+
+// startRelayOn is startRelay on a machine that has files.
+func startRelayOn(t *testing.T, dir, addr string, files machine.Files) (*relay.Relay, func()) {
+	t.Helper()
 	r, err := relay.New(relay.Config{
 		Node: node, Socket: filepath.Join(dir, "run", "xds.sock"), Cache: filepath.Join(dir, "cache"),
 		Dial: func(context.Context) (*grpc.ClientConn, error) {
 			return grpc.NewClient("passthrough:///"+addr, append(relay.DialOptions(), grpc.WithTransportCredentials(insecure.NewCredentials()))...)
 		},
-		Token: func() (string, error) { return "token", nil },
-		Log:   slog.New(slog.DiscardHandler),
+		Machine: files, Token: func() (string, error) { return "token", nil },
+		Log: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
 		t.Fatal(err)

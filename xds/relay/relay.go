@@ -19,6 +19,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/meshgate/meshgate/xds/machine"
 	"github.com/meshgate/meshgate/xds/resource"
 	"github.com/meshgate/meshgate/xds/server"
 	"github.com/meshgate/meshgate/xds/snapshot"
@@ -58,6 +59,9 @@ type Config struct {
 	Report func(error)
 	// Saved hears what came of each attempt to write the cache.
 	Saved func(error)
+	// Machine are the files of this machine; configuration that names others, or anything
+	// else of it, is refused.
+	Machine machine.Files
 	// Secrets hears which secrets Envoy is served, whenever some of them have changed.
 	Secrets func([]*resource.Resource)
 	Log     *slog.Logger
@@ -145,8 +149,13 @@ func New(cfg Config) (*Relay, error) {
 		cfg.Log.Warn("xds_cache_ignored", "path", cfg.Cache, "error", err)
 	default:
 		for _, x := range rs {
-			r.current.put(x)
-			r.good.put(x)
+			// The machine's files may be others than when this was written.
+			own, err := r.admit(x.Type, x.Name, x.Version, x.Body)
+			if err != nil {
+				continue
+			}
+			r.current.put(own)
+			r.good.put(own)
 		}
 		r.publish()
 		r.serveable()

@@ -10,6 +10,7 @@ import (
 	"github.com/meshgate/meshgate/xds/resource"
 	"github.com/meshgate/meshgate/xds/snapshot"
 	"google.golang.org/grpc"
+	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/types/known/anypb"
 )
 
@@ -46,8 +47,9 @@ func settling(t *testing.T) (*Relay, *answers) {
 
 func clusters(nonce string, names ...string) *discovery.DeltaDiscoveryResponse {
 	m := &discovery.DeltaDiscoveryResponse{TypeUrl: string(resource.Cluster), Nonce: nonce}
+	body := protowire.AppendString(protowire.AppendTag(nil, 1000, protowire.BytesType), nonce) // of a field that nobody knows
 	for _, name := range names {
-		m.Resources = append(m.Resources, &discovery.Resource{Name: name, Version: nonce, Resource: &anypb.Any{Value: []byte(nonce)}})
+		m.Resources = append(m.Resources, &discovery.Resource{Name: name, Version: nonce, Resource: &anypb.Any{Value: body}})
 	}
 	return m
 }

@@ -41,6 +41,17 @@ type pending struct {
 	// early responses were confirmed while no Envoy was there: the control plane sends
 	// no more than a window of unanswered ones.
 	early bool
+	// turned are the resources that were not even shown to Envoy, with the reason.
+	turned []string
+}
+
+// answer is what is said of the response upstream.
+func (p *pending) answer(rejected []snapshot.Rejection) *discovery.DeltaDiscoveryRequest {
+	m := &discovery.DeltaDiscoveryRequest{TypeUrl: string(p.typ), ResponseNonce: p.nonce}
+	if texts := append(slices.Clip(p.turned), reasons(rejected)...); len(texts) > 0 {
+		m.ErrorDetail = &rpcstatus.Status{Code: int32(codes.InvalidArgument), Message: strings.Join(texts, "; ")}
+	}
+	return m
 }
 
 // errRefusedEarly ends a stream on which a response was confirmed that Envoy then
@@ -183,7 +194,14 @@ func (r *Relay) apply(m *discovery.DeltaDiscoveryResponse) pending {
 		return p
 	}
 	for _, x := range m.GetResources() {
-		res := resource.Received(p.typ, x.GetName(), x.GetVersion(), x.GetResource().GetValue())
+		res, err := r.admit(p.typ, x.GetName(), x.GetVersion(), x.GetResource().GetValue())
+		if err != nil {
+			p.turned = append(p.turned, err.Error())
+			if p.typ == resource.Listener && r.current[p.typ][x.GetName()] == nil {
+				r.refuse(x.GetName(), err.Error())
+			}
+			continue // what is here of it stays
+		}
 		p.add = append(p.add, res)
 		r.locked(func() { r.current.put(res) })
 	}
@@ -219,11 +237,21 @@ func (r *Relay) early(stream upstreamClient, open []pending) error {
 			continue
 		}
 		open[i].early = true
-		if err := stream.Send(&discovery.DeltaDiscoveryRequest{TypeUrl: string(open[i].typ), ResponseNonce: open[i].nonce}); err != nil {
+		if err := stream.Send(open[i].answer(nil)); err != nil {
 			return fmt.Errorf("answer the control plane: %w", err)
 		}
 	}
 	return nil
+}
+
+// admit is a resource as this machine takes it. The error names it.
+func (r *Relay) admit(typ resource.TypeURL, name, version string, body []byte) (*resource.Resource, error) {
+	own, err := r.cfg.Machine.Admit(string(typ), body)
+	if err != nil {
+		r.cfg.Log.Warn("configuration_refused", "type", typ, "name", name, "error", err)
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	return resource.Received(typ, name, version, own), nil
 }
 
 func (r *Relay) publish() {
@@ -241,9 +269,7 @@ func (r *Relay) settle(stream upstreamClient, open []pending) (rest []pending, e
 		}
 		p := open[i]
 		open = slices.Delete(open, i, i+1)
-		m := &discovery.DeltaDiscoveryRequest{TypeUrl: string(p.typ), ResponseNonce: p.nonce}
 		if len(rejected) > 0 {
-			m.ErrorDetail = &rpcstatus.Status{Code: int32(codes.InvalidArgument), Message: reasons(rejected)}
 			r.revert(p, rejected)
 			r.again(open, rejected)
 		}
@@ -252,7 +278,7 @@ func (r *Relay) settle(stream upstreamClient, open []pending) (rest []pending, e
 		case p.early && len(rejected) > 0:
 			err = errRefusedEarly
 		case !p.early:
-			if err = stream.Send(m); err != nil {
+			if err = stream.Send(p.answer(rejected)); err != nil {
 				err = fmt.Errorf("answer the control plane: %w", err)
 			}
 		}
@@ -318,12 +344,11 @@ func (p pending) adds(names []string) bool {
 	return slices.ContainsFunc(p.add, func(a *resource.Resource) bool { return slices.Contains(names, a.Name) })
 }
 
-func reasons(rejected []snapshot.Rejection) string {
-	texts := make([]string, 0, len(rejected))
+func reasons(rejected []snapshot.Rejection) (texts []string) {
 	for _, x := range rejected {
 		texts = append(texts, x.Error)
 	}
-	return strings.Join(texts, "; ")
+	return texts
 }
 
 // again has the responses wait that Envoy heard together with a refused one: it may have

@@ -7,14 +7,16 @@ import (
 
 	"github.com/meshgate/meshgate/xds/resource"
 	"github.com/meshgate/meshgate/xds/xdstest"
+	"google.golang.org/protobuf/encoding/protowire"
 )
 
 // mebibytes are resources of a type, of 1 MiB each. Their bytes mean nothing to the
 // client of the tests.
 func mebibytes(t resource.TypeURL, n int) (out []*resource.Resource) {
 	for i := range n {
-		body := make([]byte, 1<<20)
-		copy(body, fmt.Sprint(i))
+		text := make([]byte, 1<<20)
+		copy(text, fmt.Sprint(i))
+		body := protowire.AppendBytes(protowire.AppendTag(nil, 1000, protowire.BytesType), text) // of a field that nobody knows
 		out = append(out, resource.New(t, fmt.Sprintf("big-%02d", i), body))
 	}
 	return out
@@ -69,7 +71,7 @@ func TestRefusalOfAnEarlyResponseGoesUpstream(t *testing.T) {
 		t.Fatalf("progress %+v", got)
 	}
 	c.WaitFor(t, "everything else", func(v xdstest.View) bool { return len(v.Names(resource.Cluster)) == 20 })
-	big[3] = resource.New(resource.Cluster, "big-03b", make([]byte, 10))
+	big[3] = resource.New(resource.Cluster, "big-03b", nil)
 	rev = p.publish(slices.Concat(big, []*resource.Resource{clusterA, endA, listener, routesA})...)
 	got = p.until(t, rev, func(n int, refused []string) bool { return n == 0 && len(refused) == 0 })
 	if len(got.Acknowledged) != 1 {

@@ -12,6 +12,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/health"
 	"github.com/meshgate/meshgate/controlplane/httpkit"
 	"github.com/meshgate/meshgate/controlplane/model"
+	"github.com/meshgate/meshgate/controlplane/telemetry"
 )
 
 // readiness says whether the program can do its work.
@@ -85,7 +86,7 @@ func diagnosticEndpoints(r *readiness, metrics *prometheus.Registry, profiles bo
 			httpkit.WriteMessage(w, http.StatusOK, "healthy")
 		}),
 		get(httpkit.Open, "/ready", "The process can do its work; what is the matter, if anything", r.serve),
-		get(httpkit.Open, "/metrics", "Prometheus metrics", promhttp.HandlerFor(metrics, promhttp.HandlerOpts{}).ServeHTTP),
+		get(httpkit.Open, "/metrics", "Prometheus metrics", promhttp.HandlerFor(telemetry.Gathered(metrics), promhttp.HandlerOpts{}).ServeHTTP),
 	}
 	if !profiles {
 		return list

@@ -29,7 +29,8 @@ var layers = map[string]string{
 	"xds/alarm":         "",
 	"xds/rejudge":       "",
 	"xds/server":        "xds/alarm xds/bootstrap xds/rejudge xds/resource xds/snapshot",
-	"xds/relay":         "xds/resource xds/snapshot xds/server",
+	"xds/machine":       "filter/contract",
+	"xds/relay":         "xds/machine xds/resource xds/snapshot xds/server",
 	"xds/xdstest":       "xds/resource",
 	"xds/bootstrap":     "filter/contract",
 	"xds/plan":          "xds/resource",
@@ -37,7 +38,7 @@ var layers = map[string]string{
 	"xds/accesslog":     "filter/contract xds/plan",
 	"xds/plan/gateway":  "controlplane/gateway controlplane/view filter/contract xds/accesslog xds/chain xds/plan xds/resource",
 	"xds/plan/sidecar":  "controlplane/mesh controlplane/model controlplane/view xds/draft xds/plan xds/policy xds/resource",
-	"xds/plan/plantest": "filter/contract xds/resource",
+	"xds/plan/plantest": "filter/contract xds/machine xds/resource",
 	"xds/draft":         "controlplane/mesh xds/plan",
 
 	// A policy sees drafts and its own kind of resources, never another policy.
@@ -92,17 +93,19 @@ var layers = map[string]string{
 
 	// What answers requests.
 	"controlplane/oauth": "controlplane/admit controlplane/fault controlplane/gateway controlplane/model controlplane/revoke controlplane/store filter/contract",
+	// What both APIs are held against.
+	"controlplane/changes/changestest": "controlplane/httpkit",
 	// The cases are data; what they are held against is for their users to say.
 	"controlplane/oauth/oauthtest": "",
 	"controlplane/enrol":           "controlplane/admit controlplane/fault controlplane/gateway controlplane/httpkit controlplane/identity controlplane/mesh controlplane/model controlplane/store filter/contract xds/bootstrap",
 	"controlplane/adminlink":       "controlplane/fault xds/alarm xds/rejudge",
-	"controlplane/adminapi":        "controlplane/admit controlplane/changes controlplane/fault controlplane/gateway controlplane/httpkit controlplane/model controlplane/nodes controlplane/oauth controlplane/revoke controlplane/store",
+	"controlplane/adminapi":        "controlplane/admit controlplane/changes controlplane/fault controlplane/gateway controlplane/httpkit controlplane/insight controlplane/model controlplane/nodes controlplane/oauth controlplane/revoke controlplane/store",
 	"controlplane/meshapi":         "controlplane/admit controlplane/changes controlplane/fault controlplane/httpkit controlplane/identity controlplane/mesh controlplane/model controlplane/nodes controlplane/store",
 	"controlplane/declarative":     "controlplane/admit controlplane/fault controlplane/gateway controlplane/model controlplane/store",
 
 	// The agent is a client of the control plane: of enrol and gateway it needs
 	// the messages of an enrolment only.
-	"controlplane/agent": "controlplane/adminlink controlplane/enrol controlplane/health controlplane/httpkit controlplane/mesh controlplane/fault controlplane/gateway filter/contract xds/alarm xds/bootstrap xds/relay xds/resource",
+	"controlplane/agent": "controlplane/adminlink controlplane/enrol controlplane/health controlplane/httpkit controlplane/mesh controlplane/fault controlplane/gateway filter/contract xds/alarm xds/bootstrap xds/machine xds/relay xds/resource",
 
 	// It implements what the parts that it measures declare.
 	"controlplane/telemetry": "controlplane/httpkit controlplane/store/metered xds/resource xds/server",

@@ -67,7 +67,7 @@ type parameters struct {
 	// forwardDots passes ambiguous dot segments on.
 	forwardDots bool
 	tracing     plan.Tracing
-	// log is the access log, without its path.
+	// log is the access log; where it goes is for the gateway to say.
 	log accesslog.Settings
 }
 
@@ -96,7 +96,6 @@ func (p parameters) Gateway(ctx context.Context, node string) (out plan.Params, 
 			OAuth: plan.Endpoint{Host: host, Port: uint32(oauthPort)}, RootsFile: in.RootsFile,
 			Trusted: p.trusted, ForwardDotSegments: p.forwardDots, Tracing: p.tracing, Log: p.log,
 		}
-		out.Log.Path = in.AccessLog
 		return nil
 	})
 	return out, err

@@ -26,14 +26,14 @@ func TestConformance(t *testing.T) {
 }
 
 func TestRetention(t *testing.T) {
-	storetest.RunRetention(t, func(t *testing.T, keep store.Retention, now func() time.Time) store.Store {
+	storetest.RunRetention(t, func(t *testing.T, keep store.Retention, now func() time.Time) (store.Store, func() store.Store) {
 		s := memstore.Open(memstore.Options{Retention: keep, Now: now})
 		t.Cleanup(func() {
 			if err := s.Close(); err != nil {
 				t.Error(err)
 			}
 		})
-		return s
+		return s, nil
 	})
 }
 

@@ -13,13 +13,18 @@ func (s *state) Kept() (uint64, error) { return s.recorded, nil }
 
 // Keep implements engine.Records.
 func (s *state) Keep(r store.ChangeRecord) error {
-	s.records, s.recorded = s.records.with(numberKey(r.Number), &r), r.Number
+	key, of := numberKey(r.Number), &s.budgets[r.Budget()]
+	s.records, s.recorded = s.records.with(key, &r), r.Number
+	of.records, of.room = of.records.with(key, &r), of.room+1
 	return nil
 }
 
+// Room implements engine.Records.
+func (s *state) Room(b store.Budget) (int, error) { return s.budgets[b].room, nil }
+
 // Eldest implements engine.Records.
-func (s *state) Eldest(n int) (list []store.ChangeRecord, _ error) {
-	s.records.ascend("", func(_ string, r *store.ChangeRecord) bool {
+func (s *state) Eldest(b store.Budget, n int) (list []store.ChangeRecord, _ error) {
+	s.budgets[b].records.ascend("", func(_ string, r *store.ChangeRecord) bool {
 		list = append(list, *r)
 		return len(list) < n
 	})
@@ -27,23 +32,24 @@ func (s *state) Eldest(n int) (list []store.ChangeRecord, _ error) {
 }
 
 // Forget implements engine.Records.
-func (s *state) Forget(number, since uint64) error {
+func (s *state) Forget(b store.Budget, number, since uint64) error {
+	of := &s.budgets[b]
 	var keys []string
-	s.records.ascend("", func(key string, r *store.ChangeRecord) bool {
+	of.records.ascend("", func(key string, r *store.ChangeRecord) bool {
 		if r.Number <= number {
 			keys = append(keys, key)
 		}
 		return r.Number < number
 	})
 	for _, key := range keys {
-		s.records = s.records.without(key)
+		s.records, of.records = s.records.without(key), of.records.without(key)
 	}
-	s.since = since
+	of.room, of.since = of.room-len(keys), since
 	return nil
 }
 
 // Since implements engine.Records.
-func (s *state) Since() (uint64, error) { return s.since, nil }
+func (s *state) Since(b store.Budget) (uint64, error) { return s.budgets[b].since, nil }
 
 // Select implements engine.Records.
 func (s *state) Select(q store.RecordQuery) (list []store.ChangeRecord, _ error) {

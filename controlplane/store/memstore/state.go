@@ -24,10 +24,20 @@ type state struct {
 	referrers tree[referrer]
 	// expiries holds the key in rows by time and that key.
 	expiries tree[string]
-	// records by number; recorded is that of the newest, since the least revision
-	// after which all are there.
-	records         tree[*store.ChangeRecord]
-	recorded, since uint64
+	// records by number; recorded is that of the newest.
+	records  tree[*store.ChangeRecord]
+	recorded uint64
+	// budgets are the same records by budget. Unlike a map the array is copied with the
+	// state.
+	budgets [2]budget
+}
+
+// budget holds the records of a [store.Budget].
+type budget struct {
+	records tree[*store.ChangeRecord]
+	room    int
+	// since is the least revision after which all are there.
+	since uint64
 }
 
 type referrer struct {

@@ -39,16 +39,31 @@ func (t *rows) Keep(r store.ChangeRecord) error {
 	if err != nil {
 		return err
 	}
-	_, err = t.exec(`INSERT INTO changes (number, previous, revision, time, actor_kind, actor, origin, op, kind, scoping, scope, name, sealed, detail)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`, r.Number, r.Previous, r.Revision, r.Time.UnixMicro(), string(r.Actor.Kind), r.Actor.Name,
-		string(r.Origin), string(r.Op), r.Key.Kind, int(r.Scoping), r.Key.Scope, r.Key.Name, r.Sealed, raw)
+	b := r.Budget()
+	_, err = t.exec(`INSERT INTO changes (number, previous, revision, time, actor_kind, actor, origin, op, kind, scoping, scope, name, sealed, detail, budget, place)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, coalesce(`+lastPlace+`, 0) + 1)`, r.Number, r.Previous, r.Revision, r.Time.UnixMicro(),
+		string(r.Actor.Kind), r.Actor.Name, string(r.Origin), string(r.Op), r.Key.Kind, int(r.Scoping), r.Key.Scope, r.Key.Name, r.Sealed, raw, int(b), int(b))
 	return err
 }
 
+// lastPlace is the place of the newest record of a budget, firstPlace that of the
+// oldest one behind a number; null where there is none. Places of a budget have no gaps.
+const (
+	lastPlace  = `(SELECT place FROM changes INDEXED BY changes_budget WHERE budget = ? ORDER BY number DESC LIMIT 1)`
+	firstPlace = `(SELECT place FROM changes INDEXED BY changes_budget WHERE budget = ? AND number > `
+	endPlace   = ` ORDER BY number LIMIT 1)`
+)
+
+// Room implements engine.Records.
+func (t *rows) Room(b store.Budget) (n int, err error) {
+	_, err = t.row(`SELECT coalesce(`+lastPlace+` - `+firstPlace+`0`+endPlace+` + 1, 0)`, []any{int(b), int(b)}, &n)
+	return n, err
+}
+
 // Eldest implements engine.Records.
-func (t *rows) Eldest(n int) (list []store.ChangeRecord, _ error) {
+func (t *rows) Eldest(b store.Budget, n int) (list []store.ChangeRecord, _ error) {
 	var number, previous, revision, micro int64
-	err := t.each(`SELECT number, previous, revision, time FROM changes ORDER BY number LIMIT ?`, []any{n}, func() error {
+	err := t.each(`SELECT number, previous, revision, time FROM changes INDEXED BY changes_budget WHERE budget = ? ORDER BY number LIMIT ?`, []any{int(b), n}, func() error {
 		list = append(list, store.ChangeRecord{
 			Number: uint64(number), Previous: uint64(previous), Revision: uint64(revision), Time: time.UnixMicro(micro), //nolint:gosec // written from uint64
 		})
@@ -57,19 +72,22 @@ func (t *rows) Eldest(n int) (list []store.ChangeRecord, _ error) {
 	return list, err
 }
 
+// sinceNames are the rows of meta in which it stands since when all of a budget is there.
+var sinceNames = map[store.Budget]string{store.OfOperators: "changes_since", store.OfProxies: "changes_since_proxies"}
+
 // Forget implements engine.Records.
-func (t *rows) Forget(number, since uint64) error {
-	if _, err := t.exec(`DELETE FROM changes WHERE number <= ?`, number); err != nil {
+func (t *rows) Forget(b store.Budget, number, since uint64) error {
+	if _, err := t.exec(`DELETE FROM changes INDEXED BY changes_budget WHERE budget = ? AND number <= ?`, int(b), number); err != nil {
 		return err
 	}
-	_, err := t.exec(`UPDATE meta SET value = ? WHERE name = 'changes_since'`, since)
+	_, err := t.exec(`UPDATE meta SET value = ? WHERE name = ?`, since, sinceNames[b])
 	return err
 }
 
 // Since implements engine.Records.
-func (t *rows) Since() (uint64, error) {
+func (t *rows) Since(b store.Budget) (uint64, error) {
 	var n int64
-	_, err := t.row(`SELECT value FROM meta WHERE name = 'changes_since'`, nil, &n)
+	_, err := t.row(`SELECT value FROM meta WHERE name = ?`, []any{sinceNames[b]}, &n)
 	return uint64(n), err //nolint:gosec // written from uint64
 }
 
@@ -150,7 +168,7 @@ func (c *codec) open(r *store.ChangeRecord, raw []byte) (err error) {
 	return nil
 }
 
-// Tally implements engine.Records. Numbers have no gaps, so that what is not filtered
+// Tally implements engine.Records. Places have no gaps, so that what is not filtered
 // needs no counting.
 func (t *rows) Tally(q store.RecordQuery) (n int, err error) {
 	if (q == store.RecordQuery{Since: q.Since, Oldest: q.Oldest, After: q.After, Limit: q.Limit}) {
@@ -158,9 +176,14 @@ func (t *rows) Tally(q store.RecordQuery) (n int, err error) {
 		if q.Since != nil {
 			since = *q.Since
 		}
-		_, err = t.row(`SELECT coalesce(max(number), 0) - max(coalesce((SELECT number FROM changes ORDER BY number LIMIT 1), 1) - 1, `+lastBefore+`) FROM changes`,
-			[]any{since}, &n)
-		return n, err
+		for _, b := range store.Budgets() {
+			var of int
+			if _, err := t.row(`SELECT coalesce(`+lastPlace+` - `+firstPlace+lastBefore+endPlace+` + 1, 0)`, []any{int(b), int(b), since}, &of); err != nil {
+				return 0, err
+			}
+			n += of
+		}
+		return n, nil
 	}
 	from, args := selected(q)
 	_, err = t.row(`SELECT count(*)`+from, args, &n)

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/meshgate/meshgate/controlplane/model"
 	"github.com/meshgate/meshgate/controlplane/store"
 	"github.com/meshgate/meshgate/controlplane/store/sqlstore"
@@ -17,10 +19,15 @@ import (
 )
 
 func TestRetention(t *testing.T) {
-	storetest.RunRetention(t, func(t *testing.T, keep store.Retention, now func() time.Time) store.Store {
+	storetest.RunRetention(t, func(t *testing.T, keep store.Retention, now func() time.Time) (store.Store, func() store.Store) {
 		o := options(t, filepath.Join(t.TempDir(), "meshgate.db"))
 		o.Retention, o.Now = keep, now
-		return open(t, o)
+		s := open(t, o)
+		return s, func() store.Store {
+			closeStore(t, s)
+			s = open(t, o)
+			return s
+		}
 	})
 }
 
@@ -90,25 +97,27 @@ func TestSealedRecords(t *testing.T) {
 	}
 }
 
-// TestPreviousVersion opens a database that was made before there were records: it is
-// brought up to date, and says since when there are some.
-func TestPreviousVersion(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "meshgate.db")
-	first, err := os.ReadFile("migrations/0001_resources.sql")
-	if err != nil {
-		t.Fatal(err)
-	}
+// previous makes a database as the first n versions of the schema have it.
+func previous(t *testing.T, n int, statements ...string) (path string) {
+	t.Helper()
+	path = filepath.Join(t.TempDir(), "meshgate.db")
 	db, err := sql.Open("sqlite", path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, text := range []string{
-		"PRAGMA journal_mode = WAL", string(first), "PRAGMA user_version = 1",
-		`UPDATE meta SET value = 7 WHERE name = 'revision'`,
-		`INSERT INTO events VALUES (7, 0, 'box', 's', 'old', 'created')`,
-		`INSERT INTO resources (kind, scope, name, version, revision, created, modified, expires, sealed, spec)
-			VALUES ('box', 's', 'old', 1, 7, 1, 1, 0, 0, CAST('{"n":5}' AS BLOB))`,
-	} {
+	files, err := filepath.Glob("migrations/*.sql")
+	if err != nil || len(files) <= n {
+		t.Fatal(files, err)
+	}
+	texts := []string{"PRAGMA journal_mode = WAL"}
+	for _, f := range files[:n] {
+		text, err := os.ReadFile(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		texts = append(texts, string(text))
+	}
+	for _, text := range append(append(texts, fmt.Sprint("PRAGMA user_version = ", n)), statements...) {
 		if _, err := db.Exec(text); err != nil {
 			t.Fatal(text, err)
 		}
@@ -116,7 +125,29 @@ func TestPreviousVersion(t *testing.T) {
 	if err := db.Close(); err != nil {
 		t.Fatal(err)
 	}
-	s := open(t, options(t, path))
+	return path
+}
+
+// sinceOf is since when all records are there that a query can select.
+func sinceOf(t *testing.T, s store.Store, q store.RecordQuery) (since uint64) {
+	t.Helper()
+	if err := s.View(t.Context(), func(r store.Reader) (err error) {
+		since, err = r.RecordsSince(q)
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return since
+}
+
+// TestPreviousVersion opens a database that was made before there were records: it is
+// brought up to date, and says since when there are some.
+func TestPreviousVersion(t *testing.T) {
+	s := open(t, options(t, previous(t, 1,
+		`UPDATE meta SET value = 7 WHERE name = 'revision'`,
+		`INSERT INTO events VALUES (7, 0, 'box', 's', 'old', 'created')`,
+		`INSERT INTO resources (kind, scope, name, version, revision, created, modified, expires, sealed, spec)
+			VALUES ('box', 's', 'old', 1, 7, 1, 1, 0, 0, CAST('{"n":5}' AS BLOB))`)))
 	if _, err := s.Update(t.Context(), model.Config, func(tx store.Tx) error {
 		old, err := tx.Get(storetest.Box, "s", "old")
 		if err != nil || old.Spec.(*storetest.Item).N != 5 {
@@ -131,12 +162,45 @@ func TestPreviousVersion(t *testing.T) {
 	if list := listed(t, s); len(list) != 1 || list[0].Number != 1 || list[0].Previous != 7 || list[0].Revision != 8 {
 		t.Errorf("%+v", list)
 	}
+	if since := sinceOf(t, s, store.RecordQuery{}); since != 7 {
+		t.Errorf("all since %d", since)
+	}
+}
+
+// TestRecordsOfOneBudget opens a database in which records of proxies and of operators
+// shared one: each comes into its own, and what is too much of proxies goes from there.
+func TestRecordsOfOneBudget(t *testing.T) {
+	var rows []string
+	for i, by := range [][3]string{
+		{"user", "ann", "api"}, {"node", "default.web", "proxy"}, {"system", "removal", ""}, {"system", "rotation", ""}, {"node", "default.web", "proxy"},
+	} {
+		n := i + 11 // the oldest ten are gone
+		rows = append(rows, fmt.Sprintf(`INSERT INTO changes VALUES (%d, %d, %d, %d, '%s', '%s', '%s', 'updated', 'box', 1, 's', 'n', 0, CAST('{}' AS BLOB))`,
+			n, n-1, n, time.Now().UnixMicro(), by[0], by[1], by[2]))
+	}
+	o := options(t, previous(t, 2, append(rows, `UPDATE meta SET value = 15 WHERE name = 'revision'`, `UPDATE meta SET value = 10 WHERE name = 'changes_since'`)...))
+	o.Retention.Rows = 20 // so two of proxies
+	s := open(t, o)
+	record(t, s, recordOf(storetest.Box, "x"))
+	var got []string
+	for _, r := range listed(t, s) {
+		got = append(got, fmt.Sprint(r.Number, " ", r.Actor.ID()))
+	}
+	want := []string{"11 user:ann", "13 system:removal", "14 system:rotation", "15 node:default.web", "16 system:test"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if of, all := sinceOf(t, s, store.RecordQuery{ActorKind: model.ActorUser}), sinceOf(t, s, store.RecordQuery{}); of != 10 || all != 12 {
+		t.Errorf("all of users since %d, all since %d", of, all)
+	}
 	if err := s.View(t.Context(), func(r store.Reader) error {
-		since, err := r.RecordsSince()
-		if since != 7 {
-			t.Errorf("all since %d", since)
+		since := uint64(13)
+		for want, q := range map[int]store.RecordQuery{5: {}, 3: {Since: &since}} {
+			if n, err := r.CountRecords(q); n != want || err != nil {
+				t.Errorf("%+v: %d, %v", q, n, err)
+			}
 		}
-		return err
+		return nil
 	}); err != nil {
 		t.Fatal(err)
 	}

@@ -156,11 +156,11 @@ func (r *failReader) CountRecords(q store.RecordQuery) (int, error) {
 }
 
 // RecordsSince implements [store.Reader].
-func (r *failReader) RecordsSince() (uint64, error) {
+func (r *failReader) RecordsSince(q store.RecordQuery) (uint64, error) {
 	if err := r.fail("RecordsSince"); err != nil {
 		return 0, err
 	}
-	return r.Reader.RecordsSince()
+	return r.Reader.RecordsSince(q)
 }
 
 type failTx struct {

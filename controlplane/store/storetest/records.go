@@ -52,11 +52,11 @@ func records(t *testing.T, s store.Store, q store.RecordQuery) (page []string, c
 	return page, count
 }
 
-// kept is the oldest revision after which all records are there.
-func kept(t *testing.T, s store.Store) (since uint64) {
+// kept is the oldest revision after which all records that a query can select are there.
+func kept(t *testing.T, s store.Store, q store.RecordQuery) (since uint64) {
 	t.Helper()
 	view(t, s, func(r store.Reader) (err error) {
-		since, err = r.RecordsSince()
+		since, err = r.RecordsSince(q)
 		return err
 	})
 	return since
@@ -180,26 +180,28 @@ func testRecordsGoWithTheirChange(t *testing.T, open Open) {
 }
 
 // OpenRetaining opens an empty store with a retention and a clock, which is closed at
-// the end of the test.
-type OpenRetaining func(t *testing.T, keep store.Retention, now func() time.Time) store.Store
+// the end of the test. reopen, if it is not nil, closes and opens it again.
+type OpenRetaining func(t *testing.T, keep store.Retention, now func() time.Time) (s store.Store, reopen func() store.Store)
 
 // RunRetention holds a store against [store.Retention].
 func RunRetention(t *testing.T, open OpenRetaining) {
+	t.Run("a proxy that floods", func(t *testing.T) { testFlood(t, open) })
+	t.Run("budgets", func(t *testing.T) { testBudgets(t, open) })
 	t.Run("number", func(t *testing.T) {
-		s := open(t, store.Retention{Rows: 3}, time.Now)
+		s, _ := open(t, store.Retention{Rows: 3}, time.Now)
 		for _, name := range []string{"a", "b", "c", "d", "e"} {
 			write(t, s, Box, "s", name, "ann")
 		}
 		if page, count := records(t, s, store.RecordQuery{}); !cmp.Equal(page, []string{"5:e", "4:d", "3:c"}) || count != 3 {
 			t.Errorf("%v of %d", page, count)
 		}
-		if since := kept(t, s); since != 2 {
+		if since := kept(t, s, store.RecordQuery{}); since != 2 {
 			t.Errorf("all since %d", since)
 		}
 	})
 	t.Run("age", func(t *testing.T) {
 		clock := time.Unix(1_700_000_000, 0)
-		s := open(t, store.Retention{Age: time.Hour}, func() time.Time { return clock })
+		s, _ := open(t, store.Retention{Age: time.Hour}, func() time.Time { return clock })
 		write(t, s, Box, "s", "a", "ann")
 		clock = clock.Add(time.Hour)
 		write(t, s, Box, "s", "b", "ann")
@@ -226,7 +228,7 @@ func RunRetention(t *testing.T, open OpenRetaining) {
 	})
 	t.Run("in steps", func(t *testing.T) {
 		clock := time.Unix(1_700_000_000, 0)
-		s := open(t, store.Retention{Age: time.Hour}, func() time.Time { return clock })
+		s, _ := open(t, store.Retention{Age: time.Hour}, func() time.Time { return clock })
 		must(t, s, func(tx store.Tx) error {
 			for range 1000 {
 				tx.Record(noted(Box, "s", "many", "ann"))

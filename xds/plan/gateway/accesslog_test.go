@@ -12,6 +12,7 @@ import (
 
 	"github.com/meshgate/meshgate/controlplane/gateway"
 	"github.com/meshgate/meshgate/xds/accesslog"
+	"github.com/meshgate/meshgate/xds/machine"
 	"github.com/meshgate/meshgate/xds/resource"
 )
 
@@ -25,7 +26,7 @@ func TestAccessLogsAreAccepted(t *testing.T) {
 	}{
 		"none":               {},
 		"standard output":    {accesslog.Settings{Enabled: true}, "", 3, 0},
-		"file, of a share":   {accesslog.Settings{Enabled: true, Path: filepath.Join(t.TempDir(), "log"), Drop: 990_000}, "", 3, 0},
+		"of a share":         {accesslog.Settings{Enabled: true, Drop: 990_000}, "", 3, 0},
 		"own format":         {accesslog.Settings{Enabled: true, Format: `{"who":{"is":"%MESHGATE(consumer)%"},"at":"%START_TIME(%s.%3f)%","share":"50%%"}`}, "", 3, 0},
 		"collector":          {accesslog.Settings{Enabled: true, Collector: "http://127.0.0.1:4317"}, "", 6, 0},
 		"collector by name":  {accesslog.Settings{Enabled: true, Collector: "http://collector.test:4317"}, "", 6, 0},
@@ -49,6 +50,21 @@ func TestAccessLogsAreAccepted(t *testing.T) {
 				}
 			}
 			validate(t, result.Set)
+			var own []*resource.Resource // as an agent with a file of its own takes it
+			for _, kind := range resource.Types {
+				for _, res := range result.Set.All(kind) {
+					body, err := machine.Files{AccessLog: filepath.Join(t.TempDir(), "log"), Roots: params.RootsFile}.Admit(string(kind), res.Body)
+					if err != nil {
+						t.Errorf("%s: %v", res.Name, err)
+					}
+					own = append(own, resource.New(kind, res.Name, body))
+				}
+			}
+			secrets := map[string]string{}
+			for _, name := range result.Set.Secrets() {
+				secrets[name] = ""
+			}
+			accepted(t, resource.NewSet(own, secrets))
 		})
 	}
 }

@@ -46,6 +46,13 @@ import (
 // validate asks Envoy whether it accepts a set.
 func validate(t *testing.T, set *resource.Set) {
 	t.Helper()
+	plantest.Admitted(t, set)
+	accepted(t, set)
+}
+
+// accepted demands that Envoy takes a set.
+func accepted(t *testing.T, set *resource.Set) {
+	t.Helper()
 	text, err := os.ReadFile(static(t, set, nil))
 	if err != nil {
 		t.Fatal(err)

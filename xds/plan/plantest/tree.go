@@ -1,6 +1,7 @@
 package plantest
 
 import (
+	"bytes"
 	"encoding/json"
 	"slices"
 	"testing"
@@ -13,6 +14,7 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/meshgate/meshgate/xds/machine"
 	"github.com/meshgate/meshgate/xds/resource"
 )
 
@@ -30,10 +32,24 @@ func Decode(r *resource.Resource) (proto.Message, error) {
 	return m, proto.Unmarshal(r.Body, m)
 }
 
+// Admitted demands that an agent takes a set as it is.
+func Admitted(t testing.TB, set *resource.Set) {
+	t.Helper()
+	for _, kind := range resource.Types {
+		for _, r := range set.All(kind) {
+			own, err := machine.Files{Roots: "/etc/ssl/certs/ca-certificates.crt"}.Admit(string(kind), r.Body)
+			if err != nil || !bytes.Equal(own, r.Body) {
+				t.Errorf("%s is not taken as it is: %v", r.Name, err)
+			}
+		}
+	}
+}
+
 // Tree is the resources of a set by the names of their messages, ordered by name,
-// as they are shown in golden files.
+// as they are shown in golden files. An agent must take them.
 func Tree(t testing.TB, set *resource.Set) map[string]any {
 	t.Helper()
+	Admitted(t, set)
 	out := map[string]any{}
 	for _, kind := range resource.Types {
 		for _, r := range set.All(kind) {

@@ -32,6 +32,7 @@ import (
 // validate asks Envoy whether it accepts a set.
 func validate(t *testing.T, set *resource.Set) {
 	t.Helper()
+	plantest.Admitted(t, set)
 	text, err := protojson.Marshal(static(t, set))
 	if err != nil {
 		t.Fatal(err)

@@ -13,13 +13,16 @@ type Records interface {
 	Kept() (uint64, error)
 	// Keep stores a record, whose number is the next one.
 	Keep(r store.ChangeRecord) error
-	// Eldest returns number, time and revisions of the n oldest records, oldest first.
-	Eldest(n int) ([]store.ChangeRecord, error)
-	// Forget removes the records up to a number; those after the revision since are
-	// what is left.
-	Forget(number, since uint64) error
-	// Since returns the revision of the last Forget.
-	Since() (uint64, error)
+	// Room returns how many records of a budget there are, without counting them.
+	Room(b store.Budget) (int, error)
+	// Eldest returns number, time and revisions of the n oldest records of a budget,
+	// oldest first.
+	Eldest(b store.Budget, n int) ([]store.ChangeRecord, error)
+	// Forget removes the records of a budget up to a number; those after the revision
+	// since are what is left of it.
+	Forget(b store.Budget, number, since uint64) error
+	// Since returns the revision of the last Forget of a budget.
+	Since(b store.Budget) (uint64, error)
 	// Select returns what [store.Reader.Records] does.
 	Select(q store.RecordQuery) ([]store.ChangeRecord, error)
 	// Tally returns what [store.Reader.CountRecords] does.
@@ -53,24 +56,34 @@ func (t *Tx) keep(revision uint64, limits store.Retention) error {
 			return t.fail(err)
 		}
 	}
-	return t.trim(newest, limits.Or(store.DefaultRetention))
+	for _, b := range store.Budgets() {
+		if err := t.trim(b, limits.Or(store.DefaultRetention)); err != nil {
+			return t.fail(err)
+		}
+	}
+	return nil
 }
 
-// trim removes the oldest records as far as they need not be kept. It stops at the
-// first that must be: numbers stay without gaps, whatever the clock does.
-func (t *Tx) trim(newest uint64, limits store.Retention) error {
+// trim removes the oldest records of a budget as far as they need not be kept. It stops
+// at the first that must be: what is left has no gaps, whatever the clock does.
+func (t *Tx) trim(b store.Budget, limits store.Retention) error {
+	room, err := t.rows.Room(b)
+	if err != nil || room == 0 {
+		return err
+	}
 	oldest := time.UnixMilli(t.millis).Add(-limits.Age) // records are removed for good, too
-	stays := func(r *store.ChangeRecord) bool {
-		return r.Number == newest || newest-r.Number < uint64(limits.Rows) && !r.Time.Before(oldest) //nolint:gosec // a positive number
+	goes := func(place int, r *store.ChangeRecord) bool {
+		left := room - place // from this record on
+		return left > limits.Of(b) || left > 1 && r.Time.Before(oldest)
 	}
 	var last *store.ChangeRecord
 	for _, n := range []int{1, len(t.records) + trimStep} { // mostly none has to go
-		eldest, err := t.rows.Eldest(n)
+		eldest, err := t.rows.Eldest(b, n)
 		if err != nil {
-			return t.fail(err)
+			return err
 		}
 		for i := range eldest {
-			if stays(&eldest[i]) {
+			if !goes(i, &eldest[i]) {
 				break
 			}
 			last = &eldest[i]
@@ -79,10 +92,7 @@ func (t *Tx) trim(newest uint64, limits store.Retention) error {
 			return nil
 		}
 	}
-	if err := t.rows.Forget(last.Number, last.Previous+1); err != nil {
-		return t.fail(err)
-	}
-	return nil
+	return t.rows.Forget(b, last.Number, last.Previous+1)
 }
 
 // Records implements [store.Reader].
@@ -110,13 +120,16 @@ func (r *Reader) CountRecords(q store.RecordQuery) (int, error) {
 }
 
 // RecordsSince implements [store.Reader].
-func (r *Reader) RecordsSince() (uint64, error) {
+func (r *Reader) RecordsSince(q store.RecordQuery) (newest uint64, _ error) {
 	if err := r.going(); err != nil {
 		return 0, err
 	}
-	since, err := r.rows.Since()
-	if err != nil {
-		return 0, unexpected(err)
+	for _, b := range q.Budgets() {
+		since, err := r.rows.Since(b)
+		if err != nil {
+			return 0, unexpected(err)
+		}
+		newest = max(newest, since)
 	}
-	return since, nil
+	return newest, nil
 }

@@ -1,0 +1,104 @@
+package machine
+
+import (
+	"fmt"
+
+	accesslogv3 "github.com/envoyproxy/go-control-plane/envoy/config/accesslog/v3"
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	filev3 "github.com/envoyproxy/go-control-plane/envoy/extensions/access_loggers/file/v3"
+	streamv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/access_loggers/stream/v3"
+	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/types/known/anypb"
+)
+
+// Names of the two loggers.
+const (
+	nameFile   = "envoy.access_loggers.file"
+	nameStdout = "envoy.access_loggers.stdout"
+)
+
+// replace puts the machine's own files into a resource.
+func (f Files) replace(typeURL string, body []byte) ([]byte, error) {
+	a := &anypb.Any{TypeUrl: typeURL, Value: body}
+	if err := f.inAny(a); err != nil {
+		return nil, err
+	}
+	return a.GetValue(), nil
+}
+
+// inAny replaces what an Any names, or a whole logger in it.
+func (f Files) inAny(a *anypb.Any) error {
+	if a.GetTypeUrl() == "" {
+		return nil
+	}
+	m, err := a.UnmarshalNew()
+	if err != nil {
+		return fmt.Errorf("decode %s: %w", a.GetTypeUrl(), err)
+	}
+	switch log := m.(type) {
+	case *filev3.FileAccessLog:
+		m = f.logger(log.GetLogFormat())
+	case *streamv3.StdoutAccessLog:
+		m = f.logger(log.GetLogFormat())
+	default:
+		if err := f.inMessage(m.ProtoReflect()); err != nil {
+			return err
+		}
+	}
+	value, err := proto.MarshalOptions{Deterministic: true}.Marshal(m)
+	if err != nil {
+		return fmt.Errorf("encode %s: %w", a.GetTypeUrl(), err)
+	}
+	a.TypeUrl, a.Value = typePrefix+string(m.ProtoReflect().Descriptor().FullName()), value
+	return nil
+}
+
+// logger writes to where the machine's access log goes.
+func (f Files) logger(format *corev3.SubstitutionFormatString) proto.Message {
+	if f.AccessLog == "" {
+		return &streamv3.StdoutAccessLog{AccessLogFormat: &streamv3.StdoutAccessLog_LogFormat{LogFormat: format}}
+	}
+	return &filev3.FileAccessLog{Path: f.AccessLog, AccessLogFormat: &filev3.FileAccessLog_LogFormat{LogFormat: format}}
+}
+
+// inMessage replaces what a message names.
+func (f Files) inMessage(m protoreflect.Message) (err error) {
+	switch x := m.Interface().(type) {
+	case *anypb.Any:
+		return f.inAny(x)
+	case *tlsv3.CertificateValidationContext:
+		if file, is := x.GetTrustedCa().GetSpecifier().(*corev3.DataSource_Filename); is {
+			file.Filename = f.Roots
+		}
+	}
+	m.Range(func(fd protoreflect.FieldDescriptor, v protoreflect.Value) bool {
+		switch {
+		case fd.IsMap():
+			if fd.MapValue().Message() != nil {
+				v.Map().Range(func(_ protoreflect.MapKey, v protoreflect.Value) bool {
+					err = f.inMessage(v.Message())
+					return err == nil
+				})
+			}
+		case fd.Message() == nil:
+		case fd.IsList():
+			for i := 0; i < v.List().Len() && err == nil; i++ {
+				err = f.inMessage(v.List().Get(i).Message())
+			}
+		default:
+			err = f.inMessage(v.Message())
+		}
+		return err == nil
+	})
+	if log, is := m.Interface().(*accesslogv3.AccessLog); is && err == nil {
+		switch log.GetTypedConfig().GetTypeUrl() {
+		case typePrefix + fileLog:
+			log.Name = nameFile
+		case typePrefix + stdoutLog:
+			log.Name = nameStdout
+		}
+	}
+	return err
+}
