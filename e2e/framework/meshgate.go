@@ -72,9 +72,6 @@ func (c *ControlPlane) Arguments() []string {
 	return append(append(a, leaveSoon...), c.Args...)
 }
 
-// Settings are the flags of every command that runs beside the process.
-func (c *ControlPlane) Settings() []string { return c.Arguments()[1:] }
-
 // Start starts the process and waits until it is ready.
 func (c *ControlPlane) Start() *ControlPlane {
 	c.Launch()

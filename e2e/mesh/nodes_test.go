@@ -64,7 +64,7 @@ func (w *world) status(args ...string) (code int, output string) {
 var _ = Describe("who is there", func() {
 	It("says that sidecars are refused and why, and that a gateway is gone, and forgets who is gone for good", func() {
 		w := newWorld("STRICT")
-		admin := fmt.Sprintf("--admin-port=%d", w.cp.Admin)
+		admin := fmt.Sprintf("--address=http://127.0.0.1:%d", w.cp.Admin)
 		names := []string{"web-1", "web-2", "web-3"}
 		var members []*member
 		for _, name := range names {

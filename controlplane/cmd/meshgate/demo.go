@@ -79,7 +79,7 @@ func perform(ctx context.Context, c *config.Config, s *standalone, echoPort int,
 	if err := s.cp.waitReady(bounded); err != nil {
 		return fmt.Errorf("the demo did not start: %w", err)
 	}
-	api, err := newClient(s.cp.caFile, port(s.cp.ports.admin), port(s.cp.ports.mesh), c.Gateway.HTTPPort, c.Gateway.HTTPSPort)
+	api, err := newVisitor(s.cp.caFile, port(s.cp.ports.admin), port(s.cp.ports.mesh), c.Gateway.HTTPPort, c.Gateway.HTTPSPort)
 	if err != nil {
 		return err
 	}
@@ -107,7 +107,7 @@ func perform(ctx context.Context, c *config.Config, s *standalone, echoPort int,
 }
 
 // tell performs the story, or says what to try.
-func tell(ctx context.Context, c *config.Config, s *standalone, api *client, m *demoMesh, once bool, out io.Writer) error {
+func tell(ctx context.Context, c *config.Config, s *standalone, api *visitor, m *demoMesh, once bool, out io.Writer) error {
 	if err := errors.Join(m.ready(ctx), api.converged(ctx)); err != nil {
 		return fmt.Errorf("the demo's mesh: %w", err)
 	}

@@ -36,7 +36,7 @@ var (
 // named: a flag that does nothing is a promise that is not kept. A file and the
 // environment, which several commands share, may hold the others.
 func addFlags(c *cobra.Command, settings ...string) {
-	c.Flags().String("config", "", "configuration file (YAML); else $"+config.EnvFile)
+	addConfigFlag(c)
 	for _, k := range config.Table {
 		if len(settings) > 0 && !concerns(settings, k.Name) {
 			continue
@@ -45,6 +45,11 @@ func addFlags(c *cobra.Command, settings ...string) {
 		c.Flags().String(name, "", fmt.Sprintf("%s (default %q)", k.Help, fmt.Sprint(k.Default)))
 		c.Flags().Lookup(name).Annotations = map[string][]string{setting: nil}
 	}
+}
+
+// addConfigFlag gives a command the file that [load] reads.
+func addConfigFlag(c *cobra.Command) {
+	c.Flags().String("config", "", "configuration file (YAML); else $"+config.EnvFile)
 }
 
 func concerns(settings []string, key string) bool {

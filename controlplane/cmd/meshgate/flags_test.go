@@ -48,7 +48,6 @@ func TestFlagsThatDoNothing(t *testing.T) {
 	}{
 		{dataplaneCommand(), "state-dir log-level gateway-http-port drain-delay status-port envoy-path module-path cache-grace access-log-path access-log-max-size access-log-keep", "access-log-format redis-url admin-token data-plane-port backup-every store-type gateway-name"},
 		{backupCommand(), "state-dir store-sqlite-path store-encryption-key-file", "backup-every envoy-path gateway-http-port"},
-		{statusCommand(), "admin-port admin-token-file address", "state-dir redis-url mesh-port"},
 		{restoreCommand(), "state-dir store-sqlite-path store-encryption-key-file", "backup-every envoy-path gateway-http-port"},
 	} {
 		for _, name := range strings.Fields(tt.has) {
@@ -62,7 +61,7 @@ func TestFlagsThatDoNothing(t *testing.T) {
 			}
 		}
 	}
-	for _, s := range slices.Concat(proxySettings, storeSettings, apiSettings) {
+	for _, s := range slices.Concat(proxySettings, storeSettings) {
 		if !slices.ContainsFunc(config.Table, func(k config.Key) bool { return concerns([]string{s}, k.Name) }) {
 			t.Errorf("%q names no setting", s)
 		}
