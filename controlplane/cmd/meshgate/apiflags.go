@@ -21,7 +21,7 @@ type apiFlags struct {
 
 func addAPIFlags(c *cobra.Command) *apiFlags {
 	f := new(apiFlags)
-	c.Flags().StringVar(&f.Address, "address", "", "base URL of the mesh API or of the administration API; empty: the mesh API of this machine, at mesh.listen and mesh.port of the settings")
+	c.Flags().StringVar(&f.Address, "address", "", "base URL of either API; empty: the mesh API of this machine, as the settings have it")
 	c.Flags().StringVar(&f.CAFile, "ca-cert-file", "", "ca.pem of the control plane, for an https:// address; empty: the system's authorities")
 	c.Flags().StringVar(&f.TokenFile, "token-file", "", "file with the administration token, if the address wants one")
 	addConfigFlag(c)

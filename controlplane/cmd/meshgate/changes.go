@@ -29,7 +29,10 @@ func changesCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "changes",
 		Short: "Show who changed what last",
-		Args:  cobra.NoArgs,
+		Long: `Show who changed what last, the newest first: 20 changes, or --size. With --since, show
+everything after a revision that still worked, the oldest first.`,
+		Example: `  meshgate changes --since 4711 --kind route`,
+		Args:    cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if err := checkOutput(*output); err != nil {
 				return err

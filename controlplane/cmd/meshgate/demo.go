@@ -21,7 +21,10 @@ func demoCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "demo",
 		Short: "Run standalone with an upstream and example resources, and say what to try",
-		Args:  cobra.NoArgs,
+		Long: `Run meshgate standalone with an upstream, example resources and two services of a mesh,
+and say what to try. Each start makes the same resources anew.` + settingsHelp,
+		Example: `  meshgate demo --once --state-dir .state`,
+		Args:    cobra.NoArgs,
 		RunE: withState(func(ctx context.Context, l *config.Loaded, out io.Writer) error {
 			if l.Origin["log.level"] == "default" {
 				l.Config.Log.Level = "warn" // leave the terminal to the demo
@@ -35,7 +38,7 @@ func demoCommand() *cobra.Command {
 			return demo(ctx, &l.Config, once, out)
 		}),
 	}
-	addFlags(c)
+	addFlags(c, everything)
 	c.Flags().BoolVar(&once, "once", false, "perform the story, narrate each step, and exit with 0 or 1")
 	return c
 }

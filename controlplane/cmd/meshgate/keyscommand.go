@@ -23,9 +23,12 @@ func keysCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "keys",
 		Short: "List, rotate and delete the keys of a running control plane",
-		Long: `List, rotate and delete the keys of a running control plane, through its mesh API
-on this machine. Run it with the control plane's settings. docs/operations/keys.md
-says what each key protects, and how it is replaced without a refused request.`,
+		Long: `List, rotate and delete the keys of a running control plane, through its mesh API.
+docs/operations/keys.md says what each key protects, and how it is replaced without a
+refused request.`,
+		Example: `  meshgate keys list`,
+		Args:    cobra.NoArgs, // a word that is no command of these must not look like success
+		RunE:    func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
 	c.AddCommand(keysListCommand(), keysRotateCommand(), keysDeleteCommand())
 	return c
@@ -35,9 +38,10 @@ func keysListCommand() *cobra.Command {
 	var output *string
 	var api *apiFlags
 	c := &cobra.Command{
-		Use:   "list",
-		Short: "Show every key, and nothing that is secret",
-		Args:  cobra.NoArgs,
+		Use:     "list",
+		Short:   "Show every key, and nothing that is secret",
+		Example: `  meshgate keys list --output json`,
+		Args:    cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if err := checkOutput(*output); err != nil {
 				return err
@@ -60,10 +64,11 @@ func keysRotateCommand() *cobra.Command {
 	var r meshapi.KeyRotation
 	var api *apiFlags
 	c := &cobra.Command{
-		Use:   "rotate KIND",
-		Short: "Add a new key of a kind, which is used from now on",
-		Long:  "Add a new key of a kind, which is used from now on. KIND is one of " + strings.Join(rotatable, ", ") + ".",
-		Args:  cobra.ExactArgs(1),
+		Use:     "rotate KIND",
+		Short:   "Add a new key of a kind, which is used from now on",
+		Long:    "Add a new key of a kind, which is used from now on.\nKIND is one of " + strings.Join(rotatable, ", ") + ".",
+		Example: `  meshgate keys rotate node-tokens`,
+		Args:    cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			var said struct{ Message string }
 			if err := callKeys(c, api, http.MethodPost, "/keys/"+url.PathEscape(args[0])+"/rotate", nil, r, &said); err != nil {
@@ -86,10 +91,11 @@ func keysDeleteCommand() *cobra.Command {
 	var force bool
 	var api *apiFlags
 	c := &cobra.Command{
-		Use:   "delete KIND NAME",
-		Short: "Delete a key that signed tokens, once no node uses it",
-		Long:  "Delete a key that signed tokens, once no node uses it. KIND is " + keysNodeTokens + " or " + keysDataplaneTokens + ".",
-		Args:  cobra.ExactArgs(2),
+		Use:     "delete KIND NAME",
+		Short:   "Delete a key that signed tokens, once no node uses it",
+		Long:    "Delete a key that signed tokens, once no node uses it. KIND is " + keysNodeTokens + " or " + keysDataplaneTokens + ".",
+		Example: `  meshgate keys delete node-tokens 1`,
+		Args:    cobra.ExactArgs(2),
 		RunE: func(c *cobra.Command, args []string) error {
 			path := "/keys/" + url.PathEscape(args[0]) + "/" + url.PathEscape(args[1])
 			if args[0] == keysDataplaneTokens {

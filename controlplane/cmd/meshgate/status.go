@@ -45,13 +45,16 @@ func statusCommand() *cobra.Command {
 		Use:   "status",
 		Short: "Say what is wrong, and which nodes are connected, away, refused or behind",
 		Long:  statusHelp,
-		Args:  cobra.NoArgs,
+		Example: `  meshgate status
+  meshgate status --address https://cp.example:8444 --ca-cert-file ca.pem --token-file token`,
+		Args: func(c *cobra.Command, args []string) error { return cannotSay(cobra.NoArgs(c, args)) },
 		RunE: func(c *cobra.Command, _ []string) error {
 			return cannotSay(showStatus(c, api, *output, watch))
 		},
 	}
 	output, api = addOutputFlag(c), addAPIFlags(c)
 	c.Flags().BoolVarP(&watch, "watch", "w", false, "go on, and print the state anew when it changes")
+	c.SetFlagErrorFunc(func(c *cobra.Command, err error) error { return cannotSay(badFlag(c, err)) })
 	return c
 }
 
