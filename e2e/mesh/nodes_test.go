@@ -119,6 +119,7 @@ var _ = Describe("who is there", func() {
 		for _, where := range []string{admin, "--address=" + w.MeshURL("")} {
 			code, out = w.status(where)
 			Expect(code).To(Equal(2), out)
+			Expect(out).To(MatchRegexp(`(?m)^refused +\S+Z +shop\.web-1, shop\.web-2, shop\.web-3 +.*signing key`), "one outage is one line")
 			Expect(out).To(MatchRegexp(`(?m)^shop\.web-2 +sidecar +refused .*signing key`))
 			Expect(out).To(ContainSubstring("4 nodes: 1 connected (0 refuse configuration, 0 are behind), 0 away, 3 away and refused"))
 		}
