@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"slices"
@@ -37,7 +38,8 @@ func (l *Loaded) Explain(w io.Writer, flag func(Key) string, names ...string) er
 		return err
 	}
 	for _, k := range picked {
-		if _, err := fmt.Fprintf(w, "%s: %v (%s)\n    %s\n    default %q; %s; %s\n", k.Name, l.shown(k), l.Origin[k.Name], k.Help, fmt.Sprint(k.Default), EnvName(k.Name), flag(k)); err != nil {
+		value := cmp.Or(fmt.Sprint(l.shown(k)), `""`)
+		if _, err := fmt.Fprintf(w, "%s: %s (%s)\n    %s\n    default %q; %s; %s\n", k.Name, value, l.Origin[k.Name], k.Help, fmt.Sprint(k.Default), EnvName(k.Name), flag(k)); err != nil {
 			return err
 		}
 	}
