@@ -37,14 +37,16 @@ func allBut(settings ...string) uses {
 	return func(name string) bool { return !concerns(settings, name) }
 }
 
-// proxySettings are those that mean something to a command that runs one Envoy
-// and no control plane, ownGateway what they say of Envoys and a control plane alone
-// has no use for, and storeSettings those of a command that only handles its databases.
+// envoySettings are those of a process that runs an Envoy; ownGateway are those for which
+// a control plane alone has no use; proxySettings and storeSettings are all of a command
+// that runs one Envoy and no control plane, and of one that only handles databases.
 var (
-	ownGateway = []string{"modulePath", "gateway.name", "gateway.listen", "gateway.httpPort", "gateway.httpsPort", "envoy.", "drain.", "status.", "cache.",
-		"accessLog.path", "accessLog.maxSize", "accessLog.keep"}
-	proxySettings = []string{"stateDir", "modulePath", "log.", "gateway.listen", "gateway.httpPort", "gateway.httpsPort", "envoy.", "drain.", "status.", "cache.",
-		"accessLog.path", "accessLog.maxSize", "accessLog.keep"}
+	envoySettings = []string{
+		"modulePath", "gateway.listen", "gateway.httpPort", "gateway.httpsPort", "envoy.", "drain.", "status.", "cache.",
+		"accessLog.path", "accessLog.maxSize", "accessLog.keep",
+	}
+	ownGateway    = slices.Concat(envoySettings, []string{"gateway.name"})
+	proxySettings = slices.Concat(envoySettings, []string{"stateDir", "log."})
 	storeSettings = []string{"stateDir", "log.", "store."}
 )
 
@@ -63,12 +65,13 @@ func addFlags(c *cobra.Command, used uses) {
 	}
 }
 
-// usesOf says which settings mean something to a command: those that are flags of it.
+// usesOf says which settings mean something to a command: those that are flags of it, and
+// those that are never flags, so that these are always checked.
 func usesOf(c *cobra.Command) uses {
 	return func(name string) bool {
 		f := c.Flags().Lookup(flagName(name))
 		if f == nil {
-			return false
+			return config.NeverFlag(name) != ""
 		}
 		_, ok := f.Annotations[setting]
 		return ok
@@ -91,7 +94,7 @@ func load(c *cobra.Command) (*config.Loaded, error) {
 	src := config.Sources{Env: os.Environ(), Flags: map[string]string{}, Uses: usesOf(c)}
 	src.File, _ = c.Flags().GetString("config")
 	for _, k := range config.Table {
-		if f := c.Flags().Lookup(flagName(k.Name)); src.Uses(k.Name) && f.Changed {
+		if f := c.Flags().Lookup(flagName(k.Name)); f != nil && f.Changed && src.Uses(k.Name) {
 			src.Flags[k.Name] = f.Value.String()
 		}
 	}

@@ -41,8 +41,7 @@ func briefHelp(root *cobra.Command) {
 	whole := root.HelpFunc()
 	root.SetHelpFunc(func(c *cobra.Command, args []string) {
 		for _, k := range config.Table {
-			if usesOf(c)(k.Name) {
-				f := c.Flags().Lookup(flagName(k.Name))
+			if f := c.Flags().Lookup(flagName(k.Name)); f != nil && usesOf(c)(k.Name) {
 				f.Hidden, f.Usage = !slices.Contains(listedSettings[c.Name()], k.Name), brief(k)
 			}
 		}
