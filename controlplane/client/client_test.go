@@ -7,7 +7,7 @@ import (
 	"encoding/pem"
 	"errors"
 	"io"
-	"log"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -78,7 +78,7 @@ func serve(t *testing.T, secure bool, status int, body string) *httptest.Server 
 		w.WriteHeader(status)
 		_, _ = io.WriteString(w, body)
 	}))
-	s.Config.ErrorLog = log.New(io.Discard, "", 0)
+	s.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)
 	if secure {
 		s.StartTLS()
 	} else {
@@ -185,7 +185,7 @@ func TestTroubles(t *testing.T) {
 func serveWith(t *testing.T, end time.Time) *httptest.Server {
 	t.Helper()
 	s := httptest.NewUnstartedServer(http.NotFoundHandler())
-	s.Config.ErrorLog = log.New(io.Discard, "", 0)
+	s.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)
 	s.TLS = &tls.Config{Certificates: []tls.Certificate{certificate(t, end)}, MinVersion: tls.VersionTLS12}
 	s.StartTLS()
 	t.Cleanup(s.Close)

@@ -1,8 +1,7 @@
 package main
 
 import (
-	"io"
-	"log"
+	"log/slog"
 	"net"
 	"net/http/httptest"
 	"os"
@@ -43,7 +42,7 @@ func TestOneWayToAsk(t *testing.T) {
 func TestAskingInVain(t *testing.T) {
 	admin, _ := serveNodes(t, nodestest.New())
 	secure := httptest.NewUnstartedServer(meshapi.Handler(meshapi.Options{}))
-	secure.Config.ErrorLog = log.New(io.Discard, "", 0)
+	secure.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)
 	secure.StartTLS()
 	t.Cleanup(secure.Close)
 	dir := t.TempDir()
