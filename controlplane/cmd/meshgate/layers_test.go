@@ -104,8 +104,7 @@ var layers = map[string]string{
 	"controlplane/agent": "controlplane/adminlink controlplane/enrol controlplane/health controlplane/httpkit controlplane/mesh controlplane/fault controlplane/gateway filter/contract xds/alarm xds/bootstrap xds/relay xds/resource",
 
 	// It implements what the parts that it measures declare.
-	"controlplane/telemetry": "controlplane/httpkit controlplane/store/metered xds/resource xds/server",
-
+	"controlplane/telemetry":               "controlplane/httpkit controlplane/store/metered xds/resource xds/server",
 	"controlplane/telemetry/telemetrytest": "",
 
 	// It is on the other side of the APIs, and knows nothing of what is behind them.
