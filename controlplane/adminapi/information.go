@@ -28,7 +28,8 @@ func (a *API) information() []httpkit.Endpoint {
 	unready.Contract.Answers[http.StatusServiceUnavailable] = schemaDocument
 	revisions := endpoint(http.MethodGet, "/revisions/{"+pathRevision+"}", "How far proxies are with a revision", a.Revisions)
 	revisions.Contract.Query = []httpkit.Parameter{{Name: "wait", Type: "string", Summary: "How long to wait for proxies, such as 10s; at most 30s"}}
-	return []httpkit.Endpoint{
+	list := a.conditionEndpoints()
+	return append(list,
 		answering(endpoint(http.MethodGet, "/", "What this is", a.root), schemaDocument),
 		unready,
 		answering(endpoint(http.MethodGet, "/plugins/enabled", "Plugins that instances can be made of", a.enabledPlugins), schemaDocument),
@@ -36,7 +37,35 @@ func (a *API) information() []httpkit.Endpoint {
 		answering(endpoint(http.MethodGet, "/openapi.json", "This API as an OpenAPI document", a.openAPI), schemaDocument),
 		answering(revisions, schemaDocument, http.StatusNotFound),
 		a.changesEndpoint(),
+	)
+}
+
+// conditionEndpoints say what is the matter with the control plane, for those who do not
+// reach its diagnostics port.
+func (a *API) conditionEndpoints() []httpkit.Endpoint {
+	if a.Conditions == nil {
+		return nil
 	}
+	e := endpoint(http.MethodGet, "/conditions", "What is the matter with the control plane", a.Conditions)
+	e.Contract.Query = []httpkit.Parameter{
+		{Name: "since", Type: "string", Summary: "The mark of an earlier answer: with wait, the answer comes when it has changed"},
+		{Name: "wait", Type: "string", Summary: "How long to wait for a change, such as 10s; at most 30s"},
+	}
+	return []httpkit.Endpoint{answering(e, schemaConditions)}
+}
+
+// describeConditions is the schema of their answer.
+func describeConditions() object {
+	text := object{"type": "string"}
+	return object{"type": "object", "required": []string{"message", "conditions", "mark"}, "additionalProperties": false, "properties": object{
+		"message": object{"type": "string", "description": "ready, or what is missing for that"}, "mark": text,
+		"conditions": object{"type": "array", "items": object{
+			"type": "object", "required": []string{"name", "state", "since"}, "additionalProperties": false, "properties": object{
+				"name": text, "reason": text, "text": text, "since": object{"type": "string", "format": "date-time"},
+				"state": object{"type": "string", "enum": []any{"ok", "degraded", "failed"}},
+			},
+		}},
+	}}
 }
 
 func (a *API) root(w http.ResponseWriter, r *http.Request) {

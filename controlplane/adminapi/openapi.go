@@ -30,6 +30,8 @@ const (
 	schemaChanges   = "change_page"
 	schemaNode      = "node"
 	schemaNodes     = "node_page"
+
+	schemaConditions = "conditions"
 )
 
 // object is a JSON object of the OpenAPI document.
@@ -205,6 +207,7 @@ func (a *API) components() object {
 	}
 	out[schemaHealth], out[schemaTags], out[schemaChanges] = pageOfHealth(), pageOfTags(), pageOfChanges()
 	out[schemaNode], out[schemaNodes] = describeNode(), pageOfNodes()
+	out[schemaConditions] = describeConditions()
 	for _, name := range gateway.PluginNames() {
 		config := gateway.Plugins.Schema.Field("config").Record(map[string]any{"name": name})
 		out[configName(name)] = shownEntity(config)

@@ -11,12 +11,15 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/pb33f/libopenapi"
 	validator "github.com/pb33f/libopenapi-validator"
 
 	"github.com/meshgate/meshgate/controlplane/adminapi"
+	"github.com/meshgate/meshgate/controlplane/health"
+	"github.com/meshgate/meshgate/controlplane/httpkit"
 	"github.com/meshgate/meshgate/controlplane/nodes/nodestest"
 )
 
@@ -33,7 +36,7 @@ var contracts sync.Map
 
 func contractOf(t testing.TB, api *adminapi.API) *contract {
 	t.Helper()
-	key := fmt.Sprint(api.Token != "", api.ReadOnly != "", api.Revocations != nil, api.Nodes != nil)
+	key := fmt.Sprint(api.Token != "", api.ReadOnly != "", api.Revocations != nil, api.Nodes != nil, api.Conditions != nil)
 	if c, ok := contracts.Load(key); ok {
 		return c.(*contract)
 	}
@@ -60,6 +63,14 @@ func contractOf(t testing.TB, api *adminapi.API) *contract {
 	}
 	contracts.Store(key, c)
 	return c
+}
+
+// conditions answers as the control plane does that has a trouble.
+func conditions(w http.ResponseWriter, _ *http.Request) {
+	_ = httpkit.WriteJSON(w, http.StatusOK, map[string]any{"message": "ready", "mark": "cp-1.3", "conditions": []health.Condition{
+		{Name: "store", State: health.OK, Since: time.Unix(0, 0).UTC()},
+		{Name: "redis", State: health.Degraded, Reason: "unreachable", Text: "redis does not answer", Since: time.Unix(0, 0).UTC()},
+	}})
 }
 
 // openAPI is the document as it is served.
@@ -103,7 +114,7 @@ func (c *contract) conforms(t testing.TB, r *http.Request, w *httptest.ResponseR
 }
 
 func TestOpenAPIDocument(t *testing.T) {
-	f := setupWith(t, func(o *adminapi.Options) { o.Nodes = nodestest.New() })
+	f := setupWith(t, func(o *adminapi.Options) { o.Nodes, o.Conditions = nodestest.New(), conditions })
 	raw := openAPI(t, f.api)
 	const golden = "testdata/openapi.json"
 	var indented bytes.Buffer

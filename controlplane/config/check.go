@@ -14,8 +14,27 @@ import (
 // maxFailures a minute is a limit that nobody reaches.
 const maxFailures = 1_000_000
 
-// check reports every value that cannot work, all at once.
-func (c *Config) check() error {
+// check reports every value that cannot work, all at once, of those settings that are
+// used: a file is shared by commands on several machines, and what is wrong for one of
+// them must not keep another from its work.
+func (c *Config) check(uses func(name string) bool) error {
+	return fault.Violated(slices.DeleteFunc(c.violations(uses), func(v fault.Violation) bool { return unused(v.Path, uses) }))
+}
+
+// unused reports whether nothing of a setting or section is used.
+func unused(path string, uses func(name string) bool) bool {
+	known, used := false, uses == nil
+	for _, k := range Table {
+		if within(k.Name, path) {
+			known, used = true, used || uses(k.Name)
+		}
+	}
+	return known && !used
+}
+
+// violations are all values that cannot work. Only ports of settings that are used can
+// clash.
+func (c *Config) violations(uses func(name string) bool) []fault.Violation {
 	var vs []fault.Violation
 	bad := func(path, format string, args ...any) {
 		vs = append(vs, fault.Violation{Path: path, Message: fmt.Sprintf(format, args...)})
@@ -74,8 +93,7 @@ func (c *Config) check() error {
 		bad("changes.max", "must be at least 1000")
 	}
 	vs = append(vs, c.Tracing.check()...)
-	vs = append(vs, c.clashes()...)
-	return fault.Violated(vs)
+	return append(vs, c.clashes(uses)...)
 }
 
 // minBackup is the least time between two backups: their names tell seconds apart, and
@@ -117,10 +135,13 @@ func (c *Config) ports() []namedPort {
 
 // clashes names both owners of a port that two settings want. Port 0 picks a
 // free one and clashes with nobody.
-func (c *Config) clashes() []fault.Violation {
+func (c *Config) clashes(uses func(name string) bool) []fault.Violation {
 	var vs []fault.Violation
 	owner := map[int]string{}
 	for _, p := range c.ports() {
+		if uses != nil && !uses(p.name) {
+			continue
+		}
 		if first, taken := owner[p.port]; taken && p.port != 0 {
 			vs = append(vs, fault.Violation{Path: p.name, Message: fmt.Sprintf("port %d is also %s", p.port, first)})
 		}

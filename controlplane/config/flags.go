@@ -17,8 +17,26 @@ var secretFiles = map[string]string{
 	"admin.token": "admin.tokenFile", "store.encryption.key": "store.encryption.keyFile",
 }
 
-// checkFlags refuses secrets in flags: every user of the machine sees the command
-// lines of all processes, and shells keep them.
+// NeverFlag says why a setting is no flag, and how it is given instead; empty if it may
+// be one. Those that are always secret are none.
+func NeverFlag(name string) string {
+	if _, always := secretFiles[name]; !always {
+		return ""
+	}
+	return refusal(name)
+}
+
+// refusal says why a secret is not taken from a flag: every user of the machine sees the
+// command lines of all processes, and shells keep them.
+func refusal(name string) string {
+	other := "the configuration file"
+	if file := secretFiles[name]; file != "" {
+		other = "the setting " + file
+	}
+	return "must not be given as a flag, which every user of this machine can read: use the environment variable " + EnvName(name) + " or " + other
+}
+
+// checkFlags refuses secrets in flags.
 func checkFlags(flags map[string]string) error {
 	var vs []fault.Violation
 	for _, name := range slices.Sorted(maps.Keys(flags)) {
@@ -26,12 +44,7 @@ func checkFlags(flags map[string]string) error {
 		if i < 0 || !Table[i].Secret || isAddress(name, flags[name]) || !reveals(flags[name]) {
 			continue
 		}
-		other := "the configuration file"
-		if file := secretFiles[name]; file != "" {
-			other = "the setting " + file
-		}
-		vs = append(vs, fault.Violation{Path: name, Message: "must not be given as a flag, which every user of this machine can read: use the environment variable " +
-			EnvName(name) + " or " + other})
+		vs = append(vs, fault.Violation{Path: name, Message: refusal(name)})
 	}
 	return fault.Violated(vs)
 }

@@ -28,6 +28,9 @@ type Sources struct {
 	File  string
 	Env   []string
 	Flags map[string]string
+	// Uses says which settings mean something to the command; nil: all. Ports that it
+	// does not open clash with none.
+	Uses func(name string) bool
 }
 
 // Loaded is a configuration that knows where its values came from.
@@ -72,7 +75,7 @@ func Load(src Sources) (*Loaded, error) {
 			return nil, err
 		}
 	}
-	return l, l.decode()
+	return l, l.decode(src.Uses)
 }
 
 func (l *Loaded) merge(origin string, values map[string]any) error {
@@ -85,7 +88,7 @@ func (l *Loaded) merge(origin string, values map[string]any) error {
 	return nil
 }
 
-func (l *Loaded) decode() error {
+func (l *Loaded) decode(uses func(string) bool) error {
 	k := koanf.New(".")
 	for name, v := range l.values {
 		if err := k.Set(name, v); err != nil {
@@ -96,7 +99,7 @@ func (l *Loaded) decode() error {
 		return fault.Wrap(fault.Invalid, err, "the configuration has a value of the wrong type")
 	}
 	l.Config.complete()
-	return l.Config.check()
+	return l.Config.check(uses)
 }
 
 // readFile flattens the YAML file into dotted keys.

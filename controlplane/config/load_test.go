@@ -2,6 +2,7 @@ package config
 
 import (
 	"bytes"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -88,6 +89,55 @@ func TestMistakesAreNamed(t *testing.T) {
 				t.Errorf("error = %v, want %q", err, tc.want)
 			}
 		})
+	}
+}
+
+// TestOnlyWhatIsUsedIsChecked: a proxy may have the port that elsewhere is that of an API,
+// and nothing of a control plane keeps it from its work; its own values are checked.
+func TestOnlyWhatIsUsedIsChecked(t *testing.T) {
+	proxy := func(name string) bool {
+		return strings.HasPrefix(name, "gateway.") || strings.HasPrefix(name, "drain.") || strings.HasPrefix(name, "status.")
+	}
+	file := filepath.Join(t.TempDir(), "meshgate.yaml")
+	for name, tc := range map[string]struct{ yaml, want string }{
+		"the port of an API":      {"gateway: {httpPort: 8001}", ""},
+		"a token that is not set": {"admin: {listen: 0.0.0.0}", ""},
+		"backups of others":       {"backup: {every: 1s}", ""},
+		"its own ports":           {"gateway: {httpPort: 8002}\nstatus: {port: 8002}", "status.port: port 8002 is also gateway.httpPort"},
+		"its own section":         {"drain: {delay: -1s}", "drain: values must not be negative"},
+		"no address":              {"gateway: {listen: here}", "gateway.listen: must be an IP address"},
+		"a wrong type":            {"admin: {port: many}", "wrong type"},
+	} {
+		write(t, file, tc.yaml)
+		_, err := Load(Sources{File: file, Uses: proxy})
+		if (err == nil) != (tc.want == "") || err != nil && !strings.Contains(err.Error(), tc.want) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// TestShowPicks: a setting, a section, and nothing for a word that is neither.
+func TestShowPicks(t *testing.T) {
+	l, err := Load(Sources{Env: []string{"MESHGATE_ADMIN_TOKEN=0123456789abcdef"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out bytes.Buffer
+	if err := l.Show(&out, "admin", "redis.url"); err != nil || strings.Count(out.String(), "\n") != 7 || strings.Contains(out.String(), "0123456789abcdef") {
+		t.Errorf("%v %s", err, &out)
+	}
+	out.Reset()
+	flag := func(k Key) string { return "as " + k.Name }
+	if err := l.Explain(&out, flag, "admin.token"); err != nil || out.String() != `admin.token: [redacted] (environment)
+    bearer token that the gateway administration API demands, at least 16 characters; empty: none, and then the API is on loopback only
+    default ""; MESHGATE_ADMIN_TOKEN; as admin.token
+` {
+		t.Errorf("%v %s", err, &out)
+	}
+	for _, name := range []string{"redsi.url", "", ".", "admin.toke"} {
+		if err := errors.Join(l.Show(&out, name), l.Explain(&out, flag, name)); err == nil || !strings.Contains(err.Error(), "there is no setting ") {
+			t.Errorf("%q: %v", name, err)
+		}
 	}
 }
 

@@ -1,34 +1,86 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
 	"io"
+	"slices"
+	"strings"
 	"text/tabwriter"
+
+	"github.com/meshgate/meshgate/controlplane/fault"
 )
 
 // Mask stands for secrets.
 const Mask = "[redacted]"
 
-// Show prints every setting with its value, where it came from and the
-// environment variable that sets it. Secrets are masked.
-func (l *Loaded) Show(w io.Writer) error {
-	effective := map[string]any{
-		"stateDir":                 l.Config.StateDir,
-		"store.sqlite.path":        l.Config.Store.SQLite.Path,
-		"store.encryption.keyFile": l.Config.Store.Encryption.KeyFile,
-		"backup.directory":         l.Config.Backup.Directory,
+// Show prints settings with their values, where these came from, and the environment
+// variables that set them. Secrets are masked. Names pick settings and sections, such as
+// redis.url and redis; without any all are shown.
+func (l *Loaded) Show(w io.Writer, names ...string) error {
+	picked, err := pick(names)
+	if err != nil {
+		return err
 	}
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	_, _ = fmt.Fprintln(t, "SETTING\tVALUE\tFROM\tENVIRONMENT")
-	for _, k := range Table {
-		v := l.values[k.Name]
-		if e, ok := effective[k.Name]; ok {
-			v = e
-		}
-		if k.Secret && v != "" {
-			v = Mask
-		}
-		_, _ = fmt.Fprintf(t, "%s\t%v\t%s\t%s\n", k.Name, v, l.Origin[k.Name], EnvName(k.Name))
+	for _, k := range picked {
+		_, _ = fmt.Fprintf(t, "%s\t%v\t%s\t%s\n", k.Name, l.shown(k), l.Origin[k.Name], EnvName(k.Name))
 	}
 	return t.Flush()
+}
+
+// Explain is Show in whole sentences: what the settings mean, and by flag how each is
+// given as a flag.
+func (l *Loaded) Explain(w io.Writer, flag func(Key) string, names ...string) error {
+	picked, err := pick(names)
+	if err != nil {
+		return err
+	}
+	for _, k := range picked {
+		value := cmp.Or(fmt.Sprint(l.shown(k)), `""`)
+		if _, err := fmt.Fprintf(w, "%s: %s (%s)\n    %s\n    default %q; %s; %s\n", k.Name, value, l.Origin[k.Name], k.Help, fmt.Sprint(k.Default), EnvName(k.Name), flag(k)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// pick returns the settings that are named, by themselves or by their section.
+func pick(names []string) (out []Key, err error) {
+	for _, name := range names {
+		if !slices.ContainsFunc(Table, func(k Key) bool { return within(k.Name, name) }) {
+			return nil, fault.New(fault.Invalid, "there is no setting %q; did you mean %q?", name, nearest(name))
+		}
+	}
+	for _, k := range Table {
+		if len(names) == 0 || slices.ContainsFunc(names, func(name string) bool { return within(k.Name, name) }) {
+			out = append(out, k)
+		}
+	}
+	return out, nil
+}
+
+// within reports whether a setting is that of a name, or in the section of that name.
+func within(key, name string) bool {
+	return key == name || name != "" && strings.HasPrefix(key, strings.TrimSuffix(name, ".")+".")
+}
+
+// shown is a value as it may be shown.
+func (l *Loaded) shown(k Key) any {
+	v := l.values[k.Name]
+	switch k.Name {
+	case "stateDir":
+		v = l.Config.StateDir
+	case "store.sqlite.path":
+		v = l.Config.Store.SQLite.Path
+	case "store.encryption.keyFile":
+		v = l.Config.Store.Encryption.KeyFile
+	case "backup.directory":
+		v = l.Config.Backup.Directory
+	}
+	if k.Secret && v != "" {
+		return Mask
+	}
+	return v
 }

@@ -68,6 +68,9 @@ type Board struct {
 
 	mu    sync.Mutex
 	items []*item
+	// moves counts changes of states and reasons; moved is closed at the next one.
+	moves uint64
+	moved chan struct{}
 }
 
 type item struct {
@@ -79,7 +82,7 @@ type item struct {
 
 // New returns a board on which everything is in order.
 func New(log *slog.Logger, now func() time.Time, kinds ...Kind) *Board {
-	b := &Board{log: log, now: now}
+	b := &Board{log: log, now: now, moved: make(chan struct{})}
 	for _, k := range kinds {
 		b.items = append(b.items, &item{kind: k, Condition: Condition{Name: k.Name, State: OK, Since: now().UTC()}})
 	}
@@ -123,6 +126,9 @@ func (b *Board) Set(name string, f Finding) {
 		return
 	}
 	i.State, i.Reason, i.Since = f.State, f.Reason, b.now().UTC()
+	b.moves++
+	close(b.moved)
+	b.moved = make(chan struct{})
 	switch f.State {
 	case OK:
 		b.log.Info(i.kind.Good, "condition", name, "state", f.State, "was", before.Reason, "lasted", i.Since.Sub(before.Since).Round(time.Millisecond).String())
@@ -144,6 +150,14 @@ func (b *Board) Get(name string) Condition {
 		return i.Condition
 	}
 	return Condition{}
+}
+
+// Moves counts the changes of states and reasons so far. The channel is closed at the
+// next one.
+func (b *Board) Moves() (uint64, <-chan struct{}) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.moves, b.moved
 }
 
 // Conditions returns all of them, in the order of New. What is not in order is looked

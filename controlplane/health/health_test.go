@@ -126,3 +126,32 @@ meshgate_condition{condition="disk",state="ok"} 0
 		t.Error(diff)
 	}
 }
+
+// TestMoves: whoever waits is woken by each change of state or reason, and by nothing
+// else.
+func TestMoves(t *testing.T) {
+	b, _ := testBoard()
+	for i, tc := range []struct {
+		f    Finding
+		news bool
+	}{
+		{Finding{State: OK}, false},
+		{Finding{Degraded, "full", "a"}, true},
+		{Finding{Degraded, "full", "b"}, false},
+		{Finding{Degraded, "away", "b"}, true},
+		{Finding{Failed, "away", "b"}, true},
+		{Finding{State: OK}, true},
+	} {
+		before, moved := b.Moves()
+		b.Set("disk", tc.f)
+		woken := false
+		select {
+		case <-moved:
+			woken = true
+		default:
+		}
+		if now, _ := b.Moves(); woken != tc.news || (now != before) != tc.news {
+			t.Errorf("%d: woken %t, from %d to %d", i, woken, before, now)
+		}
+	}
+}

@@ -241,6 +241,7 @@ func newAPI(t testing.TB, change ...func(*Options)) *api {
 		Revisions: func(w http.ResponseWriter, r *http.Request) {
 			httpkit.WriteMessage(w, http.StatusOK, "revision "+r.PathValue("revision"))
 		},
+		Conditions: func(w http.ResponseWriter, _ *http.Request) { httpkit.WriteMessage(w, http.StatusOK, "ready") },
 	}
 	for _, f := range change {
 		f(&a.options)

@@ -31,6 +31,12 @@ func (a *API) information() []httpkit.Endpoint {
 			Subject: "revisions", Summary: "How far proxies are with a revision", Handler: a.Revisions,
 		})
 	}
+	if a.Conditions != nil {
+		list = append(list, httpkit.Endpoint{
+			Method: http.MethodGet, Pattern: "/conditions", Auth: httpkit.Administrator,
+			Subject: "conditions", Summary: "What is the matter with the control plane", Handler: a.Conditions,
+		})
+	}
 	if a.Recorded != nil {
 		list = append(list, about("changes", endpoint(http.MethodGet, "/changes", httpkit.Administrator, "Who changed what", mediaJSON, a.changes)))
 	}

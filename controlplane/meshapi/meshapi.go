@@ -104,6 +104,8 @@ type Options struct {
 	Keys Keyring
 	// Revisions serves GET /revisions/{revision}.
 	Revisions http.HandlerFunc
+	// Conditions serves GET /conditions.
+	Conditions http.HandlerFunc
 
 	About About
 	// Version is that of this program.

@@ -63,17 +63,17 @@ func (c *ControlPlane) Arguments() []string {
 	a := []string{c.Command, "--state-dir", c.StateDir, "--log-level", "debug"}
 	for flag, port := range map[string]int{
 		"--data-plane-port": c.Data, "--diagnostics-port": c.Diagnostics, "--mesh-port": c.Mesh,
-		"--admin-port": c.Admin, "--admin-tls-port": c.AdminTLS,
-		"--gateway-http-port": c.HTTP, "--gateway-https-port": c.HTTPS, "--redis-embedded-port": c.Redis,
+		"--admin-port": c.Admin, "--admin-tls-port": c.AdminTLS, "--redis-embedded-port": c.Redis,
 	} {
 		a = append(a, flag, strconv.Itoa(port))
 	}
-	a = append(a, "--data-plane-listen", "127.0.0.1", "--gateway-listen", "127.0.0.1")
-	return append(append(a, leaveSoon...), c.Args...)
+	a = append(a, "--data-plane-listen", "127.0.0.1")
+	if c.Command != "run" { // which has no gateway
+		a = append(a, "--gateway-http-port", strconv.Itoa(c.HTTP), "--gateway-https-port", strconv.Itoa(c.HTTPS), "--gateway-listen", "127.0.0.1")
+		a = append(a, leaveSoon...)
+	}
+	return append(a, c.Args...)
 }
-
-// Settings are the flags of every command that runs beside the process.
-func (c *ControlPlane) Settings() []string { return c.Arguments()[1:] }
 
 // Start starts the process and waits until it is ready.
 func (c *ControlPlane) Start() *ControlPlane {

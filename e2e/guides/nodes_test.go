@@ -10,9 +10,9 @@ var _ = Describe("docs/operations/nodes.md", func() {
 		out := follow("docs", "operations", "nodes.md")
 		Expect(out["Is everybody in step?"]).To(And(
 			MatchRegexp(`(?m)^cp/default/edge +gateway +connected `), MatchRegexp(`(?m)^default\.web-1 +sidecar +connected `),
-			ContainSubstring("2 nodes: 2 connected"), ContainSubstring("exit code 0"), ContainSubstring(`"name": "default.web-1"`)))
+			HavePrefix("Nothing is wrong.\n\nNAME "), ContainSubstring("2 nodes: 2 connected"), ContainSubstring("exit code 0"), ContainSubstring(`"name": "default.web-1"`)))
 		Expect(out["Who is away, and why?"]).To(And(
-			MatchRegexp(`(?m)^default\.web-1 +sidecar +refused .*signing key`), ContainSubstring("exit code 2"),
+			MatchRegexp(`(?m)^refused +\S+Z +default\.web-1 +.*signing key`), MatchRegexp(`(?m)^default\.web-1 +sidecar +refused .*signing key`), ContainSubstring("exit code 2"),
 			ContainSubstring(`meshgate_nodes{state="refused",type="sidecar"} 1`)))
 		Expect(out["A node is gone for good"]).To(And(
 			ContainSubstring(`"name": "cp/default/edge"`), ContainSubstring("200\n"), ContainSubstring("1 nodes: 0 connected"), ContainSubstring("exit code 2")))

@@ -86,7 +86,7 @@ var _ = Describe("the encryption key", func() {
 		}
 		for round := range 4 {
 			before := content()
-			rotating := framework.Start(nil, framework.Binary(), append([]string{"keys", "rotate", "encryption"}, c.Settings()...)...)
+			rotating := framework.Start(nil, framework.Binary(), asking(c, "keys", "rotate", "encryption")...)
 			// The file is replaced first; what comes after it takes a few milliseconds,
 			// somewhere in which the control plane dies.
 			Eventually(content, patience, "1ms").ShouldNot(Equal(before))

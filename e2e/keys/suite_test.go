@@ -4,6 +4,7 @@ package keys_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -30,9 +31,14 @@ type key struct {
 	Kind, Name, Mesh, State, InUse, Next string
 }
 
-// command runs meshgate with the settings of a control plane.
+// asking are the arguments of a command that asks a control plane.
+func asking(c *framework.ControlPlane, args ...string) []string {
+	return append(args, "--address", fmt.Sprintf("http://127.0.0.1:%d", c.Mesh))
+}
+
+// command runs meshgate, which asks a control plane.
 func command(c *framework.ControlPlane, args ...string) (output string, exit int) {
-	p := framework.Start(nil, framework.Binary(), append(args, c.Settings()...)...)
+	p := framework.Start(nil, framework.Binary(), asking(c, args...)...)
 	exit = p.Exit(patience)
 	return p.Output(), exit
 }

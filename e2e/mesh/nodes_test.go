@@ -64,7 +64,7 @@ func (w *world) status(args ...string) (code int, output string) {
 var _ = Describe("who is there", func() {
 	It("says that sidecars are refused and why, and that a gateway is gone, and forgets who is gone for good", func() {
 		w := newWorld("STRICT")
-		admin := fmt.Sprintf("--admin-port=%d", w.cp.Admin)
+		admin := fmt.Sprintf("--address=http://127.0.0.1:%d", w.cp.Admin)
 		names := []string{"web-1", "web-2", "web-3"}
 		var members []*member
 		for _, name := range names {
@@ -119,6 +119,7 @@ var _ = Describe("who is there", func() {
 		for _, where := range []string{admin, "--address=" + w.MeshURL("")} {
 			code, out = w.status(where)
 			Expect(code).To(Equal(2), out)
+			Expect(out).To(MatchRegexp(`(?m)^refused +\S+Z +shop\.web-1, shop\.web-2, shop\.web-3 +.*signing key`), "one outage is one line")
 			Expect(out).To(MatchRegexp(`(?m)^shop\.web-2 +sidecar +refused .*signing key`))
 			Expect(out).To(ContainSubstring("4 nodes: 1 connected (0 refuse configuration, 0 are behind), 0 away, 3 away and refused"))
 		}

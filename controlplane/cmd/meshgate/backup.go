@@ -27,10 +27,11 @@ of it apart: nobody can restore the backup without it.`
 func backupCommand() *cobra.Command {
 	var passphraseFile string
 	c := &cobra.Command{
-		Use:   "backup FILE",
-		Short: "Write a backup of the control plane's databases, while it runs",
-		Long:  backupHelp,
-		Args:  cobra.ExactArgs(1),
+		Use:     "backup FILE",
+		Short:   "Write a backup of the control plane's databases, while it runs",
+		Long:    backupHelp,
+		Example: `  meshgate backup meshgate.backup --state-dir /var/lib/meshgate --passphrase-file passphrase`,
+		Args:    cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			l, err := load(c)
 			if err != nil {
@@ -40,7 +41,7 @@ func backupCommand() *cobra.Command {
 		},
 	}
 	c.Flags().StringVar(&passphraseFile, "passphrase-file", "", "file with a passphrase; the encryption key is then in the backup, wrapped with it")
-	addFlags(c, storeSettings...)
+	addFlags(c, only(storeSettings...))
 	return c
 }
 

@@ -2,12 +2,9 @@ package main
 
 import (
 	"cmp"
-	"context"
 	"encoding/json"
 	"fmt"
 	"io"
-	"net"
-	"net/http"
 	"net/url"
 	"strconv"
 	"strings"
@@ -17,38 +14,36 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/meshgate/meshgate/controlplane/changes"
-	"github.com/meshgate/meshgate/controlplane/config"
-	"github.com/meshgate/meshgate/controlplane/fault"
+	"github.com/meshgate/meshgate/controlplane/client"
 	"github.com/meshgate/meshgate/controlplane/store"
 )
 
-const (
-	// changesTime bounds one request of `meshgate changes`.
-	changesTime = 30 * time.Second
-	// maxShown is how many members a line of the table names.
-	maxShown = 5
-)
+// maxShown is how many members a line of the table names.
+const maxShown = 5
 
 // changesCommand shows what a running control plane knows of who changed what.
 func changesCommand() *cobra.Command {
-	query := url.Values{}
 	asked := map[string]*string{}
-	var output string
+	var output *string
+	var api *apiFlags
 	c := &cobra.Command{
 		Use:   "changes",
-		Short: "Show who changed what last (of a running control plane, by its mesh API)",
-		Args:  cobra.NoArgs,
+		Short: "Show who changed what last",
+		Long: `Show who changed what last, the newest first: 20 changes, or --size. With --since, show
+everything after a revision that still worked, the oldest first.`,
+		Example: `  meshgate changes --since 4711 --kind route`,
+		Args:    cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			l, err := load(c)
-			if err != nil {
+			if err := checkOutput(*output); err != nil {
 				return err
 			}
+			query := url.Values{}
 			for name, value := range asked {
 				if *value != "" {
 					query.Set(name, *value)
 				}
 			}
-			return showChanges(c.Context(), &l.Config, query, output, c.OutOrStdout(), c.ErrOrStderr())
+			return showChanges(c, api, query, *output)
 		},
 	}
 	for name, help := range map[string]string{
@@ -61,99 +56,34 @@ func changesCommand() *cobra.Command {
 		asked[name] = c.Flags().String(name, "", help)
 	}
 	*asked[changes.ParamSize] = "20"
-	c.Flags().StringVarP(&output, "output", "o", "table", "table or json")
-	addFlags(c, "mesh.listen", "mesh.port")
+	output, api = addOutputFlag(c), addAPIFlags(c)
 	return c
-}
-
-// changePage is a page of GET /changes.
-type changePage struct {
-	Items  []changes.Shown `json:"items"`
-	Next   string          `json:"next"`
-	Oldest uint64          `json:"oldest"`
 }
 
 // showChanges prints one page or, since a revision, all of them. What is lost is noted
 // apart, so that it is in nobody's JSON.
-func showChanges(ctx context.Context, c *config.Config, query url.Values, output string, w, notes io.Writer) error {
-	if output != "table" && output != "json" {
-		return fault.New(fault.Invalid, "-o must be table or json")
+func showChanges(c *cobra.Command, f *apiFlags, query url.Values, output string) error {
+	api, err := f.open(c)
+	if err != nil {
+		return err
 	}
-	following := query.Has(changes.ParamSince)
-	var all []changes.Shown
-	var oldest uint64
-	for {
-		page, err := changesPage(ctx, c, query)
-		if err != nil {
+	defer api.Close()
+	list, err := client.Read[changes.Shown](c.Context(), api, "/changes", query, query.Has(changes.ParamSince))
+	if err != nil {
+		return err
+	}
+	if since, err := strconv.ParseUint(query.Get(changes.ParamSince), 10, 64); err == nil && since < list.Oldest {
+		_, _ = fmt.Fprintf(c.ErrOrStderr(), "meshgate: changes after revision %d up to %d are no longer kept\n", since, list.Oldest)
+	}
+	if output == asTable {
+		return changesTable(list.Items, c.OutOrStdout())
+	}
+	for i := range list.Items {
+		if err := printAll(c.OutOrStdout(), &list.Items[i]); err != nil {
 			return err
 		}
-		all, oldest = append(all, page.Items...), page.Oldest
-		next, err := url.Parse(page.Next)
-		if err != nil || page.Next == "" || !following {
-			break
-		}
-		query = next.Query()
 	}
-	if since, err := strconv.ParseUint(query.Get(changes.ParamSince), 10, 64); err == nil && since < oldest {
-		_, _ = fmt.Fprintf(notes, "meshgate: changes after revision %d up to %d are no longer kept\n", since, oldest)
-	}
-	if output == "json" {
-		e := json.NewEncoder(w)
-		e.SetEscapeHTML(false)
-		for i := range all {
-			if err := e.Encode(&all[i]); err != nil {
-				return err
-			}
-		}
-		return nil
-	}
-	return changesTable(all, w)
-}
-
-// changesPage asks the control plane.
-func changesPage(ctx context.Context, c *config.Config, query url.Values) (p changePage, err error) {
-	ctx, cancel := context.WithTimeout(ctx, changesTime)
-	defer cancel()
-	u := url.URL{Scheme: "http", Host: net.JoinHostPort(c.Mesh.Listen, strconv.Itoa(c.Mesh.Port)), Path: "/changes", RawQuery: query.Encode()}
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
-	if err != nil {
-		return p, err
-	}
-	resp, err := http.DefaultClient.Do(r)
-	if err != nil {
-		return p, fmt.Errorf("the mesh API does not answer at %s (settings mesh.listen and mesh.port): %w", u.Host, err)
-	}
-	defer resp.Body.Close()
-	raw, err := io.ReadAll(resp.Body)
-	if err != nil {
-		return p, err
-	}
-	if resp.StatusCode != http.StatusOK {
-		return p, refusedChanges(resp.Status, raw)
-	}
-	return p, json.Unmarshal(raw, &p)
-}
-
-// refusedChanges is the error of an answer that has no page.
-func refusedChanges(status string, raw []byte) error {
-	var doc struct {
-		Detail     string `json:"detail"`
-		Parameters []struct {
-			Field  string `json:"field"`
-			Reason string `json:"reason"`
-		} `json:"invalid_parameters"`
-	}
-	if json.Unmarshal(raw, &doc) != nil || doc.Detail == "" {
-		return fmt.Errorf("the mesh API answers %s", status)
-	}
-	var texts []string
-	for _, p := range doc.Parameters {
-		texts = append(texts, p.Field+": "+p.Reason)
-	}
-	if texts == nil {
-		texts = []string{doc.Detail}
-	}
-	return fault.New(fault.Invalid, "%s", strings.Join(texts, "; "))
+	return nil
 }
 
 func changesTable(all []changes.Shown, w io.Writer) error {
@@ -179,7 +109,7 @@ func changesTable(all []changes.Shown, w io.Writer) error {
 			name = s.Title
 		}
 		_, _ = fmt.Fprintf(t, "%d\t%s\t%s:%s\t%s\t%s\t%s\t%s\t%s\n",
-			s.Revision, at, s.Actor.Kind, plain(s.Actor.Name), s.Action, s.Kind, plain(s.Scope), plain(name), changed(s, titles))
+			s.Revision, at, s.Actor.Kind, client.Plain(s.Actor.Name), s.Action, s.Kind, client.Plain(s.Scope), client.Plain(name), changed(s, titles))
 	}
 	return t.Flush()
 }
@@ -188,7 +118,7 @@ func changesTable(all []changes.Shown, w io.Writer) error {
 // are those that are known of others.
 func changed(s *changes.Shown, titles map[string]string) string {
 	if s.Cause != nil {
-		return "with " + s.Cause.Kind + " " + plain(cmp.Or(titles[s.Cause.Kind+" "+s.Cause.Name], s.Cause.Name))
+		return "with " + s.Cause.Kind + " " + client.Plain(cmp.Or(titles[s.Cause.Kind+" "+s.Cause.Name], s.Cause.Name))
 	}
 	if s.Action != store.Updated {
 		return ""
@@ -200,9 +130,9 @@ func changed(s *changes.Shown, titles map[string]string) string {
 		}
 		switch {
 		case m.Secret:
-			parts = append(parts, plain(m.Path)+" (secret)")
+			parts = append(parts, client.Plain(m.Path)+" (secret)")
 		default:
-			parts = append(parts, plain(m.Path)+" "+leaf(m.Old)+" -> "+leaf(m.New))
+			parts = append(parts, client.Plain(m.Path)+" "+leaf(m.Old)+" -> "+leaf(m.New))
 		}
 	}
 	if more := len(s.Members) + s.More - len(parts); more > 0 {
@@ -215,5 +145,5 @@ func leaf(raw json.RawMessage) string {
 	if raw == nil {
 		return "nothing"
 	}
-	return plain(string(raw))
+	return client.Plain(string(raw))
 }

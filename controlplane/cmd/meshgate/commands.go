@@ -57,7 +57,10 @@ func runCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "run",
 		Short: "Run the control plane",
-		Args:  cobra.NoArgs,
+		Long: `Run the control plane: the administration API (ports 8001 and 8444), the mesh API (5681),
+the data-plane server for proxies (5678) and diagnostics (5680). SIGTERM ends it.` + settingsHelp,
+		Example: `  meshgate run --state-dir /var/lib/meshgate --redis-url redis.example:6379`,
+		Args:    cobra.NoArgs,
 		RunE: withState(func(ctx context.Context, l *config.Loaded, _ io.Writer) error {
 			cp, err := openControlPlane(ctx, &l.Config, newLogger(l.Config.Log))
 			if err != nil {
@@ -66,7 +69,7 @@ func runCommand() *cobra.Command {
 			return cp.run(ctx)
 		}),
 	}
-	addFlags(c)
+	addFlags(c, allBut(ownGateway...))
 	return c
 }
 
@@ -74,7 +77,10 @@ func standaloneCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "standalone",
 		Short: "Run the control plane and one gateway Envoy",
-		Args:  cobra.NoArgs,
+		Long: `Run the control plane, as meshgate run does, and one gateway Envoy (ports 8000 and 8443)
+beside it. SIGTERM drains the gateway, then ends both.` + settingsHelp,
+		Example: `  meshgate standalone --state-dir /var/lib/meshgate --status-port 8002`,
+		Args:    cobra.NoArgs,
 		RunE: withState(func(ctx context.Context, l *config.Loaded, _ io.Writer) error {
 			s, err := openStandalone(ctx, &l.Config)
 			if err != nil {
@@ -83,7 +89,7 @@ func standaloneCommand() *cobra.Command {
 			return s.run(ctx)
 		}),
 	}
-	addFlags(c)
+	addFlags(c, everything)
 	return c
 }
 

@@ -290,7 +290,7 @@ func (cp *controlPlane) meshAPI(revisions http.HandlerFunc) http.Handler {
 	return meshapi.Handler(meshapi.Options{
 		Kinds: slices.Concat(mesh.Kinds(), all.Kinds()), Store: cp.store, Writer: cp.gate,
 		Insights: insights{cp.mesh.insights}, Problems: problems{cp}, Dumps: dumps{cp}, DataplaneTokens: cp.mesh.tokens,
-		Tokens: cp.tokens, Keys: keyring{cp}, Recorded: changes.Listed(allKinds()), Revisions: revisions, Nodes: cp.nodes, Version: version,
+		Tokens: cp.tokens, Keys: keyring{cp}, Recorded: changes.Listed(allKinds()), Revisions: revisions, Conditions: cp.conditions, Nodes: cp.nodes, Version: version,
 		About:         meshapi.About{ClusterID: cp.authority.ID(), Hostname: host, InstanceID: cp.instance},
 		ProxyVersions: map[string]string{version: envoyVersion},
 	})

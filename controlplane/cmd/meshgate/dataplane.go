@@ -41,7 +41,10 @@ func dataplaneCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "dataplane",
 		Short: "Run one Envoy of a given type",
-		Args:  cobra.NoArgs,
+		Long:  "Run one Envoy of a given type, with a token and the ca.pem of its control plane." + settingsHelp,
+		Example: `  meshgate dataplane --proxy-type oauth-gateway --name gateway-2 --ca-cert-file ca.pem \
+    --cp-address https://cp.example:5678 --dataplane-token-file gateway-2.token`,
+		Args: cobra.NoArgs,
 		// The name of the state's folder is made of these flags.
 		PreRunE: func(*cobra.Command, []string) error { return notBegun(f.check()) },
 		RunE: withStateBelow(f.folder, func(ctx context.Context, l *config.Loaded, _ io.Writer) error {
@@ -53,17 +56,18 @@ func dataplaneCommand() *cobra.Command {
 		}),
 	}
 	c.Flags().StringVar(&f.proxyType, "proxy-type", "", "what the Envoy is: sidecar or oauth-gateway")
-	c.Flags().StringVar(&f.cpAddress, "cp-address", "https://127.0.0.1:5678", "the control plane's data-plane server")
-	c.Flags().StringVar(&f.caFile, "ca-cert-file", "", "PEM bundle that the control plane's certificate is pinned to")
-	c.Flags().StringVar(&f.controlPlane, "control-plane", model.DefaultControlPlane, "the control plane that an oauth-gateway belongs to")
-	c.Flags().StringVar(&f.mesh, "mesh", mesh.Default, "the mesh that a sidecar belongs to")
+	c.Flags().StringVar(&f.cpAddress, "cp-address", "https://127.0.0.1:5678", "data-plane server of the control plane")
+	c.Flags().StringVar(&f.caFile, "ca-cert-file", "", "ca.pem of the control plane")
+	c.Flags().StringVar(&f.controlPlane, "control-plane", model.DefaultControlPlane, "control plane of an oauth-gateway")
+	c.Flags().StringVar(&f.mesh, "mesh", mesh.Default, "mesh of a sidecar")
 	c.Flags().StringVar(&f.name, "name", "", "instance or Dataplane; the node token is for this name")
-	c.Flags().StringVar(&f.tokenFile, "dataplane-token-file", "", "file with the node token; it is read again for every connection")
-	c.Flags().StringVar(&f.dataplaneFile, "dataplane-file", "", "the sidecar's Dataplane (YAML or JSON): it is registered while the sidecar runs; empty: it exists")
-	c.Flags().StringArrayVar(&f.variables, "dataplane-var", nil, "key=value: replaces {{ key }} in the Dataplane file; may be repeated")
-	c.Flags().IntVar(&f.adminPort, "admin-port", 0, "loopback port of Envoy's admin interface; 0: a Unix socket in the run directory")
+	c.Flags().StringVar(&f.tokenFile, "dataplane-token-file", "", "file with the node token, read for every connection")
+	c.Flags().StringVar(&f.dataplaneFile, "dataplane-file", "", "the sidecar's Dataplane, registered while it runs; empty: it exists")
+	c.Flags().StringArrayVar(&f.variables, "dataplane-var", nil, "key=value, for {{ key }} in the Dataplane file; repeatable")
+	c.Flags().IntVar(&f.adminPort, "admin-port", 0, "loopback port of Envoy's administration; 0: a Unix socket")
 	c.Flags().IntVar(&f.adminPort, "admin-interface-port", 0, "the same as --admin-port")
-	addFlags(c, proxySettings...)
+	c.Flags().Lookup("admin-interface-port").Hidden = true // one name is enough to see
+	addFlags(c, only(proxySettings...))
 	return c
 }
 

@@ -21,7 +21,10 @@ func demoCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "demo",
 		Short: "Run standalone with an upstream and example resources, and say what to try",
-		Args:  cobra.NoArgs,
+		Long: `Run meshgate standalone with an upstream, example resources and two services of a mesh,
+and say what to try. Each start makes the same resources anew.` + settingsHelp,
+		Example: `  meshgate demo --once --state-dir .state`,
+		Args:    cobra.NoArgs,
 		RunE: withState(func(ctx context.Context, l *config.Loaded, out io.Writer) error {
 			if l.Origin["log.level"] == "default" {
 				l.Config.Log.Level = "warn" // leave the terminal to the demo
@@ -35,7 +38,7 @@ func demoCommand() *cobra.Command {
 			return demo(ctx, &l.Config, once, out)
 		}),
 	}
-	addFlags(c)
+	addFlags(c, everything)
 	c.Flags().BoolVar(&once, "once", false, "perform the story, narrate each step, and exit with 0 or 1")
 	return c
 }
@@ -79,7 +82,7 @@ func perform(ctx context.Context, c *config.Config, s *standalone, echoPort int,
 	if err := s.cp.waitReady(bounded); err != nil {
 		return fmt.Errorf("the demo did not start: %w", err)
 	}
-	api, err := newClient(s.cp.caFile, port(s.cp.ports.admin), port(s.cp.ports.mesh), c.Gateway.HTTPPort, c.Gateway.HTTPSPort)
+	api, err := newVisitor(s.cp.caFile, port(s.cp.ports.admin), port(s.cp.ports.mesh), c.Gateway.HTTPPort, c.Gateway.HTTPSPort)
 	if err != nil {
 		return err
 	}
@@ -107,7 +110,7 @@ func perform(ctx context.Context, c *config.Config, s *standalone, echoPort int,
 }
 
 // tell performs the story, or says what to try.
-func tell(ctx context.Context, c *config.Config, s *standalone, api *client, m *demoMesh, once bool, out io.Writer) error {
+func tell(ctx context.Context, c *config.Config, s *standalone, api *visitor, m *demoMesh, once bool, out io.Writer) error {
 	if err := errors.Join(m.ready(ctx), api.converged(ctx)); err != nil {
 		return fmt.Errorf("the demo's mesh: %w", err)
 	}

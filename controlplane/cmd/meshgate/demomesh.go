@@ -37,7 +37,7 @@ type demoMesh struct {
 }
 
 // openDemoMesh stores the mesh and its dataplanes and prepares the sidecars.
-func openDemoMesh(ctx context.Context, c *config.Config, s *standalone, api *client) (*demoMesh, error) {
+func openDemoMesh(ctx context.Context, c *config.Config, s *standalone, api *visitor) (*demoMesh, error) {
 	m := &demoMesh{}
 	var err error
 	if m.backend, err = startEcho(s.cp.log); err != nil {
@@ -74,7 +74,7 @@ func openDemoMesh(ctx context.Context, c *config.Config, s *standalone, api *cli
 }
 
 // add stores a dataplane, mints its token and prepares its sidecar.
-func (m *demoMesh) add(ctx context.Context, c *config.Config, s *standalone, api *client, name, address string, wanted, workload int, outbound []any) error {
+func (m *demoMesh) add(ctx context.Context, c *config.Config, s *standalone, api *visitor, name, address string, wanted, workload int, outbound []any) error {
 	inbound, err := freePort(address, wanted)
 	if err != nil {
 		return err
@@ -176,7 +176,7 @@ func tokenAuth(plugin string) map[string]any {
 }
 
 // tokenAuth is the policy that demands tokens of the demo's plugin, as JSON.
-func (c *client) tokenAuth(ctx context.Context) (string, error) {
+func (c *visitor) tokenAuth(ctx context.Context) (string, error) {
 	r, err := c.do(ctx, http.MethodGet, c.admin+"/services/"+demoService+"/plugins/echo-oauth2", nil, "", nil)
 	if err := expect(r, err, http.StatusOK, `"id"`); err != nil {
 		return "", fmt.Errorf("look the plugin up: %w", err)
@@ -186,7 +186,7 @@ func (c *client) tokenAuth(ctx context.Context) (string, error) {
 }
 
 // putMesh creates or replaces a document of the mesh API.
-func (c *client) putMesh(ctx context.Context, path string, doc map[string]any) error {
+func (c *visitor) putMesh(ctx context.Context, path string, doc map[string]any) error {
 	body, err := json.Marshal(doc)
 	if err != nil {
 		return err
@@ -194,7 +194,7 @@ func (c *client) putMesh(ctx context.Context, path string, doc map[string]any) e
 	return c.putMeshJSON(ctx, path, body)
 }
 
-func (c *client) putMeshJSON(ctx context.Context, path string, body []byte) error {
+func (c *visitor) putMeshJSON(ctx context.Context, path string, body []byte) error {
 	r, err := c.do(ctx, http.MethodPut, c.mesh+path, nil, "application/json", body)
 	if err == nil && r.status != http.StatusOK && r.status != http.StatusCreated {
 		err = fmt.Errorf("PUT %s answered %d: %s", path, r.status, r.text())

@@ -38,13 +38,16 @@ func (r *readiness) state(ctx context.Context) (missing string, conditions []hea
 	return health.Failure(conditions), conditions
 }
 
+// isReady is the message of a program that lacks nothing.
+const isReady = "ready"
+
 // serve answers 503 only while the process cannot do its work. With a trouble that
 // leaves it most of that it is ready: whoever took it out of service for such a one
 // would end what still works.
 func (r *readiness) serve(w http.ResponseWriter, req *http.Request) {
 	status, a := http.StatusOK, health.Answer{}
 	if a.Message, a.Conditions = r.state(req.Context()); a.Message == "" {
-		a.Message = "ready"
+		a.Message = isReady
 	} else {
 		status = http.StatusServiceUnavailable
 	}

@@ -23,28 +23,64 @@ func flagName(key string) string {
 // setting marks flags that [addFlags] made.
 const setting = "setting"
 
-// proxySettings are those that mean something to a command that runs one Envoy
-// and no control plane, and storeSettings to one that only handles its databases.
-// A section is named by its dot.
+// uses says which settings mean something to a command.
+type uses func(name string) bool
+
+func everything(string) bool { return true }
+
+// only and allBut take settings, and sections with their dot.
+func only(settings ...string) uses {
+	return func(name string) bool { return concerns(settings, name) }
+}
+
+func allBut(settings ...string) uses {
+	return func(name string) bool { return !concerns(settings, name) }
+}
+
+// envoySettings are those of a process that runs an Envoy; ownGateway are those for which
+// a control plane alone has no use; proxySettings and storeSettings are all of a command
+// that runs one Envoy and no control plane, and of one that only handles databases.
 var (
-	proxySettings = []string{"stateDir", "modulePath", "log.", "gateway.listen", "gateway.httpPort", "gateway.httpsPort", "envoy.", "drain.", "status.", "cache.",
-		"accessLog.path", "accessLog.maxSize", "accessLog.keep"}
+	envoySettings = []string{
+		"modulePath", "gateway.listen", "gateway.httpPort", "gateway.httpsPort", "envoy.", "drain.", "status.", "cache.",
+		"accessLog.path", "accessLog.maxSize", "accessLog.keep",
+	}
+	ownGateway    = slices.Concat(envoySettings, []string{"gateway.name"})
+	proxySettings = slices.Concat(envoySettings, []string{"stateDir", "log."})
 	storeSettings = []string{"stateDir", "log.", "store."}
 )
 
-// addFlags gives a command a flag for each setting, or for each of those that are
-// named: a flag that does nothing is a promise that is not kept. A file and the
-// environment, which several commands share, may hold the others.
-func addFlags(c *cobra.Command, settings ...string) {
-	c.Flags().String("config", "", "configuration file (YAML); else $"+config.EnvFile)
+// addFlags gives a command a flag for each setting that it uses: a flag that does nothing
+// is a promise that is not kept. A file and the environment, which several commands
+// share, may hold the others. What is always secret is no flag at all.
+func addFlags(c *cobra.Command, used uses) {
+	addConfigFlag(c)
 	for _, k := range config.Table {
-		if len(settings) > 0 && !concerns(settings, k.Name) {
+		if !used(k.Name) || config.NeverFlag(k.Name) != "" {
 			continue
 		}
 		name := flagName(k.Name)
 		c.Flags().String(name, "", fmt.Sprintf("%s (default %q)", k.Help, fmt.Sprint(k.Default)))
 		c.Flags().Lookup(name).Annotations = map[string][]string{setting: nil}
 	}
+}
+
+// usesOf says which settings mean something to a command: those that are flags of it, and
+// those that are never flags, so that these are always checked.
+func usesOf(c *cobra.Command) uses {
+	return func(name string) bool {
+		f := c.Flags().Lookup(flagName(name))
+		if f == nil {
+			return config.NeverFlag(name) != ""
+		}
+		_, ok := f.Annotations[setting]
+		return ok
+	}
+}
+
+// addConfigFlag gives a command the file that [load] reads.
+func addConfigFlag(c *cobra.Command) {
+	c.Flags().String("config", "", "configuration file (YAML); else $"+config.EnvFile)
 }
 
 func concerns(settings []string, key string) bool {
@@ -55,14 +91,10 @@ func concerns(settings []string, key string) bool {
 
 // load reads the configuration of a command.
 func load(c *cobra.Command) (*config.Loaded, error) {
-	src := config.Sources{Env: os.Environ(), Flags: map[string]string{}}
+	src := config.Sources{Env: os.Environ(), Flags: map[string]string{}, Uses: usesOf(c)}
 	src.File, _ = c.Flags().GetString("config")
 	for _, k := range config.Table {
-		f := c.Flags().Lookup(flagName(k.Name))
-		if f == nil || !f.Changed {
-			continue
-		}
-		if _, ok := f.Annotations[setting]; ok {
+		if f := c.Flags().Lookup(flagName(k.Name)); f != nil && f.Changed && src.Uses(k.Name) {
 			src.Flags[k.Name] = f.Value.String()
 		}
 	}
@@ -88,27 +120,55 @@ func newLogger(c config.Log) *slog.Logger {
 }
 
 func configCommand() *cobra.Command {
+	var explain bool
 	c := &cobra.Command{
-		Use:   "config",
-		Short: "Show the effective configuration, and where each value came from",
-		Args:  cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error {
+		Use:   "config [SETTING]...",
+		Short: "Show every setting, its value, and where that came from",
+		Long: `Show every setting, its value, and where that came from: the default, the file, the
+environment or a flag, of which the later wins. Names pick settings (redis.url) and
+sections (redis). Secrets are masked. It takes the flags of
+every command.`,
+		Example: `  meshgate config --explain admin redis.url`,
+		RunE: func(c *cobra.Command, names []string) error {
 			l, err := load(c)
 			if err != nil {
 				return err
 			}
-			return l.Show(c.OutOrStdout())
+			if explain {
+				return notBegun(l.Explain(c.OutOrStdout(), func(k config.Key) string { return asFlag(c.Root(), k) }, names...))
+			}
+			return notBegun(l.Show(c.OutOrStdout(), names...))
 		},
 	}
-	addFlags(c)
+	addFlags(c, everything)
+	c.Flags().BoolVar(&explain, "explain", false, "say what each setting means, its default, and which commands have it as a flag")
 	return c
+}
+
+// asFlag says how a setting is given as a flag.
+func asFlag(root *cobra.Command, k config.Key) string {
+	if config.NeverFlag(k.Name) != "" {
+		return "never a flag"
+	}
+	return "--" + flagName(k.Name) + " of " + strings.Join(commandsWith(root, flagName(k.Name)), ", ")
+}
+
+// commandsWith are the commands that have a flag.
+func commandsWith(root *cobra.Command, flag string) (out []string) {
+	for _, c := range root.Commands() {
+		if c.Flags().Lookup(flag) != nil {
+			out = append(out, c.Name())
+		}
+	}
+	return out
 }
 
 func versionCommand() *cobra.Command {
 	return &cobra.Command{
-		Use:   "version",
-		Short: "Show what this binary was built from",
-		Args:  cobra.NoArgs,
+		Use:     "version",
+		Short:   "Show what this binary was built from",
+		Example: `  meshgate version`,
+		Args:    cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			_, err := fmt.Fprint(c.OutOrStdout(), versionLine())
 			return err

@@ -1,14 +1,10 @@
 package main
 
 import (
-	"bytes"
 	"cmp"
-	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -18,7 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/meshgate/meshgate/controlplane/config"
+	"github.com/meshgate/meshgate/controlplane/client"
 	"github.com/meshgate/meshgate/controlplane/mesh"
 	"github.com/meshgate/meshgate/controlplane/meshapi"
 )
@@ -27,62 +23,58 @@ func keysCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "keys",
 		Short: "List, rotate and delete the keys of a running control plane",
-		Long: `List, rotate and delete the keys of a running control plane, through its mesh API
-on this machine. Run it with the control plane's settings. docs/operations/keys.md
-says what each key protects, and how it is replaced without a refused request.`,
+		Long: `List, rotate and delete the keys of a running control plane, through its mesh API.
+docs/operations/keys.md says what each key protects, and how it is replaced without a
+refused request.`,
+		Example: `  meshgate keys list`,
+		Args:    cobra.NoArgs, // a word that is no command of these must not look like success
+		RunE:    func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
 	c.AddCommand(keysListCommand(), keysRotateCommand(), keysDeleteCommand())
 	return c
 }
 
 func keysListCommand() *cobra.Command {
-	var output string
+	var output *string
+	var api *apiFlags
 	c := &cobra.Command{
-		Use:   "list",
-		Short: "Show every key, and nothing that is secret",
-		Args:  cobra.NoArgs,
+		Use:     "list",
+		Short:   "Show every key, and nothing that is secret",
+		Example: `  meshgate keys list --output json`,
+		Args:    cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			if output != "table" && output != "json" {
-				return notBegun(fmt.Errorf("-o %q is none that exists; use table or json", output))
-			}
-			answer, err := callMesh(c, http.MethodGet, "/keys", nil)
-			if err != nil || output == "json" {
-				_, _ = c.OutOrStdout().Write(answer)
+			if err := checkOutput(*output); err != nil {
 				return err
 			}
-			var list struct{ Items []meshapi.Key }
-			if err := json.Unmarshal(answer, &list); err != nil {
-				return fmt.Errorf("the control plane's answer cannot be read: %w", err)
+			list, err := keysOf(c, api)
+			if err != nil {
+				return err
 			}
-			return printKeys(c.OutOrStdout(), list.Items)
+			if *output == asJSON {
+				return printAll(c.OutOrStdout(), map[string]any{"items": list})
+			}
+			return printKeys(c.OutOrStdout(), list)
 		},
 	}
-	c.Flags().StringVarP(&output, "output", "o", "table", "table or json")
-	addFlags(c)
+	output, api = addOutputFlag(c), addAPIFlags(c)
 	return c
 }
 
 func keysRotateCommand() *cobra.Command {
 	var r meshapi.KeyRotation
+	var api *apiFlags
 	c := &cobra.Command{
-		Use:   "rotate KIND",
-		Short: "Add a new key of a kind, which is used from now on",
-		Long:  "Add a new key of a kind, which is used from now on. KIND is one of " + strings.Join(rotatable, ", ") + ".",
-		Args:  cobra.ExactArgs(1),
+		Use:     "rotate KIND",
+		Short:   "Add a new key of a kind, which is used from now on",
+		Long:    "Add a new key of a kind, which is used from now on.\nKIND is one of " + strings.Join(rotatable, ", ") + ".",
+		Example: `  meshgate keys rotate node-tokens`,
+		Args:    cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			body, err := json.Marshal(r)
-			if err != nil {
-				return err
-			}
-			answer, err := callMesh(c, http.MethodPost, "/keys/"+url.PathEscape(args[0])+"/rotate", body)
-			if err != nil {
-				return err
-			}
 			var said struct{ Message string }
-			if err := json.Unmarshal(answer, &said); err != nil {
-				return fmt.Errorf("the control plane's answer cannot be read: %w", err)
+			if err := callKeys(c, api, http.MethodPost, "/keys/"+url.PathEscape(args[0])+"/rotate", nil, r, &said); err != nil {
+				return err
 			}
-			_, err = fmt.Fprintln(c.OutOrStdout(), said.Message)
+			_, err := fmt.Fprintln(c.OutOrStdout(), said.Message)
 			return err
 		},
 	}
@@ -90,18 +82,20 @@ func keysRotateCommand() *cobra.Command {
 	c.Flags().BoolVar(&r.Compromised, "compromised", false, "with "+strings.Join(withdrawable, " and ")+": withdraw every key that there is, because one was stolen; each node needs a new token")
 	c.Flags().BoolVar(&r.Force, "force", false, "with control-plane-ca: take the next step although it cuts off nodes")
 	c.Flags().BoolVar(&r.ForgetOld, "forget-old", false, "with encryption: drop the old keys from the key file once nothing is left under them; backups from before then need a copy of them")
-	addFlags(c)
+	api = addAPIFlags(c)
 	return c
 }
 
 func keysDeleteCommand() *cobra.Command {
 	var meshName string
 	var force bool
+	var api *apiFlags
 	c := &cobra.Command{
-		Use:   "delete KIND NAME",
-		Short: "Delete a key that signed tokens, once no node uses it",
-		Long:  "Delete a key that signed tokens, once no node uses it. KIND is " + keysNodeTokens + " or " + keysDataplaneTokens + ".",
-		Args:  cobra.ExactArgs(2),
+		Use:     "delete KIND NAME",
+		Short:   "Delete a key that signed tokens, once no node uses it",
+		Long:    "Delete a key that signed tokens, once no node uses it. KIND is " + keysNodeTokens + " or " + keysDataplaneTokens + ".",
+		Example: `  meshgate keys delete node-tokens 1`,
+		Args:    cobra.ExactArgs(2),
 		RunE: func(c *cobra.Command, args []string) error {
 			path := "/keys/" + url.PathEscape(args[0]) + "/" + url.PathEscape(args[1])
 			if args[0] == keysDataplaneTokens {
@@ -110,7 +104,7 @@ func keysDeleteCommand() *cobra.Command {
 				}
 				path = "/meshes/" + url.PathEscape(meshName) + "/secrets/" + url.PathEscape(mesh.TokenSigningKey+meshName+"-"+args[1])
 			}
-			if _, err := callMesh(c, http.MethodDelete, path+"?force="+strconv.FormatBool(force), nil); err != nil {
+			if err := callKeys(c, api, http.MethodDelete, path, url.Values{"force": {strconv.FormatBool(force)}}, nil, nil); err != nil {
 				return err
 			}
 			_, err := fmt.Fprintf(c.OutOrStdout(), "Key %s of %s is deleted.\n", args[1], args[0])
@@ -119,64 +113,33 @@ func keysDeleteCommand() *cobra.Command {
 	}
 	c.Flags().StringVar(&meshName, "mesh", "", "the mesh whose key is meant")
 	c.Flags().BoolVar(&force, "force", false, "delete it although it is needed: nodes whose tokens it signed are refused until they have new ones")
-	addFlags(c)
+	api = addAPIFlags(c)
 	return c
 }
 
-// callTimeout bounds a call of the API, maxAnswer its answer.
-const (
-	callTimeout = 30 * time.Second
-	maxAnswer   = 8 << 20
-)
-
-// callMesh calls the mesh API of the control plane with these settings. What the API
-// refuses is an error with its words.
-func callMesh(c *cobra.Command, method, path string, body []byte) ([]byte, error) {
-	l, err := load(c)
+// callKeys asks the control plane. What its API takes as a parameter is a flag here.
+func callKeys(c *cobra.Command, f *apiFlags, method, path string, query url.Values, body, answer any) error {
+	api, err := f.open(c)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	ctx, cancel := context.WithTimeout(c.Context(), callTimeout)
-	defer cancel()
-	base := meshAddress(&l.Config)
-	req, err := http.NewRequestWithContext(ctx, method, base+path, bytes.NewReader(body))
-	if err != nil {
-		return nil, err
+	defer api.Close()
+	err = api.Call(c.Context(), method, path, query, body, answer)
+	if refusal, ok := errors.AsType[*client.Refusal](err); ok {
+		refusal.Text = strings.ReplaceAll(refusal.Text, "?force=true", "--force")
 	}
-	req.Header.Set("Content-Type", "application/json")
-	resp, err := (&http.Client{Transport: &http.Transport{DisableKeepAlives: true}}).Do(req)
-	if err != nil {
-		return nil, notBegun(fmt.Errorf("the control plane does not answer at %s (settings mesh.listen and mesh.port): %w", base, err))
-	}
-	defer func() { _ = resp.Body.Close() }() // it was only read
-	answer, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
-	if err != nil {
-		return nil, err
-	}
-	if resp.StatusCode/100 != 2 {
-		return nil, refusedBy(resp.StatusCode, answer)
-	}
-	return answer, nil
+	return err
 }
 
-// meshAddress is where the mesh API of a control plane is.
-func meshAddress(c *config.Config) string {
-	return "http://" + net.JoinHostPort(loopback(c.Mesh.Listen), strconv.Itoa(c.Mesh.Port))
-}
-
-// refusedBy turns an error document into one line.
-func refusedBy(status int, answer []byte) error {
-	var doc struct {
-		Detail     string
-		Parameters []struct{ Field, Reason string } `json:"invalid_parameters"`
+// keysOf are all keys.
+func keysOf(c *cobra.Command, f *apiFlags) ([]meshapi.Key, error) {
+	api, err := f.open(c)
+	if err != nil {
+		return nil, err
 	}
-	_ = json.Unmarshal(answer, &doc) // another body than a document says nothing
-	var reasons []string
-	for _, p := range doc.Parameters {
-		reasons = append(reasons, p.Field+" "+p.Reason)
-	}
-	text := cmp.Or(strings.Join(reasons, "; "), strings.ReplaceAll(doc.Detail, "?force=true", "--force"), http.StatusText(status))
-	return fmt.Errorf("the control plane refuses that (%d): %s", status, text)
+	defer api.Close()
+	list, err := client.Read[meshapi.Key](c.Context(), api, "/keys", nil, true)
+	return list.Items, err
 }
 
 // printKeys shows keys to people.

@@ -108,9 +108,11 @@ var layers = map[string]string{
 	"controlplane/agent": "controlplane/adminlink controlplane/enrol controlplane/health controlplane/httpkit controlplane/mesh controlplane/fault controlplane/gateway filter/contract xds/alarm xds/bootstrap xds/machine xds/relay xds/resource",
 
 	// It implements what the parts that it measures declare.
-	"controlplane/telemetry": "controlplane/httpkit controlplane/store/metered xds/resource xds/server",
-
+	"controlplane/telemetry":               "controlplane/httpkit controlplane/store/metered xds/resource xds/server",
 	"controlplane/telemetry/telemetrytest": "",
+
+	// It is on the other side of the APIs, and knows nothing of what is behind them.
+	"controlplane/client": "",
 
 	"controlplane/cmd/meshgate": "*",
 

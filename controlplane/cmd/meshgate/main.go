@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 	"time"
 
@@ -17,7 +18,8 @@ import (
 // version is set by the linker.
 var version = "development"
 
-// Exit codes. A program that did not start has changed nothing that is served.
+// Exit codes, which `meshgate status` has of its own; see statusHelp. A program that did
+// not start has changed nothing that is served.
 const (
 	exitFailed   = 1
 	exitNotBegun = 2
@@ -35,14 +37,28 @@ func notBegun(err error) error {
 	return startError{err}
 }
 
+const rootHelp = `An OAuth 2.0 gateway and a service mesh on one Envoy fleet.
+
+Exit codes: 0 if all went well; 1 if something failed; 2 if nothing was begun, because of
+the arguments, the settings, or something that has to be there first. status: see there.`
+
+// begun marks a root command whose arguments were understood.
+const begun = "begun"
+
 func rootCommand() *cobra.Command {
 	root := &cobra.Command{
 		Use:           "meshgate",
 		Short:         "An OAuth 2.0 gateway and a service mesh on one Envoy fleet",
+		Long:          rootHelp,
+		Example:       "  meshgate demo",
 		Version:       version, // makes --version, which prints what the command does
 		SilenceUsage:  true,
 		SilenceErrors: true,
+		// It is called when arguments and flags have been understood, before anything else.
+		PersistentPreRun: func(c *cobra.Command, _ []string) { c.Root().Annotations = map[string]string{begun: ""} },
 	}
+	root.SetFlagErrorFunc(badFlag)
+	briefHelp(root)
 	root.SetVersionTemplate(versionLine())
 	root.AddCommand(runCommand(), standaloneCommand(), demoCommand(), dataplaneCommand(), statusCommand(), backupCommand(), restoreCommand(), changesCommand(), keysCommand(), configCommand(), versionCommand())
 	return root
@@ -61,17 +77,23 @@ func main() {
 			return
 		}
 	}
+	code, text := verdict(root, err)
+	if text != "" {
+		fmt.Fprintln(os.Stderr, "meshgate:", text)
+	}
+	os.Exit(code)
+}
+
+// verdict is how the program ends because of an error, and what it says.
+func verdict(root *cobra.Command, err error) (code int, text string) {
 	if coded, ok := errors.AsType[codedError](err); ok {
-		if coded.text != "" {
-			fmt.Fprintln(os.Stderr, "meshgate:", coded.text)
-		}
-		os.Exit(coded.code)
+		return coded.code, coded.text
 	}
-	fmt.Fprintln(os.Stderr, "meshgate:", err)
-	if _, ok := errors.AsType[startError](err); ok {
-		os.Exit(exitNotBegun)
+	_, understood := root.Annotations[begun]
+	if _, ok := errors.AsType[startError](err); ok || !understood {
+		return exitNotBegun, strings.Join(strings.Fields(err.Error()), " ")
 	}
-	os.Exit(exitFailed)
+	return exitFailed, err.Error()
 }
 
 // abortTime is what is left to kill children after a second signal.

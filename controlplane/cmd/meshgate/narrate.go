@@ -13,7 +13,7 @@ import (
 // narrator tells the demo's story step by step, each with what was observed.
 type narrator struct {
 	out  io.Writer
-	c    *client
+	c    *visitor
 	step int
 }
 

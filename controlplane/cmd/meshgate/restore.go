@@ -38,10 +38,11 @@ type restoring struct {
 func restoreCommand() *cobra.Command {
 	var r restoring
 	c := &cobra.Command{
-		Use:   "restore FILE",
-		Short: "Make a state directory from a backup",
-		Long:  restoreHelp,
-		Args:  cobra.ExactArgs(1),
+		Use:     "restore FILE",
+		Short:   "Make a state directory from a backup",
+		Long:    restoreHelp,
+		Example: `  meshgate restore meshgate.backup --state-dir /var/lib/meshgate --passphrase-file passphrase`,
+		Args:    cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			l, err := load(c)
 			if err != nil {
@@ -53,7 +54,7 @@ func restoreCommand() *cobra.Command {
 	}
 	c.Flags().StringVar(&r.keyFile, "encryption-key-file", "", "file with the encryption key of the backup; it is copied to where the settings say that the key is")
 	c.Flags().StringVar(&r.passphraseFile, "passphrase-file", "", "file with the passphrase of the encryption key in the backup")
-	addFlags(c, storeSettings...)
+	addFlags(c, only(storeSettings...))
 	return c
 }
 

@@ -47,6 +47,10 @@ func TestStartErrors(t *testing.T) {
 	if err := os.WriteFile(declared, []byte("_format_version: \"3.0\"\nplugins:\n  - name: oauth2\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	short := filepath.Join(dir, "short.token")
+	if err := os.WriteFile(short, []byte("short"), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	free := func(name string, args ...string) []string {
 		return append([]string{"--state-dir", filepath.Join(dir, name), "--data-plane-port", "0", "--diagnostics-port", "0", "--mesh-port", "0", "--admin-port", "0", "--admin-tls-port", "0"}, args...)
 	}
@@ -63,7 +67,7 @@ func TestStartErrors(t *testing.T) {
 		{"state directory in use", runCommand(), []string{"--state-dir", used}, "it is in use by another meshgate; set stateDir (environment MESHGATE_STATE_DIR)"},
 		{"port in use", runCommand(), []string{"--state-dir", filepath.Join(dir, "run"), "--data-plane-port", taken}, "port " + taken + " on 0.0.0.0 is in use by another process; set dataPlane.port (environment MESHGATE_DATA_PLANE_PORT) to a free one"},
 		{"open administration", runCommand(), []string{"--state-dir", filepath.Join(dir, "open"), "--admin-listen", "0.0.0.0"}, "admin.listen: must be a loopback address unless admin.token or admin.tokenFile is set"},
-		{"short token", runCommand(), free("short", "--admin-token", "short"), "use the environment variable MESHGATE_ADMIN_TOKEN or the setting admin.tokenFile"},
+		{"short token", runCommand(), free("short", "--admin-token-file", short), "admin.tokenFile: the token must have at least 16 characters"},
 		{"no declarative file", runCommand(), free("none", "--gateway-declarative", declared+"x"), "gateway.declarative (environment MESHGATE_GATEWAY_DECLARATIVE): open " + declared + "x"},
 		{"a plugin that needs a database", runCommand(), free("oauth2", "--gateway-declarative", declared), declared + ":3: plugins[0].name: the plugin issues tokens and codes and needs a database"},
 		{"no Envoy", standaloneCommand(), []string{"--state-dir", filepath.Join(dir, "s1"), "--envoy-path", file}, "cannot run Envoy at " + file},

@@ -1,35 +1,24 @@
 package main
 
 import (
-	"context"
 	"errors"
-	"fmt"
-	"io"
 	"os"
-	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/meshgate/meshgate/controlplane/config"
 	"github.com/meshgate/meshgate/controlplane/insight"
 	"github.com/meshgate/meshgate/controlplane/nodes"
 )
 
-const statusHelp = `Say who is there: every node, connected or away, how far it is and why it is away.
+const statusHelp = `Say what is wrong, since when and whom it concerns; then list every node, connected or
+away, how far it is and why it is away.
 
-The answer is that of GET /nodes. It is asked of the gateway administration API of the
-settings (admin.listen, admin.port, admin.token or admin.tokenFile), or of --address,
-which may be the mesh API, too.
+Exit codes: 0 if nothing is wrong, 2 if something is, 1 if it cannot be said. With
+--watch the last answer counts.`
 
-Exit codes: 0 if everybody is connected and in step, 2 if somebody is away, refuses
-configuration or is behind, 1 if it cannot be said. With --watch the last answer counts.`
-
-// exitUneven says that somebody is away, refuses or is behind.
+// exitUneven says that something is wrong: a condition of the control plane, or somebody
+// is away, refuses or is behind.
 const exitUneven = 2
-
-// apiSettings are those that mean something to a command that asks the administration
-// API.
-var apiSettings = []string{"admin.", "log."}
 
 // codedError ends the program with a code, and with a line if it has a text.
 type codedError struct {
@@ -39,118 +28,63 @@ type codedError struct {
 
 func (e codedError) Error() string { return e.text }
 
-// statusFlags are what only this command has.
-type statusFlags struct {
-	address, caFile, output string
-	watch                   bool
+// cannotSay ends `meshgate status` because of an error: 2 has another meaning there than
+// elsewhere.
+func cannotSay(err error) error {
+	if _, coded := errors.AsType[codedError](err); coded || err == nil {
+		return err
+	}
+	return codedError{exitFailed, err.Error()}
 }
 
 func statusCommand() *cobra.Command {
-	var f statusFlags
+	var output *string
+	var api *apiFlags
+	var watch bool
 	c := &cobra.Command{
 		Use:   "status",
-		Short: "Say which nodes are connected, away or refused, and whether all are in step",
+		Short: "Say what is wrong, and which nodes are connected, away, refused or behind",
 		Long:  statusHelp,
-		Args:  cobra.NoArgs,
+		Example: `  meshgate status
+  meshgate status --address https://cp.example:8444 --ca-cert-file ca.pem --token-file token`,
+		Args: func(c *cobra.Command, args []string) error { return cannotSay(cobra.NoArgs(c, args)) },
 		RunE: func(c *cobra.Command, _ []string) error {
-			l, err := load(c)
-			if err != nil {
-				return codedError{exitFailed, err.Error()} // 2 has another meaning here
-			}
-			s, err := newRoster(&l.Config, f, c.OutOrStdout())
-			if err != nil {
-				return err
-			}
-			return s.run(c.Context())
+			return cannotSay(showStatus(c, api, *output, watch))
 		},
 	}
-	c.Flags().StringVar(&f.address, "address", "", "base URL of an API of the control plane; empty: the gateway administration API of the settings")
-	c.Flags().StringVar(&f.caFile, "ca-cert-file", "", "PEM bundle that an https:// address is checked against; empty: the system's")
-	c.Flags().StringVarP(&f.output, "output", "o", "table", "table or json")
-	c.Flags().BoolVar(&f.watch, "watch", false, "go on, and print the state anew when it changes")
-	addFlags(c, apiSettings...)
+	output, api = addOutputFlag(c), addAPIFlags(c)
+	c.Flags().BoolVarP(&watch, "watch", "w", false, "go on, and print the state anew when it changes")
+	c.SetFlagErrorFunc(func(c *cobra.Command, err error) error { return cannotSay(badFlag(c, err)) })
 	return c
 }
 
-// roster prints who is there.
-type roster struct {
-	client *nodesClient
-	print  func(io.Writer, fleetStatus) error
-	out    io.Writer
-	watch  bool
-	// clear says that the output is a terminal, which is drawn anew.
-	clear bool
-}
-
-func newRoster(c *config.Config, f statusFlags, out io.Writer) (*roster, error) {
-	s := &roster{out: out, watch: f.watch}
-	switch f.output {
-	case "table":
-		s.print = printTable
-	case "json":
-		s.print = printJSON
-	default:
-		return nil, fmt.Errorf("--output %q is neither table nor json", f.output)
+func showStatus(c *cobra.Command, f *apiFlags, output string, watch bool) error {
+	if err := checkOutput(output); err != nil {
+		return err
 	}
-	if file, ok := out.(*os.File); ok && f.watch && f.output == "table" {
-		info, err := file.Stat()
-		s.clear = err == nil && info.Mode()&os.ModeCharDevice != 0
-	}
-	var err error
-	s.client, err = newNodesClient(c, f.address, f.caFile)
-	return s, err
-}
-
-// The pause before the control plane is asked again that did not answer, and how long an
-// answer may wait for a change.
-const (
-	statusPause = time.Second
-	statusWait  = 25 * time.Second
-)
-
-// run prints once, or whenever something has changed until ctx ends.
-func (r *roster) run(ctx context.Context) error {
-	list, err := r.client.list(ctx, "", 0)
+	api, err := f.open(c)
 	if err != nil {
 		return err
 	}
-	if err := r.show(list); err != nil || !r.watch {
-		return errors.Join(err, verdictOf(list))
+	defer api.Close()
+	r := &roster{api: api, print: printTable, out: c.OutOrStdout()}
+	if output == asJSON {
+		r.print = printJSON
 	}
-	for ctx.Err() == nil {
-		next, err := r.client.list(ctx, list.mark, statusWait)
-		switch {
-		case ctx.Err() != nil:
-		case err != nil:
-			_, _ = fmt.Fprintln(r.out, "meshgate: the control plane does not say; asking again:", err)
-			list.mark = "" // it may be another process when it does
-			pause := time.NewTimer(statusPause)
-			select {
-			case <-pause.C:
-			case <-ctx.Done():
-				pause.Stop()
-			}
-		case next.mark != list.mark:
-			list = next
-			if err := r.show(list); err != nil {
-				return err
-			}
-		}
+	if file, ok := r.out.(*os.File); ok && watch && output == asTable {
+		info, err := file.Stat()
+		r.clear = err == nil && info.Mode()&os.ModeCharDevice != 0
 	}
-	return verdictOf(list)
+	if watch {
+		return r.watch(c.Context())
+	}
+	return r.once(c.Context())
 }
 
-func (r *roster) show(list fleetStatus) error {
-	if r.clear {
-		_, _ = io.WriteString(r.out, "\x1b[H\x1b[2J")
-	}
-	return r.print(r.out, list)
-}
-
-// fleetStatus is the whole list.
+// fleetStatus is what there is to say.
 type fleetStatus struct {
-	nodes []nodes.Document
-	mark  string
+	nodes      []nodes.Document
+	conditions conditionList
 }
 
 // summary counts the nodes of a list. Who refuses and who is behind is connected.
@@ -180,9 +114,9 @@ func (l fleetStatus) summary() (s summary) {
 	return s
 }
 
-// verdictOf is the error that ends the program with the code of a list.
-func verdictOf(l fleetStatus) error {
-	if s := l.summary(); s.Away+s.Refused+s.Rejecting+s.Behind > 0 {
+// verdict is the error that ends the program with the code of what there is to say.
+func (l fleetStatus) verdict() error {
+	if len(l.troubles()) > 0 {
 		return codedError{code: exitUneven}
 	}
 	return nil

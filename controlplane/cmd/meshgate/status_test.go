@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -24,14 +25,27 @@ import (
 
 const adminSecret = "a-secret-of-administrators"
 
+// atEase is a control plane with conditions that serves.
+func atEase() *controlPlane {
+	cp := &controlPlane{instance: "cp-1"}
+	cp.ready.conditions = newConditions(slog.New(slog.DiscardHandler))
+	cp.ready.serving.Store(true)
+	return cp
+}
+
 // serveNodes serves nodes on both APIs, the administration API with a token.
 func serveNodes(t *testing.T, known *nodestest.Nodes) (admin, mesh string) {
 	t.Helper()
+	return serveStatus(t, atEase(), known)
+}
+
+func serveStatus(t *testing.T, cp *controlPlane, known *nodestest.Nodes) (admin, mesh string) {
+	t.Helper()
 	s := memstore.New()
 	t.Cleanup(func() { _ = s.Close() })
-	a := httptest.NewServer(adminapi.New(adminapi.Options{Store: s, Nodes: known, Token: adminSecret, Log: slog.New(slog.DiscardHandler), Now: time.Now}).Handler())
+	a := httptest.NewServer(adminapi.New(adminapi.Options{Store: s, Nodes: known, Conditions: cp.conditions, Token: adminSecret, Log: slog.New(slog.DiscardHandler), Now: time.Now}).Handler())
 	t.Cleanup(a.Close)
-	m := httptest.NewServer(meshapi.Handler(meshapi.Options{Nodes: known}))
+	m := httptest.NewServer(meshapi.Handler(meshapi.Options{Nodes: known, Conditions: cp.conditions}))
 	t.Cleanup(m.Close)
 	return a.URL, m.URL
 }
@@ -43,7 +57,7 @@ func tokenFlag(t *testing.T, token string) string {
 	if err := os.WriteFile(file, []byte(token), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	return "--admin-token-file=" + file
+	return "--token-file=" + file
 }
 
 // code is how main would end.
@@ -51,13 +65,21 @@ func code(err error) int {
 	if coded, ok := errors.AsType[codedError](err); ok {
 		return coded.code
 	}
+	if _, ok := errors.AsType[startError](err); ok {
+		return exitNotBegun
+	}
 	if err != nil {
 		return exitFailed
 	}
 	return 0
 }
 
-const table = `NAME             TYPE     STATE      SINCE                 DESIRED  ACKNOWLEDGED  REJECTED  ENVOY   CERTIFICATE           TOKEN                 REASON
+const table = `WRONG                  SINCE                 WHOM           WHY
+refused                2026-03-01T12:03:00Z  default.web    signing key 3 is gone
+refuses configuration  revision 60           default.api    Listener inbound:127.0.0.2:80: cannot bind '127.0.0.2:80': Permission denied
+away                   -                     default.never  it was never connected
+
+NAME             TYPE     STATE      SINCE                 DESIRED  ACKNOWLEDGED  REJECTED  ENVOY   CERTIFICATE           TOKEN                 REASON
 cp/default/gw-1  gateway  connected  2026-03-01T12:01:00Z  67       67            0         1.39.3  2026-03-01T12:30:00Z  2026-03-01T12:50:00Z  -
 default.api      sidecar  connected  2026-03-01T12:02:00Z  67       60            1         1.39.3  -                     -                     refuses Listener inbound:127.0.0.2:80: cannot bind '127.0.0.2:80': Permission denied
 default.never    sidecar  away       -                     67       0             0         -       -                     -                     it was never connected
@@ -83,7 +105,7 @@ func TestStatus(t *testing.T) {
 		t.Errorf("%v %s", err, got)
 	}
 	known.Documents = known.Documents[:1]
-	if got, err := execute(t, statusCommand(), "--address", admin, token); code(err) != 0 || !strings.Contains(got, "1 nodes: 1 connected") {
+	if got, err := execute(t, statusCommand(), "--address", admin, token); code(err) != 0 || !strings.HasPrefix(got, "Nothing is wrong.\n\nNAME ") || !strings.Contains(got, "1 nodes: 1 connected") {
 		t.Errorf("everybody is in step: %v %s", err, got)
 	}
 	known.Documents[0].InStep = false
@@ -107,21 +129,21 @@ func TestStatusFails(t *testing.T) {
 		args []string
 		want string
 	}{
-		"no token":             {[]string{"--address", admin}, "/nodes?size=1000: it answered 401: "},
-		"a wrong token":        {[]string{"--address", admin, tokenFlag(t, "another-secret-of-theirs")}, "it answered 401: "},
-		"nobody there":         {[]string{"--address", "http://127.0.0.1:1"}, "GET http://127.0.0.1:1/nodes?size=1000: dial tcp 127.0.0.1:1: connect: connection refused"},
-		"no URL":               {[]string{"--address", "127.0.0.1:8001"}, `--address "127.0.0.1:8001" is no http:// or https:// URL`},
-		"another scheme":       {[]string{"--address", "file:///x"}, `--address "file:///x" is no http:// or https:// URL`},
-		"a token in clear":     {[]string{"--address", "http://cp.example", tokenFlag(t, adminSecret)}, "the administration token could be overheard on the way to http://cp.example: use https:// (admin.tlsPort)"},
-		"no CA":                {[]string{"--address", admin, "--ca-cert-file", none + "where"}, "--ca-cert-file: open "},
-		"an empty CA":          {[]string{"--address", admin, "--ca-cert-file", none}, "--ca-cert-file: " + none + " holds no certificate"},
+		"no token":             {[]string{"--address", admin}, "wants a token: name a file that holds it with --token-file"},
+		"a wrong token":        {[]string{"--address", admin, tokenFlag(t, "another-secret-of-theirs")}, "does not take the token of "},
+		"nobody there":         {[]string{"--address", "http://127.0.0.1:1"}, "nobody listens at http://127.0.0.1:1: start the control plane, or correct --address"},
+		"no URL":               {[]string{"--address", "127.0.0.1:8001"}, `--address "127.0.0.1:8001" is no URL`},
+		"a token in clear":     {[]string{"--address", "http://cp.example", tokenFlag(t, adminSecret)}, "could be overheard on the way to http://cp.example: use https:// in --address"},
+		"no CA":                {[]string{"--address", "https://h", "--ca-cert-file", none + "where"}, "--ca-cert-file: open "},
+		"an empty CA":          {[]string{"--address", "https://h", "--ca-cert-file", none}, "--ca-cert-file: " + none + " holds no certificate"},
 		"another form":         {[]string{"-o", "yaml"}, `--output "yaml" is neither table nor json`},
-		"another page":         {[]string{"--address", admin + "/x", tokenFlag(t, adminSecret)}, "it answered 404: Not found"},
-		"a bad configuration":  {[]string{"--admin-port", "x"}, "admin.port"},
-		"a redirect elsewhere": {[]string{"--address", redirect(t)}, "it answered 302"},
+		"another page":         {[]string{"--address", admin + "/x", tokenFlag(t, adminSecret)}, "there is no /conditions at " + admin + "/x: correct --address"},
+		"a bad configuration":  {[]string{"--config", none}, "is not valid YAML"},
+		"two addresses":        {[]string{"--config", none, "--address", admin}, "--config says where the mesh API of this machine is, and --address names another one"},
+		"a redirect elsewhere": {[]string{"--address", redirect(t)}, "is not a control plane, it sends callers elsewhere"},
 	} {
 		got, err := execute(t, statusCommand(), tc.args...)
-		if code(err) != exitFailed || !strings.Contains(err.Error(), tc.want) || got != "" {
+		if code(err) != exitFailed || err == nil || !strings.Contains(err.Error(), tc.want) || got != "" {
 			t.Errorf("%s: %v, %q", name, err, got)
 		}
 	}
@@ -142,7 +164,7 @@ func TestStatusIsPlain(t *testing.T) {
 	known.Documents[0].Reason = "a\x1b[2Jb\nc\td\u202e"
 	admin, _ := serveNodes(t, known)
 	got, _ := execute(t, statusCommand(), "--address", admin, tokenFlag(t, adminSecret))
-	if strings.Count(got, "\n") != 3 || strings.Contains(got, "\x1b") || !strings.Contains(got, "a?[2Jb c d?") {
+	if strings.Count(got, "\n") != 6 || strings.Contains(got, "\x1b") || !strings.Contains(got, "a?[2Jb c d?") {
 		t.Errorf("%q", got)
 	}
 }
@@ -187,7 +209,7 @@ func TestStatusWatches(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	known := &changing{Nodes: nodestest.New(), over: cancel}
-	server := httptest.NewServer(meshapi.Handler(meshapi.Options{Nodes: known}))
+	server := httptest.NewServer(meshapi.Handler(meshapi.Options{Nodes: known, Conditions: atEase().conditions}))
 	defer server.Close()
 	c := statusCommand()
 	var out strings.Builder
@@ -201,4 +223,68 @@ func TestStatusWatches(t *testing.T) {
 	if diff := cmp.Diff([]string{"x", "xx", "xxx"}, known.Awaited[:3]); diff != "" {
 		t.Error(diff)
 	}
+}
+
+// What does not answer is said once, however often it is asked, and how it is after that
+// is printed even if nothing has changed.
+func TestWatchGoesOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		failures := 0
+		told := make(chan news)
+		go follow(ctx, func(ctx context.Context, mark string) news {
+			switch failures++; {
+			case failures < 3:
+				return news{err: errors.New("away"), mark: mark}
+			case mark == "":
+				return news{mark: "m"}
+			}
+			<-ctx.Done() // nothing new
+			return news{err: ctx.Err()}
+		}, "m", told)
+		begin := time.Now()
+		for i, want := range []string{"away", "away", ""} {
+			n := <-told
+			if n.err != nil && n.err.Error() != want || n.err == nil && want != "" || time.Since(begin) != time.Duration(i)*statusPause {
+				t.Errorf("%d: %v after %s", i, n.err, time.Since(begin))
+			}
+		}
+	})
+}
+
+// A control plane that ends while it is watched is said to be away in one line.
+func TestWatchSaysOnceThatNobodyAnswers(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	server := httptest.NewServer(meshapi.Handler(meshapi.Options{Nodes: nodestest.New(), Conditions: atEase().conditions}))
+	defer server.Close()
+	c := statusCommand()
+	out := &seen{on: map[string]func(){
+		"nodes: ":         func() { _ = server.Config.Close() },
+		"nobody listens ": func() { time.AfterFunc(2*statusPause+statusPause/2, cancel) },
+	}}
+	c.SetOut(out)
+	c.SetArgs([]string{"-w", "--address", server.URL})
+	c.SilenceErrors, c.SilenceUsage = true, true
+	err := c.ExecuteContext(ctx)
+	if n := strings.Count(out.String(), "nobody listens at"); n != 1 || code(err) != exitUneven {
+		t.Errorf("%v, %d times:\n%s", err, n, out)
+	}
+}
+
+// seen does something when a text is printed for the first time.
+type seen struct {
+	strings.Builder
+	on map[string]func()
+}
+
+func (s *seen) Write(p []byte) (int, error) {
+	for text, do := range s.on {
+		if strings.Contains(string(p), text) {
+			delete(s.on, text)
+			do()
+		}
+	}
+	return s.Builder.Write(p)
 }

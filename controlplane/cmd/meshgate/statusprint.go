@@ -1,37 +1,36 @@
 package main
 
 import (
-	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
 	"strings"
 	"text/tabwriter"
 	"time"
-	"unicode"
 
+	"github.com/meshgate/meshgate/controlplane/health"
 	"github.com/meshgate/meshgate/controlplane/insight"
 	"github.com/meshgate/meshgate/controlplane/nodes"
 )
 
-// columns of the table. Scripts read them: none is renamed or moved, more may follow
+// columns of the table of nodes. Scripts read them: none is renamed or moved, more may follow
 // before the last.
 const columns = "NAME\tTYPE\tSTATE\tSINCE\tDESIRED\tACKNOWLEDGED\tREJECTED\tENVOY\tCERTIFICATE\tTOKEN\tREASON"
 
-// printTable prints a line for each node, and a summary.
+// printTable prints what is wrong, a line for each node, and a summary.
 func printTable(out io.Writer, l fleetStatus) error {
+	if err := printTroubles(out, l.troubles()); err != nil {
+		return err
+	}
+	_, _ = fmt.Fprintln(out)
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	_, _ = fmt.Fprintln(w, columns)
 	for i := range l.nodes {
 		n := &l.nodes[i]
-		cells := []string{
+		printRow(w,
 			n.Name, n.Type, n.State, stamp(n.Since), fmt.Sprint(n.Revisions.Desired), fmt.Sprint(n.Revisions.Acknowledged),
 			fmt.Sprint(len(n.Rejected)), n.Versions.Envoy, stamp(n.CertificateExpires), stamp(n.TokenExpires), because(n),
-		}
-		for i := range cells {
-			cells[i] = cmp.Or(plain(cells[i]), "-")
-		}
-		_, _ = fmt.Fprintln(w, strings.Join(cells, "\t"))
+		)
 	}
 	if err := w.Flush(); err != nil {
 		return err
@@ -59,40 +58,38 @@ func because(n *nodes.Document) string {
 		out = append(out, "somebody was refused by its name: "+n.Refusal.Reason)
 	}
 	if len(n.Rejected) > 0 {
-		r := n.Rejected[0]
-		text := strings.TrimSpace("refuses "+r.Type+" "+strings.Join(r.Resources, ", ")) + ": " + r.Error
-		if more := len(n.Rejected) - 1; more > 0 {
-			text += fmt.Sprintf(" (and %d more)", more)
-		}
-		out = append(out, text)
+		out = append(out, "refuses "+rejection(n))
 	}
 	return strings.Join(out, "; ")
 }
 
-// plain is a text of unknown origin as a terminal may show it: one line, and nothing
-// that moves the cursor.
-func plain(s string) string {
-	return strings.Map(func(r rune) rune {
-		switch {
-		case r == '\n' || r == '\t' || r == '\r':
-			return ' '
-		case !unicode.IsPrint(r):
-			return '?'
-		}
-		return r
-	}, s)
+// rejection is the first resource that a node refuses, in its own words.
+func rejection(n *nodes.Document) string {
+	r := n.Rejected[0]
+	text := strings.TrimSpace(r.Type+" "+strings.Join(r.Resources, ", ")) + ": " + r.Error
+	if more := len(n.Rejected) - 1; more > 0 {
+		text += fmt.Sprintf(" (and %d more)", more)
+	}
+	return text
 }
 
 // printJSON prints one document.
 func printJSON(out io.Writer, l fleetStatus) error {
-	e := json.NewEncoder(out)
-	e.SetEscapeHTML(false)
 	list := l.nodes
 	if list == nil {
 		list = []nodes.Document{}
 	}
-	return e.Encode(struct {
-		Nodes   []nodes.Document `json:"nodes"`
-		Summary summary          `json:"summary"`
-	}{list, l.summary()})
+	return printAll(out, struct {
+		Nodes      []nodes.Document   `json:"nodes"`
+		Summary    summary            `json:"summary"`
+		Message    string             `json:"message"`
+		Conditions []health.Condition `json:"conditions"`
+	}{list, l.summary(), l.conditions.Message, l.conditions.Conditions})
+}
+
+// printAll prints anything as one line of JSON.
+func printAll(out io.Writer, what any) error {
+	e := json.NewEncoder(out)
+	e.SetEscapeHTML(false)
+	return e.Encode(what)
 }

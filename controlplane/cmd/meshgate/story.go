@@ -26,8 +26,8 @@ const (
 	demoPath     = "/echo"
 )
 
-// client drives the demo from outside, over the same ports as any user.
-type client struct {
+// visitor drives the demo from outside, over the same ports as any user.
+type visitor struct {
 	http         *http.Client
 	admin, mesh  string // base URLs of the administration and the mesh API
 	plain, tls   string // base URLs of the gateway
@@ -36,7 +36,7 @@ type client struct {
 	adminToken string
 }
 
-func newClient(caFile string, adminPort, meshPort, httpPort, httpsPort int) (*client, error) {
+func newVisitor(caFile string, adminPort, meshPort, httpPort, httpsPort int) (*visitor, error) {
 	pem, err := os.ReadFile(caFile) //nolint:gosec // our own state directory
 	if err != nil {
 		return nil, err
@@ -45,7 +45,7 @@ func newClient(caFile string, adminPort, meshPort, httpPort, httpsPort int) (*cl
 	if !pool.AppendCertsFromPEM(pem) {
 		return nil, fmt.Errorf("%s holds no certificate", caFile)
 	}
-	return &client{
+	return &visitor{
 		http: &http.Client{
 			Timeout:   10 * time.Second,
 			Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}},
@@ -74,7 +74,7 @@ func (r *response) field(name string) string {
 	return s
 }
 
-func (c *client) do(ctx context.Context, method, u string, header http.Header, contentType string, body []byte) (*response, error) {
+func (c *visitor) do(ctx context.Context, method, u string, header http.Header, contentType string, body []byte) (*response, error) {
 	req, err := http.NewRequestWithContext(ctx, method, u, bytes.NewReader(body))
 	if err != nil {
 		return nil, err
@@ -101,7 +101,7 @@ func (c *client) do(ctx context.Context, method, u string, header http.Header, c
 }
 
 // put creates or replaces a resource of the administration API.
-func (c *client) put(ctx context.Context, path string, doc map[string]any) (*response, error) {
+func (c *visitor) put(ctx context.Context, path string, doc map[string]any) (*response, error) {
 	body, err := json.Marshal(doc)
 	if err != nil {
 		return nil, err
@@ -115,7 +115,7 @@ func (c *client) put(ctx context.Context, path string, doc map[string]any) (*res
 
 // seed makes the service, the protected route, the consumer and the
 // application, and returns when every proxy has them.
-func (c *client) seed(ctx context.Context, echoPort int) error {
+func (c *visitor) seed(ctx context.Context, echoPort int) error {
 	if _, err := c.put(ctx, "/services/"+demoService, map[string]any{"host": "127.0.0.1", "port": echoPort}); err != nil {
 		return err
 	}
@@ -141,7 +141,7 @@ func (c *client) seed(ctx context.Context, echoPort int) error {
 }
 
 // converged waits until every proxy has acknowledged the last write.
-func (c *client) converged(ctx context.Context) error {
+func (c *visitor) converged(ctx context.Context) error {
 	r, err := c.do(ctx, http.MethodGet, c.admin+"/revisions/"+c.lastRevision+"?wait=15s", nil, "", nil)
 	if err != nil {
 		return err
@@ -165,7 +165,7 @@ func (c *client) converged(ctx context.Context) error {
 }
 
 // token obtains an access token by client credentials.
-func (c *client) token(ctx context.Context, base string) (*response, error) {
+func (c *visitor) token(ctx context.Context, base string) (*response, error) {
 	form := url.Values{
 		"grant_type": {"client_credentials"}, "client_id": {demoClient}, "client_secret": {demoSecret}, "scope": {"read"},
 	}
@@ -174,7 +174,7 @@ func (c *client) token(ctx context.Context, base string) (*response, error) {
 
 // call sends a request to the protected route, with headers that a client has
 // no business to send.
-func (c *client) call(ctx context.Context, token string) (*response, error) {
+func (c *visitor) call(ctx context.Context, token string) (*response, error) {
 	h := http.Header{"X-Consumer-Id": {"spoofed"}, "X_consumer_username": {"spoofed"}}
 	if token != "" {
 		h.Set("Authorization", "Bearer "+token)

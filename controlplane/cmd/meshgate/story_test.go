@@ -61,11 +61,11 @@ func (w *world) serve(rw http.ResponseWriter, r *http.Request) {
 }
 
 // client returns one for the world, over plain HTTP and TLS.
-func (w *world) client(t *testing.T) *client {
+func (w *world) visitor(t *testing.T) *visitor {
 	t.Helper()
 	plain := httptest.NewServer(http.HandlerFunc(w.serve))
 	secure := httptest.NewTLSServer(http.HandlerFunc(w.serve))
-	c := &client{http: secure.Client(), admin: plain.URL, plain: plain.URL, tls: secure.URL}
+	c := &visitor{http: secure.Client(), admin: plain.URL, plain: plain.URL, tls: secure.URL}
 	t.Cleanup(func() {
 		c.http.CloseIdleConnections()
 		plain.Close()
@@ -89,7 +89,7 @@ func TestTell(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			var out strings.Builder
-			n := &narrator{out: &out, c: test.world.client(t)}
+			n := &narrator{out: &out, c: test.world.visitor(t)}
 			err := n.tell(t.Context(), "envoy 1.2.3")
 			if (err == nil) != (test.want == "") || err != nil && !strings.HasPrefix(err.Error(), test.want) {
 				t.Errorf("%v, want %q", err, test.want)
@@ -105,7 +105,7 @@ func TestTell(t *testing.T) {
 // and waits for the last revision.
 func TestSeed(t *testing.T) {
 	w := &world{progress: `{"proxies":{"waiting":[],"rejected":[]}}`}
-	c := w.client(t)
+	c := w.visitor(t)
 	if err := c.seed(t.Context(), 1234); err != nil {
 		t.Fatal(err)
 	}
@@ -124,7 +124,7 @@ func TestConverged(t *testing.T) {
 		`{"proxies":{"rejected":[{"name":"l","error":"bad port"}]}}`: "revision 7 has not reached every proxy: waiting [], rejected [{l bad port}]",
 		`nonsense`: "GET /revisions/7 answered 200: nonsense",
 	} {
-		c := (&world{progress: progress}).client(t)
+		c := (&world{progress: progress}).visitor(t)
 		c.lastRevision = "7"
 		if err := c.converged(t.Context()); err == nil || err.Error() != want {
 			t.Errorf("%v, want %s", err, want)
@@ -198,19 +198,19 @@ func TestNewClient(t *testing.T) {
 	server.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)
 	dir := t.TempDir()
 	file := filepath.Join(dir, "ca.pem")
-	if _, err := newClient(file, 1, 1, 2, 3); !errors.Is(err, os.ErrNotExist) {
+	if _, err := newVisitor(file, 1, 1, 2, 3); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("no file: %v", err)
 	}
 	if err := os.WriteFile(file, []byte("nothing"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := newClient(file, 1, 1, 2, 3); err == nil || !strings.Contains(err.Error(), "holds no certificate") {
+	if _, err := newVisitor(file, 1, 1, 2, 3); err == nil || !strings.Contains(err.Error(), "holds no certificate") {
 		t.Errorf("an empty file: %v", err)
 	}
 	if err := os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	c, err := newClient(file, 8001, 5681, 8000, 8443)
+	c, err := newVisitor(file, 8001, 5681, 8000, 8443)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -231,7 +231,7 @@ func TestEcho(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer e.stop(t.Context())
-	c := &client{http: &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}}
+	c := &visitor{http: &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}}
 	h := http.Header{"Authorization": {"Bearer secret"}, "X-Consumer-Id": {"7"}}
 	r, err := c.do(t.Context(), http.MethodGet, fmt.Sprintf("http://127.0.0.1:%d/a?b=c", e.port), h, "", nil)
 	if err := expect(r, err, 200, `"path": "/a?b=c"`); err != nil {

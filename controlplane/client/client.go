@@ -1,0 +1,218 @@
+package client
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"strings"
+	"time"
+	"unicode"
+)
+
+// Bounds of a call: how long the control plane may think, and the bytes that it may
+// answer; and of a file with a token.
+const (
+	patience  = 30 * time.Second
+	maxAnswer = 64 << 20
+	maxToken  = 64 << 10
+)
+
+// Options say which control plane is meant.
+type Options struct {
+	// Address is the base URL of one of its APIs. Where it is empty, Assumed is taken,
+	// of which Whence says where it is from.
+	Address, Assumed, Whence string
+	// CAFile has the certificates that an https:// address is checked against; empty:
+	// the system's.
+	CAFile string
+	// TokenFile has what is shown to the API; empty: nothing is. A token comes from
+	// here alone, so that none goes to an address that it was not meant for.
+	TokenFile string
+}
+
+// Client asks one API. It is safe for concurrent use.
+type Client struct {
+	http  *http.Client
+	base  *url.URL
+	token string
+	o     Options
+}
+
+// New reads what the options name. Its errors are about the flags: nothing was asked.
+func New(o Options) (*Client, error) {
+	text := o.Address
+	if text == "" {
+		text = o.Assumed
+	}
+	base, err := parse(text)
+	if err != nil {
+		return nil, err
+	}
+	c := &Client{base: base, o: o}
+	if o.TokenFile != "" {
+		if c.token, err = readToken(o.TokenFile); err != nil {
+			return nil, err
+		}
+	}
+	if c.token != "" && base.Scheme == "http" && !isLoopback(base.Hostname()) {
+		return nil, fmt.Errorf("the token of --token-file could be overheard on the way to %s: use https:// in --address (the port is admin.tlsPort of the control plane, 8444 if nothing else is set)", base)
+	}
+	transport := &http.Transport{}
+	if o.CAFile != "" {
+		if base.Scheme != "https" {
+			return nil, fmt.Errorf("--ca-cert-file means nothing for %s, which shows no certificate: use https:// in --address, or leave --ca-cert-file out", base)
+		}
+		if transport.TLSClientConfig, err = trusting(o.CAFile); err != nil {
+			return nil, err
+		}
+	}
+	// A redirect is not followed: the token is for this host alone.
+	c.http = &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	return c, nil
+}
+
+// parse checks an address. What is not understood is not repeated if it may hold a
+// password.
+func parse(text string) (*url.URL, error) {
+	u, err := url.Parse(strings.TrimRight(text, "/"))
+	switch {
+	case err == nil && u.User != nil || err != nil && strings.Contains(text, "@"):
+		return nil, errors.New("--address must not hold a user or a password, which everybody on this machine can read: put the token into a file and name that with --token-file")
+	case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "":
+		return nil, fmt.Errorf("--address %q is no URL that begins with http:// or https:// and a host", Plain(text))
+	case u.RawQuery != "" || u.Fragment != "":
+		return nil, fmt.Errorf("--address %q is more than the base of an API: leave out what begins with ? or #", Plain(text))
+	}
+	return u, nil
+}
+
+func isLoopback(host string) bool {
+	ip := net.ParseIP(host)
+	return host == "localhost" || ip != nil && ip.IsLoopback()
+}
+
+// readToken returns the token of a file, without the line break at its end.
+func readToken(name string) (string, error) {
+	f, err := os.Open(name) //nolint:gosec // the operator names the file
+	if err != nil {
+		return "", fmt.Errorf("--token-file: %w", err)
+	}
+	defer func() { _ = f.Close() }() // it was only read
+	raw, err := io.ReadAll(io.LimitReader(f, maxToken))
+	token := strings.TrimRight(string(raw), "\r\n")
+	switch {
+	case err != nil:
+		return "", fmt.Errorf("--token-file: %w", err)
+	case token == "":
+		return "", fmt.Errorf("--token-file: %s is empty", name)
+	case strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r >= 0x7f }):
+		return "", fmt.Errorf("--token-file: %s holds more than a token: one line without blanks is wanted", name)
+	}
+	return token, nil
+}
+
+// trusting is what checks a server by a file with certificates.
+func trusting(name string) (*tls.Config, error) {
+	pem, err := os.ReadFile(name) //nolint:gosec // the operator names the file
+	if err != nil {
+		return nil, fmt.Errorf("--ca-cert-file: %w", err)
+	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(pem) {
+		return nil, fmt.Errorf("--ca-cert-file: %s holds no certificate: the control plane's is ca.pem in its state directory", name)
+	}
+	return &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}, nil
+}
+
+// Get is [Client.Call] with nothing to send.
+func (c *Client) Get(ctx context.Context, path string, query url.Values, answer any) error {
+	return c.Call(ctx, http.MethodGet, path, query, nil, answer)
+}
+
+// Call asks for a path, which is escaped already, and reads the JSON of the answer into
+// what answer points to; nil if nothing is expected. body is sent as JSON unless it is
+// nil. With a query that has wait, the answer may take that much longer. What the API
+// refuses is a [Refusal].
+func (c *Client) Call(ctx context.Context, method, path string, query url.Values, body, answer any) error {
+	wait, _ := time.ParseDuration(query.Get("wait")) // one that is none is refused by the API
+	bounded, cancel := context.WithTimeout(ctx, wait+patience)
+	defer cancel()
+	resp, err := c.send(bounded, method, path, query, body)
+	if err != nil {
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		return c.unreached(err)
+	}
+	defer func() { _ = resp.Body.Close() }() // it was only read
+	text, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1))
+	switch {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case err != nil:
+		return c.unreached(err)
+	case len(text) > maxAnswer:
+		return fmt.Errorf("the answer of %s is larger than %d bytes", c.where(), maxAnswer)
+	case resp.StatusCode/100 != 2:
+		return c.refused(resp, path, text)
+	case answer == nil:
+		return nil
+	}
+	if err := json.Unmarshal(text, answer); err != nil {
+		return c.stranger("its answer is not of the form that is expected")
+	}
+	return nil
+}
+
+func (c *Client) send(ctx context.Context, method, path string, query url.Values, body any) (*http.Response, error) {
+	target := c.base.String() + path
+	if len(query) > 0 {
+		target += "?" + query.Encode()
+	}
+	content := io.Reader(http.NoBody)
+	if body != nil {
+		text, err := json.Marshal(body)
+		if err != nil {
+			return nil, err
+		}
+		content = bytes.NewReader(text)
+	}
+	req, err := http.NewRequestWithContext(ctx, method, target, content)
+	if err != nil {
+		return nil, err
+	}
+	req.Header.Set("Accept", "application/json")
+	if body != nil {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	if c.token != "" {
+		req.Header.Set("Authorization", "Bearer "+c.token)
+	}
+	return c.http.Do(req)
+}
+
+// Close gives up connections that are kept for further calls.
+func (c *Client) Close() { c.http.CloseIdleConnections() }
+
+// Plain is a text of unknown origin as a terminal may show it: one line, and nothing
+// that moves the cursor.
+func Plain(s string) string {
+	return strings.Map(func(r rune) rune {
+		switch {
+		case r == '\n' || r == '\t' || r == '\r':
+			return ' '
+		case !unicode.IsPrint(r):
+			return '?'
+		}
+		return r
+	}, s)
+}

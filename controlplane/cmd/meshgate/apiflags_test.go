@@ -1,0 +1,106 @@
+package main
+
+import (
+	"log/slog"
+	"net"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/meshgate/meshgate/controlplane/meshapi"
+	"github.com/meshgate/meshgate/controlplane/nodes/nodestest"
+)
+
+// askingCommands are all that ask a running control plane, with the arguments they need.
+var askingCommands = []string{"status", "changes", "keys list", "keys rotate node-tokens", "keys delete node-tokens 1"}
+
+// TestOneWayToAsk: every command that asks a control plane has the same flags for it, and
+// none of the settings.
+func TestOneWayToAsk(t *testing.T) {
+	for _, command := range askingCommands {
+		c, _, err := rootCommand().Find(strings.Fields(command))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range []string{"address", "ca-cert-file", "token-file", "config"} {
+			if c.Flags().Lookup(name) == nil {
+				t.Errorf("%s has no --%s", command, name)
+			}
+		}
+		for _, name := range []string{"mesh-port", "mesh-listen", "admin-port", "admin-token", "admin-token-file", "state-dir", "log-level"} {
+			if c.Flags().Lookup(name) != nil {
+				t.Errorf("%s has --%s, which does nothing there", command, name)
+			}
+		}
+	}
+}
+
+// TestAskingInVain: what is refused is one sentence with the flag that mends it, the same
+// for every command, and with the code that says whose fault it is.
+func TestAskingInVain(t *testing.T) {
+	admin, _ := serveNodes(t, nodestest.New())
+	secure := httptest.NewUnstartedServer(meshapi.Handler(meshapi.Options{}))
+	secure.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)
+	secure.StartTLS()
+	t.Cleanup(secure.Close)
+	dir := t.TempDir()
+	write := func(name, text string) string {
+		file := filepath.Join(dir, name)
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return file
+	}
+	free, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	nobody := free.Addr().String()
+	_, port, _ := net.SplitHostPort(nobody)
+	if err := free.Close(); err != nil {
+		t.Fatal(err)
+	}
+	empty, settings := write("empty", ""), write("settings.yaml", "mesh:\n  port: "+port+"\n")
+	for name, tc := range map[string]struct {
+		args, want string
+		code       int
+	}{
+		"nobody there":      {"--address http://" + nobody, "nobody listens at http://" + nobody + ": start the control plane, or correct --address", exitFailed},
+		"nobody here":       {"--config " + settings, "nobody listens at http://" + nobody + " (mesh.listen and mesh.port of the settings): start", exitFailed},
+		"another CA":        {"--address " + secure.URL, "name the ca.pem of this control plane's state directory with --ca-cert-file", exitFailed},
+		"no token":          {"--address " + admin, "name a file that holds it with --token-file", exitFailed},
+		"a wrong token":     {"--address " + admin + " " + tokenFlag(t, "another-secret-of-theirs"), "put the control plane's (admin.token or admin.tokenFile) there", exitFailed},
+		"another path":      {"--address " + admin + "/x " + tokenFlag(t, adminSecret), "correct --address", exitFailed},
+		"no URL":            {"--address 127.0.0.1:5681", `--address "127.0.0.1:5681" is no URL that begins with http:// or https://`, exitNotBegun},
+		"a password":        {"--address http://u:" + adminSecret + "@h", "--address must not hold a user or a password", exitNotBegun},
+		"a token in clear":  {"--address http://cp.example " + tokenFlag(t, adminSecret), "could be overheard on the way", exitNotBegun},
+		"no token in it":    {"--token-file " + empty, empty + " is empty", exitNotBegun},
+		"no file":           {"--token-file " + empty + "x", "--token-file: open ", exitNotBegun},
+		"no certificate":    {"--address https://h --ca-cert-file " + empty, "holds no certificate", exitNotBegun},
+		"nothing to check":  {"--ca-cert-file " + empty, "--ca-cert-file means nothing for http://127.0.0.1:5681", exitNotBegun},
+		"two ways":          {"--config " + settings + " --address " + admin, "leave one of them out", exitNotBegun},
+		"no settings":       {"--config " + empty + "x", "cannot read the configuration file", exitNotBegun},
+		"a port of its own": {"--config " + write("zero.yaml", "mesh:\n  port: 0\n"), "name it with --address", exitNotBegun},
+	} {
+		for _, command := range askingCommands {
+			want := tc.code
+			if command == "status" {
+				want = exitFailed // 2 has another meaning there
+			}
+			out, err := execute(t, rootCommand(), append(strings.Fields(command), strings.Fields(tc.args)...)...)
+			if err == nil || code(err) != want || !strings.Contains(err.Error(), tc.want) || out != "" {
+				t.Errorf("%s, %s: code %d, %v %s", command, name, code(err), err, out)
+			}
+			if err != nil && (strings.Contains(err.Error(), adminSecret) || strings.Contains(err.Error(), "\n") || strings.Contains(err.Error(), "dial tcp")) {
+				t.Errorf("%s, %s: %v", command, name, err)
+			}
+		}
+	}
+	for _, command := range []string{"status", "changes", "keys list"} {
+		if _, err := execute(t, rootCommand(), append(strings.Fields(command), "-o", "xml")...); err == nil || !strings.Contains(err.Error(), `--output "xml" is neither table nor json`) {
+			t.Errorf("%s: %v", command, err)
+		}
+	}
+}

@@ -1,0 +1,56 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/meshgate/meshgate/controlplane/health"
+	"github.com/meshgate/meshgate/controlplane/insight"
+	"github.com/meshgate/meshgate/controlplane/nodes"
+)
+
+// TestTroubles: the worst comes first; an outage of many is one line with the earliest
+// time, and who is named is few.
+func TestTroubles(t *testing.T) {
+	begin := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	l := fleetStatus{conditions: conditionList{Answer: health.Answer{Message: isReady, Conditions: []health.Condition{
+		{Name: "redis", State: health.Degraded, Text: "away", Since: begin}, {Name: "store", State: health.OK, Since: begin},
+	}}}}
+	for i := range 1000 {
+		at := begin.Add(time.Duration(1000-i) * time.Second)
+		l.nodes = append(l.nodes, nodes.Document{Name: fmt.Sprintf("m.n%03d", i), State: insight.Away, Since: &at, Reason: "it left"})
+	}
+	l.nodes = append(l.nodes,
+		nodes.Document{Name: "m.never", State: insight.Away, Reason: "never"},
+		nodes.Document{Name: "m.behind", State: insight.Connected, Since: &begin, Revisions: nodes.Revisions{Desired: 9, Acknowledged: 7}},
+		nodes.Document{Name: "m.behind2", State: insight.Connected, Since: &begin, Revisions: nodes.Revisions{Desired: 9, Acknowledged: 6}},
+		nodes.Document{Name: "m.odd", State: insight.Connected, Rejected: []insight.Rejected{{Type: "Cluster", Error: "no"}}, Revisions: nodes.Revisions{Desired: 9, Acknowledged: 8}},
+		nodes.Document{Name: "m.out", State: insight.Refused, Since: &begin, Reason: "expired"},
+		nodes.Document{Name: "m.good", State: insight.Connected, InStep: true},
+	)
+	var got []string
+	for _, t := range l.troubles() {
+		got = append(got, strings.Join([]string{t.what, t.began(), t.concerned(), t.why}, "|"))
+	}
+	want := []string{
+		"redis degraded|2026-03-01T12:00:00Z|control plane|away",
+		"refused|2026-03-01T12:00:00Z|m.out|expired",
+		"refuses configuration|revision 8|m.odd|Cluster: no",
+		"away|2026-03-01T12:00:01Z|m.n000, m.n001, m.n002 and 997 more|it left",
+		"away||m.never|never",
+		"behind|revision 6|m.behind, m.behind2|it has not acknowledged everything, for a moment after each change; if it lasts: meshgate changes --since REVISION",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+	if code(l.verdict()) != exitUneven || code(fleetStatus{conditions: conditionList{Answer: health.Answer{Message: isReady}}}.verdict()) != 0 {
+		t.Error("the code")
+	}
+	if code((fleetStatus{}).verdict()) != exitUneven {
+		t.Error("nothing was said of the control plane, and that passes for all is well")
+	}
+}
