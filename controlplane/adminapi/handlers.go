@@ -40,6 +40,10 @@ func (p place) write(w http.ResponseWriter, r *http.Request, status int, detaile
 		p.api.fail(w, r, err, call{})
 		return
 	}
+	if err := refused(body, how); err != nil {
+		p.api.fail(w, r, err, call{})
+		return
+	}
 	address := p.address(r)
 	c := call{collection: p.collection, given: body.Values, key: address.Key, detailed: detailed}
 	out, err := op(r.Context(), address, admit.Input{Values: body.Values, Text: body.Text, Loose: how != httpkit.Strict})
@@ -57,10 +61,19 @@ func (p place) write(w http.ResponseWriter, r *http.Request, status int, detaile
 		return
 	}
 	maps.Copy(entity, out.Inlined)
-	if how == httpkit.Warn && len(out.Dropped) > 0 {
-		entity[fieldWarnings] = httpkit.Warnings(w.Header(), out.Dropped)
+	if dropped := append(body.Repeated, out.Dropped...); how == httpkit.Warn && len(dropped) > 0 {
+		entity[fieldWarnings] = httpkit.Warnings(w.Header(), dropped)
 	}
 	reply(w, r, status, entity)
+}
+
+// refused is the error of a body with members that are given twice. Which of them counts
+// is nobody's guess but the decoder's.
+func refused(body httpkit.Body, how httpkit.Strictness) error {
+	if how != httpkit.Strict {
+		return nil
+	}
+	return fault.Violated(body.Repeated)
 }
 
 // fieldWarnings stands in the answer to a write that dropped fields, beside the
@@ -89,7 +102,10 @@ func (p place) get(w http.ResponseWriter, r *http.Request) {
 		p.api.fail(w, r, err, call{})
 		return
 	}
-	entities, err := p.api.entities(r.Context(), []*model.Resource{res})
+	entities, lacking, err := p.api.entities(r.Context(), []*model.Resource{res})
+	if err == nil && len(lacking) > 0 {
+		err = lacking.err()
+	}
 	if err != nil {
 		p.api.fail(w, r, err, call{})
 		return
@@ -98,26 +114,28 @@ func (p place) get(w http.ResponseWriter, r *http.Request) {
 }
 
 // entities shows resources of one kind, together with what of others is part of
-// their entities.
-func (a *API) entities(ctx context.Context, list []*model.Resource) ([]map[string]any, error) {
-	out := make([]map[string]any, len(list))
-	var err error
+// their entities. They lack what of that cannot be decoded.
+func (a *API) entities(ctx context.Context, list []*model.Resource) (out []map[string]any, lacking unreadable, err error) {
+	out = make([]map[string]any, len(list))
 	for i, res := range list {
 		if out[i], err = res.Show(a.Now()); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 	}
 	if len(list) == 0 || !admit.HasInlined(list[0].Kind) {
-		return out, nil
+		return out, nil, nil
 	}
-	return out, a.Store.View(ctx, func(r store.Reader) error {
+	err = a.Store.View(ctx, func(r store.Reader) error {
 		for i, res := range list {
-			if err := a.Gate.Inlined(r, res, out[i]); err != nil {
+			missed, err := a.Gate.Inlined(r, res, out[i])
+			if err != nil {
 				return err
 			}
+			lacking = append(lacking, missed...)
 		}
 		return nil
 	})
+	return out, lacking, err
 }
 
 func (p place) read(r *http.Request) (res *model.Resource, err error) {

@@ -63,6 +63,9 @@ func (a *API) fail(w http.ResponseWriter, r *http.Request, err error, c call) {
 		httpkit.WriteMessage(w, http.StatusServiceUnavailable, "The request was not completed in time")
 		return
 	}
+	if a.failUnreadable(w, entry, err) {
+		return
+	}
 	e, ok := errors.AsType[*fault.Error](err)
 	if !ok {
 		e = fault.Wrap(fault.Internal, err, httpkit.TextInternal)

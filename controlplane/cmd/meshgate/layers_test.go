@@ -58,8 +58,9 @@ var layers = map[string]string{
 
 	// What everything stands on.
 	"controlplane/fault":   "",
-	"controlplane/config":  "controlplane/fault",
-	"controlplane/model":   "controlplane/fault",
+	"controlplane/yamldoc": "",
+	"controlplane/config":  "controlplane/fault controlplane/yamldoc",
+	"controlplane/model":   "controlplane/fault controlplane/yamldoc",
 	"controlplane/httpkit": "controlplane/fault controlplane/model",
 	"controlplane/health":  "",
 	"controlplane/steady":  "",
@@ -101,7 +102,7 @@ var layers = map[string]string{
 	"controlplane/adminlink":       "controlplane/fault xds/alarm xds/rejudge",
 	"controlplane/adminapi":        "controlplane/admit controlplane/changes controlplane/fault controlplane/gateway controlplane/httpkit controlplane/insight controlplane/model controlplane/nodes controlplane/oauth controlplane/revoke controlplane/store",
 	"controlplane/meshapi":         "controlplane/admit controlplane/changes controlplane/fault controlplane/httpkit controlplane/identity controlplane/mesh controlplane/model controlplane/nodes controlplane/store",
-	"controlplane/declarative":     "controlplane/admit controlplane/fault controlplane/gateway controlplane/model controlplane/store",
+	"controlplane/declarative":     "controlplane/admit controlplane/fault controlplane/gateway controlplane/model controlplane/store controlplane/yamldoc",
 
 	// The agent is a client of the control plane: of enrol and gateway it needs
 	// the messages of an enrolment only.
@@ -142,7 +143,7 @@ var layers = map[string]string{
 	"e2e/examples":      "e2e/framework",
 	"e2e/bench/gateway": "e2e/framework",
 	// Both halves of the freshness protocol, and nothing of their processes.
-	"e2e/freshness": "controlplane/fault controlplane/gateway controlplane/model controlplane/revoke controlplane/steady controlplane/store controlplane/store/memstore " +
+	"e2e/freshness": "controlplane/fault controlplane/gateway controlplane/model controlplane/oauth controlplane/revoke controlplane/steady controlplane/store controlplane/store/memstore " +
 		"filter/contract filter/redisconn filter/tokencache",
 	// The module's suite plays the control plane, in the filter's own messages.
 	"e2e/module": "e2e/framework e2e/ports filter/contract filter/engine filter/filtertest",
