@@ -74,7 +74,7 @@ systemctl() {
   *) echo "systemctl $*: what is that?"; return 1 ;;
   esac
 }
-trap 'kill "$(cat "$DIR/main.pid")" 2>/dev/null || true' EXIT
+trap 'runs && systemctl stop meshgate' EXIT
 runs() { [ -e "/proc/$(cat "$DIR/main.pid")/exe" ]; }
 sleep() { runs || { tail -n 5 "$DIR/meshgate.log"; exit 1; }; command sleep "$@"; } # nobody waits for a service that has ended
 meshgate() { command meshgate "$@" || [ $? = 2 ]; } # for a moment somebody is behind
@@ -121,7 +121,7 @@ var _ = Describe("an installed service", func() {
 		script := "PREFIX=/opt/meshgate\n" + files
 		for i, page := range installedPages {
 			script += framework.Installed(page...)
-			script += []string{traffic, "", "\necho '## After the restore'" + sound, "\necho '## After the way back'" + sound}[i]
+			script += []string{traffic, "", "\necho '## After the restore'" + sound, "\necho '## After the way back'" + sound + "systemctl stop meshgate\necho '## The end'\n"}[i]
 		}
 		owned := strings.NewReplacer("-o meshgate -g meshgate", "-o "+me.Username+" -g "+group.Name, "chgrp meshgate", "chgrp "+group.Name,
 			"--reuid=meshgate --regid=meshgate", "--reuid="+me.Username+" --regid="+group.Name)
