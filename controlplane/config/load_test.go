@@ -55,7 +55,7 @@ func TestMistakesAreNamed(t *testing.T) {
 		flags map[string]string
 		want  string
 	}{
-		"unknown key": {yaml: "admin:\n  prot: 1\n", want: `unknown setting "admin.prot"; did you mean "admin.port"?`},
+		"unknown key": {yaml: "admin:\n  prot: 1\n", want: "configuration file " + file + `: unknown setting "admin.prot"; did you mean "admin.port"?`},
 		"not YAML":    {yaml: "a: [", want: "is not valid YAML"},
 		"wrong type":  {yaml: "admin: {port: many}\n", want: "wrong type"},
 		"port clash":  {flags: map[string]string{"mesh.port": "8001"}, want: "port 8001 is also mesh.port"},
