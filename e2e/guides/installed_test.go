@@ -111,9 +111,9 @@ var _ = Describe("an installed service", func() {
 		group, err := user.LookupGroupId(me.Gid)
 		Expect(err).NotTo(HaveOccurred())
 		dir := checkout()
-		Expect(os.Chmod(dir, 0o755)).To(Succeed()) //nolint:gosec // the service is another user
+		Expect(os.Chmod(dir, 0o755)).To(Succeed()) // the service is another user
 		for _, d := range []string{"usr/local/bin", "etc/systemd/system", "var/lib", "var/log", "var/backups", "opt", "root"} {
-			Expect(os.MkdirAll(filepath.Join(dir, d), 0o755)).To(Succeed()) //nolint:gosec // as on every machine
+			Expect(os.MkdirAll(filepath.Join(dir, d), 0o755)).To(Succeed())
 		}
 
 		_, files, _ := strings.Cut(framework.Guide("docs", "operations", "install.md"), "echo \"## Files\"\n")
