@@ -57,7 +57,8 @@ func Load(src Sources) (*Loaded, error) {
 	for _, k := range Table {
 		l.values[k.Name], l.Origin[k.Name] = k.Default, "default"
 	}
-	file, err := readFile(src)
+	path := src.file()
+	file, err := readFile(path)
 	if err != nil {
 		return nil, err
 	}
@@ -71,20 +72,23 @@ func Load(src Sources) (*Loaded, error) {
 		flags[k] = v
 	}
 	for _, layer := range []struct {
-		origin string
-		values map[string]any
-	}{{"file", file}, {"environment", env}, {"flag", flags}} {
-		if err := l.merge(layer.origin, layer.values); err != nil {
+		origin, place string
+		values        map[string]any
+	}{{"file", "configuration file " + path, file}, {"environment", "environment", env}, {"flag", "flag", flags}} {
+		if err := l.merge(layer.origin, layer.place, layer.values); err != nil {
 			return nil, err
 		}
 	}
 	return l, l.decode(src.Uses)
 }
 
-func (l *Loaded) merge(origin string, values map[string]any) error {
+// merge takes over the values of a source. place says in errors where a setting stands:
+// whoever has several files, or has one named by the environment, must know which one to
+// open.
+func (l *Loaded) merge(origin, place string, values map[string]any) error {
 	for _, k := range slices.Sorted(maps.Keys(values)) {
 		if _, known := l.values[k]; !known {
-			return fault.New(fault.Invalid, "%s: unknown setting %q; did you mean %q?", origin, k, nearest(k))
+			return fault.New(fault.Invalid, "%s: unknown setting %q; did you mean %q?", place, k, nearest(k))
 		}
 		l.values[k], l.Origin[k] = values[k], origin
 	}
@@ -105,14 +109,19 @@ func (l *Loaded) decode(uses func(string) bool) error {
 	return l.Config.check(uses)
 }
 
-// readFile flattens the YAML file into dotted keys.
-func readFile(src Sources) (map[string]any, error) {
+// file is the path of the YAML file, or empty.
+func (src Sources) file() string {
 	path := src.File
 	for _, e := range src.Env {
 		if v, ok := strings.CutPrefix(e, EnvFile+"="); ok && path == "" {
 			path = v
 		}
 	}
+	return path
+}
+
+// readFile flattens the YAML file into dotted keys.
+func readFile(path string) (map[string]any, error) {
 	if path == "" {
 		return nil, nil
 	}

@@ -56,7 +56,7 @@ func TestMistakesAreNamed(t *testing.T) {
 		flags map[string]string
 		want  string
 	}{
-		"unknown key": {yaml: "admin:\n  prot: 1\n", want: `unknown setting "admin.prot"; did you mean "admin.port"?`},
+		"unknown key": {yaml: "admin:\n  prot: 1\n", want: "configuration file " + file + `: unknown setting "admin.prot"; did you mean "admin.port"?`},
 		"not YAML":    {yaml: "a: [", want: "is not valid YAML"},
 		"two files":   {yaml: "admin:\n  port: 9001\n---\nmesh:\n  port: 9002\n", want: "holds more than one YAML document: the second begins in line 3"},
 		"two keys":    {yaml: "admin:\n  port: 9001\nadmin.port: 9002\n", want: "admin.port is given twice"},

@@ -12,24 +12,32 @@ import (
 // Guide is the shell blocks of a page of the documentation, in their order, as
 // one script. The path is below the top of the checkout. At each heading the
 // script prints the heading, so that [Chapters] can tell the answers apart.
-func Guide(path ...string) string {
+func Guide(path ...string) string { return blocks("sh", path) }
+
+// Installed is the blocks of a page that are for an installed service, which [Guide]
+// leaves out. They name its user, its directories and its unit.
+func Installed(path ...string) string { return blocks("sh installed", path) }
+
+// blocks is the blocks of a page that are of one kind, as a script.
+func blocks(kind string, path []string) string {
 	data, err := os.ReadFile(filepath.Join(append([]string{Root()}, path...)...))
 	gomega.Expect(err).NotTo(gomega.HaveOccurred())
 	var out strings.Builder
-	inside := false
+	inside, lines := false, 0
 	for line := range strings.Lines(string(data)) {
 		switch {
-		case line == "```sh\n":
+		case line == "```"+kind+"\n":
 			inside = true
 		case strings.HasPrefix(line, "```"):
 			inside = false
 		case inside:
 			out.WriteString(line)
+			lines++
 		case strings.HasPrefix(line, "## "):
 			fmt.Fprintf(&out, "echo %q\n", strings.TrimSpace(line))
 		}
 	}
-	gomega.Expect(out.Len()).NotTo(gomega.BeZero(), "the page has no commands")
+	gomega.Expect(lines).NotTo(gomega.BeZero(), "the page has no blocks of the kind "+kind)
 	return out.String()
 }
 

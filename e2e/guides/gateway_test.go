@@ -3,6 +3,7 @@ package guides_test
 import (
 	"os"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 
@@ -15,13 +16,29 @@ import (
 var _ = Describe("docs/gateway.md", func() {
 	It("shows commands that work", func() {
 		c := framework.NewControlPlane("run", "--store-type", "memory").Start()
-		framework.NewFixture(c).Must(201, "POST", "/consumers", map[string]any{"username": "nobody"})
+		api := framework.NewFixture(c).API
+		api.Must(201, "POST", "/consumers", map[string]any{"username": "nobody"})
+		dir := GinkgoT().TempDir()
+		api.WriteGatewayToken("gateway-2", filepath.Join(dir, "gateway-2.token"))
 		script := strings.NewReplacer(":8001", ":"+strconv.Itoa(c.Admin), ":5681", ":"+strconv.Itoa(c.Mesh)).Replace(framework.Guide("docs", "gateway.md"))
-		calls := strings.Count(script, "\ncurl ")
-		p := framework.Start([]string{"JTI=00000000-0000-4000-8000-000000000000"}, "bash", "-c", "set -euo pipefail\ncurl() { command curl -w '\\n%{http_code}\\n' \"$@\"; }\n"+script)
-		Expect(p.Exit(patience)).To(Equal(0), p.Output())
-		Expect(calls).To(BeNumerically(">", 2))
-		Expect(strings.Count(p.Output(), "\n201\n")).To(Equal(calls), p.Output())
+		const preamble = `set -euo pipefail
+cd "$DIR"
+curl() { command curl -w '%{stderr}status %{http_code}\n' "$@"; }
+`
+		first := framework.Start([]string{"DIR=" + dir}, "bash", "-c", preamble+script)
+		Expect(first.Exit(patience)).To(Equal(0), first.Output())
+		statuses := regexp.MustCompile(`status (\d+)`).FindAllString(first.Output(), -1)
+		n := strings.Count(script, "curl ")
+		Expect(statuses[:n-3]).To(HaveEach("status 201"), first.Output())
+		Expect(statuses[n-3:]).To(Equal([]string{"status 404", "status 201", "status 200"}), "nobody has revoked one before")
+		jti := `[0-9a-f]{8}-[0-9a-f-]{27}`
+		Expect(first.Output()).To(MatchRegexp(`(?m)^` + jti + `$`))
+
+		_, tokens, _ := strings.Cut(script, "echo \"## Tokens of gateways\"")
+		api.WriteGatewayToken("gateway-3", filepath.Join(dir, "gateway-2.token"))
+		second := framework.Start([]string{"DIR=" + dir}, "bash", "-c", preamble+tokens)
+		Expect(second.Exit(patience)).To(Equal(0), second.Output())
+		Expect(second.Output()).To(MatchRegexp(`(?m)^`+jti+`,`+jti+`$`), "the one of before is still revoked")
 	})
 })
 

@@ -22,9 +22,9 @@ var meshPorts = []struct{ port, setting string }{
 	{"9101", ""}, {"9102", ""}, {"8002", ""}, {"9000", ""}, {"9443", ""}, {"9100", ""}, {"9200", ""}, {"9201", ""}, {"9202", ""}, {"9300", ""},
 }
 
-// onFreePorts is a guide on ports of this test, and the environment it needs.
-// The guide of meshes writes 910$v and 920$v for the ports of its two backends.
-func onFreePorts(page ...string) (script string, env []string) {
+// onFreePorts is the script of a guide on ports of this test, and the environment it
+// needs. The guide of meshes writes 910$v and 920$v for the ports of its two backends.
+func onFreePorts(guide string) (script string, env []string) {
 	var pairs []string
 	ports := map[string]string{}
 	for i, free := range framework.FreePorts(len(meshPorts)) {
@@ -39,7 +39,7 @@ func onFreePorts(page ...string) (script string, env []string) {
 		return fmt.Sprintf("$([ $v = 1 ] && echo %s || echo %s)", ports[prefix+"1"], ports[prefix+"2"])
 	}
 	pairs = append(pairs, "910$v", choose("910"), "920$v", choose("920"))
-	return strings.NewReplacer(pairs...).Replace(framework.Guide(page...)), env
+	return strings.NewReplacer(pairs...).Replace(guide), env
 }
 
 // meshPreamble makes the session end at the first command that fails. A request that
@@ -60,7 +60,7 @@ curl() {
 
 var _ = Describe("docs/mesh.md", func() {
 	It("can be followed by copy and paste", func() {
-		script, env := onFreePorts("docs", "mesh.md")
+		script, env := onFreePorts(framework.Guide("docs", "mesh.md"))
 		dir, err := os.MkdirTemp("/tmp", "guide-")
 		Expect(err).NotTo(HaveOccurred())
 		DeferCleanup(os.RemoveAll, dir)

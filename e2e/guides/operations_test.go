@@ -11,19 +11,32 @@ import (
 	"github.com/meshgate/meshgate/e2e/framework"
 )
 
-// follow runs the commands of a page in a directory that looks like a checkout after
-// make build, ends what they leave behind if they break off, and returns what was
-// printed under each heading.
+// follow runs the commands of a page in a directory of their own, see [session], and
+// returns what was printed under each heading.
 func follow(page ...string) map[string]string {
 	GinkgoHelper()
-	script, env := onFreePorts(page...)
+	dir := checkout()
+	return session(dir, framework.Guide(page...), "PREFIX="+filepath.Join(dir, "opt"))
+}
+
+// checkout is a directory that looks like a checkout after make build.
+func checkout() string {
+	GinkgoHelper()
 	dir, err := os.MkdirTemp("/tmp", "guide-")
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(os.RemoveAll, dir)
 	for _, link := range []string{"bin", ".tools"} {
 		Expect(os.Symlink(filepath.Join(framework.Root(), link), filepath.Join(dir, link))).To(Succeed())
 	}
-	p := framework.Start(append(env, "DIR="+dir, "PREFIX="+filepath.Join(dir, "opt")), "bash", "-c",
+	return dir
+}
+
+// session runs the commands of a guide in a directory, on ports of its own. It ends what
+// they leave behind if they break off, and returns what was printed under each heading.
+func session(dir, guide string, more ...string) map[string]string {
+	GinkgoHelper()
+	script, env := onFreePorts(guide)
+	p := framework.Start(append(append(env, "DIR="+dir), more...), "bash", "-c",
 		"set -eu\ncd \"$DIR\"\ntrap 'kill $(jobs -p) 2>/dev/null || true; wait' EXIT\n"+script)
 	Expect(p.Exit(patience)).To(Equal(0), func() string {
 		logs, _ := filepath.Glob(filepath.Join(dir, "*.log"))
