@@ -55,6 +55,10 @@ func newGathered() prometheus.Gauge {
 	})
 }
 
+// precise is a time in seconds of Unix time, to the microsecond: a page that was asked
+// for a moment ago is told from one that was there.
+func precise(t time.Time) float64 { return float64(t.UnixMicro()) / 1e6 }
+
 // gathered is a gatherer whose families are gathered once a second at most. They are
 // not to be changed.
 type gathered struct{ recent *recent[[]*dto.MetricFamily] }
@@ -65,7 +69,7 @@ func Gathered(r *prometheus.Registry) prometheus.Gatherer {
 	at := newGathered()
 	r.MustRegister(at)
 	return gathered{newRecent(func(context.Context) ([]*dto.MetricFamily, error) {
-		at.Set(Unix(time.Now()))
+		at.Set(precise(time.Now()))
 		return r.Gather()
 	})}
 }

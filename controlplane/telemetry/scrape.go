@@ -83,7 +83,7 @@ func (s *Scrape) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // takes a part for the whole.
 func (s *Scrape) page(ctx context.Context) ([]byte, error) {
 	begun := time.Now()
-	s.gathered.Set(Unix(begun))
+	s.gathered.Set(precise(begun))
 	stats, err := s.statistics(ctx)
 	switch was := s.left.Swap(err != nil); {
 	case err != nil && !was:

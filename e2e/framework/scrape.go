@@ -3,6 +3,7 @@ package framework
 import (
 	"errors"
 	"fmt"
+	"math"
 	"net/http"
 	"regexp"
 	"strconv"
@@ -40,7 +41,7 @@ func Page(port int) (*Response, error) {
 			return r, errors.New("the page does not say when it was gathered")
 		}
 		at, err := strconv.ParseFloat(m[1], 64)
-		if err != nil || int64(at*1000) > begun.UnixMilli() {
+		if err != nil || int64(math.Round(at*1e6)) >= begun.UnixMicro() {
 			return r, err
 		}
 		if time.Since(begun) > pagePatience {
