@@ -143,6 +143,9 @@ func (s *state) Referrers(to model.Key) ([]engine.Referrer, error) {
 	return list, nil
 }
 
+// Targets implements engine.Rows. Nothing in memory is unreadable.
+func (*state) Targets(model.Key) ([]model.Key, error) { return nil, nil }
+
 // Expired implements engine.Rows.
 func (s *state) Expired(now int64, limit int) ([]*model.Resource, error) {
 	var list []*model.Resource

@@ -14,7 +14,11 @@ import (
 
 // codec turns specs and secret index values into what is stored.
 type codec struct {
-	kinds   map[string]*model.Kind
+	kinds map[string]*model.Kind
+	// mortal are the names of the kinds that expire, as a JSON list. A row of a kind
+	// that is not known is nobody's to remove: it is passed over, and keeps no other
+	// one waiting.
+	mortal  string
 	sealing atomic.Pointer[sealing]
 }
 
@@ -25,17 +29,17 @@ type rows struct {
 	revision uint64
 }
 
-const columns = `r.id, r.kind, r.scope, r.name, r.version, r.revision, r.created, r.modified, r.sealed, r.spec`
+const columns = `r.id, r.kind, r.scope, r.name, r.version, r.revision, r.created, r.modified, r.expires, r.sealed, r.spec`
 
 // record is one row of the table resources.
 type record struct {
-	id, version, revision, created, modified, sealed int64
-	kind, scope, name                                string
-	spec                                             []byte
+	id, version, revision, created, modified, expires, sealed int64
+	kind, scope, name                                         string
+	spec                                                      []byte
 }
 
 func (r *record) dest() []any {
-	return []any{&r.id, &r.kind, &r.scope, &r.name, &r.version, &r.revision, &r.created, &r.modified, &r.sealed, &r.spec}
+	return []any{&r.id, &r.kind, &r.scope, &r.name, &r.version, &r.revision, &r.created, &r.modified, &r.expires, &r.sealed, &r.spec}
 }
 
 // place binds a sealed spec to its row: it cannot be moved to another one.
@@ -43,17 +47,27 @@ func place(kind, scope, name string) []byte {
 	return []byte(strings.Join([]string{strconv.Quote(kind), strconv.Quote(scope), strconv.Quote(name)}, "/"))
 }
 
-// decode fails with [store.ErrUnreadable].
-func (c *codec) decode(r *record) (_ *model.Resource, err error) {
-	defer func() {
-		if err != nil {
-			err = fmt.Errorf("%w: %w", store.ErrUnreadable, err)
-		}
-	}()
+// decode fails with [store.ErrUnreadable], and says which row that is if its kind is
+// known.
+func (c *codec) decode(r *record) (*model.Resource, error) {
 	k := c.kinds[r.kind]
 	if k == nil {
-		return nil, fmt.Errorf("the database holds a resource of the unknown kind %q", r.kind)
+		return nil, fmt.Errorf("%w: the database holds a resource of the unknown kind %q", store.ErrUnreadable, r.kind)
 	}
+	res := &model.Resource{
+		Kind: k, Scope: r.scope, Name: r.name, Version: uint64(r.version), Revision: uint64(r.revision), //nolint:gosec // written from uint64
+		Created: time.UnixMicro(r.created).UTC(), Modified: time.UnixMicro(r.modified).UTC(),
+	}
+	var err error
+	if res.Spec, err = c.spec(k, r); err != nil {
+		res.Spec = &store.Unread{Expires: r.expires}
+		return nil, &store.UnreadableRow{Resource: res, Err: err}
+	}
+	return res, nil
+}
+
+// spec decodes the spec of a row.
+func (c *codec) spec(k *model.Kind, r *record) (any, error) {
 	spec := r.spec
 	if r.sealed != 0 {
 		plain, err := c.sealing.Load().Open(spec, place(r.kind, r.scope, r.name))
@@ -66,10 +80,16 @@ func (c *codec) decode(r *record) (_ *model.Resource, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("decoding %s %q: %w", r.kind, r.name, err)
 	}
-	return &model.Resource{
-		Kind: k, Scope: r.scope, Name: r.name, Version: uint64(r.version), Revision: uint64(r.revision), //nolint:gosec // written from uint64
-		Created: time.UnixMicro(r.created).UTC(), Modified: time.UnixMicro(r.modified).UTC(), Spec: v,
-	}, nil
+	return v, nil
+}
+
+// lenient is decode for those who remove rows and need not know what is in them.
+func (c *codec) lenient(r *record) (*model.Resource, error) {
+	res, err := c.decode(r)
+	if bare := store.UnreadIn(err); bare != nil {
+		return bare, nil
+	}
+	return res, err
 }
 
 // encode returns the stored form of a spec.
@@ -168,14 +188,14 @@ func (t *rows) List(k *model.Kind, q store.Query, now int64) ([]*model.Resource,
 		limit = int64(q.Limit)
 	}
 	query := `SELECT ` + columns + from + ` AND ` + order + ` > ? ORDER BY ` + order + ` LIMIT ? OFFSET ?`
-	return t.all(query, append(args, q.After, limit, q.Skip)...)
+	return t.all(t.decode, query, append(args, q.After, limit, q.Skip)...)
 }
 
-func (t *rows) all(query string, args ...any) ([]*model.Resource, error) {
+func (t *rows) all(read func(*record) (*model.Resource, error), query string, args ...any) ([]*model.Resource, error) {
 	var list []*model.Resource
 	var r record
 	err := t.each(query, args, func() error {
-		res, err := t.decode(&r)
+		res, err := read(&r)
 		list = append(list, res)
 		return err
 	}, r.dest()...)
@@ -198,7 +218,7 @@ func (t *rows) Referrers(to model.Key) ([]engine.Referrer, error) {
 	err := t.each(`SELECT x.refuse, `+columns+` FROM refs x CROSS JOIN resources r ON r.id = x.id
 		WHERE x.to_kind = ? AND x.scope = ? AND x.to_name = ? ORDER BY x.kind, x.name, x.field`,
 		[]any{to.Kind, to.Scope, to.Name}, func() error {
-			res, err := t.decode(&r)
+			res, err := t.lenient(&r)
 			onDelete := model.Cascade
 			if refuse {
 				onDelete = model.Refuse
@@ -209,9 +229,22 @@ func (t *rows) Referrers(to model.Key) ([]engine.Referrer, error) {
 	return list, err
 }
 
+// Targets implements engine.Rows.
+func (t *rows) Targets(of model.Key) ([]model.Key, error) {
+	var list []model.Key
+	to := model.Key{Scope: of.Scope}
+	err := t.each(`SELECT x.to_kind, x.to_name FROM resources r JOIN refs x ON x.id = r.id
+		WHERE r.kind = ? AND r.scope = ? AND r.name = ? ORDER BY x.to_kind, x.to_name`, []any{of.Kind, of.Scope, of.Name}, func() error {
+		list = append(list, to)
+		return nil
+	}, &to.Kind, &to.Name)
+	return list, err
+}
+
 // Expired implements engine.Rows.
 func (t *rows) Expired(now int64, limit int) ([]*model.Resource, error) {
-	return t.all(`SELECT `+columns+` FROM resources r WHERE r.expires > 0 AND r.expires <= ? ORDER BY r.expires, r.id LIMIT ?`, now, limit)
+	return t.all(t.lenient, `SELECT `+columns+` FROM resources r WHERE r.expires > 0 AND r.expires <= ? AND r.kind IN (SELECT value FROM json_each(?))
+		ORDER BY r.expires, r.id LIMIT ?`, now, t.mortal, limit)
 }
 
 // Insert implements engine.Rows.

@@ -2,6 +2,7 @@ package sqlstore
 
 import (
 	"embed"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -48,7 +49,15 @@ func newCodec(o Options) (*codec, error) {
 			}
 		}
 	}
-	return c, nil
+	mortal := []string{}
+	for name, k := range c.kinds {
+		if k.Expires != nil {
+			mortal = append(mortal, name)
+		}
+	}
+	raw, err := json.Marshal(mortal)
+	c.mortal = string(raw)
+	return c, err
 }
 
 // prepare brings a database up to date in one transaction: schema, key check,

@@ -9,12 +9,13 @@ import (
 )
 
 // Delete implements [store.Tx]. Referrers go before what they reference, so
-// that the asked-for resource is the last of the changes.
+// that the asked-for resource is the last of the changes. Rows that cannot be decoded
+// go like others: they would otherwise stay for ever, with what they refer to.
 func (t *Tx) Delete(k *model.Kind, scope, name string, version uint64) error {
 	if err := t.writable(&model.Resource{Kind: k, Scope: scope, Name: name}); err != nil {
 		return err
 	}
-	old, err := t.expect(k, scope, name, version)
+	old, err := t.doomed(k, scope, name, version)
 	if err != nil {
 		return err
 	}
@@ -23,6 +24,15 @@ func (t *Tx) Delete(k *model.Kind, scope, name string, version uint64) error {
 		return err
 	}
 	return t.remove(doomed)
+}
+
+// doomed is expect for a row that is to go, which need not be readable.
+func (t *Tx) doomed(k *model.Kind, scope, name string, version uint64) (*model.Resource, error) {
+	old, err := t.rows.Get(model.Key{Kind: k.Name, Scope: scope, Name: name})
+	if bare := store.UnreadIn(err); bare != nil {
+		old, err = bare, nil
+	}
+	return t.expected(old, err, k, name, version)
 }
 
 // refusal is a reference that forbids deleting its target. field is empty unless
@@ -80,9 +90,13 @@ func (t *Tx) closure(first *model.Resource, refuse bool) ([]*model.Resource, err
 	return doomed, nil
 }
 
-// guarded lists who names a resource by a text that it does not keep.
+// guarded lists who names a resource by a text that it does not keep. The texts of
+// one that cannot be decoded are not known: it names nothing for anybody any more.
 func (t *Tx) guarded(r *model.Resource, next *model.Resource) ([]refusal, error) {
 	var out []refusal
+	if store.IsUnread(r) {
+		return nil, nil
+	}
 	for i := range r.Kind.Guards {
 		g := &r.Kind.Guards[i]
 		var kept []string
@@ -119,6 +133,12 @@ func (t *Tx) evict(r *model.Resource) error {
 func (t *Tx) remove(doomed []*model.Resource) error {
 	for i := len(doomed) - 1; i >= 0; i-- {
 		r := doomed[i]
+		if u, unread := r.Spec.(*store.Unread); unread {
+			var err error
+			if u.Targets, err = t.rows.Targets(r.Key()); err != nil {
+				return t.fail(err)
+			}
+		}
 		if err := t.rows.Remove(Describe(r)); err != nil {
 			return t.fail(err)
 		}

@@ -66,9 +66,13 @@ type Rows interface {
 	List(k *model.Kind, q store.Query, now int64) ([]*model.Resource, error)
 	// Count counts what List would return without After, Skip and Limit.
 	Count(k *model.Kind, q store.Query, now int64) (int, error)
-	// Referrers returns the rows that reference a key, ordered by kind and name.
+	// Referrers returns the rows that reference a key, ordered by kind and name. Those
+	// that cannot be decoded are among them, with a [store.Unread].
 	Referrers(to model.Key) ([]Referrer, error)
-	// Expired returns up to limit rows that have expired at now, oldest first.
+	// Targets returns what the index says that a row references.
+	Targets(of model.Key) ([]model.Key, error)
+	// Expired returns up to limit rows that have expired at now, oldest first. Those
+	// that cannot be decoded are among them, as in Referrers.
 	Expired(now int64, limit int) ([]*model.Resource, error)
 	// Insert adds a row whose key and unique values are free.
 	Insert(row Row) error
@@ -82,9 +86,13 @@ type Rows interface {
 	Records
 }
 
-// Describe extracts what is indexed of a resource, from its kind alone.
+// Describe extracts what is indexed of a resource, from its kind alone. Of one that
+// cannot be decoded nobody knows.
 func Describe(r *model.Resource) Row {
 	row := Row{Resource: r, Expires: Expiry(r)}
+	if store.IsUnread(r) {
+		return row
+	}
 	for i := range r.Kind.Unique {
 		ix := &r.Kind.Unique[i]
 		if v, ok := ix.Value(r.Spec); ok {
@@ -132,6 +140,9 @@ func sameIndexes(a, b Row) bool {
 
 // Expiry returns when a resource is over in milliseconds of Unix time; 0 = never.
 func Expiry(r *model.Resource) int64 {
+	if u, unread := r.Spec.(*store.Unread); unread {
+		return u.Expires
+	}
 	if r.Kind.Expires == nil {
 		return 0
 	}

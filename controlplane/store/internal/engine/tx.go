@@ -143,6 +143,11 @@ func (t *Tx) writable(r *model.Resource) error {
 // expect returns the live row of a key if it has the version; 0 is any.
 func (t *Tx) expect(k *model.Kind, scope, name string, version uint64) (*model.Resource, error) {
 	old, err := t.rows.Get(model.Key{Kind: k.Name, Scope: scope, Name: name})
+	return t.expected(old, err, k, name, version)
+}
+
+// expected is what expect makes of what was read.
+func (t *Tx) expected(old *model.Resource, err error, k *model.Kind, name string, version uint64) (*model.Resource, error) {
 	switch {
 	case err != nil:
 		return nil, t.fail(err)

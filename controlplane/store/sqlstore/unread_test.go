@@ -1,0 +1,189 @@
+package sqlstore
+
+import (
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/meshgate/meshgate/controlplane/fault"
+	"github.com/meshgate/meshgate/controlplane/model"
+	"github.com/meshgate/meshgate/controlplane/store"
+)
+
+// spoil makes rows undecodable, as another version of the program may have written them.
+func (s *sqlite) spoil(t *testing.T, names ...string) {
+	t.Helper()
+	if _, err := s.Update(t.Context(), model.Config, func(tx store.Tx) error {
+		list, err := json.Marshal(names)
+		if err != nil {
+			return err
+		}
+		tx.Announce(model.Key{Kind: "mortal"}, store.Updated)
+		_, err = s.writer.session.exec(`UPDATE resources SET spec = CAST('[1]' AS BLOB) WHERE name IN (SELECT value FROM json_each(?))`, string(list))
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestDeleteUnreadable: a row that cannot be decoded can be deleted, by itself and with
+// what it refers to; who hears of it is told which it was, and what it referred to.
+func TestDeleteUnreadable(t *testing.T) {
+	for _, tc := range []struct {
+		name   string
+		spoilt []string
+		remove string
+		want   []string
+		left   int
+	}{
+		{"itself", []string{"child0"}, "child0", []string{"child0 of [owner0]"}, 3},
+		{"what refers to it", []string{"child1"}, "owner0", []string{"child1 of [owner0]", "child0", "owner0"}, 1},
+		{"its owner", []string{"owner0"}, "owner0", []string{"child1", "child0", "owner0 of []"}, 1},
+		{"all", []string{"owner0", "child0", "child1"}, "owner0", []string{"child1 of [owner0]", "child0 of [owner0]", "owner0 of []"}, 1},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			s, _, _ := mortality(t)
+			bear(t, s, "owner", 1, 0, "")
+			bear(t, s, "other", 1, 1<<50, "")
+			bear(t, s, "child", 2, 1<<50, "owner0")
+			s.spoil(t, tc.spoilt...)
+			c, err := s.Update(t.Context(), model.Config, func(tx store.Tx) error {
+				if _, err := tx.Get(mortals, "", tc.spoilt[0]); store.UnreadIn(err) == nil || store.UnreadIn(err).Name != tc.spoilt[0] {
+					t.Errorf("what cannot be read is not named: %v", err)
+				}
+				return tx.Delete(mortals, "", tc.remove, 0)
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got []string
+			for _, ch := range c.Changes {
+				text := ch.Old.Name
+				if u, unread := ch.Old.Spec.(*store.Unread); unread {
+					names := []string{}
+					for _, to := range u.Targets {
+						names = append(names, to.Name)
+					}
+					text += fmt.Sprint(" of ", names)
+				}
+				got = append(got, text)
+			}
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("changes (-want +got):\n%s", diff)
+			}
+			if rows, entries := s.left(t); rows != tc.left || entries != tc.left {
+				t.Errorf("%d rows and %d entries are left", rows, entries)
+			}
+			if _, err := s.Update(t.Context(), model.Config, func(tx store.Tx) error {
+				return tx.Delete(mortals, "", tc.remove, 0)
+			}); !fault.Is(err, fault.NotFound) {
+				t.Errorf("deleted again: %v", err)
+			}
+		})
+	}
+}
+
+// TestSweepUnreadable: a row that has ended and cannot be decoded, or of which even the
+// kind is not known, keeps no other one from being removed.
+func TestSweepUnreadable(t *testing.T) {
+	s, clock, swept := mortality(t)
+	bear(t, s, "m", 3, clock.Load()+100, "")
+	s.spoil(t, "m0")
+	if err := s.writer.inside(t.Context(), &request{class: model.Config, raw: func(r *rows) error {
+		_, err := r.exec(`UPDATE resources SET kind = 'of a later version' WHERE name = 'm1'`)
+		return err
+	}}); err != nil {
+		t.Fatal(err)
+	}
+	clock.Add(1000)
+	select {
+	case n := <-swept.rows:
+		if n != 2 {
+			t.Errorf("%d rows were removed", n)
+		}
+	case <-time.After(5 * time.Second):
+		t.Fatal("nothing was removed")
+	}
+	if rows, _ := s.left(t); rows != 1 {
+		t.Errorf("%d rows are left", rows)
+	}
+	// The next alarm is not that of the row which stays.
+	bear(t, s, "n", 1, clock.Load()+100, "")
+	clock.Add(1000)
+	select {
+	case n := <-swept.rows:
+		if n != 1 {
+			t.Errorf("%d rows were removed", n)
+		}
+	case <-time.After(5 * time.Second):
+		t.Fatal("nothing more was removed")
+	}
+}
+
+// TestListAll: those who delete what they find are shown what cannot be decoded.
+func TestListAll(t *testing.T) {
+	s, _, _ := mortality(t)
+	bear(t, s, "owner", 1, 0, "")
+	bear(t, s, "child", 5, 1<<50, "owner0")
+	s.spoil(t, "child1", "child4")
+	if err := s.View(t.Context(), func(r store.Reader) error {
+		for limit, want := range []string{"child0 child1* child2 child3 child4*", "child0", "child0 child1*"} {
+			list, err := store.ListAll(r, mortals, store.Query{Index: "of", Value: "owner0", Limit: limit})
+			if err != nil {
+				return err
+			}
+			got := ""
+			for i, res := range list {
+				if i > 0 {
+					got += " "
+				}
+				if got += res.Name; store.IsUnread(res) {
+					got += "*"
+				}
+			}
+			if got != want {
+				t.Errorf("limit %d: %s, want %s", limit, got, want)
+			}
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestUnreadableOfUnknownKind: nobody knows what a row of a kind that is not known would
+// take along.
+func TestUnreadableOfUnknownKind(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "meshgate.db")
+	open := func(kinds ...*model.Kind) *sqlite {
+		s, err := Open(t.Context(), Options{Path: path, Kinds: kinds, Log: slog.New(slog.DiscardHandler)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s.(*sqlite)
+	}
+	later := &model.Kind{Name: "later", Class: model.Credential, New: func() any { return new(mortal) }, Refs: []model.Ref{
+		{Name: "of", To: "mortal", OnDelete: model.Cascade, Target: func(any) (string, bool) { return "owner0", true }},
+	}}
+	s := open(mortals, later)
+	bear(t, s, "owner", 1, 0, "")
+	if _, err := s.Update(t.Context(), model.Credential, func(tx store.Tx) error {
+		_, err := tx.Create(&model.Resource{Kind: later, Name: "l", Spec: &mortal{}})
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s = open(mortals)
+	defer func() { _ = s.Close() }()
+	if _, err := s.Update(t.Context(), model.Config, func(tx store.Tx) error { return tx.Delete(mortals, "", "owner0", 0) }); !fault.Is(err, fault.Internal) {
+		t.Errorf("deleted: %v", err)
+	}
+}
