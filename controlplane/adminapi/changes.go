@@ -106,5 +106,6 @@ func pageOfChanges() object {
 		}))
 	page["required"] = append(page["required"].([]string), "oldest")
 	page["properties"].(object)["oldest"] = whole
+	delete(page["properties"].(object), fieldUnreadable)
 	return page
 }

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/google/uuid"
@@ -16,32 +17,37 @@ const cursorSum = 8
 
 // cursor returns the offset after the resource with the given id. It names a
 // place in the order of ids and not a number of rows, so that what is created or
-// deleted meanwhile moves nothing else to another page.
-func cursor(list, after string) string {
+// deleted meanwhile moves nothing else to another page. What the pages before it have
+// left out goes along.
+func cursor(list, after string, g gaps) string {
 	id := uuid.MustParse(after)
-	return base64.RawURLEncoding.EncodeToString(append(id[:], cursorMark(list, id)...))
+	return base64.RawURLEncoding.EncodeToString(slices.Concat(id[:], cursorMark(list, id, g.String()), []byte(g.String())))
 }
 
 // cursorMark binds an id to the list in which it is a place.
-func cursorMark(list string, id uuid.UUID) []byte {
-	sum := sha256.Sum256([]byte(list + "\n" + id.String()))
+func cursorMark(list string, id uuid.UUID, gaps string) []byte {
+	sum := sha256.Sum256([]byte(list + "\n" + id.String() + gaps))
 	return sum[:cursorSum]
 }
 
-// readCursor returns the id after which a page starts.
-func readCursor(list, offset string) (string, error) {
+// readCursor returns the id after which a page starts, and what those before it have
+// left out.
+func readCursor(list, offset string) (after string, g gaps, err error) {
 	if offset == "" {
-		return "", nil
+		return "", g, nil
 	}
 	raw, err := base64.RawURLEncoding.DecodeString(strings.TrimRight(offset, "="))
 	if err != nil {
-		return "", badOffset(offset, "bad base64 encoding")
+		return "", g, badOffset(offset, "bad base64 encoding")
 	}
-	id, err := uuid.FromBytes(raw[:min(len(raw), len(uuid.UUID{}))])
-	if err != nil || !bytes.Equal(raw[len(id):], cursorMark(list, id)) {
-		return "", badOffset(offset, "it belongs to no page of this list")
+	const length = len(uuid.UUID{}) + cursorSum
+	if len(raw) >= length {
+		id, gaps := uuid.UUID(raw[:len(uuid.UUID{})]), string(raw[length:])
+		if bytes.Equal(raw[len(id):length], cursorMark(list, id, gaps)) {
+			return id.String(), readGaps(gaps), nil
+		}
 	}
-	return id.String(), nil
+	return "", g, badOffset(offset, "it belongs to no page of this list")
 }
 
 func badOffset(offset, why string) error {

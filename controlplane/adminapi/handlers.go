@@ -89,7 +89,10 @@ func (p place) get(w http.ResponseWriter, r *http.Request) {
 		p.api.fail(w, r, err, call{})
 		return
 	}
-	entities, err := p.api.entities(r.Context(), []*model.Resource{res})
+	entities, lacking, err := p.api.entities(r.Context(), []*model.Resource{res})
+	if err == nil && len(lacking) > 0 {
+		err = lacking.err()
+	}
 	if err != nil {
 		p.api.fail(w, r, err, call{})
 		return
@@ -98,26 +101,28 @@ func (p place) get(w http.ResponseWriter, r *http.Request) {
 }
 
 // entities shows resources of one kind, together with what of others is part of
-// their entities.
-func (a *API) entities(ctx context.Context, list []*model.Resource) ([]map[string]any, error) {
-	out := make([]map[string]any, len(list))
-	var err error
+// their entities. They lack what of that cannot be decoded.
+func (a *API) entities(ctx context.Context, list []*model.Resource) (out []map[string]any, lacking unreadable, err error) {
+	out = make([]map[string]any, len(list))
 	for i, res := range list {
 		if out[i], err = res.Show(a.Now()); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 	}
 	if len(list) == 0 || !admit.HasInlined(list[0].Kind) {
-		return out, nil
+		return out, nil, nil
 	}
-	return out, a.Store.View(ctx, func(r store.Reader) error {
+	err = a.Store.View(ctx, func(r store.Reader) error {
 		for i, res := range list {
-			if err := a.Gate.Inlined(r, res, out[i]); err != nil {
+			missed, err := a.Gate.Inlined(r, res, out[i])
+			if err != nil {
 				return err
 			}
+			lacking = append(lacking, missed...)
 		}
 		return nil
 	})
+	return out, lacking, err
 }
 
 func (p place) read(r *http.Request) (res *model.Resource, err error) {

@@ -59,7 +59,7 @@ func (p place) health(w http.ResponseWriter, r *http.Request) {
 			return err
 		}
 		host := strings.ToLower(up.Spec.(*gateway.Upstream).Name)
-		using, err := reader.List(gateway.Services, store.Query{Scope: p.api.Scope, Index: gateway.IndexHost, Value: host})
+		using, err := store.ListAll(reader, gateway.Services, store.Query{Scope: p.api.Scope, Index: gateway.IndexHost, Value: host})
 		if err != nil {
 			return err
 		}

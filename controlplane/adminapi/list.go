@@ -23,8 +23,13 @@ const (
 type page struct {
 	resources []*model.Resource
 	total     int
-	// more is the offset of the next page, or empty.
-	more string
+	// more says that there is another one behind the one that ends with last.
+	more bool
+	// list and last are what the offset of the next page is made of, gaps what the pages
+	// so far have left out, and lacking what this one does.
+	list, last string
+	gaps       gaps
+	lacking    unreadable
 }
 
 // source is where a list comes from: the union of queries of one kind.
@@ -93,8 +98,8 @@ func (p place) page(r store.Reader, request *http.Request, query url.Values) (pa
 	if err != nil {
 		return got, err
 	}
-	after, err := readCursor(from.list, query.Get("offset"))
-	if err != nil {
+	got.list = from.list
+	if got.last, got.gaps, err = readCursor(from.list, query.Get("offset")); err != nil {
 		return got, err
 	}
 	if p.collection.Total {
@@ -105,13 +110,20 @@ func (p place) page(r store.Reader, request *http.Request, query url.Values) (pa
 	if from, err = tags.narrow(r, kind, from); err != nil {
 		return got, err
 	}
-	if got.resources, err = from.after(r, kind, after, size+1); err != nil {
+	rows, err := from.after(r, kind, got.last, size+1)
+	if err != nil {
 		return got, err
 	}
-	if len(got.resources) > size {
-		got.resources = got.resources[:size]
-		got.more = cursor(from.list, got.resources[size-1].Name)
+	if len(rows) == 0 && got.gaps.count > 0 {
+		return got, p.api.incomplete(got.gaps)
 	}
+	if got.more = len(rows) > size; got.more {
+		rows = rows[:size]
+	}
+	if len(rows) > 0 {
+		got.last = rows[len(rows)-1].Name
+	}
+	got.resources, got.lacking = readable(rows)
 	return got, nil
 }
 
@@ -128,7 +140,8 @@ func (s source) count(r store.Reader, k *model.Kind) (total int, err error) {
 }
 
 // after returns the first n results beyond a name, each once. It reads of each
-// query little more than what the page takes of it.
+// query little more than what the page takes of it. Those that cannot be decoded are
+// among them, also where keep would say whether they belong there.
 func (s source) after(r store.Reader, k *model.Kind, name string, n int) ([]*model.Resource, error) {
 	chunk := n
 	if len(s.queries) > 1 {
@@ -148,7 +161,7 @@ func (s source) after(r store.Reader, k *model.Kind, name string, n int) ([]*mod
 		if err != nil || next == nil {
 			return out, err
 		}
-		if s.keep == nil || s.keep(next) {
+		if s.keep == nil || store.IsUnread(next) || s.keep(next) {
 			out = append(out, next)
 		}
 	}
@@ -168,7 +181,7 @@ type run struct {
 // head is the next row of a run, nil at its end.
 func (q *run) head(r store.Reader, k *model.Kind) (*model.Resource, error) {
 	if len(q.rows) == 0 && !q.ended {
-		rows, err := r.List(k, q.query)
+		rows, err := store.ListAll(r, k, q.query)
 		if err != nil {
 			return nil, err
 		}
@@ -237,11 +250,12 @@ func pageSize(query url.Values) (int, error) {
 
 // writePage answers with a page; complete, if set, adds to its entities.
 func (p place) writePage(w http.ResponseWriter, r *http.Request, got page, query url.Values, complete func(*model.Resource, map[string]any)) {
-	data, err := p.api.entities(r.Context(), got.resources)
+	data, lacking, err := p.api.entities(r.Context(), got.resources)
 	if err != nil {
 		p.api.fail(w, r, err, call{})
 		return
 	}
+	got.lacking = append(got.lacking, lacking...)
 	for i := range data {
 		if complete != nil {
 			complete(got.resources[i], data[i])
@@ -251,15 +265,20 @@ func (p place) writePage(w http.ResponseWriter, r *http.Request, got page, query
 	if p.collection.Total {
 		doc["total"] = got.total
 	}
-	if got.more != "" {
-		next := strings.TrimSuffix(r.URL.EscapedPath(), "/") + "?offset=" + url.QueryEscape(got.more)
+	if len(got.lacking) > 0 {
+		doc[fieldUnreadable] = p.api.note(r, got.lacking)
+		got.gaps = got.gaps.with(p.api.pathsOf(got.lacking))
+	}
+	if got.last != "" && (got.more || got.gaps.count > 0) {
+		offset := cursor(got.list, got.last, got.gaps)
+		next := strings.TrimSuffix(r.URL.EscapedPath(), "/") + "?offset=" + url.QueryEscape(offset)
 		if size := query.Get("size"); !p.nested && size != "" {
 			next += "&size=" + url.QueryEscape(size)
 		}
 		if tags := query.Get("tags"); tags != "" {
 			next += "&tags=" + url.QueryEscape(tags)
 		}
-		doc["offset"], doc["next"] = got.more, next
+		doc["offset"], doc["next"] = offset, next
 	}
 	reply(w, r, http.StatusOK, doc)
 }

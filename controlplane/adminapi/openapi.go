@@ -230,15 +230,12 @@ func configs(suffix string) object {
 }
 
 func pageOf(c Collection) object {
-	required := []string{"data", "next"}
-	properties := object{
-		"data": object{"type": "array", "items": ref(c.Kind.Name)}, "next": object{"type": []string{"string", "null"}}, "offset": object{"type": "string"},
-	}
+	page := pageOfItems(ref(c.Kind.Name))
 	if c.Total {
-		required = append(required, "total")
-		properties["total"] = object{"type": "integer", "minimum": 0}
+		page["required"] = append(page["required"].([]string), "total")
+		page["properties"].(object)["total"] = object{"type": "integer", "minimum": 0}
 	}
-	return object{"type": "object", "required": required, "properties": properties, "additionalProperties": false}
+	return page
 }
 
 // pageOfHealth is a page of targets with how they are.
@@ -265,6 +262,10 @@ func pageOfItems(item object) object {
 		"type": "object", "required": []string{"data", "next"}, "additionalProperties": false,
 		"properties": object{
 			"data": object{"type": "array", "items": item}, "next": object{"type": []string{"string", "null"}}, "offset": object{"type": "string"},
+			fieldUnreadable: object{
+				"type": "array", "items": object{"type": "string"},
+				"description": "Paths of what is stored and cannot be read; absent otherwise. A list that lacks something ends with the error 500, in the place of one page more",
+			},
 		},
 	}
 }

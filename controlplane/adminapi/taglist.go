@@ -76,6 +76,9 @@ func (a *API) tagPage(r *http.Request) (map[string]any, error) {
 		return nil, err
 	}
 	doc := map[string]any{"data": c.data, "next": nil}
+	if len(c.lacking) > 0 {
+		doc[fieldUnreadable] = a.note(r, c.lacking)
+	}
 	if len(c.data) > size {
 		doc["data"] = c.data[:size]
 		offset := tagCursor(list, c.data[size-1])
@@ -97,6 +100,8 @@ type tagCollector struct {
 	after taggedEntity
 	limit int
 	data  []taggedEntity
+	// lacking could not be decoded: nobody knows their tags, or only one.
+	lacking unreadable
 }
 
 func (c *tagCollector) full() bool { return len(c.data) >= c.limit }
@@ -116,18 +121,23 @@ func (c *tagCollector) collect(r store.Reader, scope string, k *model.Kind) erro
 		switch {
 		case err == nil:
 			c.add(k, res, c.after.Tag)
+		case store.UnreadIn(err) != nil: // since the page before
+			c.lacking = append(c.lacking, store.UnreadIn(err))
 		case !fault.Is(err, fault.NotFound):
 			return err
 		}
 		q.After, c.after = c.after.EntityID, taggedEntity{}
 	}
 	for !c.full() {
-		found, err := r.List(k, q)
+		found, err := store.ListAll(r, k, q)
 		if err != nil {
 			return err
 		}
 		for _, res := range found {
-			q.After = res.Name
+			if q.After = res.Name; store.IsUnread(res) {
+				c.lacking = append(c.lacking, res)
+				continue
+			}
 			c.add(k, res, "")
 		}
 		if len(found) < q.Limit {

@@ -54,7 +54,7 @@ func (a *API) tokensOfConsumer(r store.Reader, request *http.Request) (source, e
 		return source{}, err
 	}
 	s := source{list: gateway.Tokens.Name + "\n" + gateway.RefConsumer + "\n" + owner.Name}
-	applications, err := r.List(gateway.Applications, store.Query{Scope: a.Scope, Index: gateway.RefConsumer, Value: owner.Name})
+	applications, err := store.ListAll(r, gateway.Applications, store.Query{Scope: a.Scope, Index: gateway.RefConsumer, Value: owner.Name})
 	for _, app := range applications {
 		s.queries = append(s.queries, store.Query{Scope: a.Scope, Index: gateway.RefCredential, Value: app.Name})
 	}

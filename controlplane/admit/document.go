@@ -20,7 +20,7 @@ type Hook interface {
 	Prepare(ctx context.Context, r store.Reader, name string, spec any) (any, error)
 	// Stored runs after the document was written; old is nil at a creation.
 	Stored(tx store.Tx, old, stored *model.Resource, prepared any) error
-	// Deleting runs before the document is deleted.
+	// Deleting runs before the document is deleted, whose spec may be a [store.Unread].
 	Deleting(tx store.Tx, r *model.Resource) error
 }
 
@@ -58,7 +58,7 @@ func (g *Gate) PutDocument(ctx context.Context, k *model.Kind, scope, name strin
 
 // Allowed decides in the transaction of a write whether what is stored may be
 // replaced or deleted; stored is nil if there is nothing, and r shows what else there
-// is. Like the transaction it may run more than once. Its error refuses the write.
+// is. What is deleted may have a [store.Unread] as its spec. Like the transaction it may run more than once. Its error refuses the write.
 type Allowed func(r store.Reader, stored *model.Resource) error
 
 // PutDocumentIf is PutDocument for those who may replace some documents only.
@@ -213,7 +213,8 @@ func existing(r store.Reader, k *model.Kind, scope, name string) (*model.Resourc
 	return res, err
 }
 
-// DeleteDocument deletes a document and what its hooks take along. NotFound has
+// DeleteDocument deletes a document and what its hooks take along, also if it, or its
+// mesh, cannot be decoded. NotFound has
 // [Missing] of the mesh or of the document as subject.
 func (g *Gate) DeleteDocument(ctx context.Context, k *model.Kind, scope, name string) (store.Commit, error) {
 	return g.DeleteDocumentIf(ctx, k, scope, name, func(store.Reader, *model.Resource) error { return nil })
@@ -223,10 +224,13 @@ func (g *Gate) DeleteDocument(ctx context.Context, k *model.Kind, scope, name st
 func (g *Gate) DeleteDocumentIf(ctx context.Context, k *model.Kind, scope, name string, allowed Allowed) (store.Commit, error) {
 	subject := model.Key{Kind: k.Name, Scope: scope, Name: name}
 	return g.write(ctx, model.Config, func(tx store.Tx) (model.Key, error) {
-		if err := g.inMesh(tx, k, scope); err != nil {
+		if err := g.inMesh(tx, k, scope); err != nil && store.UnreadIn(err) == nil {
 			return subject, err
 		}
 		r, err := existing(tx, k, scope, name)
+		if bare := store.UnreadIn(err); bare != nil {
+			r, err = bare, nil
+		}
 		if err != nil {
 			return subject, err
 		}

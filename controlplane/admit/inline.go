@@ -103,8 +103,9 @@ func HasInlined(k *model.Kind) bool {
 	return slices.ContainsFunc(k.Schema.Fields, func(f model.Field) bool { return f.Inline != nil })
 }
 
-// Inlined completes the entity of a resource by what refers to it.
-func (g *Gate) Inlined(r store.Reader, res *model.Resource, out map[string]any) error {
+// Inlined completes the entity of a resource by what refers to it. What of that cannot
+// be decoded is left out and returned.
+func (g *Gate) Inlined(r store.Reader, res *model.Resource, out map[string]any) (unread []*model.Resource, err error) {
 	for i := range res.Kind.Schema.Fields {
 		f := &res.Kind.Schema.Fields[i]
 		if f.Inline == nil {
@@ -112,17 +113,21 @@ func (g *Gate) Inlined(r store.Reader, res *model.Resource, out map[string]any) 
 		}
 		kind := g.kinds[f.Inline.To]
 		if kind == nil {
-			return fault.New(fault.Internal, "the kind %s is not known", f.Inline.To)
+			return nil, fault.New(fault.Internal, "the kind %s is not known", f.Inline.To)
 		}
-		referrers, err := r.List(kind, store.Query{Scope: res.Scope, Index: f.Inline.Ref, Value: res.Name})
+		referrers, err := store.ListAll(r, kind, store.Query{Scope: res.Scope, Index: f.Inline.Ref, Value: res.Name})
 		if err != nil {
-			return err
+			return nil, err
 		}
 		names := make([]string, 0, len(referrers))
 		for _, referrer := range referrers {
+			if store.IsUnread(referrer) {
+				unread = append(unread, referrer)
+				continue
+			}
 			entity, err := referrer.Entity()
 			if err != nil {
-				return err
+				return nil, err
 			}
 			if name, ok := entity[kind.Schema.Key].(string); ok {
 				names = append(names, name)
@@ -131,5 +136,5 @@ func (g *Gate) Inlined(r store.Reader, res *model.Resource, out map[string]any) 
 		slices.Sort(names)
 		out[f.Name] = names
 	}
-	return nil
+	return unread, nil
 }

@@ -31,7 +31,8 @@ type Input struct {
 // comes with an error, only the publication failed.
 type Outcome struct {
 	Resource *model.Resource
-	// Inlined is what [Gate.Inlined] adds to the entity, as of this write.
+	// Inlined is what [Gate.Inlined] adds to the entity, as of this write. One referrer
+	// that cannot be decoded does not refuse it.
 	Inlined map[string]any
 	Commit  store.Commit
 	// Dropped names the fields that [Input.Loose] has dropped.
@@ -41,7 +42,8 @@ type Outcome struct {
 // take notes what a transaction has written.
 func (o *Outcome) take(g *Gate, tx store.Tx, r *model.Resource, w *model.Write) error {
 	o.Resource, o.Inlined, o.Dropped = r, map[string]any{}, w.Unknown
-	return g.Inlined(tx, r, o.Inlined)
+	_, err := g.Inlined(tx, r, o.Inlined)
+	return err
 }
 
 // settled drops the resource of a transaction that was not committed.
@@ -228,8 +230,9 @@ func (g *Gate) merge(tx store.Tx, a Address, w *model.Write, stored *model.Resou
 	return updated, g.inline(tx, updated, w)
 }
 
-// Delete removes the resource at an address, and its dependents by cascade. That
-// something which gateways accept is not there is said only after it is true for
+// Delete removes the resource at an address, and its dependents by cascade. One that
+// cannot be decoded goes, too, unless it is addressed through others: whether it belongs
+// to them cannot be seen. That something which gateways accept is not there is said only after it is true for
 // them, too: Unavailable comes before NotFound.
 func (g *Gate) Delete(ctx context.Context, a Address) (store.Commit, error) {
 	commit, err := g.delete(ctx, a)
@@ -244,6 +247,9 @@ func (g *Gate) Delete(ctx context.Context, a Address) (store.Commit, error) {
 func (g *Gate) delete(ctx context.Context, a Address) (store.Commit, error) {
 	return g.write(ctx, model.Config, func(tx store.Tx) (model.Key, error) {
 		res, err := Lookup(tx, a)
+		if bare := store.UnreadIn(err); bare != nil && bare.Kind == a.Kind && a.Under == nil && a.Of == nil {
+			res, err = bare, nil
+		}
 		if err != nil {
 			return model.Key{}, err
 		}

@@ -24,9 +24,10 @@ const (
 // metaOf are the members of a document that do not come from its author.
 var metaOf = []string{"type", "mesh", "name", "creationTime", "modificationTime"}
 
-// tree returns a resource as a JSON value, in the form of its API; nil for none.
+// tree returns a resource as a JSON value, in the form of its API; nil for none, and for
+// one that cannot be decoded.
 func tree(r *model.Resource) (any, error) {
-	if r == nil {
+	if r == nil || store.IsUnread(r) {
 		return nil, nil //nolint:nilnil // the JSON value of nothing
 	}
 	if r.Kind.Schema != nil {

@@ -176,15 +176,15 @@ const textAttached = "unable to delete mesh, there are still some dataplanes att
 // Deleting implements admit.Hook: a mesh takes everything in it along, but is not
 // taken from under its proxies.
 func (m *meshes) Deleting(tx store.Tx, r *model.Resource) error {
-	attached, err := tx.List(mesh.Dataplanes, store.Query{Scope: r.Name, Limit: 1})
+	attached, err := tx.Count(mesh.Dataplanes, store.Query{Scope: r.Name})
 	if err != nil {
 		return err
 	}
-	if len(attached) > 0 {
+	if attached > 0 {
 		return fault.Violated([]fault.Violation{{Path: "mesh", Message: textAttached}})
 	}
 	for _, k := range m.Kinds {
-		all, err := tx.List(k, store.Query{Scope: r.Name})
+		all, err := store.ListAll(tx, k, store.Query{Scope: r.Name})
 		if err != nil {
 			return err
 		}

@@ -140,8 +140,9 @@ func (c collection) get(w http.ResponseWriter, r *http.Request) {
 	reply(w, r, http.StatusOK, shown)
 }
 
+// delete also takes what cannot be decoded, or is in a mesh that cannot be.
 func (c collection) delete(w http.ResponseWriter, r *http.Request) {
-	if _, err := c.read(r); err != nil {
+	if _, err := c.read(r); err != nil && store.UnreadIn(err) == nil {
 		answer(w, r, opDelete, err)
 		return
 	}

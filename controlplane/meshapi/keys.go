@@ -157,7 +157,8 @@ func (c collection) allowed(r *http.Request, spec any) (admit.Allowed, error) {
 		if force || stored == nil || c.kind != mesh.Secrets || c.api.Keys == nil {
 			return nil
 		}
-		if s, ok := spec.(*mesh.Secret); ok && subtle.ConstantTimeCompare(s.Data, stored.Spec.(*mesh.Secret).Data) == 1 {
+		have, readable := stored.Spec.(*mesh.Secret)
+		if s, ok := spec.(*mesh.Secret); ok && readable && subtle.ConstantTimeCompare(s.Data, have.Data) == 1 {
 			return nil
 		}
 		return c.api.Keys.MayRemove(reader, stored)

@@ -85,3 +85,26 @@ func TestListsWithUnreadableRows(t *testing.T) {
 		})
 	}
 }
+
+// TestDeleteUnreadable: what cannot be read can be deleted.
+func TestDeleteUnreadable(t *testing.T) {
+	bad := &storetest.Unreadable{}
+	a := newAPI(t, func(o *Options) { bad.Store, o.Store = o.Store, bad })
+	a.put(t, "/meshes/m", `{"type":"Mesh","name":"m"}`)
+	for _, name := range []string{"a", "b"} {
+		a.put(t, "/meshes/m/dataplanes/"+name, dataplane("m", name, "s"))
+	}
+	bad.Spoil(mesh.Dataplanes, "m", "a", true)
+	if rec := request(a.handler, "GET", "/meshes/m/dataplanes/a", ""); rec.Code != 500 {
+		t.Errorf("read: %d %s", rec.Code, rec.Body)
+	}
+	for _, name := range []string{"a", "b"} {
+		if rec := request(a.handler, "DELETE", "/meshes/m/dataplanes/"+name, ""); rec.Code != 200 {
+			t.Errorf("%s: %d %s", name, rec.Code, rec.Body)
+		}
+		bad.Spoil(mesh.Meshes, "", "m", true)
+	}
+	if rec := request(a.handler, "DELETE", "/meshes/m", ""); rec.Code != 200 {
+		t.Errorf("%d %s", rec.Code, rec.Body)
+	}
+}

@@ -78,13 +78,12 @@ func (v *Revocations) lists(ctx context.Context, scope string, by RevokeBy) (out
 				break
 			}
 			out = []store.Query{{Scope: scope, Index: gateway.RefCredential, Value: by.Credential}}
-			_, err := r.Get(gateway.Applications, scope, by.Credential)
-			return err
+			return there(r, gateway.Applications, scope, by.Credential)
 		case RevokeBy{Consumer: by.Consumer}:
-			if _, err := r.Get(gateway.Consumers, scope, by.Consumer); err != nil {
+			if err := there(r, gateway.Consumers, scope, by.Consumer); err != nil {
 				return err
 			}
-			apps, err := r.List(gateway.Applications, store.Query{Scope: scope, Index: gateway.RefConsumer, Value: by.Consumer})
+			apps, err := store.ListAll(r, gateway.Applications, store.Query{Scope: scope, Index: gateway.RefConsumer, Value: by.Consumer})
 			for _, app := range apps {
 				out = append(out, store.Query{Scope: scope, Index: gateway.RefCredential, Value: app.Name})
 			}
@@ -98,6 +97,15 @@ func (v *Revocations) lists(ctx context.Context, scope string, by RevokeBy) (out
 	return out, revision, err
 }
 
+// there is nil if a resource exists. Whose tokens are to go need not be readable.
+func there(r store.Reader, k *model.Kind, scope, name string) error {
+	_, err := r.Get(k, scope, name)
+	if store.UnreadIn(err) != nil {
+		return nil
+	}
+	return err
+}
+
 // revokeListed deletes what a query finds, batch by batch, until it finds no
 // more. A commit whose publication failed counts, because it stands; the error
 // (Unavailable) is returned after the last batch.
@@ -107,7 +115,7 @@ func revokeListed(ctx context.Context, w Writer, k *model.Kind, q store.Query) (
 	for {
 		found := 0
 		c, err := w.Write(ctx, model.Config, func(tx store.Tx) error {
-			rows, err := tx.List(k, q)
+			rows, err := store.ListAll(tx, k, q)
 			if err != nil {
 				return err
 			}

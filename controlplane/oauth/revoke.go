@@ -46,7 +46,7 @@ func (s *Server) revokeToken(r *http.Request, t *Request, value string) error {
 			return err
 		}
 		q := store.Query{Scope: t.Scope, Index: gateway.IndexFamily, Value: family, Limit: revokeBatch}
-		rows, err := tx.List(gateway.Tokens, q)
+		rows, err := store.ListAll(tx, gateway.Tokens, q)
 		if err != nil {
 			return err
 		}

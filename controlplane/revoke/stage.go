@@ -41,7 +41,10 @@ func (r *Revoker) Stage(tx store.Tx) error {
 	changes := tx.Changes()
 	covered := r.covered(changes)
 	for _, c := range changes {
-		rows := r.tombstonesOf(tx, c, covered)
+		rows, err := r.tombstonesOf(tx, c, covered)
+		if err != nil {
+			return err
+		}
 		for _, t := range rows {
 			if err := write(tx, t); err != nil {
 				return err
@@ -55,24 +58,49 @@ func (r *Revoker) Stage(tx store.Tx) error {
 }
 
 // tombstonesOf returns the tombstones of one change.
-func (r *Revoker) tombstonesOf(tx store.Tx, c store.Change, covered map[string]bool) []*Tombstone {
+func (r *Revoker) tombstonesOf(tx store.Tx, c store.Change, covered map[string]bool) ([]*Tombstone, error) {
 	s, ok := r.o.Subjects[cmp.Or(c.Old, c.New).Kind]
 	switch {
 	case !ok:
-		return nil
+		return nil, nil
 	case c.Old == nil:
 		if s.Is == contract.SubjectToken && tx.Announced(c.New.Key()) {
-			return []*Tombstone{r.again(s, c.New, r.lasting(1))}
+			return []*Tombstone{r.again(s, c.New, r.lasting(1))}, nil
 		}
-		return nil
+		return nil, nil
 	case r.ended(c.Old):
-		return nil
+		return nil, nil
 	case s.Is != contract.SubjectToken:
-		return []*Tombstone{{Subject: s.Is, ID: c.Old.Name, Expires: r.lasting(0)}}
+		return []*Tombstone{r.ofOwner(s, c.Old.Name)}, nil
+	case store.IsUnread(c.Old):
+		return r.unreadTombstones(c.Old)
 	case c.Op == store.Deleted && s.Under != nil && covered[s.Under(c.Old.Spec)]:
-		return nil
+		return nil, nil
 	}
-	return r.tokenTombstones(s, c)
+	return r.tokenTombstones(s, c), nil
+}
+
+// ofOwner is the tombstone of an application or a consumer.
+func (r *Revoker) ofOwner(s Subject, id string) *Tombstone {
+	return &Tombstone{Subject: s.Is, ID: id, Expires: r.lasting(0)}
+}
+
+// unreadTombstones are those of a token whose row cannot be decoded. Nobody knows its
+// value, and a filter may remember it: so whatever is remembered of those that it
+// belonged to is void, and is looked up anew. Where it belonged to nobody nothing would
+// take it from the filters, and it must not look as if something had.
+func (r *Revoker) unreadTombstones(res *model.Resource) (rows []*Tombstone, err error) {
+	for _, to := range res.Spec.(*store.Unread).Targets {
+		for k, s := range r.o.Subjects {
+			if k.Name == to.Kind && s.Is != contract.SubjectToken {
+				rows = append(rows, r.ofOwner(s, to.Name))
+			}
+		}
+	}
+	if len(rows) == 0 {
+		return nil, fault.New(fault.Internal, "the %s %s cannot be read, and it is not known whose it is: filters could not be told", res.Kind.Name, res.Name)
+	}
+	return rows, nil
 }
 
 // tokenTombstones are those of a token that was changed or removed. If its value
@@ -98,7 +126,7 @@ func (r *Revoker) again(s Subject, res *model.Resource, expires int64) *Tombston
 
 // ended reports whether a row was absent for every reader already.
 func (r *Revoker) ended(res *model.Resource) bool {
-	if res.Kind.Expires == nil {
+	if res.Kind.Expires == nil || store.IsUnread(res) {
 		return false
 	}
 	at := res.Kind.Expires(res.Spec)

@@ -11,9 +11,12 @@ import (
 var ErrUnreadable = errors.New("a row cannot be read")
 
 // Unread stands in for the spec of a row that cannot be decoded. It never leaves a
-// read as if it were a spec: it is in an [UnreadableRow], and in what a deletion shows
-// of the row, as the old resource of a [Change] and to those who are asked before.
+// read as if it were a spec: it is in an [UnreadableRow], in what [ListAll] lists, and in
+// what a deletion shows of the row, as the old resource of a [Change] and to those who
+// are asked before.
 type Unread struct {
+	// Why it cannot be decoded is for the log.
+	Why error
 	// Targets are what the row refers to, as its index says; set in changes only.
 	Targets []model.Key
 	// Expires is when the row may be dropped, in milliseconds of Unix time; 0 = never.
@@ -29,23 +32,28 @@ func IsUnread(r *model.Resource) bool {
 // UnreadableRow is the error of a read that met a row which cannot be decoded. It
 // says which, so that whoever is told can delete it. It is an [ErrUnreadable].
 type UnreadableRow struct {
-	// Resource is the row with an [Unread] as its spec.
-	Resource *model.Resource
-	// Err is for the log.
-	Err error
+	resource *model.Resource
+	why      error
+}
+
+// Unreadable returns the error for a row whose spec is missing from r, and puts an
+// [Unread] there.
+func Unreadable(r *model.Resource, expires int64, why error) *UnreadableRow {
+	r.Spec = &Unread{Why: why, Expires: expires}
+	return &UnreadableRow{r, why}
 }
 
 // Error implements error.
-func (e *UnreadableRow) Error() string { return ErrUnreadable.Error() + ": " + e.Err.Error() }
+func (e *UnreadableRow) Error() string { return ErrUnreadable.Error() + ": " + e.why.Error() }
 
 // Unwrap returns ErrUnreadable and the cause.
-func (e *UnreadableRow) Unwrap() []error { return []error{ErrUnreadable, e.Err} }
+func (e *UnreadableRow) Unwrap() []error { return []error{ErrUnreadable, e.why} }
 
-// UnreadIn returns the row that a read could not decode, nil if that was not what it
-// failed of.
+// UnreadIn returns the row that a read could not decode, with an [Unread] as its spec;
+// nil if that was not what it failed of.
 func UnreadIn(err error) *model.Resource {
 	if e, ok := errors.AsType[*UnreadableRow](err); ok {
-		return e.Resource
+		return e.resource
 	}
 	return nil
 }
@@ -64,24 +72,24 @@ func ListReadable(r Reader, k *model.Kind, scope string) (readable []*model.Reso
 	return readable, unreadable, err
 }
 
-// ListAll is List for those who delete what they find, and may be shown rows that
-// cannot be decoded: these have an [Unread] as their spec.
+// ListAll is List for those who can do with the names of rows that cannot be decoded:
+// these have an [Unread] as their spec. Any other failure is one of the whole.
 func ListAll(r Reader, k *model.Kind, q Query) ([]*model.Resource, error) {
-	page, unreadable, err := PageReadable(r, k, q)
-	if err != nil {
-		return nil, err
+	list, err := r.List(k, q)
+	if UnreadIn(err) == nil {
+		return list, err
 	}
-	for i, res := range page {
+	list, unreadable, err := PageReadable(r, k, q)
+	for i, res := range list {
 		if res != nil {
 			continue
 		}
-		bare := UnreadIn(unreadable[0])
-		if bare == nil {
-			return nil, unreadable[0]
+		if list[i] = UnreadIn(unreadable[0]); list[i] == nil {
+			return nil, unreadable[0] // such as a disk that fails
 		}
-		page[i], unreadable = bare, unreadable[1:]
+		unreadable = unreadable[1:]
 	}
-	return page, nil
+	return list, err
 }
 
 // PageReadable is ListReadable for a page. nil stands in it at the place of what

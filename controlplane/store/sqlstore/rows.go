@@ -58,11 +58,11 @@ func (c *codec) decode(r *record) (*model.Resource, error) {
 		Kind: k, Scope: r.scope, Name: r.name, Version: uint64(r.version), Revision: uint64(r.revision), //nolint:gosec // written from uint64
 		Created: time.UnixMicro(r.created).UTC(), Modified: time.UnixMicro(r.modified).UTC(),
 	}
-	var err error
-	if res.Spec, err = c.spec(k, r); err != nil {
-		res.Spec = &store.Unread{Expires: r.expires}
-		return nil, &store.UnreadableRow{Resource: res, Err: err}
+	spec, err := c.spec(k, r)
+	if err != nil {
+		return nil, store.Unreadable(res, r.expires, err)
 	}
+	res.Spec = spec
 	return res, nil
 }
 
@@ -241,9 +241,10 @@ func (t *rows) Targets(of model.Key) ([]model.Key, error) {
 	return list, err
 }
 
-// Expired implements engine.Rows.
+// Expired implements engine.Rows. The plus keeps SQLite from looking at all rows of a
+// kind.
 func (t *rows) Expired(now int64, limit int) ([]*model.Resource, error) {
-	return t.all(t.lenient, `SELECT `+columns+` FROM resources r WHERE r.expires > 0 AND r.expires <= ? AND r.kind IN (SELECT value FROM json_each(?))
+	return t.all(t.lenient, `SELECT `+columns+` FROM resources r WHERE r.expires > 0 AND r.expires <= ? AND +r.kind IN (SELECT value FROM json_each(?))
 		ORDER BY r.expires, r.id LIMIT ?`, now, t.mortal, limit)
 }
 

@@ -103,7 +103,7 @@ func newWriter(s *session, c *codec, o Options, closing <-chan struct{}) (*write
 // setAlarm sets the alarm to the earliest expiry in the database.
 func (w *writer) setAlarm() error {
 	var at int64
-	if _, err := w.session.row(`SELECT expires FROM resources WHERE expires > 0 AND kind IN (SELECT value FROM json_each(?)) ORDER BY expires LIMIT 1`,
+	if _, err := w.session.row(`SELECT expires FROM resources WHERE expires > 0 AND +kind IN (SELECT value FROM json_each(?)) ORDER BY expires LIMIT 1`,
 		[]any{w.codec.mortal}, &at); err != nil {
 		return err
 	}

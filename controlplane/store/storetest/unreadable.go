@@ -45,7 +45,10 @@ func (u *Unreadable) spoilt(res *model.Resource) bool {
 	return u.rows[res.Key()]
 }
 
-var errUnreadable = fault.Wrap(fault.Internal, fmt.Errorf("decoding a row: %w", store.ErrUnreadable), "the store failed")
+func errUnreadable(res *model.Resource) error {
+	bare := *res
+	return fault.Wrap(fault.Internal, store.Unreadable(&bare, 0, fmt.Errorf("decoding a row: %s %q", res.Kind.Name, res.Name)), "the store failed")
+}
 
 // View implements [store.Store].
 func (u *Unreadable) View(ctx context.Context, fn func(store.Reader) error) error {
@@ -67,7 +70,7 @@ type unreadable struct {
 func (r unreadable) Get(k *model.Kind, scope, name string) (*model.Resource, error) {
 	res, err := r.Reader.Get(k, scope, name)
 	if err == nil && r.of.spoilt(res) {
-		return nil, errUnreadable
+		return nil, errUnreadable(res)
 	}
 	return res, err
 }
@@ -75,8 +78,8 @@ func (r unreadable) Get(k *model.Kind, scope, name string) (*model.Resource, err
 // List implements [store.Reader].
 func (r unreadable) List(k *model.Kind, q store.Query) ([]*model.Resource, error) {
 	list, err := r.Reader.List(k, q)
-	if slices.ContainsFunc(list, r.of.spoilt) {
-		return nil, errUnreadable
+	if i := slices.IndexFunc(list, r.of.spoilt); i >= 0 {
+		return nil, errUnreadable(list[i])
 	}
 	return list, err
 }

@@ -1,0 +1,34 @@
+package storetest
+
+import (
+	"database/sql"
+	"fmt"
+	"testing"
+)
+
+// Spoil makes rows of a database such that they cannot be decoded, as rows that a later
+// version of the program wrote. The store may be open; the test binary has its driver
+// from there.
+func Spoil(t testing.TB, path, kind string, names ...string) {
+	t.Helper()
+	db, err := sql.Open("sqlite", "file:"+path+"?_busy_timeout=10000")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range names {
+		var res sql.Result
+		var n int64
+		if res, err = db.ExecContext(t.Context(), `UPDATE resources SET spec = CAST('[1]' AS BLOB) WHERE kind = ? AND name = ?`, kind, name); err == nil {
+			n, err = res.RowsAffected()
+		}
+		if err == nil && n != 1 {
+			err = fmt.Errorf("%d rows are %s %q", n, kind, name)
+		}
+		if err != nil {
+			break
+		}
+	}
+	if closed := db.Close(); err != nil || closed != nil {
+		t.Fatal(err, closed)
+	}
+}
