@@ -1,6 +1,8 @@
 package config
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -13,6 +15,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/meshgate/meshgate/controlplane/fault"
+	"github.com/meshgate/meshgate/controlplane/yamldoc"
 )
 
 // EnvFile names the environment variable with the path of the YAML file.
@@ -117,23 +120,38 @@ func readFile(src Sources) (map[string]any, error) {
 	if err != nil {
 		return nil, fault.Wrap(fault.Invalid, err, "cannot read the configuration file")
 	}
+	if _, err := yamldoc.One(data); err != nil {
+		if second, ok := errors.AsType[*yamldoc.SecondError](err); ok {
+			return nil, fault.New(fault.Invalid, "configuration file %s holds %s", path, second)
+		}
+		return nil, fault.Wrap(fault.Invalid, err, "configuration file %s is not valid YAML", path)
+	}
 	var tree map[string]any
 	if err := yaml.UnmarshalStrict(data, &tree); err != nil {
 		return nil, fault.Wrap(fault.Invalid, err, "configuration file %s is not valid YAML", path)
 	}
 	flat := map[string]any{}
-	flatten("", tree, flat)
+	if twice := flatten("", tree, flat); twice != "" {
+		return nil, fault.New(fault.Invalid, "configuration file %s: %s is given twice, nested and with a dot", path, twice)
+	}
 	return flat, nil
 }
 
-func flatten(prefix string, tree, into map[string]any) {
-	for k, v := range tree {
+// flatten returns a key that stands there in two spellings: which of both counts would
+// be different from start to start.
+func flatten(prefix string, tree, into map[string]any) (twice string) {
+	for _, k := range slices.Sorted(maps.Keys(tree)) {
+		v := tree[k]
 		if sub, ok := v.(map[string]any); ok {
-			flatten(prefix+k+".", sub, into)
+			twice = cmp.Or(twice, flatten(prefix+k+".", sub, into))
 			continue
+		}
+		if _, there := into[prefix+k]; there {
+			twice = cmp.Or(twice, prefix+k)
 		}
 		into[prefix+k] = v
 	}
+	return twice
 }
 
 // readEnv returns the settings in the environment, and what it ignored.

@@ -58,6 +58,9 @@ func TestMistakesAreNamed(t *testing.T) {
 	}{
 		"unknown key": {yaml: "admin:\n  prot: 1\n", want: `unknown setting "admin.prot"; did you mean "admin.port"?`},
 		"not YAML":    {yaml: "a: [", want: "is not valid YAML"},
+		"two files":   {yaml: "admin:\n  port: 9001\n---\nmesh:\n  port: 9002\n", want: "holds more than one YAML document: the second begins in line 3"},
+		"two keys":    {yaml: "admin:\n  port: 9001\nadmin.port: 9002\n", want: "admin.port is given twice"},
+		"twice":       {yaml: "admin:\n  port: 9001\n  port: 9002\n", want: `key "port" already set`},
 		"wrong type":  {yaml: "admin: {port: many}\n", want: "wrong type"},
 		"port clash":  {flags: map[string]string{"mesh.port": "8001"}, want: "port 8001 is also mesh.port"},
 		"open admin":  {flags: map[string]string{"admin.listen": "0.0.0.0"}, want: "admin.listen: must be a loopback address unless admin.token or admin.tokenFile is set"},

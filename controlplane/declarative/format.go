@@ -90,11 +90,17 @@ func (f *File) info(n *node) (tags []any) {
 	if n == nil {
 		return nil
 	}
+	if n.fields == nil {
+		f.problems.add(n.line, keyInfo, "expected an object")
+	}
 	for _, name := range n.names {
 		value := n.fields[name]
 		if name != keySelect {
 			f.problems.add(value.line, keyInfo+"."+name, "not supported; only %s is", keySelect)
 			continue
+		}
+		if !value.isList {
+			f.problems.add(value.line, keyInfo+"."+name, "expected a list")
 		}
 		for _, item := range value.items {
 			if text, ok := item.scalar.(string); ok && text != "" {

@@ -1,14 +1,14 @@
 package declarative
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
-	"io"
 	"strconv"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/meshgate/meshgate/controlplane/yamldoc"
 )
 
 // Limits of a file. Aliases may make a small file large, so that it is nodes
@@ -33,22 +33,21 @@ type node struct {
 
 // parse reads one YAML (or JSON) document.
 func parse(data []byte, problems *Problems) *node {
-	d := yaml.NewDecoder(bytes.NewReader(data))
-	var doc yaml.Node
-	if err := d.Decode(&doc); err != nil {
-		if errors.Is(err, io.EOF) {
-			problems.add(1, "", "the file is empty")
-		} else {
-			line, text := 1, strings.TrimPrefix(err.Error(), "yaml: ")
-			if _, scanned := fmt.Sscanf(text, "line %d:", &line); scanned == nil {
-				_, text, _ = strings.Cut(text, ": ")
-			}
-			problems.add(line, "", "not valid YAML: %s", text)
-		}
+	doc, err := yamldoc.One(data)
+	if second, ok := errors.AsType[*yamldoc.SecondError](err); ok {
+		problems.add(second.Line, "", "the file holds more than one document")
 		return nil
 	}
-	if err := d.Decode(new(yaml.Node)); !errors.Is(err, io.EOF) {
-		problems.add(doc.Line, "", "the file holds more than one document")
+	if err != nil {
+		line, text := 1, strings.TrimPrefix(err.Error(), "yaml: ")
+		if _, scanned := fmt.Sscanf(text, "line %d:", &line); scanned == nil {
+			_, text, _ = strings.Cut(text, ": ")
+		}
+		problems.add(line, "", "not valid YAML: %s", text)
+		return nil
+	}
+	if len(doc.Content) == 0 {
+		problems.add(1, "", "the file is empty")
 		return nil
 	}
 	r := &treeReader{problems: problems}
@@ -110,9 +109,14 @@ func (r *treeReader) object(n *node, y *yaml.Node, depth int) {
 	}
 }
 
-// scalar types a plain value. What JSON does not know stays text.
+// scalar types a plain value. What JSON does not know stays text, but not what somebody
+// else was to replace: it would be taken literally.
 func (r *treeReader) scalar(y *yaml.Node) any {
-	switch y.ShortTag() {
+	tag := y.ShortTag()
+	if !strings.HasPrefix(tag, "!!") {
+		r.problems.add(y.Line, "", "the tag %s means nothing here", tag)
+	}
+	switch tag {
 	case "!!null":
 		return nil
 	case "!!bool":

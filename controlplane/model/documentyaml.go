@@ -1,17 +1,16 @@
 package model
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 
 	nodes "go.yaml.in/yaml/v3"
 	"sigs.k8s.io/yaml"
 
 	"github.com/meshgate/meshgate/controlplane/fault"
+	"github.com/meshgate/meshgate/controlplane/yamldoc"
 )
 
 // FromYAML returns a document that is YAML as JSON, within the limit of documents.
@@ -25,9 +24,12 @@ func FromYAML(raw []byte) ([]byte, error) {
 	if len(raw) > MaxDocument {
 		return nil, fault.New(fault.Invalid, "a document has at most %d bytes", MaxDocument)
 	}
-	doc, err := oneDocument(raw)
+	doc, err := yamldoc.One(raw)
+	if second, ok := errors.AsType[*yamldoc.SecondError](err); ok {
+		return nil, fault.New(fault.Invalid, "%s; send each by itself", second)
+	}
 	if err != nil {
-		return nil, err
+		return nil, notYAML(err)
 	}
 	// Nodes are not expanded.
 	if refers(doc) {
@@ -44,28 +46,6 @@ func FromYAML(raw []byte) ([]byte, error) {
 }
 
 func notYAML(err error) error { return fault.New(fault.Invalid, "the document is no YAML: %s", err) }
-
-// oneDocument reads the first document of a stream and refuses others. Empty ones say
-// nothing, such as that behind a last line "---".
-func oneDocument(raw []byte) (*nodes.Node, error) {
-	stream := nodes.NewDecoder(bytes.NewReader(raw))
-	first := new(nodes.Node)
-	if err := stream.Decode(first); err != nil && !errors.Is(err, io.EOF) {
-		return nil, notYAML(err)
-	}
-	for {
-		var next nodes.Node
-		switch err := stream.Decode(&next); {
-		case errors.Is(err, io.EOF):
-			return first, nil
-		case err != nil:
-			return nil, notYAML(err)
-		case !slices.ContainsFunc(next.Content, func(n *nodes.Node) bool { return n.ShortTag() != "!!null" }):
-			continue
-		}
-		return nil, fault.New(fault.Invalid, "more than one YAML document: the second begins in line %d; send each by itself", next.Line)
-	}
-}
 
 // refers reports whether anything in a node is an anchor or an alias.
 func refers(n *nodes.Node) bool {

@@ -58,8 +58,9 @@ var layers = map[string]string{
 
 	// What everything stands on.
 	"controlplane/fault":   "",
-	"controlplane/config":  "controlplane/fault",
-	"controlplane/model":   "controlplane/fault",
+	"controlplane/yamldoc": "",
+	"controlplane/config":  "controlplane/fault controlplane/yamldoc",
+	"controlplane/model":   "controlplane/fault controlplane/yamldoc",
 	"controlplane/httpkit": "controlplane/fault controlplane/model",
 	"controlplane/health":  "",
 	"controlplane/steady":  "",
@@ -101,7 +102,7 @@ var layers = map[string]string{
 	"controlplane/adminlink":       "controlplane/fault xds/alarm xds/rejudge",
 	"controlplane/adminapi":        "controlplane/admit controlplane/changes controlplane/fault controlplane/gateway controlplane/httpkit controlplane/insight controlplane/model controlplane/nodes controlplane/oauth controlplane/revoke controlplane/store",
 	"controlplane/meshapi":         "controlplane/admit controlplane/changes controlplane/fault controlplane/httpkit controlplane/identity controlplane/mesh controlplane/model controlplane/nodes controlplane/store",
-	"controlplane/declarative":     "controlplane/admit controlplane/fault controlplane/gateway controlplane/model controlplane/store",
+	"controlplane/declarative":     "controlplane/admit controlplane/fault controlplane/gateway controlplane/model controlplane/store controlplane/yamldoc",
 
 	// The agent is a client of the control plane: of enrol and gateway it needs
 	// the messages of an enrolment only.
