@@ -40,6 +40,10 @@ func (p place) write(w http.ResponseWriter, r *http.Request, status int, detaile
 		p.api.fail(w, r, err, call{})
 		return
 	}
+	if err := refused(body, how); err != nil {
+		p.api.fail(w, r, err, call{})
+		return
+	}
 	address := p.address(r)
 	c := call{collection: p.collection, given: body.Values, key: address.Key, detailed: detailed}
 	out, err := op(r.Context(), address, admit.Input{Values: body.Values, Text: body.Text, Loose: how != httpkit.Strict})
@@ -57,10 +61,19 @@ func (p place) write(w http.ResponseWriter, r *http.Request, status int, detaile
 		return
 	}
 	maps.Copy(entity, out.Inlined)
-	if how == httpkit.Warn && len(out.Dropped) > 0 {
-		entity[fieldWarnings] = httpkit.Warnings(w.Header(), out.Dropped)
+	if dropped := append(body.Repeated, out.Dropped...); how == httpkit.Warn && len(dropped) > 0 {
+		entity[fieldWarnings] = httpkit.Warnings(w.Header(), dropped)
 	}
 	reply(w, r, status, entity)
+}
+
+// refused is the error of a body with members that are given twice. Which of them counts
+// is nobody's guess but the decoder's.
+func refused(body httpkit.Body, how httpkit.Strictness) error {
+	if how != httpkit.Strict {
+		return nil
+	}
+	return fault.Violated(body.Repeated)
 }
 
 // fieldWarnings stands in the answer to a write that dropped fields, beside the

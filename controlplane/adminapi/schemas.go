@@ -67,6 +67,9 @@ func (a *API) validator(c Collection) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		body, err := httpkit.ReadBody(r)
 		if err == nil {
+			err = refused(body, httpkit.Strict)
+		}
+		if err == nil {
 			_, err = a.Gate.Prepare(c.Kind, model.OpCreate, admit.Input{Values: body.Values, Text: body.Text}, nil)
 		}
 		if err != nil {

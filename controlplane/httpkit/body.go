@@ -11,6 +11,8 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+
+	"github.com/meshgate/meshgate/controlplane/fault"
 )
 
 const (
@@ -56,6 +58,9 @@ type Body struct {
 	// Text says that all leaves are texts of a form and have no type yet.
 	// Otherwise numbers are json.Number.
 	Text bool
+	// Repeated are the members that are given twice, where only one of both is in
+	// Values: the last one in JSON.
+	Repeated []fault.Violation
 }
 
 // ReadBody decodes a JSON, form or multipart body into a tree. No body and no
@@ -86,19 +91,22 @@ func ReadBody(r *http.Request) (Body, error) {
 	switch kind {
 	case "application/json":
 		v, err := decodeJSON(raw)
-		return Body{Values: v}, err
+		if err != nil {
+			return Body{}, err
+		}
+		return Body{Values: v, Repeated: givenTwice(raw, false)}, nil
 	case "application/x-www-form-urlencoded":
 		args, err := parseArguments(string(raw), errNotForm)
 		if err != nil {
 			return Body{}, err
 		}
-		return Body{Values: tree(args), Text: true}, nil
+		return form(args), nil
 	case "multipart/form-data":
 		args, err := readMultipart(raw, params["boundary"])
 		if err != nil {
 			return Body{}, err
 		}
-		return Body{Values: tree(args), Text: true}, nil
+		return form(args), nil
 	}
 	return Body{}, errMediaType
 }

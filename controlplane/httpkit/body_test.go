@@ -37,7 +37,7 @@ func TestFormNames(t *testing.T) {
 			t.Errorf("%s: %v", tc.form, err)
 			continue
 		}
-		if diff := cmp.Diff(tc.want, tree(args)); diff != "" {
+		if diff := cmp.Diff(tc.want, form(args).Values); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", tc.form, diff)
 		}
 	}
@@ -65,7 +65,7 @@ func FuzzForm(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if got := leaves(tree(args)); got > len(args) {
+		if got := leaves(form(args).Values); got > len(args) {
 			t.Errorf("%d arguments become %d values", len(args), got)
 		}
 	})

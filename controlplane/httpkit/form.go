@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/meshgate/meshgate/controlplane/fault"
 )
 
 // maxIndex bounds the indexes of list elements in form names.
@@ -16,8 +18,9 @@ const maxIndex = 1000
 //	a[k]=v   an entry of a map      a[1]=v  the first element of a list
 //	a=x&a=y  a list
 //
-// Leaves are texts. Names that mean nothing of this kind stand for themselves.
-func tree(args []argument) map[string]any {
+// Leaves are texts. Names that mean nothing of this kind stand for themselves. Whether a
+// place may have a list is for the schema to say.
+func form(args []argument) Body {
 	root := &node{}
 	for _, a := range args {
 		at := root
@@ -26,11 +29,12 @@ func tree(args []argument) map[string]any {
 		}
 		at.texts = append(at.texts, a.value)
 	}
-	out := make(map[string]any, len(root.named))
-	for name, n := range root.named {
-		out[name] = n.value()
+	b := Body{Values: make(map[string]any, len(root.named)), Text: true}
+	for _, name := range slices.Sorted(maps.Keys(root.named)) {
+		b.Values[name] = root.named[name].value()
+		b.Repeated = root.named[name].dropped(b.Repeated, []string{name})
 	}
-	return out
+	return b
 }
 
 // segment is one step of a name.
@@ -70,6 +74,24 @@ func (n *node) child(s segment) *node {
 		n.named[s.name] = &node{}
 	}
 	return n.named[s.name]
+}
+
+// dropped adds the places whose texts are not in the value, because names are there, too.
+func (n *node) dropped(list []fault.Violation, path []string) []fault.Violation {
+	if n.named != nil && (n.texts != nil || n.appended != nil) {
+		list = note(list, path)
+	}
+	path = slices.Clip(path)
+	for _, i := range slices.Sorted(maps.Keys(n.indexed)) {
+		list = n.indexed[i].dropped(list, append(path, strconv.Itoa(i)))
+	}
+	for _, name := range slices.Sorted(maps.Keys(n.named)) {
+		list = n.named[name].dropped(list, append(path, name))
+	}
+	for i, c := range n.appended {
+		list = c.dropped(list, append(path, strconv.Itoa(i+1)))
+	}
+	return list
 }
 
 // value turns a node into text, list or map. Where a form mixes the spellings

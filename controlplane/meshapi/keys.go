@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"crypto/subtle"
-	"encoding/json"
 	"net/http"
 	"strconv"
 	"time"
@@ -106,9 +105,7 @@ func (a *API) rotateKey(w http.ResponseWriter, r *http.Request) {
 	}
 	var in KeyRotation
 	if len(bytes.TrimSpace(raw)) > 0 {
-		d := json.NewDecoder(bytes.NewReader(raw))
-		d.DisallowUnknownFields()
-		if err := d.Decode(&in); err != nil {
+		if err := httpkit.DecodeObject(raw, &in); err != nil {
 			fail(w, r, opKey, fault.Wrap(fault.Invalid, err, "the request cannot be read: %s", err))
 			return
 		}

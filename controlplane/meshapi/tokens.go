@@ -1,9 +1,9 @@
 package meshapi
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
+	"io"
 	"net/http"
 	"time"
 
@@ -49,7 +49,7 @@ type dataplaneTokenRequest struct {
 }
 
 // dataplaneToken answers a body that cannot be read with an empty one. A member that
-// means nothing is refused by its name: who mistypes what binds a token would get one
+// means nothing, or is given twice, is refused by its name: who mistypes what binds a token would get one
 // for every proxy of the mesh.
 func (a *API) dataplaneToken(w http.ResponseWriter, r *http.Request) {
 	raw, err := body(w, r)
@@ -62,9 +62,8 @@ func (a *API) dataplaneToken(w http.ResponseWriter, r *http.Request) {
 		empty(w, http.StatusBadRequest)
 		return
 	}
-	d := json.NewDecoder(bytes.NewReader(raw))
-	d.DisallowUnknownFields()
-	if err := d.Decode(&in); err != nil {
+	in = dataplaneTokenRequest{}
+	if err := httpkit.DecodeObject(raw, &in); err != nil {
 		fail(w, r, opToken, fault.Wrap(fault.Invalid, err, "the request cannot be read: %s", err))
 		return
 	}
@@ -101,14 +100,15 @@ func (a *API) gatewayToken(w http.ResponseWriter, r *http.Request) {
 
 func (a *API) issueGateway(w http.ResponseWriter, r *http.Request) (string, error) {
 	var in gatewayTokenRequest
-	d := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxTokenBody))
-	d.DisallowUnknownFields()
-	if err := d.Decode(&in); err != nil {
+	raw, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxTokenBody))
+	if err == nil {
+		err = httpkit.DecodeObject(raw, &in)
+	}
+	if err != nil {
 		return "", fault.Wrap(fault.Invalid, err, "the request is not valid JSON")
 	}
 	life := identity.GatewayTokenLife
 	if in.ValidFor != "" {
-		var err error
 		if life, err = time.ParseDuration(in.ValidFor); err != nil {
 			return "", fault.Violated([]fault.Violation{{Path: "validFor", Message: "must be a duration such as 720h"}})
 		}

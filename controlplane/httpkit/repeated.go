@@ -1,0 +1,118 @@
+package httpkit
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+
+	"github.com/meshgate/meshgate/controlplane/fault"
+)
+
+// A member that is given twice counts once, and which of both does is known to the
+// decoder only: a proxy or a person that looks at the other one sees another request.
+
+const (
+	textTwice = "is given twice"
+	// maxRepeated bounds the members that are named, maxSegment the bytes of each name.
+	maxRepeated = 100
+	maxSegment  = 100
+)
+
+// DecodeObject reads a body that is exactly one JSON object into a struct. Members that
+// mean nothing or are given twice are refused; names of the struct's own members are
+// compared as encoding/json does, without regard to case. The error is for the client.
+func DecodeObject(raw []byte, into any) error {
+	d := json.NewDecoder(bytes.NewReader(raw))
+	d.DisallowUnknownFields()
+	if err := d.Decode(into); err != nil {
+		return err
+	}
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+		return errors.New("something follows the object")
+	}
+	if twice := givenTwice(raw, true); len(twice) > 0 {
+		return fmt.Errorf("%s %s", twice[0].Path, twice[0].Message)
+	}
+	return nil
+}
+
+// givenTwice lists the members of a valid JSON document that are given twice, at any depth,
+// with list elements counted from 1. folded says that members of the outermost object are
+// the same whatever the case of their letters.
+func givenTwice(raw []byte, folded bool) []fault.Violation {
+	r := &repeats{tokens: json.NewDecoder(bytes.NewReader(raw)), folded: folded}
+	r.tokens.UseNumber()
+	r.value()
+	return r.found
+}
+
+// repeats walks a document that was decoded before, so that it is valid and not too deep.
+type repeats struct {
+	tokens *json.Decoder
+	folded bool
+	path   []string
+	found  []fault.Violation
+}
+
+func (r *repeats) value() {
+	start, err := r.tokens.Token()
+	if err != nil {
+		return
+	}
+	switch start {
+	case json.Delim('{'):
+		r.object()
+	case json.Delim('['):
+		for i := 1; r.tokens.More(); i++ {
+			r.below(strconv.Itoa(i))
+		}
+		_, _ = r.tokens.Token()
+	}
+}
+
+func (r *repeats) object() {
+	seen := map[string]struct{}{}
+	for r.tokens.More() {
+		token, err := r.tokens.Token()
+		name, ok := token.(string)
+		if err != nil || !ok {
+			return
+		}
+		is := name
+		if r.folded && len(r.path) == 0 {
+			is = strings.ToLower(name)
+		}
+		before := len(seen)
+		if seen[is] = struct{}{}; len(seen) == before {
+			r.found = note(r.found, append(r.path, name))
+		}
+		r.below(name)
+	}
+	_, _ = r.tokens.Token()
+}
+
+// below reads what stands at a name or an index.
+func (r *repeats) below(segment string) {
+	r.path = append(r.path, segment)
+	r.value()
+	r.path = r.path[:len(r.path)-1]
+}
+
+// note adds a violation, as long as there are few. Paths are made for these only: with
+// one for every member, a document with a long name costs its length times its members.
+func note(list []fault.Violation, path []string) []fault.Violation {
+	if len(list) == maxRepeated {
+		return list
+	}
+	shown := make([]string, len(path))
+	for i, s := range path {
+		if shown[i] = s; len(s) > maxSegment {
+			shown[i] = strings.ToValidUTF8(s[:maxSegment], "") + "…"
+		}
+	}
+	return append(list, fault.Violation{Path: strings.Join(shown, "."), Message: textTwice})
+}
