@@ -188,7 +188,7 @@ func transcript(t *testing.T, f *fixture, script string) string {
 	var out strings.Builder
 	ids := map[string]string{}
 	if strings.Contains(script, "<cert>") {
-		cert, key := pair(t)
+		cert, key := admittest.Certificate(t)
 		ids["cert"], ids["key"] = strings.ReplaceAll(cert, "\n", `\n`), strings.ReplaceAll(key, "\n", `\n`)
 	}
 	for line := range strings.Lines(script) {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/meshgate/meshgate/controlplane/adminapi"
 	"github.com/meshgate/meshgate/controlplane/admit"
+	"github.com/meshgate/meshgate/controlplane/admit/admittest"
 	"github.com/meshgate/meshgate/controlplane/gateway"
 	"github.com/meshgate/meshgate/controlplane/model"
 	"github.com/meshgate/meshgate/controlplane/oauth"
@@ -86,7 +87,7 @@ func (f *fixture) dump() string {
 // TestEveryStoreCallFailsOnce sweeps over the calls of the store that a request
 // makes.
 func TestEveryStoreCallFailsOnce(t *testing.T) {
-	cert, key := pair(t)
+	cert, key := admittest.Certificate(t)
 	const app = "10000000-0000-4000-8000-00000000000a"
 	for _, tc := range []struct{ method, path, body string }{
 		{"POST", "/consumers", `{"id":"20000000-0000-4000-8000-000000000000","username":"new"}`},

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/meshgate/meshgate/controlplane/adminapi"
+	"github.com/meshgate/meshgate/controlplane/admit/admittest"
 	"github.com/meshgate/meshgate/controlplane/gateway"
 	"github.com/meshgate/meshgate/controlplane/model"
 )
@@ -41,7 +42,7 @@ func (o *owners) body(k *model.Kind, n int) map[string]any {
 	case gateway.Targets:
 		return map[string]any{"target": fmt.Sprintf("10.0.0.%d:80", n)}
 	case gateway.Certificates:
-		cert, key := pair(o.t)
+		cert, key := admittest.Certificate(o.t)
 		return map[string]any{"cert": cert, "key": key}
 	case gateway.SNIs:
 		return map[string]any{"name": fmt.Sprint("n", n, ".example")}

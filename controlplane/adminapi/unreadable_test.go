@@ -17,6 +17,7 @@ import (
 
 	"github.com/meshgate/meshgate/controlplane/adminapi"
 	"github.com/meshgate/meshgate/controlplane/admit"
+	"github.com/meshgate/meshgate/controlplane/admit/admittest"
 	"github.com/meshgate/meshgate/controlplane/gateway"
 	"github.com/meshgate/meshgate/controlplane/httpkit"
 	"github.com/meshgate/meshgate/controlplane/model"
@@ -82,7 +83,7 @@ const (
 // furnish makes five of each kind that lists in several ways.
 func (d *onDisk) furnish() {
 	d.t.Helper()
-	cert, key := pair(d.t)
+	cert, key := admittest.Certificate(d.t)
 	quoted := func(s string) string { return strings.ReplaceAll(s, "\n", `\n`) }
 	for i := 1; i <= 5; i++ {
 		d.must("PUT", "/services/"+idOf(sortService, i), fmt.Sprintf(`{"name":"s%d","host":"h","tags":["all","t%d"]}`, i, i))

@@ -2,14 +2,8 @@ package admit_test
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/x509"
-	"encoding/pem"
 	"errors"
 	"fmt"
-	"math/big"
 	"slices"
 	"testing"
 	"time"
@@ -146,7 +140,7 @@ func TestNodesThatChangeNothing(t *testing.T) {
 // TestRecordsOfInlined: server names that come and go with a certificate say so.
 func TestRecordsOfInlined(t *testing.T) {
 	g, s, _ := setup(t)
-	cert, key := certificate(t)
+	cert, key := admittest.Certificate(t)
 	out := create(t, g, gateway.Certificates, map[string]any{"cert": cert, "key": key, "snis": []any{"a.example"}})
 	if _, err := g.Patch(t.Context(), at(gateway.Certificates, out.Resource.Name), admit.Input{Values: map[string]any{"snis": []any{"b.example"}}}); err != nil {
 		t.Fatal(err)
@@ -200,26 +194,4 @@ func TestExpiredRowsAreNoChange(t *testing.T) {
 	}, allTold(recorded(t, s))); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-}
-
-// certificate makes a certificate and its key.
-func certificate(t *testing.T) (cert, key string) {
-	t.Helper()
-	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour)}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, private.Public(), private)
-	if err != nil {
-		t.Fatal(err)
-	}
-	raw, err := x509.MarshalPKCS8PrivateKey(private)
-	if err != nil {
-		t.Fatal(err)
-	}
-	text := func(kind string, der []byte) string {
-		return string(pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}))
-	}
-	return text("CERTIFICATE", der), text("PRIVATE KEY", raw)
 }

@@ -1,16 +1,10 @@
 package admit_test
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/x509"
-	"encoding/pem"
-	"math/big"
 	"testing"
-	"time"
 
 	"github.com/meshgate/meshgate/controlplane/admit"
+	"github.com/meshgate/meshgate/controlplane/admit/admittest"
 	"github.com/meshgate/meshgate/controlplane/fault"
 	"github.com/meshgate/meshgate/controlplane/gateway"
 	"github.com/meshgate/meshgate/controlplane/model"
@@ -59,7 +53,7 @@ func TestKeysWithinAnOwner(t *testing.T) {
 // TestKindsWithoutKeyAreNotCreatedByOne: an id that is none names nothing.
 func TestKindsWithoutKeyAreNotCreatedByOne(t *testing.T) {
 	g, _, _ := setup(t)
-	_, err := g.Replace(t.Context(), at(gateway.CACertificates, "x"), admit.Input{Values: map[string]any{"cert": authority(t)}})
+	_, err := g.Replace(t.Context(), at(gateway.CACertificates, "x"), admit.Input{Values: map[string]any{"cert": admittest.Authority(t)}})
 	if !fault.Is(err, fault.NotFound) {
 		t.Errorf("error %v", err)
 	}
@@ -72,19 +66,4 @@ func lookup(t *testing.T, s store.Store, a admit.Address) (res *model.Resource, 
 		return err
 	})
 	return res, err
-}
-
-// authority makes the certificate of an authority.
-func authority(t *testing.T) string {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}))
 }

@@ -64,14 +64,14 @@ func TestRepeatedMembers(t *testing.T) {
 func TestDecodeObject(t *testing.T) {
 	for body, want := range map[string]string{
 		`{"name":"a","tags":{"x":["1"],"X":["2"]}}`: "",
-		`{"name":"a","name":"b"}`:                    "name is given twice",
-		`{"name":"a","NAME":"b"}`:                    "NAME is given twice",
-		`{"tags":{"x":["1"],"x":["2"]}}`:             "tags.x is given twice",
-		`{"name":"a"}{"name":"b"}`:                   "something follows",
-		`{"name":"a"} x`:                             "something follows",
-		`{"nane":"a"}`:                               "unknown field",
-		`{"name":1}`:                                 "cannot unmarshal",
-		``:                                           "EOF",
+		`{"name":"a","name":"b"}`:                   "name is given twice",
+		`{"name":"a","NAME":"b"}`:                   "NAME is given twice",
+		`{"tags":{"x":["1"],"x":["2"]}}`:            "tags.x is given twice",
+		`{"name":"a"}{"name":"b"}`:                  "something follows",
+		`{"name":"a"} x`:                            "something follows",
+		`{"nane":"a"}`:                              "unknown field",
+		`{"name":1}`:                                "cannot unmarshal",
+		``:                                          "EOF",
 	} {
 		var in struct {
 			Name string              `json:"name"`

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"path/filepath"
 	"strings"
 	"syscall"
 	"time"
@@ -28,32 +27,12 @@ var _ = Describe("meshgate dataplane", Ordered, func() {
 		w.ready(web)
 	})
 
-	// fromFile starts a member of backend that registers itself.
-	fromFile := func(name string) *member {
-		m := w.describe(name, tags{service: "backend"})
-		file := filepath.Join(GinkgoT().TempDir(), "dataplane.yaml")
-		writeFile(file, []byte(`type: Dataplane
-mesh: {{ mesh }}
-name: {{name}}
-networking:
-  address: 127.0.0.1
-  inbound:
-  - port: {{ port }}
-    servicePort: {{ servicePort }}
-    tags:
-      mesh.io/service: backend
-      mesh.io/protocol: http
-`))
-		m.Sidecar = framework.NewSidecar(w.cp, shop, name, file, "--dataplane-var", "mesh="+shop, "--dataplane-var", "name="+name,
-			"--dataplane-var", fmt.Sprintf("port=%d", m.port), "--dataplane-var", fmt.Sprintf("servicePort=%d", m.work.Port)).Start()
-		return m
-	}
 	exists := func(name string) bool {
 		return w.Mesh(http.MethodGet, "/meshes/"+shop+"/dataplanes/"+name, nil).Status == http.StatusOK
 	}
 
 	It("registers the dataplane of its file; SIGTERM lets a request finish and deregisters", func() {
-		m := fromFile("backend-1")
+		m := w.registering("backend-1")
 		m.WaitReady()
 		Expect(exists("backend-1")).To(BeTrue())
 		answers(web.to("backend"), 200)
@@ -71,7 +50,7 @@ networking:
 	})
 
 	It("one of two instances stops under load and no request fails", func() {
-		stays, goes := fromFile("backend-2"), fromFile("backend-3")
+		stays, goes := w.registering("backend-2"), w.registering("backend-3")
 		w.ready(web, stays, goes)
 		load := framework.StartTraffic(web.to("backend"), http.Header{}, 1)
 		fresh := framework.StartConnections(web.to("backend"), http.Header{}, 1, 5)

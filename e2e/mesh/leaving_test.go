@@ -1,9 +1,7 @@
 package mesh_test
 
 import (
-	"fmt"
 	"net/http"
-	"path/filepath"
 	"strings"
 	"syscall"
 	"time"
@@ -31,19 +29,7 @@ var _ = Describe("a sidecar that leaves", Ordered, func() {
 	})
 
 	It("costs those that call it no request", func() {
-		leaves := w.describe("backend-2", tags{service: "backend"})
-		file := filepath.Join(GinkgoT().TempDir(), "dataplane.yaml")
-		writeFile(file, []byte(fmt.Sprintf(`type: Dataplane
-mesh: %s
-name: backend-2
-networking:
-  address: 127.0.0.1
-  inbound:
-  - port: %d
-    servicePort: %d
-    tags: {mesh.io/service: backend, mesh.io/protocol: http}
-`, shop, leaves.port, leaves.work.Port)))
-		leaves.Sidecar = framework.NewSidecar(w.cp, shop, "backend-2", file, "--drain-delay", "0s", "--drain-timeout", "4s").Start()
+		leaves := w.registering("backend-2", "--drain-delay", "0s", "--drain-timeout", "4s")
 		w.ready(leaves)
 		load := framework.StartTraffic(web.to("backend"), http.Header{}, 4)
 		Eventually(func() (n int) {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
+	"path/filepath"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -129,6 +130,28 @@ func (w *world) join(m *member) *member {
 // start is describe and join.
 func (w *world) start(name string, of tags, outbounds ...string) *member {
 	return w.join(w.describe(name, of, outbounds...))
+}
+
+// registering starts a member of backend that registers itself, by a file with variables.
+func (w *world) registering(name string, flags ...string) *member {
+	m := w.describe(name, tags{service: "backend"})
+	file := filepath.Join(GinkgoT().TempDir(), "dataplane.yaml")
+	writeFile(file, []byte(`type: Dataplane
+mesh: {{ mesh }}
+name: {{name}}
+networking:
+  address: 127.0.0.1
+  inbound:
+  - port: {{ port }}
+    servicePort: {{ servicePort }}
+    tags:
+      mesh.io/service: backend
+      mesh.io/protocol: http
+`))
+	flags = append(flags, "--dataplane-var", "mesh="+shop, "--dataplane-var", "name="+name,
+		"--dataplane-var", fmt.Sprintf("port=%d", m.port), "--dataplane-var", fmt.Sprintf("servicePort=%d", m.work.Port))
+	m.Sidecar = framework.NewSidecar(w.cp, shop, name, file, flags...).Start()
+	return m
 }
 
 // ready waits until the sidecars have everything that was written.

@@ -1,4 +1,4 @@
-package adminapi_test
+package admittest
 
 import (
 	"crypto/ecdsa"
@@ -11,14 +11,22 @@ import (
 	"time"
 )
 
-// pair makes a certificate and its key.
-func pair(t testing.TB) (cert, key string) {
+// Certificate makes a certificate that is good for an hour, and its key, both in PEM.
+func Certificate(t testing.TB) (cert, key string) { return issue(t, &x509.Certificate{}) }
+
+// Authority makes the certificate of an authority that is good for an hour, in PEM.
+func Authority(t testing.TB) string {
+	cert, _ := issue(t, &x509.Certificate{IsCA: true, BasicConstraintsValid: true})
+	return cert
+}
+
+func issue(t testing.TB, template *x509.Certificate) (cert, key string) {
 	t.Helper()
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		t.Fatal(err)
 	}
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour)}
+	template.SerialNumber, template.NotAfter = big.NewInt(1), time.Now().Add(time.Hour)
 	der, err := x509.CreateCertificate(rand.Reader, template, template, private.Public(), private)
 	if err != nil {
 		t.Fatal(err)
