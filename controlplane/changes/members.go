@@ -82,8 +82,9 @@ func (d *differ) compare(path string, old, now any) {
 		d.all(path, now, func(v any) (any, any) { return none{}, v })
 		return
 	}
-	for _, key := range union(oldKeys, newKeys) {
-		d.compare(path+"/"+escape(key), child(old, key), child(now, key))
+	_, lists := old.([]any)
+	for _, key := range union(oldKeys, newKeys, lists) {
+		d.compare(at(path, key), child(old, key), child(now, key))
 	}
 }
 
@@ -98,7 +99,7 @@ func (d *differ) all(path string, v any, place func(any) (old, now any)) {
 		return
 	}
 	for _, key := range keys {
-		d.all(path+"/"+escape(key), child(v, key), place)
+		d.all(at(path, key), child(v, key), place)
 	}
 }
 
@@ -136,21 +137,25 @@ func keysOf(v any) (keys []string, is bool) {
 	return keys, len(keys) > 0
 }
 
-// union lists the keys of both; those of lists stay in the order of their numbers.
-func union(a, b []string) []string {
-	if len(a) < len(b) {
-		a, b = b, a
+// union lists the keys of both, which are of one sort; those of lists stay in the order
+// of their numbers. Writers wait while it runs, and lists may be as long as a body.
+func union(a, b []string, lists bool) []string {
+	if lists {
+		return slices.MaxFunc([][]string{a, b}, func(a, b []string) int { return len(a) - len(b) })
 	}
-	out := slices.Clone(a)
-	for _, key := range b {
-		if !slices.Contains(out, key) {
-			out = append(out, key)
-		}
+	out := slices.Concat(a, b)
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// at is the path of a member. One that is too long to be kept grows no further: with a
+// copy of a long name for each of what is below it, a body would cost its length times
+// its members.
+func at(path, key string) string {
+	if len(path) > MaxPath {
+		return path
 	}
-	if len(out) > len(a) { // never so for lists
-		slices.Sort(out)
-	}
-	return out
+	return path + "/" + escape(key)
 }
 
 func child(v any, key string) any {

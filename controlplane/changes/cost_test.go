@@ -1,0 +1,64 @@
+package changes_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/meshgate/meshgate/controlplane/changes"
+)
+
+// TestDifferencesAreCheap: resources are compared while nobody else can write, so
+// whoever writes a large one must not keep all others waiting, whatever it looks like.
+func TestDifferencesAreCheap(t *testing.T) {
+	list := func(n, of int) any {
+		out := make([]int, n)
+		for i := range out {
+			out[i] = of
+		}
+		return out
+	}
+	named := func(n, of int) map[string]int {
+		out := make(map[string]int, n)
+		for i := range n {
+			out[fmt.Sprintf("%d-%d", of, i)] = i
+		}
+		return out
+	}
+	key := strings.Repeat("k", 200_000)
+	for name, c := range map[string][2]any{
+		"long lists":           {map[string]any{"l": list(300_000, 1)}, map[string]any{"l": list(300_000, 2)}},
+		"many names":           {named(50_000, 1), named(50_000, 2)},
+		"much below long name": {map[string]any{key: named(30_000, 1)}, map[string]any{key: named(30_000, 2)}},
+		"only new":             {nil, map[string]any{key: named(30_000, 2)}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var texts [2]string
+			for i, v := range c {
+				raw, err := json.Marshal(v)
+				if err != nil {
+					t.Fatal(err)
+				}
+				texts[i] = string(raw)
+			}
+			old, now := of(t, open, strings.Replace(texts[0], "null", "", 1)), of(t, open, texts[1])
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			began := time.Now()
+			d, err := changes.Between(old, now)
+			took := time.Since(began)
+			runtime.ReadMemStats(&after)
+			if err != nil || len(d.Members)+d.More == 0 {
+				t.Errorf("%d members and %d more: %v", len(d.Members), d.More, err)
+			}
+			if grown := (after.TotalAlloc - before.TotalAlloc) >> 20; grown > 600 || took > 10*time.Second {
+				t.Errorf("it took %s and %d MiB", took, grown)
+			} else {
+				t.Logf("%s, %d MiB", took, grown)
+			}
+		})
+	}
+}
