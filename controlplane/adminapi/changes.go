@@ -100,7 +100,7 @@ func pageOfChanges() object {
 			"number": whole, "revision": whole, "time": object{"type": "string", "format": "date-time"},
 			"actor":  closed([]string{"kind", "name"}, object{"kind": text, "name": text}),
 			"origin": text, "action": object{"type": "string", "enum": []any{string(store.Created), string(store.Updated), string(store.Deleted)}},
-			"kind": text, "scoping": text, "scope": text, "name": text, "title": text, "count": whole, "more": whole,
+			"kind": text, "scoping": text, "scope": text, "name": text, "title": text, "count": whole, "more": whole, "unreadable": object{"type": "boolean"},
 			"cause":   closed([]string{"kind"}, object{"kind": text, "scope": text, "name": text}),
 			"members": object{"type": "array", "items": member},
 		}))

@@ -25,6 +25,8 @@ type Shown struct {
 	Members []store.Member `json:"members"`
 	// More is how many members are left out.
 	More int `json:"more,omitempty"`
+	// Unreadable says that title, count, cause and members are not known any more.
+	Unreadable bool `json:"unreadable,omitempty"`
 }
 
 // Actor is who made a change.
@@ -51,7 +53,7 @@ func Show(r *store.ChangeRecord) Shown {
 		Number: r.Number, Revision: r.Revision, Time: r.Time.UTC().Format(time.RFC3339Nano),
 		Actor: Actor{r.Actor.Kind, r.Actor.Name}, Origin: r.Origin, Action: r.Op,
 		Resource: Resource{Kind: r.Key.Kind, Scoping: Scopings[r.Scoping], Scope: r.Key.Scope, Name: r.Key.Name},
-		Title:    r.Title, Count: r.Count, Members: r.Members, More: r.More,
+		Title:    r.Title, Count: r.Count, Members: r.Members, More: r.More, Unreadable: r.Unreadable,
 	}
 	if s.Members == nil {
 		s.Members = []store.Member{}

@@ -37,6 +37,9 @@ type ChangeRecord struct {
 	// by itself.
 	Cause *model.Key
 	Count int
+	// Unreadable says that title, members, cause and count could not be read back: the
+	// record is damaged, or another version wrote it.
+	Unreadable bool
 }
 
 // Member is one member that differs.

@@ -117,6 +117,9 @@ func changesTable(all []changes.Shown, w io.Writer) error {
 // changed says in one line what differs, or with what a resource came or went. titles
 // are those that are known of others.
 func changed(s *changes.Shown, titles map[string]string) string {
+	if s.Unreadable {
+		return "(cannot be read)"
+	}
 	if s.Cause != nil {
 		return "with " + s.Cause.Kind + " " + client.Plain(cmp.Or(titles[s.Cause.Kind+" "+s.Cause.Name], s.Cause.Name))
 	}

@@ -2,7 +2,6 @@ package sqlstore
 
 import (
 	"encoding/json"
-	"fmt"
 	"strconv"
 	"time"
 
@@ -146,26 +145,29 @@ func (t *rows) Select(q store.RecordQuery) (list []store.ChangeRecord, _ error) 
 			out := r
 			out.Number, out.Previous, out.Revision = uint64(number), uint64(previous), uint64(revision) //nolint:gosec // written from uint64
 			out.Time, out.Scoping, out.Sealed = time.UnixMicro(micro).UTC(), model.Scoping(scoping), sealed
-			err := t.open(&out, raw)
+			t.open(&out, raw)
 			list = append(list, out)
-			return err
+			return nil
 		}, &number, &previous, &revision, &micro, &r.Actor.Kind, &r.Actor.Name, &r.Origin, &r.Op, &r.Key.Kind, &scoping, &r.Key.Scope, &r.Key.Name, &sealed, &raw)
 	return list, err
 }
 
-// open fills in the stored detail of a record.
-func (c *codec) open(r *store.ChangeRecord, raw []byte) (err error) {
+// open fills in the stored detail of a record, if it can be read: one record must not
+// keep anybody from the others, and who changed what and when stands beside the detail.
+func (c *codec) open(r *store.ChangeRecord, raw []byte) {
+	var err error
 	if r.Sealed {
-		if raw, err = c.sealing.Load().Open(raw, recordPlace(r.Number)); err != nil {
-			return fmt.Errorf("change %d: %w", r.Number, err)
-		}
+		raw, err = c.sealing.Load().Open(raw, recordPlace(r.Number))
 	}
 	var d detail
-	if err := json.Unmarshal(raw, &d); err != nil {
-		return fmt.Errorf("decoding change %d: %w", r.Number, err)
+	if err == nil {
+		err = json.Unmarshal(raw, &d)
+	}
+	if err != nil {
+		r.Unreadable = true
+		return
 	}
 	r.Title, r.Members, r.More, r.Cause, r.Count = d.Title, d.Members, d.More, d.Cause, d.Count
-	return nil
 }
 
 // Tally implements engine.Records. Places have no gaps, so that what is not filtered
