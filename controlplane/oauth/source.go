@@ -110,6 +110,3 @@ func lifetime(res *model.Resource) int64 {
 	}
 	return expires
 }
-
-// Expires tells the revocation log how long a token's tombstone must live.
-func Expires(res *model.Resource) int64 { return lifetime(res) }

@@ -18,6 +18,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/fault"
 	"github.com/meshgate/meshgate/controlplane/gateway"
 	"github.com/meshgate/meshgate/controlplane/model"
+	"github.com/meshgate/meshgate/controlplane/oauth"
 	"github.com/meshgate/meshgate/controlplane/revoke"
 	"github.com/meshgate/meshgate/controlplane/store"
 	"github.com/meshgate/meshgate/filter/contract"
@@ -32,20 +33,6 @@ const (
 )
 
 var errKilled = errors.New("the process was killed")
-
-// subjects is how main wires the kinds of the gateway.
-var subjects = map[*model.Kind]revoke.Subject{
-	gateway.Tokens: {
-		Is:    contract.SubjectToken,
-		Token: func(s any) contract.Hash { return contract.HashToken([]byte(s.(*gateway.Token).AccessToken)) },
-		Expires: func(r *model.Resource) int64 {
-			return contract.ExpiresAt(r.Created, r.Spec.(*gateway.Token).ExpiresIn)
-		},
-		Under: func(s any) string { return s.(*gateway.Token).Credential },
-	},
-	gateway.Applications: {Is: contract.SubjectCredential},
-	gateway.Consumers:    {Is: contract.SubjectConsumer},
-}
 
 // plane is one process of the control plane: the real Revoker behind a server.
 type plane struct {
@@ -148,7 +135,7 @@ func openPlane(s store.Store, clock *planeClock, to *route, planning time.Durati
 		return nil, err
 	}
 	p.r, err = revoke.New(context.Background(), revoke.Options{
-		Store: p, Subjects: subjects, Source: p, Auth: p, Redis: p.redis,
+		Store: p, Subjects: oauth.Subjects(), Source: p, Auth: p, Redis: p.redis,
 		NodeRedis: func(bool) *contract.RedisSettings { return &contract.RedisSettings{URL: redisURL} },
 		Allowed:   func(revoke.Node, string) bool { return p.isPlanned() }, ChecksTokens: func(revoke.Node) bool { return true },
 		Planned: p.plan, Now: clock.now, Clock: clock.begin(), Log: slog.New(slog.DiscardHandler),

@@ -179,7 +179,7 @@ func (cp *controlPlane) openRevocation(ctx context.Context) (err error) {
 		Planned: cp.meters.streams.Planned,
 	})
 	cp.revoker, err = revoke.New(ctx, revoke.Options{
-		Store: cp.store, Subjects: revocationSubjects(), Auth: linkAuthenticator{cp},
+		Store: cp.store, Subjects: oauth.Subjects(), Auth: linkAuthenticator{cp},
 		Source: &oauth.Source{Store: cp.store, Now: time.Now},
 		Allowed: func(n revoke.Node, plugin string) bool {
 			if strings.HasPrefix(n.ID, "cp/") {

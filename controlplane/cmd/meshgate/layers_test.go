@@ -143,7 +143,7 @@ var layers = map[string]string{
 	"e2e/examples":      "e2e/framework",
 	"e2e/bench/gateway": "e2e/framework",
 	// Both halves of the freshness protocol, and nothing of their processes.
-	"e2e/freshness": "controlplane/fault controlplane/gateway controlplane/model controlplane/revoke controlplane/steady controlplane/store controlplane/store/memstore " +
+	"e2e/freshness": "controlplane/fault controlplane/gateway controlplane/model controlplane/oauth controlplane/revoke controlplane/steady controlplane/store controlplane/store/memstore " +
 		"filter/contract filter/redisconn filter/tokencache",
 	// The module's suite plays the control plane, in the filter's own messages.
 	"e2e/module": "e2e/framework e2e/ports filter/contract filter/engine filter/filtertest",

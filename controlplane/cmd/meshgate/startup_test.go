@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/meshgate/meshgate/controlplane/config"
+	"github.com/meshgate/meshgate/controlplane/oauth"
 )
 
 // occupied is a port that somebody has.
@@ -298,7 +299,7 @@ func TestKinds(t *testing.T) {
 		}
 		seen[k.Name], seen["/"+k.Path] = true, true
 	}
-	for k := range revocationSubjects() {
+	for k := range oauth.Subjects() {
 		if !seen[k.Name] {
 			t.Errorf("revocations of %s, which is not stored", k.Name)
 		}

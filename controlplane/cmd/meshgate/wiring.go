@@ -18,10 +18,8 @@ import (
 	"github.com/meshgate/meshgate/controlplane/loop"
 	"github.com/meshgate/meshgate/controlplane/mesh"
 	"github.com/meshgate/meshgate/controlplane/model"
-	"github.com/meshgate/meshgate/controlplane/oauth"
 	"github.com/meshgate/meshgate/controlplane/revoke"
 	"github.com/meshgate/meshgate/controlplane/store"
-	"github.com/meshgate/meshgate/filter/contract"
 	"github.com/meshgate/meshgate/xds/accesslog"
 	plan "github.com/meshgate/meshgate/xds/plan/gateway"
 	"github.com/meshgate/meshgate/xds/policy/all"
@@ -37,25 +35,6 @@ func allKinds() []*model.Kind {
 	kinds = append(kinds, mesh.Kinds()...)
 	kinds = append(kinds, all.Kinds()...)
 	return append(kinds, revoke.Kinds()...)
-}
-
-// revocationSubjects says which changes revoke what.
-func revocationSubjects() map[*model.Kind]revoke.Subject {
-	return map[*model.Kind]revoke.Subject{
-		gateway.Tokens: {
-			Is:      contract.SubjectToken,
-			Token:   func(spec any) contract.Hash { return contract.HashToken([]byte(spec.(*gateway.Token).AccessToken)) },
-			Expires: oauth.Expires,
-			Under:   func(spec any) string { return spec.(*gateway.Token).Credential },
-		},
-		gateway.Applications: {Is: contract.SubjectCredential},
-		gateway.Consumers:    {Is: contract.SubjectConsumer},
-		gateway.Keys: {
-			Is:      contract.SubjectToken,
-			Token:   func(spec any) contract.Hash { return contract.HashKey([]byte(spec.(*gateway.Key).Key)) },
-			Expires: func(r *model.Resource) int64 { return r.Spec.(*gateway.Key).DropAt },
-		},
-	}
 }
 
 // parameters finds what a gateway said at its enrolment.

@@ -1,0 +1,27 @@
+package oauth
+
+import (
+	"github.com/meshgate/meshgate/controlplane/gateway"
+	"github.com/meshgate/meshgate/controlplane/model"
+	"github.com/meshgate/meshgate/controlplane/revoke"
+	"github.com/meshgate/meshgate/filter/contract"
+)
+
+// Subjects says which changes revoke what, for the revoker.
+func Subjects() map[*model.Kind]revoke.Subject {
+	return map[*model.Kind]revoke.Subject{
+		gateway.Tokens: {
+			Is:      contract.SubjectToken,
+			Token:   func(spec any) contract.Hash { return contract.HashToken([]byte(spec.(*gateway.Token).AccessToken)) },
+			Expires: lifetime,
+			Under:   func(spec any) string { return spec.(*gateway.Token).Credential },
+		},
+		gateway.Applications: {Is: contract.SubjectCredential},
+		gateway.Consumers:    {Is: contract.SubjectConsumer},
+		gateway.Keys: {
+			Is:      contract.SubjectToken,
+			Token:   func(spec any) contract.Hash { return contract.HashKey([]byte(spec.(*gateway.Key).Key)) },
+			Expires: func(r *model.Resource) int64 { return r.Spec.(*gateway.Key).DropAt },
+		},
+	}
+}
