@@ -25,8 +25,8 @@ func cursor(list, after string, g gaps) string {
 }
 
 // cursorMark binds an id to the list in which it is a place.
-func cursorMark(list string, id uuid.UUID, gaps string) []byte {
-	sum := sha256.Sum256([]byte(list + "\n" + id.String() + gaps))
+func cursorMark(list string, id uuid.UUID, missing string) []byte {
+	sum := sha256.Sum256([]byte(list + "\n" + id.String() + missing))
 	return sum[:cursorSum]
 }
 
@@ -42,9 +42,9 @@ func readCursor(list, offset string) (after string, g gaps, err error) {
 	}
 	const length = len(uuid.UUID{}) + cursorSum
 	if len(raw) >= length {
-		id, gaps := uuid.UUID(raw[:len(uuid.UUID{})]), string(raw[length:])
-		if bytes.Equal(raw[len(id):length], cursorMark(list, id, gaps)) {
-			return id.String(), readGaps(gaps), nil
+		id, missing := uuid.UUID(raw[:len(uuid.UUID{})]), string(raw[length:])
+		if bytes.Equal(raw[len(id):length], cursorMark(list, id, missing)) {
+			return id.String(), readGaps(missing), nil
 		}
 	}
 	return "", g, badOffset(offset, "it belongs to no page of this list")

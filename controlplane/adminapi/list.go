@@ -117,14 +117,19 @@ func (p place) page(r store.Reader, request *http.Request, query url.Values) (pa
 	if len(rows) == 0 && got.gaps.count > 0 {
 		return got, p.api.incomplete(got.gaps)
 	}
-	if got.more = len(rows) > size; got.more {
+	got.take(rows, size)
+	return got, nil
+}
+
+// take fills a page with the first of the rows that were read for it.
+func (p *page) take(rows []*model.Resource, size int) {
+	if p.more = len(rows) > size; p.more {
 		rows = rows[:size]
 	}
 	if len(rows) > 0 {
-		got.last = rows[len(rows)-1].Name
+		p.last = rows[len(rows)-1].Name
 	}
-	got.resources, got.lacking = readable(rows)
-	return got, nil
+	p.resources, p.lacking = readable(rows)
 }
 
 // count adds up queries that have no result in common.

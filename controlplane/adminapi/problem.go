@@ -63,14 +63,7 @@ func (a *API) fail(w http.ResponseWriter, r *http.Request, err error, c call) {
 		httpkit.WriteMessage(w, http.StatusServiceUnavailable, "The request was not completed in time")
 		return
 	}
-	if e, ok := errors.AsType[*incompleteList](err); ok {
-		entry.Code = codeIncomplete
-		httpkit.WriteMessage(w, http.StatusInternalServerError, e.text)
-		return
-	}
-	if bare := store.UnreadIn(err); bare != nil {
-		entry.Code, entry.Cause = codeUnreadable, err
-		httpkit.WriteMessage(w, http.StatusInternalServerError, a.unreadableText(bare))
+	if a.failUnreadable(w, entry, err) {
 		return
 	}
 	e, ok := errors.AsType[*fault.Error](err)

@@ -78,6 +78,21 @@ func (a *API) note(r *http.Request, rows unreadable) []string {
 	return a.pathsOf(rows)
 }
 
+// failUnreadable answers a call that failed of a row which cannot be decoded, and reports
+// whether it did.
+func (a *API) failUnreadable(w http.ResponseWriter, entry *httpkit.Entry, err error) bool {
+	text := ""
+	if e, ok := errors.AsType[*incompleteList](err); ok {
+		entry.Code, text = codeIncomplete, e.text
+	} else if bare := store.UnreadIn(err); bare != nil {
+		entry.Code, entry.Cause, text = codeUnreadable, err, a.unreadableText(bare)
+	} else {
+		return false
+	}
+	httpkit.WriteMessage(w, http.StatusInternalServerError, text)
+	return true
+}
+
 // unreadableText answers a call that needs a row which cannot be decoded.
 func (a *API) unreadableText(res *model.Resource) string {
 	return "what is stored of " + a.pathOf(res) + " cannot be read by this version; the log says why." + a.remedy(a.pathOf(res))
