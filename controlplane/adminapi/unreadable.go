@@ -81,7 +81,7 @@ func (a *API) note(r *http.Request, rows unreadable) []string {
 // failUnreadable answers a call that failed of a row which cannot be decoded, and reports
 // whether it did.
 func (a *API) failUnreadable(w http.ResponseWriter, entry *httpkit.Entry, err error) bool {
-	text := ""
+	var text string
 	if e, ok := errors.AsType[*incompleteList](err); ok {
 		entry.Code, text = codeIncomplete, e.text
 	} else if bare := store.UnreadIn(err); bare != nil {

@@ -88,7 +88,7 @@ func (a *applier) read(kinds []*model.Kind) error {
 	}
 	var foreign []string
 	for _, kind := range kinds {
-		all, err := a.tx.List(kind, store.Query{Scope: a.scope})
+		all, err := store.ListAll(a.tx, kind, store.Query{Scope: a.scope})
 		if err != nil {
 			return err
 		}
@@ -133,7 +133,7 @@ func (a *applier) evict(r *model.Resource) error {
 			if ref.To != r.Kind.Name {
 				continue
 			}
-			referrers, err := a.tx.List(kind, store.Query{Scope: a.scope, Index: ref.Name, Value: r.Name})
+			referrers, err := store.ListAll(a.tx, kind, store.Query{Scope: a.scope, Index: ref.Name, Value: r.Name})
 			if err != nil {
 				return err
 			}
@@ -154,11 +154,15 @@ func (a *applier) evict(r *model.Resource) error {
 }
 
 // evictNamers deletes what names a resource by a text: what of that is in the
-// file comes after it and is made again.
+// file comes after it and is made again. The texts of one that cannot be decoded are not
+// known.
 func (a *applier) evictNamers(r *model.Resource) error {
+	if store.IsUnread(r) {
+		return nil
+	}
 	for _, guard := range r.Kind.Guards {
 		for _, text := range guard.Texts(r) {
-			namers, err := a.tx.List(guard.By, store.Query{Scope: a.scope, Index: guard.Index, Value: text})
+			namers, err := store.ListAll(a.tx, guard.By, store.Query{Scope: a.scope, Index: guard.Index, Value: text})
 			if err != nil {
 				return err
 			}
@@ -192,8 +196,8 @@ func (a *applier) write(kind *model.Kind) error {
 }
 
 func (a *applier) put(r *model.Resource) (*model.Resource, error) {
-	old, err := a.tx.Get(r.Kind, a.scope, r.Name)
-	if err != nil && !fault.Is(err, fault.NotFound) {
+	old, err := a.stored(r)
+	if err != nil {
 		return nil, err
 	}
 	if old != nil {
@@ -226,6 +230,19 @@ func (a *applier) put(r *model.Resource) (*model.Resource, error) {
 			return nil, err
 		}
 	}
+}
+
+// stored is what there is of an entity, or nil. What cannot be decoded goes, with all that
+// refers to it: what of that is in the file comes after it and is made again.
+func (a *applier) stored(r *model.Resource) (*model.Resource, error) {
+	old, err := a.tx.Get(r.Kind, a.scope, r.Name)
+	switch {
+	case fault.Is(err, fault.NotFound):
+		return nil, nil //nolint:nilnil // nil is nothing
+	case store.UnreadIn(err) != nil:
+		return nil, a.evict(store.UnreadIn(err))
+	}
+	return old, err
 }
 
 // holder is the resource that has a unique value which a write wanted; nil if
