@@ -69,7 +69,7 @@ func Collections() []Collection {
 func (c Collection) nested() string { return cmp.Or(c.Nested, c.Kind.Path) }
 
 // Options are what an API is made of. Guard, Token, Revocations, Proxies, Nodes,
-// ReadOnly and Scope may be left out.
+// Dumps, ReadOnly and Scope may be left out.
 type Options struct {
 	Store       store.Store
 	Gate        *admit.Gate
@@ -94,6 +94,8 @@ type Options struct {
 	Proxies Proxies
 	// Nodes knows every node; without it the endpoints about nodes do not exist.
 	Nodes Nodes
+	// Dumps shows what nodes hold; without it the endpoint that does so does not exist.
+	Dumps Dumps
 	// ReadOnly, if set, says why nothing can be written; writes are answered 405
 	// with it.
 	ReadOnly string

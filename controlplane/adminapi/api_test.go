@@ -138,7 +138,7 @@ var scriptOptions = map[string]func(*adminapi.Options){
 	"changes.script":   func(*adminapi.Options) {},
 	"consumers.script": func(*adminapi.Options) {},
 	"keys.script":      func(*adminapi.Options) {},
-	"nodes.script":     func(o *adminapi.Options) { o.Nodes = nodestest.New() },
+	"nodes.script":     func(o *adminapi.Options) { o.Nodes, o.Dumps = nodestest.New(), nodestest.Dumps{} },
 	"oauth2.script":    func(*adminapi.Options) {},
 	"readonly.script":  func(o *adminapi.Options) { o.ReadOnly = "entities come from a file" },
 	"revoke.script":    func(o *adminapi.Options) { o.Revocations = &revocations{store: o.Store, gate: o.Gate} },

@@ -30,6 +30,7 @@ const (
 	schemaChanges   = "change_page"
 	schemaNode      = "node"
 	schemaNodes     = "node_page"
+	schemaDump      = "dump"
 )
 
 // object is a JSON object of the OpenAPI document.
@@ -204,7 +205,7 @@ func (a *API) components() object {
 		out[kind.Name+suffixPatch] = givenEntity(kind.Schema, true)
 	}
 	out[schemaHealth], out[schemaTags], out[schemaChanges] = pageOfHealth(), pageOfTags(), pageOfChanges()
-	out[schemaNode], out[schemaNodes] = describeNode(), pageOfNodes()
+	out[schemaNode], out[schemaNodes], out[schemaDump] = describeNode(), pageOfNodes(), describeDump()
 	for _, name := range gateway.PluginNames() {
 		config := gateway.Plugins.Schema.Field("config").Record(map[string]any{"name": name})
 		out[configName(name)] = shownEntity(config)

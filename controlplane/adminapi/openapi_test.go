@@ -103,7 +103,7 @@ func (c *contract) conforms(t testing.TB, r *http.Request, w *httptest.ResponseR
 }
 
 func TestOpenAPIDocument(t *testing.T) {
-	f := setupWith(t, func(o *adminapi.Options) { o.Nodes = nodestest.New() })
+	f := setupWith(t, func(o *adminapi.Options) { o.Nodes, o.Dumps = nodestest.New(), nodestest.Dumps{} })
 	raw := openAPI(t, f.api)
 	const golden = "testdata/openapi.json"
 	var indented bytes.Buffer

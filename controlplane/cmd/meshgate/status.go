@@ -21,6 +21,9 @@ The answer is that of GET /nodes. It is asked of the gateway administration API 
 settings (admin.listen, admin.port, admin.token or admin.tokenFile), or of --address,
 which may be the mesh API, too.
 
+With the NAME of a node: what it has. For each resource the version that it was sent,
+whether its Envoy holds the same, and whether it acknowledged or rejected it.
+
 Exit codes: 0 if everybody is connected and in step, 2 if somebody is away, refuses
 configuration or is behind, 1 if it cannot be said. With --watch the last answer counts.`
 
@@ -48,11 +51,11 @@ type statusFlags struct {
 func statusCommand() *cobra.Command {
 	var f statusFlags
 	c := &cobra.Command{
-		Use:   "status",
+		Use:   "status [NAME]",
 		Short: "Say which nodes are connected, away or refused, and whether all are in step",
 		Long:  statusHelp,
-		Args:  cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error {
+		Args:  cobra.MaximumNArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
 			l, err := load(c)
 			if err != nil {
 				return codedError{exitFailed, err.Error()} // 2 has another meaning here
@@ -60,6 +63,9 @@ func statusCommand() *cobra.Command {
 			s, err := newRoster(&l.Config, f, c.OutOrStdout())
 			if err != nil {
 				return err
+			}
+			if len(args) == 1 {
+				return s.showNode(c.Context(), args[0], f.output == "json")
 			}
 			return s.run(c.Context())
 		},

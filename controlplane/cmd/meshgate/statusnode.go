@@ -1,0 +1,286 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/meshgate/meshgate/inspect"
+)
+
+// maxDump bounds a dump that is read, in bytes; the control plane sends less.
+const maxDump = 128 << 20
+
+// nodeConfiguration is what a node has, and what it should have.
+type nodeConfiguration struct {
+	// Proxy is what its Envoy says; null if it could not be asked.
+	Proxy json.RawMessage `json:"proxy"`
+	// ControlPlane is what it was sent, and what became of it.
+	ControlPlane json.RawMessage `json:"controlPlane"`
+}
+
+// showNode prints what one node has. The error ends the program with its code.
+func (r *roster) showNode(ctx context.Context, name string, asJSON bool) error {
+	if r.watch {
+		return errors.New("--watch is for the list of all nodes: leave out the name, or the flag")
+	}
+	var c nodeConfiguration
+	var err error
+	if c.Proxy, err = r.client.dump(ctx, name, inspect.FromProxy); err != nil {
+		return err
+	}
+	if c.ControlPlane, err = r.client.dump(ctx, name, inspect.FromControlPlane); err != nil {
+		return err
+	}
+	held, should, err := c.read()
+	if err != nil {
+		return fmt.Errorf("the answer cannot be read: %w", err)
+	}
+	if held.Source != "" { // in its place the control plane answered, and says why
+		c.Proxy, should.Source = json.RawMessage("null"), held.Source
+	}
+	rows := compareNode(held, should)
+	if asJSON {
+		err = json.NewEncoder(r.out).Encode(c)
+	} else {
+		err = printNode(r.out, name, cmp.Or(held.Source, "the proxy itself and the control plane"), rows)
+	}
+	return errors.Join(err, verdictOfNode(held, rows))
+}
+
+// dump reads what a node has.
+func (c *nodesClient) dump(ctx context.Context, name, source string) (json.RawMessage, error) {
+	ctx, cancel := context.WithTimeout(ctx, inspect.Patience+answerTimeout)
+	defer cancel()
+	target := c.base.JoinPath("nodes", url.PathEscape(name), "xds")
+	target.RawQuery = url.Values{"source": {source}}.Encode()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, target.String(), http.NoBody)
+	if err != nil {
+		return nil, err
+	}
+	req.Header.Set("Accept", "application/json")
+	if c.token != "" {
+		req.Header.Set("Authorization", "Bearer "+c.token)
+	}
+	resp, err := c.http.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = resp.Body.Close() }()
+	text, err := io.ReadAll(io.LimitReader(resp.Body, maxDump+1))
+	switch {
+	case err != nil:
+		return nil, err
+	case len(text) > maxDump:
+		return nil, fmt.Errorf("GET %s: the answer has more than %d bytes", target.Redacted(), maxDump)
+	case resp.StatusCode != http.StatusOK:
+		var problem nodesAnswer
+		_ = json.Unmarshal(text, &problem) // an answer of somebody else has no reason
+		return nil, fmt.Errorf("GET %s: it answered %d: %s", target.Redacted(), resp.StatusCode, plain(cmp.Or(problem.Message, problem.Detail, "no reason")))
+	}
+	return text, nil
+}
+
+// sentConfiguration is a record of the control plane. Of a dump of Envoy, which has no
+// source, only that is read.
+type sentConfiguration struct {
+	Source  string `json:"source"`
+	Configs []struct {
+		Type      string `json:"type"`
+		Resources []struct{ Name, Version, State, Error string }
+	} `json:"configs"`
+}
+
+// heldConfiguration is what Envoy says that it has.
+type heldConfiguration struct {
+	Source  string       `json:"source"`
+	Configs []heldByType `json:"configs"`
+}
+
+// heldByType has the members of all types; the static ones came with its start.
+type heldByType struct {
+	ActiveClusters  []heldCluster  `json:"dynamic_active_clusters"`
+	WarmingClusters []heldCluster  `json:"dynamic_warming_clusters"`
+	Listeners       []heldListener `json:"dynamic_listeners"`
+	Routes          []struct {
+		Version string                `json:"version_info"`
+		Config  struct{ Name string } `json:"route_config"`
+	} `json:"dynamic_route_configs"`
+	Endpoints []struct {
+		Config struct {
+			Name string `json:"cluster_name"`
+		} `json:"endpoint_config"`
+	} `json:"dynamic_endpoint_configs"`
+	Secrets []struct{ Name string } `json:"dynamic_active_secrets"`
+}
+
+type heldCluster struct {
+	Version string                `json:"version_info"`
+	Cluster struct{ Name string } `json:"cluster"`
+}
+
+type heldListener struct {
+	Name    string
+	Active  *heldState `json:"active_state"`
+	Warming *heldState `json:"warming_state"`
+}
+
+type heldState struct {
+	Version string `json:"version_info"`
+}
+
+func (c nodeConfiguration) read() (held heldConfiguration, should sentConfiguration, err error) {
+	return held, should, errors.Join(json.Unmarshal(c.Proxy, &held), json.Unmarshal(c.ControlPlane, &should))
+}
+
+// What Envoy says of a resource that it was sent.
+const (
+	heldSame    = "same"
+	heldDiffers = "differs"
+	heldWarming = "warming"
+	heldAbsent  = "absent"
+	// heldExtra is one that it has and should not have, for a moment after a change.
+	heldExtra = "extra"
+	// heldThere is one of which Envoy does not say the version.
+	heldThere = "held"
+)
+
+// found is what Envoy has under a name.
+type found struct{ active, warming string }
+
+// names are the types of which Envoy says the versions, and those of which it does not.
+const (
+	typeCluster  = "Cluster"
+	typeListener = "Listener"
+	typeRoute    = "RouteConfiguration"
+	typeEndpoint = "ClusterLoadAssignment"
+	typeSecret   = "Secret"
+)
+
+// index is what Envoy has, by type and name.
+func (h heldConfiguration) index() map[[2]string]found {
+	out := map[[2]string]found{}
+	for _, c := range h.Configs {
+		for _, x := range c.WarmingClusters {
+			out[[2]string{typeCluster, x.Cluster.Name}] = found{warming: x.Version}
+		}
+		for _, x := range c.ActiveClusters {
+			key := [2]string{typeCluster, x.Cluster.Name}
+			out[key] = found{active: x.Version, warming: out[key].warming}
+		}
+		for _, x := range c.Listeners {
+			var f found
+			if x.Active != nil {
+				f.active = x.Active.Version
+			}
+			if x.Warming != nil {
+				f.warming = x.Warming.Version
+			}
+			if f != (found{}) { // else it is being drained, or was refused
+				out[[2]string{typeListener, x.Name}] = f
+			}
+		}
+		for _, x := range c.Routes {
+			out[[2]string{typeRoute, x.Config.Name}] = found{active: x.Version}
+		}
+		for _, x := range c.Endpoints {
+			out[[2]string{typeEndpoint, x.Config.Name}] = found{}
+		}
+		for _, x := range c.Secrets {
+			out[[2]string{typeSecret, x.Name}] = found{}
+		}
+	}
+	return out
+}
+
+// nodeRow is one resource.
+type nodeRow struct{ typ, name, version, held, state, err string }
+
+// compareNode lists what a node should have and what it has.
+func compareNode(held heldConfiguration, should sentConfiguration) (rows []nodeRow) {
+	index, asked := held.index(), held.Source == ""
+	for _, c := range should.Configs {
+		typ := c.Type[strings.LastIndexByte(c.Type, '.')+1:]
+		for _, x := range c.Resources {
+			row := nodeRow{typ: typ, name: x.Name, version: x.Version, state: x.State, err: x.Error}
+			if key := [2]string{typ, x.Name}; asked {
+				f, there := index[key]
+				row.held = f.against(typ, x.Version, there)
+				delete(index, key)
+			}
+			rows = append(rows, row)
+		}
+	}
+	for key, f := range index {
+		if versioned(key[0]) && asked {
+			rows = append(rows, nodeRow{typ: key[0], name: key[1], version: f.active, held: heldExtra})
+		}
+	}
+	slices.SortStableFunc(rows, func(a, b nodeRow) int { return cmp.Or(cmp.Compare(a.typ, b.typ), cmp.Compare(a.name, b.name)) })
+	return rows
+}
+
+// versioned reports whether Envoy says the versions of a type.
+func versioned(typ string) bool { return typ == typeCluster || typ == typeListener || typ == typeRoute }
+
+// against compares with the version that should be there.
+func (f found) against(typ, version string, there bool) string {
+	switch {
+	case !there:
+		return heldAbsent
+	case !versioned(typ):
+		return heldThere
+	case f.active == version:
+		return heldSame
+	case f.warming == version:
+		return heldWarming
+	}
+	return heldDiffers
+}
+
+// shortVersion is as much of a version as a table needs.
+const shortVersion = 12
+
+func printNode(out io.Writer, name, source string, rows []nodeRow) error {
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	_, _ = fmt.Fprintln(w, "TYPE\tNAME\tVERSION\tENVOY\tSTATE\tERROR")
+	counts := map[string]int{}
+	for _, r := range rows {
+		counts[r.state]++
+		counts[r.held]++
+		cells := []string{r.typ, r.name, r.version[:min(len(r.version), shortVersion)], r.held, r.state, r.err}
+		for i := range cells {
+			cells[i] = cmp.Or(plain(cells[i]), "-")
+		}
+		_, _ = fmt.Fprintln(w, strings.Join(cells, "\t"))
+	}
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintf(out, "%s: %d resources: %d acknowledged, %d sent and not answered, %d rejected; in Envoy %d differ, %d are absent, %d extra\nsaid by %s\n",
+		plain(name), len(rows), counts[inspect.Acknowledged], counts[inspect.Sent], counts[inspect.Rejected],
+		counts[heldDiffers]+counts[heldWarming], counts[heldAbsent], counts[heldExtra], plain(source))
+	return err
+}
+
+// verdictOfNode is the error that ends the program with the code of a node: 0 only for
+// one that was asked and has what it should have.
+func verdictOfNode(held heldConfiguration, rows []nodeRow) error {
+	even := held.Source == ""
+	for _, r := range rows {
+		missing := versioned(r.typ) && r.held != heldSame
+		even = even && !missing && r.state == inspect.Acknowledged
+	}
+	if !even {
+		return codedError{code: exitUneven}
+	}
+	return nil
+}
