@@ -13,6 +13,10 @@ import (
 	"strings"
 	"text/tabwriter"
 
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/anypb"
+
 	"github.com/meshgate/meshgate/inspect"
 )
 
@@ -95,7 +99,10 @@ type sentConfiguration struct {
 	Source  string `json:"source"`
 	Configs []struct {
 		Type      string `json:"type"`
-		Resources []struct{ Name, Version, State, Error string }
+		Resources []struct {
+			Name, Version, State, Error string
+			Config                      json.RawMessage
+		}
 	} `json:"configs"`
 }
 
@@ -134,7 +141,8 @@ type heldListener struct {
 }
 
 type heldState struct {
-	Version string `json:"version_info"`
+	Version string          `json:"version_info"`
+	Config  json.RawMessage `json:"listener"`
 }
 
 func (c nodeConfiguration) read() (held heldConfiguration, should sentConfiguration, err error) {
@@ -154,7 +162,11 @@ const (
 )
 
 // found is what Envoy has under a name.
-type found struct{ active, warming string }
+type found struct {
+	active, warming string
+	// listener is the active one.
+	listener json.RawMessage
+}
 
 // names are the types of which Envoy says the versions, and those of which it does not.
 const (
@@ -179,12 +191,12 @@ func (h heldConfiguration) index() map[[2]string]found {
 		for _, x := range c.Listeners {
 			var f found
 			if x.Active != nil {
-				f.active = x.Active.Version
+				f.active, f.listener = x.Active.Version, x.Active.Config
 			}
 			if x.Warming != nil {
 				f.warming = x.Warming.Version
 			}
-			if f != (found{}) { // else it is being drained, or was refused
+			if x.Active != nil || x.Warming != nil { // else it is being drained, or was refused
 				out[[2]string{typeListener, x.Name}] = f
 			}
 		}
@@ -213,7 +225,7 @@ func compareNode(held heldConfiguration, should sentConfiguration) (rows []nodeR
 			row := nodeRow{typ: typ, name: x.Name, version: x.Version, state: x.State, err: x.Error}
 			if key := [2]string{typ, x.Name}; asked {
 				f, there := index[key]
-				row.held = f.against(typ, x.Version, there)
+				row.held = f.against(typ, x.Version, there, x.Config)
 				delete(index, key)
 			}
 			rows = append(rows, row)
@@ -231,8 +243,9 @@ func compareNode(held heldConfiguration, should sentConfiguration) (rows []nodeR
 // versioned reports whether Envoy says the versions of a type.
 func versioned(typ string) bool { return typ == typeCluster || typ == typeListener || typ == typeRoute }
 
-// against compares with the version that should be there.
-func (f found) against(typ, version string, there bool) string {
+// against compares with what should be there. Envoy changes the filter chains of a
+// listener without changing the version that it shows, so the content counts.
+func (f found) against(typ, version string, there bool, config json.RawMessage) string {
 	switch {
 	case !there:
 		return heldAbsent
@@ -242,8 +255,17 @@ func (f found) against(typ, version string, there bool) string {
 		return heldSame
 	case f.warming == version:
 		return heldWarming
+	case typ == typeListener && equal(f.listener, config):
+		return heldSame
 	}
 	return heldDiffers
+}
+
+// equal reports whether two resources in the JSON form of Any are the same, whatever the
+// spelling. One that cannot be read is like no other.
+func equal(a, b json.RawMessage) bool {
+	x, y := new(anypb.Any), new(anypb.Any)
+	return protojson.Unmarshal(a, x) == nil && protojson.Unmarshal(b, y) == nil && proto.Equal(x, y)
 }
 
 // shortVersion is as much of a version as a table needs.
