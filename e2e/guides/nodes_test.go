@@ -14,7 +14,7 @@ var _ = Describe("docs/operations/nodes.md", func() {
 		Expect(out["What does a proxy really have?"]).To(And(
 			MatchRegexp(`(?m)^Listener +gateway:https:\d+ +[0-9a-f]{12} +same +acknowledged +-$`), ContainSubstring("in Envoy 0 differ, 0 are absent, 0 extra"),
 			ContainSubstring("exit code 0"), ContainSubstring(`"name": "gateway:http:`),
-			ContainSubstring("\n \"source\": \"control plane: this is what the proxy was sent\",\n \"acknowledged\": true,\n")))
+			ContainSubstring("\n \"source\": \"control plane: this is what the proxy was sent\",\n \"acknowledged\": true,")))
 		Expect(out["Who is away, and why?"]).To(And(
 			MatchRegexp(`(?m)^default\.web-1 +sidecar +refused .*signing key`), ContainSubstring("exit code 2"),
 			ContainSubstring(`meshgate_nodes{state="refused",type="sidecar"} 1`)))
