@@ -130,10 +130,7 @@ func (d *Dumps) dump(ctx context.Context, node, from string) ([]byte, error) {
 	if from == FromControlPlane {
 		return d.record(node, SourceAsked, connected, about.Rejected)
 	}
-	// A caller that goes away gives nobody up: a question that is given up ends the link.
-	asking, cancel := context.WithTimeout(context.WithoutCancel(ctx), Patience)
-	defer cancel()
-	text, err := d.o.Ask(asking, node, dumpPath)
+	text, err := d.o.Ask(ctx, node, dumpPath)
 	if err == nil {
 		if text, err = Conceal(text); err == nil {
 			return text, nil

@@ -3,6 +3,7 @@ package adminlink
 import (
 	"bufio"
 	"context"
+	"errors"
 	"io"
 	"net"
 	"strings"
@@ -76,4 +77,40 @@ func TestEnvoyThatHangs(t *testing.T) {
 		_ = agent.Close()
 		both.Wait()
 	})
+}
+
+// TestGivenUp: a caller that no longer waits costs nobody else the link. The next question
+// has its turn once the answer to the one before has come, which nobody sees.
+func TestGivenUp(t *testing.T) {
+	w := newWorld(t, Options{})
+	asked, answer := make(chan struct{}), make(chan struct{})
+	run(t, w.client("m.a", func(_ context.Context, path string) (io.ReadCloser, error) {
+		if path == "/stats" {
+			close(asked)
+			<-answer
+			return io.NopCloser(strings.NewReader(strings.Repeat("late", maxChunk))), nil
+		}
+		return io.NopCloser(strings.NewReader("LIVE")), nil
+	}))
+	if _, err := w.ask(t, "m.a", "/ready"); err != nil {
+		t.Fatal(err)
+	}
+	before := w.linksOf([]string{"m.a"})[0]
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() { <-asked; cancel() }()
+	if _, err := w.Ask(ctx, "m.a", "/stats"); !errors.Is(err, context.Canceled) {
+		t.Errorf("%v", err)
+	}
+	waits, stop := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer stop()
+	if _, err := w.Ask(waits, "m.a", "/ready"); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("two questions are open: %v", err)
+	}
+	close(answer)
+	if body, err := w.Ask(t.Context(), "m.a", "/ready"); err != nil || string(body) != "LIVE" {
+		t.Errorf("%q, %v", body, err)
+	}
+	if after := w.linksOf(nil); len(after) != 1 || after[0] != before {
+		t.Error("the link was given up with the question")
+	}
 }
