@@ -3,21 +3,51 @@ package inspect
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
+	"strings"
 
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/types/known/anypb"
 
+	"github.com/meshgate/meshgate/controlplane/insight"
 	"github.com/meshgate/meshgate/xds/resource"
-	"github.com/meshgate/meshgate/xds/snapshot"
 
 	// The types of what is in the resources, for their JSON form.
 	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/listener/tls_inspector/v3"
 )
 
-// SourceRecord marks a dump that does not come from the proxy.
-const SourceRecord = "control plane: the proxy is away; this is what it was last sent"
+// What the source of a record says. Each begins alike, and no dump of a proxy has it.
+const (
+	SourceAway  = "control plane: the proxy is away; this is what it was last sent"
+	SourceAsked = "control plane: this is what the proxy was sent"
+	// SourceUnasked is of an Envoy without an agent, or whose agent is just coming back.
+	SourceUnasked = "control plane: the proxy cannot be asked at present; this is what it was sent"
+	// SourceNothing is of one that was not seen since the control plane began.
+	SourceNothing = "control plane: the proxy is away and was sent nothing since the control plane started"
+	// sourceSilent is followed by the reason.
+	sourceSilent = "control plane: the proxy did not answer, and this is what it was sent; the reason: "
+)
 
-// record is the document that stands for a dump of a proxy that is away.
+// States of a resource in a record.
+const (
+	// Acknowledged is one that the proxy has answered and does not refuse.
+	Acknowledged = "acknowledged"
+	// Sent is one that it has not answered yet, or that is just being sent.
+	Sent = "sent"
+	// Rejected is one of those that it refused together; the error is in its words.
+	Rejected = "rejected"
+)
+
+// Known is what the control plane knows of the configuration of a node.
+type Known struct {
+	// Set is what the node was sent last, Answered the newest that it has answered as
+	// a whole; see [loop.Loop.Last].
+	Set, Answered *resource.Set
+	// Refused is what it refuses, or refused when it left.
+	Refused []insight.Rejected
+}
+
+// record is the document that stands for a dump of a proxy.
 type record struct {
 	Source string `json:"source"`
 	// Acknowledged says that the proxy has confirmed all of it.
@@ -36,34 +66,56 @@ type recordedType struct {
 type recordedResource struct {
 	Name    string `json:"name"`
 	Version string `json:"version"`
+	State   string `json:"state"`
+	// Error is why it is rejected.
+	Error string `json:"error,omitempty"`
 	// Config is the resource, absent for secrets: those are made for the proxy
 	// and kept nowhere.
 	Config json.RawMessage `json:"config,omitempty"`
 }
 
 // Record shows the configuration of a node as the control plane knows it, as a
-// JSON object with the key configs. rejections are those of the node that stand.
-func Record(set *resource.Set, acknowledged bool, rejections []snapshot.Rejection) ([]byte, error) {
-	doc := record{Source: SourceRecord, Acknowledged: acknowledged, Configs: []recordedType{}}
-	for _, r := range rejections {
-		doc.Rejected = append(doc.Rejected, string(r.Type)+": "+r.Error)
+// JSON object with the key configs.
+func Record(source string, k Known) ([]byte, error) {
+	doc := record{
+		Source: source, Configs: []recordedType{},
+		Acknowledged: k.Set != nil && len(k.Refused) == 0 && k.Set.Equal(k.Answered),
+	}
+	for _, r := range k.Refused {
+		doc.Rejected = append(doc.Rejected, r.Type+": "+r.Error)
 	}
 	for _, t := range resource.Types {
 		rt := recordedType{Type: string(t), Resources: []recordedResource{}}
-		for _, r := range set.All(t) {
+		for _, r := range k.Set.All(t) {
 			config, err := protojson.Marshal(&anypb.Any{TypeUrl: string(r.Type), Value: r.Body})
 			if err != nil {
 				return nil, fmt.Errorf("show %s: %w", r.Name, err)
 			}
-			rt.Resources = append(rt.Resources, recordedResource{r.Name, r.Version, config})
+			answered := k.Answered.Get(t, r.Name)
+			rt.Resources = append(rt.Resources, k.entry(t, r.Name, r.Version, answered != nil && answered.Version == r.Version, config))
 		}
-		for _, name := range set.Secrets() {
-			if t == resource.Secret && set.Get(t, name) == nil {
-				generation, _ := set.Generation(name)
-				rt.Resources = append(rt.Resources, recordedResource{Name: name, Version: generation})
+		for _, name := range k.Set.Secrets() {
+			if t == resource.Secret && k.Set.Get(t, name) == nil {
+				generation, _ := k.Set.Generation(name)
+				answered, known := k.Answered.Generation(name)
+				rt.Resources = append(rt.Resources, k.entry(t, name, generation, known && answered == generation, nil))
 			}
 		}
 		doc.Configs = append(doc.Configs, rt)
 	}
 	return json.MarshalIndent(doc, "", " ")
+}
+
+// entry shows one resource.
+func (k Known) entry(t resource.TypeURL, name, version string, answered bool, config json.RawMessage) recordedResource {
+	r := recordedResource{Name: name, Version: version, State: Sent, Config: config}
+	if answered {
+		r.State = Acknowledged
+	}
+	for _, refused := range k.Refused {
+		if strings.HasSuffix(string(t), "."+refused.Type) && slices.Contains(refused.Resources, name) {
+			r.State, r.Error = Rejected, refused.Error
+		}
+	}
+	return r
 }

@@ -69,7 +69,7 @@ func Collections() []Collection {
 func (c Collection) nested() string { return cmp.Or(c.Nested, c.Kind.Path) }
 
 // Options are what an API is made of. Guard, Token, Revocations, Proxies, Nodes,
-// Conditions, ReadOnly and Scope may be left out.
+// Conditions, Dumps, ReadOnly and Scope may be left out.
 type Options struct {
 	Store       store.Store
 	Gate        *admit.Gate
@@ -96,6 +96,8 @@ type Options struct {
 	Nodes Nodes
 	// Conditions serves GET /conditions; without it that does not exist.
 	Conditions http.HandlerFunc
+	// Dumps shows what nodes hold; without it the endpoint that does so does not exist.
+	Dumps Dumps
 	// ReadOnly, if set, says why nothing can be written; writes are answered 405
 	// with it.
 	ReadOnly string

@@ -138,7 +138,9 @@ var scriptOptions = map[string]func(*adminapi.Options){
 	"changes.script":   func(*adminapi.Options) {},
 	"consumers.script": func(*adminapi.Options) {},
 	"keys.script":      func(*adminapi.Options) {},
-	"nodes.script":     func(o *adminapi.Options) { o.Nodes, o.Conditions = nodestest.New(), conditions },
+	"nodes.script": func(o *adminapi.Options) {
+		o.Nodes, o.Dumps, o.Conditions = nodestest.New(), nodestest.Dumps{}, conditions
+	},
 	"oauth2.script":    func(*adminapi.Options) {},
 	"readonly.script":  func(o *adminapi.Options) { o.ReadOnly = "entities come from a file" },
 	"revoke.script":    func(o *adminapi.Options) { o.Revocations = &revocations{store: o.Store, gate: o.Gate} },

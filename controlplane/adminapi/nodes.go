@@ -25,6 +25,13 @@ type Nodes interface {
 	Remove(ctx context.Context, name string) error
 }
 
+// Dumps shows the configuration that nodes hold; [inspect.Dumps] does.
+type Dumps interface {
+	// XDS calls show with the dump of a node, a JSON object with the key configs. An
+	// Invalid fault is about from, which is that of the query or empty.
+	XDS(ctx context.Context, node, from string, show func(dump []byte)) error
+}
+
 // pathNode is the name of a node in a path.
 const pathNode = "node"
 
@@ -46,11 +53,20 @@ func (a *API) nodeEndpoints() []httpkit.Endpoint {
 	removed := endpoint(http.MethodDelete, "/nodes/{"+pathNode+"}", "Say that a gateway of this control plane is gone for good", a.removeNode)
 	removed.Contract.Answers = answers(http.StatusForbidden, http.StatusNotFound, http.StatusConflict)
 	removed.Contract.Answers[http.StatusNoContent] = ""
-	return []httpkit.Endpoint{
+	out := []httpkit.Endpoint{
 		answering(list, schemaNodes),
 		answering(endpoint(http.MethodGet, "/nodes/{"+pathNode+"}", "Read a node", a.readNode), schemaNode, http.StatusNotFound),
 		removed,
 	}
+	if a.Dumps == nil {
+		return out
+	}
+	dump := endpoint(http.MethodGet, "/nodes/{"+pathNode+"}/xds", "Dump the configuration that a node has, without secrets", a.dumpNode)
+	dump.Contract.Query = []httpkit.Parameter{{
+		Name: "source", Type: "string",
+		Summary: "proxy (if not given): what its Envoy says, or what it was sent if it cannot be asked; control-plane: what it was sent, and what became of it",
+	}}
+	return append(out, answering(dump, schemaDump, http.StatusNotFound))
 }
 
 func (a *API) listNodes(w http.ResponseWriter, r *http.Request) {
@@ -115,6 +131,20 @@ func (a *API) readNode(w http.ResponseWriter, r *http.Request) {
 	reply(w, r, http.StatusOK, doc)
 }
 
+// dumpNode shows what a node holds. A client that is gone is nobody's concern.
+func (a *API) dumpNode(w http.ResponseWriter, r *http.Request) {
+	name := r.PathValue(pathNode)
+	_, err := a.Nodes.Get(name)
+	if err == nil {
+		err = a.Dumps.XDS(r.Context(), name, r.URL.Query().Get("source"), func(dump []byte) {
+			_ = httpkit.WriteBody(w, http.StatusOK, "application/json; charset=utf-8", dump)
+		})
+	}
+	if err != nil {
+		a.fail(w, r, named(err), call{})
+	}
+}
+
 func (a *API) removeNode(w http.ResponseWriter, r *http.Request) {
 	name := r.PathValue(pathNode)
 	err := a.ownNode(name)
@@ -171,6 +201,16 @@ func describeNode() object {
 		"versions": record([]string{}, object{"envoy": text, "module": text, "agent": text}),
 		"filters":  record([]string{"known", "linked"}, object{"known": whole, "linked": whole}),
 	})
+}
+
+// describeDump is the schema of a dump: Envoy's, or the control plane's record.
+func describeDump() object {
+	return object{"type": "object", "required": []string{"configs"}, "properties": object{
+		"configs":      object{"type": "array", "items": object{"type": "object"}},
+		"source":       object{"type": "string", "description": "Only in records of the control plane: why it is none of the proxy"},
+		"acknowledged": object{"type": "boolean", "description": "Only in records: the proxy has confirmed all of it"},
+		"rejected":     object{"type": "array", "items": object{"type": "string"}, "description": "Only in records: what the proxy refuses"},
+	}}
 }
 
 // pageOfNodes is the schema of the list.

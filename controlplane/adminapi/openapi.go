@@ -19,18 +19,18 @@ const (
 	suffixWrite = "_write"
 	suffixPatch = "_patch"
 
-	schemaError     = "error"
-	schemaMessage   = "message"
-	schemaReference = "reference"
-	schemaRevoked   = "revoked"
-	schemaSchema    = "schema"
-	schemaDocument  = "document"
-	schemaHealth    = "target_health_page"
-	schemaTags      = "tag_page"
-	schemaChanges   = "change_page"
-	schemaNode      = "node"
-	schemaNodes     = "node_page"
-
+	schemaError      = "error"
+	schemaMessage    = "message"
+	schemaReference  = "reference"
+	schemaRevoked    = "revoked"
+	schemaSchema     = "schema"
+	schemaDocument   = "document"
+	schemaHealth     = "target_health_page"
+	schemaTags       = "tag_page"
+	schemaChanges    = "change_page"
+	schemaNode       = "node"
+	schemaNodes      = "node_page"
+	schemaDump       = "dump"
 	schemaConditions = "conditions"
 )
 
@@ -206,7 +206,7 @@ func (a *API) components() object {
 		out[kind.Name+suffixPatch] = givenEntity(kind.Schema, true)
 	}
 	out[schemaHealth], out[schemaTags], out[schemaChanges] = pageOfHealth(), pageOfTags(), pageOfChanges()
-	out[schemaNode], out[schemaNodes] = describeNode(), pageOfNodes()
+	out[schemaNode], out[schemaNodes], out[schemaDump] = describeNode(), pageOfNodes(), describeDump()
 	out[schemaConditions] = describeConditions()
 	for _, name := range gateway.PluginNames() {
 		config := gateway.Plugins.Schema.Field("config").Record(map[string]any{"name": name})

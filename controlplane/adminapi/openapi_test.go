@@ -114,7 +114,9 @@ func (c *contract) conforms(t testing.TB, r *http.Request, w *httptest.ResponseR
 }
 
 func TestOpenAPIDocument(t *testing.T) {
-	f := setupWith(t, func(o *adminapi.Options) { o.Nodes, o.Conditions = nodestest.New(), conditions })
+	f := setupWith(t, func(o *adminapi.Options) {
+		o.Nodes, o.Dumps, o.Conditions = nodestest.New(), nodestest.Dumps{}, conditions
+	})
 	raw := openAPI(t, f.api)
 	const golden = "testdata/openapi.json"
 	var indented bytes.Buffer

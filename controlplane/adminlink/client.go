@@ -86,10 +86,6 @@ func (c *Client) Run(ctx context.Context) {
 
 // once holds one link; up reports whether it was accepted.
 func (c *Client) once(ctx context.Context) (up bool, err error) {
-	token, err := c.Token()
-	if err != nil {
-		return false, err
-	}
 	config := c.TLS.Clone()
 	config.NextProtos = []string{"http/1.1"} // HTTP/2 has no such upgrade
 	dialing, cancel := context.WithTimeout(ctx, dialTimeout)
@@ -101,12 +97,18 @@ func (c *Client) once(ctx context.Context) (up bool, err error) {
 	defer func() { _ = conn.Close() }()
 	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
 	defer stop()
+	// The token is read once Again can end the connection that shows it: one that is
+	// replaced in between would stay on the link otherwise.
+	c.hold(conn)
+	defer c.hold(nil)
+	token, err := c.Token()
+	if err != nil {
+		return false, err
+	}
 	in, err := c.upgrade(conn, token)
 	if err != nil {
 		return false, err
 	}
-	c.hold(conn)
-	defer c.hold(nil)
 	return true, c.serve(ctx, conn, in)
 }
 
@@ -198,7 +200,7 @@ func (c *Client) stream(ctx context.Context, conn net.Conn, f frame) error {
 	if !Allowed(q.Path) {
 		return refused{fmt.Errorf("%q may not be asked for", q.Path)}
 	}
-	ctx, cancel := context.WithTimeout(ctx, AskTimeout)
+	ctx, cancel := context.WithTimeout(ctx, fetchTimeout)
 	defer cancel()
 	if q.Path == RootsPath {
 		return c.learn(conn, q.Roots)

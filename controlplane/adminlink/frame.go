@@ -23,6 +23,9 @@ const (
 	MaxBody = 64 << 20
 	// AskTimeout bounds a question from its turn to the last chunk.
 	AskTimeout = 10 * time.Second
+	// fetchTimeout bounds what the agent does for one. It is shorter, so that an Envoy
+	// that hangs costs an answer and not the link.
+	fetchTimeout = AskTimeout - 2*time.Second
 
 	maxFrame  = 1 << 16
 	frameHead = 1 + 8

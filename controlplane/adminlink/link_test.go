@@ -134,6 +134,7 @@ func TestAllowed(t *testing.T) {
 	w.mu.Lock()
 	l := w.links["m.a"]
 	w.mu.Unlock()
+	l.turn <- struct{}{}
 	if _, err := l.ask(t.Context(), question{Path: "/quitquitquit", Max: MaxBody}); err == nil || !strings.Contains(err.Error(), `"/quitquitquit" may not be asked for`) {
 		t.Errorf("the agent let it pass: %v", err)
 	}

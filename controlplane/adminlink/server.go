@@ -86,7 +86,7 @@ type link struct {
 	node, token string // what it came with; see Recheck
 	conn        net.Conn
 	in          *bufio.Reader
-	turn        chan struct{} // holds a token while a question is open
+	turn        chan struct{} // holds a token while a question is open; see take
 	quit        chan struct{} // closed when the link has ended
 	once        sync.Once
 	err         error // why; set before quit is closed
@@ -102,9 +102,14 @@ type link struct {
 type answer struct {
 	id   uint64
 	max  int
+	size int
 	body []byte
 	err  error
 	done chan struct{}
+	// unwanted says that nobody waits for it any more; slow ends the link if it does
+	// not come.
+	unwanted bool
+	slow     *time.Timer
 }
 
 func (l *link) close(err error) {
@@ -247,31 +252,31 @@ func (s *Server) ask(ctx context.Context, node string, q question) ([]byte, erro
 	}
 	select {
 	case l.turn <- struct{}{}:
-		defer func() { <-l.turn }()
 	case <-l.quit:
 		return nil, fault.Wrap(fault.Unavailable, l.err, "proxy %q has disconnected", node)
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, AskTimeout, errSlow)
-	defer cancel()
 	body, err := l.ask(ctx, q)
-	if err != nil && fault.CodeOf(err) == fault.Internal {
+	if err != nil && ctx.Err() == nil && fault.CodeOf(err) == fault.Internal {
 		err = fault.Wrap(fault.Unavailable, err, "proxy %q did not answer", node)
 	}
 	return body, err
 }
 
-// ask asks; the caller has the turn. A question that is given up ends the link,
-// because its chunks are still on the way; the agent comes back at once.
+// ask asks; the caller has the turn, which ends with the answer and not with the wait for
+// it: the chunks of a question that is given up are still on the way, and are dropped as
+// they come. An agent that does not answer in time loses its link, and comes back at once.
 func (l *link) ask(ctx context.Context, q question) ([]byte, error) {
 	body, err := json.Marshal(q)
 	if err != nil {
+		<-l.turn
 		return nil, err
 	}
 	l.mu.Lock()
 	l.next++
 	a := &answer{id: l.next, max: MaxBody, done: make(chan struct{})}
+	a.slow = time.AfterFunc(AskTimeout, func() { l.close(errSlow) })
 	l.answer = a
 	l.mu.Unlock()
 	if err := l.send(frame{ask, a.id, body}); err != nil {
@@ -283,8 +288,10 @@ func (l *link) ask(ctx context.Context, q question) ([]byte, error) {
 	case <-l.quit:
 		return nil, l.err
 	case <-ctx.Done():
-		l.close(context.Cause(ctx))
-		return nil, context.Cause(ctx)
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		a.unwanted, a.body = true, nil
+		return nil, ctx.Err()
 	}
 }
 
@@ -336,7 +343,7 @@ func (l *link) read() error {
 	}
 }
 
-// take adds a frame to the open answer.
+// take adds a frame to the open answer. With its last one the turn is the next one's.
 func (l *link) take(f frame) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -346,10 +353,12 @@ func (l *link) take(f frame) error {
 	}
 	switch f.kind {
 	case data:
-		if len(a.body)+len(f.body) > a.max {
+		if a.size += len(f.body); a.size > a.max {
 			return fmt.Errorf("an answer of more than %d bytes", a.max)
 		}
-		a.body = append(a.body, f.body...)
+		if !a.unwanted {
+			a.body = append(a.body, f.body...)
+		}
 		return nil
 	case end:
 	case fail:
@@ -360,7 +369,9 @@ func (l *link) take(f frame) error {
 	default:
 		return errUnasked
 	}
+	a.slow.Stop()
 	l.answer = nil
 	close(a.done)
+	<-l.turn
 	return nil
 }

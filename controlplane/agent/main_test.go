@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -24,6 +25,7 @@ func TestMain(m *testing.M) {
 	case "envoy": // stays until SIGTERM
 		fmt.Fprintf(os.Stderr, "info\tmain\targs %q\n", os.Args[1:])
 		fmt.Fprintf(os.Stderr, "info\tmain\tenv %s %s\n", os.Getenv("ENVOY_DYNAMIC_MODULES_SEARCH_PATH"), os.Getenv("MESHGATE_FILTER_SETTINGS"))
+		fmt.Fprintf(os.Stderr, "info\tmain\tsettings %q\n", settingsOf(os.Environ()))
 		end := make(chan os.Signal, 1)
 		signal.Notify(end, syscall.SIGTERM)
 		fmt.Fprintln(os.Stderr, "info\tmain\tup")
@@ -36,6 +38,17 @@ func TestMain(m *testing.M) {
 	default:
 		goleak.VerifyTestMain(m)
 	}
+}
+
+// settingsOf are the names of the variables that are Meshgate's.
+func settingsOf(environment []string) (names []string) {
+	for _, v := range environment {
+		if name, _, _ := strings.Cut(v, "="); strings.HasPrefix(strings.ToUpper(name), "MESHGATE_") {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
 }
 
 // recorder is a slog.Handler that hands each record to the test as one line.

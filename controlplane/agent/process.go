@@ -125,7 +125,7 @@ func (p *Process) args() []string {
 // once runs Envoy until it dies or ctx ends and it has been drained.
 func (p *Process) once(ctx context.Context) error {
 	cmd := exec.Command(p.Path, p.args()...) //nolint:gosec // the operator names the binary
-	cmd.Env = append(append(os.Environ(), p.Env...),
+	cmd.Env = append(p.environment(),
 		"ENVOY_DYNAMIC_MODULES_SEARCH_PATH="+p.ModuleDir, contract.SettingsEnv+"="+p.Settings)
 	ended, err := p.register(cmd)
 	if err != nil {

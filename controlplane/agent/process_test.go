@@ -3,9 +3,11 @@ package agent
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -61,6 +63,26 @@ func TestProcessArguments(t *testing.T) {
 	}
 	if err := stop(); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestProcessKnowsNoSettings: Envoy talks to strangers and does not get what this process
+// was told in its environment, passwords and keys among it.
+func TestProcessKnowsNoSettings(t *testing.T) {
+	t.Setenv("MESHGATE_STORE_ENCRYPTION_KEY", "canary")
+	t.Setenv("MESHGATE_REDIS_URL", "redis://:canary@127.0.0.1")
+	t.Setenv("Meshgate_admin_token", "canary")
+	t.Setenv("GOMEMLIMIT", "1GiB") // which is for the filter, too
+	p, r := newProcess(t, "envoy")
+	stop := run(t, p)
+	if got, want := r.wait(t, "settings "), fmt.Sprintf("%q", []string{roleEnv, "MESHGATE_FILTER_SETTINGS"}); !strings.Contains(got, want) {
+		t.Errorf("%s, want %s", got, want)
+	}
+	if err := stop(); err != nil {
+		t.Error(err)
+	}
+	if !slices.Contains(p.environment(), "GOMEMLIMIT=1GiB") {
+		t.Error("what is nobody's secret does not reach the filter")
 	}
 }
 

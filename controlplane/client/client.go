@@ -22,7 +22,7 @@ import (
 // answer; and of a file with a token.
 const (
 	patience  = 30 * time.Second
-	maxAnswer = 64 << 20
+	maxAnswer = 128 << 20
 	maxToken  = 64 << 10
 )
 

@@ -297,7 +297,7 @@ func TestMuch(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	if err := c.Get(t.Context(), "/x", nil, nil); err == nil || !strings.Contains(err.Error(), "is larger than 67108864 bytes") {
+	if err := c.Get(t.Context(), "/x", nil, nil); err == nil || !strings.Contains(err.Error(), "is larger than 134217728 bytes") {
 		t.Error(err)
 	}
 }

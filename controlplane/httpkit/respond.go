@@ -19,9 +19,13 @@ func WriteJSON(w http.ResponseWriter, status int, document any) error {
 		WriteMessage(w, http.StatusInternalServerError, TextInternal)
 		return err
 	}
-	body := bytes.TrimSuffix(b.Bytes(), []byte("\n"))
+	return WriteBody(w, status, "application/json; charset=utf-8", bytes.TrimSuffix(b.Bytes(), []byte("\n")))
+}
+
+// WriteBody answers with a document that is encoded already.
+func WriteBody(w http.ResponseWriter, status int, mediaType string, body []byte) error {
 	h := w.Header()
-	h.Set("Content-Type", "application/json; charset=utf-8")
+	h.Set("Content-Type", mediaType)
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("Cache-Control", "no-store") // documents hold secrets
 	h.Set("Content-Length", strconv.Itoa(len(body)))

@@ -22,10 +22,7 @@ func (c *confirmations) note(node, meshName, dataplane string, set *resource.Set
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	before, known := c.sets[node]
-	if c.sets == nil {
-		c.sets = map[string]*resource.Set{}
-	}
-	c.sets[node] = set
+	c.keep(node, set)
 	if _, was := before.Generation(mesh.SecretIdentity(meshName)); known && was == secured {
 		return false
 	}
@@ -37,6 +34,14 @@ func (c *confirmations) note(node, meshName, dataplane string, set *resource.Set
 	}
 	c.secured[meshName][dataplane] = secured
 	return true
+}
+
+// keep remembers the last set of a node. mu is held.
+func (c *confirmations) keep(node string, set *resource.Set) {
+	if c.sets == nil {
+		c.sets = map[string]*resource.Set{}
+	}
+	c.sets[node] = set
 }
 
 func (c *confirmations) last(node string) *resource.Set {
@@ -59,10 +64,13 @@ func (c *confirmations) take() map[string]map[string]bool {
 	return out
 }
 
-// Confirmed notes that a node holds what a reading shows. It does not block.
+// Confirmed notes that a node has answered all that a reading shows. It does not block.
 func (l *Loop) Confirmed(node string, st snapshot.State) {
 	meshName, dataplane, err := ParseProxy(node)
-	if err != nil {
+	if err != nil { // a gateway, which is in no mesh that waits for it
+		l.confirmed.mu.Lock()
+		defer l.confirmed.mu.Unlock()
+		l.confirmed.keep(node, st.Set)
 		return
 	}
 	_, secured := st.Set.Generation(mesh.SecretIdentity(meshName))

@@ -144,9 +144,10 @@ func (l *Loop) disconnect(id string) {
 	l.reap(n.plane)
 }
 
-// Last returns what a node was sent last, be it connected or not, and whether it
-// has confirmed all of it. It is nil for a node that was not seen by this process.
-func (l *Loop) Last(id string) (set *resource.Set, acknowledged bool) {
+// Last returns what a node was sent last, be it connected or not, and the newest of
+// that which it has answered as a whole, be it by a refusal. Both are nil for a node that
+// was not seen by this process.
+func (l *Loop) Last(id string) (set, answered *resource.Set) {
 	l.mu.Lock()
 	if n := l.nodes[id]; n != nil {
 		set = n.plane.set(id)
@@ -154,7 +155,7 @@ func (l *Loop) Last(id string) (set *resource.Set, acknowledged bool) {
 		set = l.away.get(id)
 	}
 	l.mu.Unlock()
-	return set, set != nil && set.Equal(l.confirmed.last(id))
+	return set, l.confirmed.last(id)
 }
 
 // Forget drops what is remembered of a node that is gone for good.

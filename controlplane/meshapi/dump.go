@@ -38,10 +38,28 @@ func (c collection) dump(w http.ResponseWriter, r *http.Request) {
 		fail(w, r, opDumpTarget, err) // an unknown mesh is no other case here
 		return
 	}
-	dump, err := c.api.Dumps.XDS(r.Context(), res.Scope, res.Name)
+	c.api.showDump(w, r, mesh.NodeID(res.Scope, res.Name))
+}
+
+// showDump answers with the dump of a node.
+func (a *API) showDump(w http.ResponseWriter, r *http.Request, node string) {
+	query, err := httpkit.Query(r)
 	if err != nil {
-		fail(w, r, opDump, err)
+		fail(w, r, opDecode, fault.Wrap(fault.Invalid, err, "the query is malformed"))
 		return
 	}
-	write(w, http.StatusOK, mediaJSON, dump)
+	err = a.Dumps.XDS(r.Context(), node, query.Get("source"), func(dump []byte) { write(w, http.StatusOK, mediaJSON, dump) })
+	if err != nil {
+		fail(w, r, opDump, err)
+	}
+}
+
+// dumpNode shows what a node of any kind holds; it is for administrators, as dumps are.
+func (a *API) dumpNode(w http.ResponseWriter, r *http.Request) {
+	name := r.PathValue(pathNode)
+	if _, err := a.Nodes.Get(name); err != nil {
+		fail(w, r, opNode, err)
+		return
+	}
+	a.showDump(w, r, name)
 }

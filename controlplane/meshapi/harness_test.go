@@ -134,15 +134,6 @@ type problems map[string][]string
 
 func (p problems) Of(_, dataplane string) []string { return p[dataplane] }
 
-type dumps map[string]error
-
-func (d dumps) XDS(_ context.Context, mesh, dataplane string) ([]byte, error) {
-	if err := d[dataplane]; err != nil {
-		return nil, err
-	}
-	return []byte(`{"configs":[{"of":"` + mesh + "." + dataplane + `"}]}`), nil
-}
-
 // mint issues tokens that show what was asked for.
 type mint struct{ err error }
 
@@ -230,7 +221,7 @@ func newAPI(t testing.TB, change ...func(*Options)) *api {
 			"nan":    math.NaN(),
 		},
 		Problems:        problems{"web-2": {"two listeners on 10.0.0.2:80"}},
-		Dumps:           dumps{"away": fault.New(fault.Unavailable, "the proxy is not connected"), "broken": errors.New("10.0.0.9: refused")},
+		Dumps:           nodestest.Dumps{"m.away": fault.New(fault.Unavailable, "the proxy is not connected"), "m.broken": errors.New("10.0.0.9: refused")},
 		DataplaneTokens: a.mint,
 		About:           About{ClusterID: "c-1", Hostname: "host", InstanceID: "host-ab12"},
 		ProxyVersions:   map[string]string{"1.2.3": "1.39.3", "~1.1.0": "~1.38.0"},

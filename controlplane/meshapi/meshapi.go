@@ -47,10 +47,11 @@ type Problems interface {
 	Of(mesh, dataplane string) []string
 }
 
-// Dumps shows the configuration that proxies hold.
+// Dumps shows the configuration that nodes hold; [inspect.Dumps] does.
 type Dumps interface {
-	// XDS returns the dump of a dataplane as a JSON object with the key configs.
-	XDS(ctx context.Context, mesh, dataplane string) ([]byte, error)
+	// XDS calls show with the dump of a node, a JSON object with the key configs. An
+	// Invalid fault is about from, which is that of the query or empty.
+	XDS(ctx context.Context, node, from string, show func(dump []byte)) error
 }
 
 // DataplaneTokens issues the tokens that dataplanes prove themselves by. Faults:

@@ -27,11 +27,16 @@ func (a *API) nodeEndpoints() []httpkit.Endpoint {
 	node := func(method, pattern, summary string, h http.HandlerFunc) httpkit.Endpoint {
 		return about("nodes", endpoint(method, pattern, httpkit.Administrator, summary, mediaJSON, h))
 	}
-	return []httpkit.Endpoint{
+	list := []httpkit.Endpoint{
 		node(http.MethodGet, "/nodes", "List every node, connected or away", a.listNodes),
 		node(http.MethodGet, "/nodes/{"+pathNode+"}", "Read a node", a.readNode),
 		node(http.MethodDelete, "/nodes/{"+pathNode+"}", "Say that a node is gone for good", a.removeNode),
 	}
+	if a.Dumps != nil {
+		list = append(list, about("configuration dumps", endpoint(http.MethodGet, "/nodes/{"+pathNode+"}/xds", httpkit.Administrator,
+			"Dump the configuration of a node", mediaJSON, a.dumpNode)))
+	}
+	return list
 }
 
 // nodeList is a page of nodes.

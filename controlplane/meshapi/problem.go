@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
-	"strconv"
 
 	"github.com/meshgate/meshgate/controlplane/fault"
 	"github.com/meshgate/meshgate/controlplane/httpkit"
@@ -147,13 +146,7 @@ func reply(w http.ResponseWriter, r *http.Request, status int, document any) {
 
 // write answers with a body of any type that is not to be kept by anybody.
 func write(w http.ResponseWriter, status int, mediaType string, body []byte) {
-	h := w.Header()
-	h.Set("Content-Type", mediaType)
-	h.Set("X-Content-Type-Options", "nosniff")
-	h.Set("Cache-Control", "no-store") // documents hold secrets
-	h.Set("Content-Length", strconv.Itoa(len(body)))
-	w.WriteHeader(status)
-	_, _ = w.Write(body) // a client that is gone is nobody's concern
+	_ = httpkit.WriteBody(w, status, mediaType, body) // a client that is gone is nobody's concern
 }
 
 // empty answers a write that succeeded.

@@ -39,7 +39,7 @@ func (cp *controlPlane) adminAPI() *adminapi.API {
 	o := adminapi.Options{
 		Store: cp.store, Gate: cp.gate, Collections: adminapi.Collections(), Progress: progress{cp.loop, cp.snapshots, cp.nodes, cp.store.Revision}, Log: cp.log,
 		Now: time.Now, Version: version, Token: cp.adminToken, Revocations: &oauth.Revocations{Store: cp.store, Writer: cp.gate},
-		Proxies: gatewayProxies{cp}, Nodes: cp.nodes, Conditions: cp.conditions,
+		Proxies: gatewayProxies{cp}, Nodes: cp.nodes, Dumps: cp.dumps, Conditions: cp.conditions,
 		Guard: &httpkit.BrowserGuard{AnyHost: cp.adminToken != "", Proxied: cp.adminToken != ""},
 	}
 	if cp.cfg.Gateway.Declarative != "" {

@@ -40,6 +40,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/telemetry"
 	"github.com/meshgate/meshgate/controlplane/view"
 	"github.com/meshgate/meshgate/filter/contract"
+	"github.com/meshgate/meshgate/inspect"
 	"github.com/meshgate/meshgate/xds/policy/all"
 	xds "github.com/meshgate/meshgate/xds/server"
 	"github.com/meshgate/meshgate/xds/snapshot"
@@ -77,6 +78,7 @@ type controlPlane struct {
 	xds       *xds.Server
 	mesh      meshParts
 	nodes     *nodes.Registry
+	dumps     *inspect.Dumps
 	// adminToken is what callers of the administration API must show, or empty.
 	adminToken string
 	// encryption changes the key of the store; nil if there is none.
@@ -289,7 +291,7 @@ func (cp *controlPlane) meshAPI(revisions http.HandlerFunc) http.Handler {
 	host, _ := os.Hostname() // empty where the system does not say
 	return meshapi.Handler(meshapi.Options{
 		Kinds: slices.Concat(mesh.Kinds(), all.Kinds()), Store: cp.store, Writer: cp.gate,
-		Insights: insights{cp.mesh.insights}, Problems: problems{cp}, Dumps: dumps{cp}, DataplaneTokens: cp.mesh.tokens,
+		Insights: insights{cp.mesh.insights}, Problems: problems{cp}, Dumps: cp.dumps, DataplaneTokens: cp.mesh.tokens,
 		Tokens: cp.tokens, Keys: keyring{cp}, Recorded: changes.Listed(allKinds()), Revisions: revisions, Conditions: cp.conditions, Nodes: cp.nodes, Version: version,
 		About:         meshapi.About{ClusterID: cp.authority.ID(), Hostname: host, InstanceID: cp.instance},
 		ProxyVersions: map[string]string{version: envoyVersion},

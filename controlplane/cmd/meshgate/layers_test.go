@@ -54,7 +54,7 @@ var layers = map[string]string{
 	"xds/policy/policytest": policyRow + " xds/plan xds/resource",
 
 	// Read-only answers.
-	"inspect": "xds/resource xds/snapshot",
+	"inspect": "controlplane/fault controlplane/insight controlplane/nodes xds/resource",
 
 	// What everything stands on.
 	"controlplane/fault":   "",

@@ -26,6 +26,7 @@ func (cp *controlPlane) openNodes(ctx context.Context) error {
 		Insights: cp.mesh.insights, Snapshots: cp.snapshots, Latest: cp.store.Revision, Instance: cp.instance,
 		Scope: nodeScope, Filters: cp.filters, Gone: cp.revoker.Gone, Delete: cp.deleteNode,
 	})
+	cp.openDumps()
 	return cp.store.View(ctx, func(r store.Reader) error {
 		meshes, unreadable, err := store.ListReadable(r, mesh.Meshes, "")
 		if err != nil {
@@ -90,6 +91,7 @@ func (cp *controlPlane) deleteNode(ctx context.Context, n insight.Node) (err err
 	if err != nil && !fault.Is(err, fault.NotFound) {
 		return err
 	}
+	cp.loop.Forget(n.ID)
 	cp.dropNode(n.ID)
 	return nil
 }

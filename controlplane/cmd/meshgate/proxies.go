@@ -2,18 +2,15 @@ package main
 
 import (
 	"context"
-	"errors"
 	"strings"
 	"time"
 
-	"github.com/meshgate/meshgate/controlplane/adminlink"
 	"github.com/meshgate/meshgate/controlplane/enrol"
 	"github.com/meshgate/meshgate/controlplane/identity"
 	"github.com/meshgate/meshgate/controlplane/insight"
 	"github.com/meshgate/meshgate/controlplane/loop"
 	"github.com/meshgate/meshgate/controlplane/mesh"
 	"github.com/meshgate/meshgate/controlplane/meshapi"
-	"github.com/meshgate/meshgate/inspect"
 	xds "github.com/meshgate/meshgate/xds/server"
 )
 
@@ -117,21 +114,6 @@ func (p problems) Of(meshName, dataplane string) []string {
 		out = append(out, "the proxy refused "+string(r.Type)+": "+r.Error)
 	}
 	return out
-}
-
-// dumps shows the configuration that proxies hold.
-type dumps struct{ cp *controlPlane }
-
-// XDS implements meshapi.Dumps: the proxy's own words or, when it is away, what
-// it was last sent.
-func (d dumps) XDS(ctx context.Context, meshName, dataplane string) ([]byte, error) {
-	node := mesh.NodeID(meshName, dataplane)
-	text, err := d.cp.mesh.admin.Ask(ctx, node, "/config_dump?include_eds")
-	if !errors.Is(err, adminlink.ErrNotConnected) {
-		return text, err
-	}
-	set, acknowledged := d.cp.loop.Last(node)
-	return inspect.Record(set, acknowledged, d.cp.snapshots.Rejections(node))
 }
 
 var _ meshapi.Insights = insights{}

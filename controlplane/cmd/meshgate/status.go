@@ -13,6 +13,9 @@ import (
 const statusHelp = `Say what is wrong, since when and whom it concerns; then list every node, connected or
 away, how far it is and why it is away.
 
+With the NAME of a node: what it has. For each resource the version that it was sent,
+whether its Envoy holds the same, and whether it acknowledged or rejected it.
+
 Exit codes: 0 if nothing is wrong, 2 if something is, 1 if it cannot be said. With
 --watch the last answer counts.`
 
@@ -42,13 +45,17 @@ func statusCommand() *cobra.Command {
 	var api *apiFlags
 	var watch bool
 	c := &cobra.Command{
-		Use:   "status",
+		Use:   "status [NAME]",
 		Short: "Say what is wrong, and which nodes are connected, away, refused or behind",
 		Long:  statusHelp,
 		Example: `  meshgate status
+  meshgate status cp/default/edge
   meshgate status --address https://cp.example:8444 --ca-cert-file ca.pem --token-file token`,
-		Args: func(c *cobra.Command, args []string) error { return cannotSay(cobra.NoArgs(c, args)) },
-		RunE: func(c *cobra.Command, _ []string) error {
+		Args: func(c *cobra.Command, args []string) error { return cannotSay(cobra.MaximumNArgs(1)(c, args)) },
+		RunE: func(c *cobra.Command, args []string) error {
+			if len(args) == 1 {
+				return cannotSay(showNode(c, api, args[0], *output, watch))
+			}
 			return cannotSay(showStatus(c, api, *output, watch))
 		},
 	}

@@ -1,0 +1,125 @@
+package inspect
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+)
+
+// concealed stands for what nobody may read. Envoy writes the same for what it knows to
+// be a secret, such as private keys.
+const concealed = `"[redacted]"`
+
+// Envoy takes the headers of health checks and of its own calls for nothing special, but
+// an operator may have put a password there. These are the members that hold such headers,
+// as Envoy spells them and as the control plane does.
+var headerMembers = map[string]bool{
+	"health_checks": true, "healthChecks": true, "initial_metadata": true, "initialMetadata": true,
+	"http_service": true, "httpService": true,
+}
+
+// valueMembers are the members of a header that hold its value.
+var valueMembers = map[string]bool{"value": true, "raw_value": true, "rawValue": true}
+
+// errNoDump is the error of an answer that is no dump.
+var errNoDump = errors.New("its answer is no JSON object")
+
+// Conceal returns a dump without the values of headers that may be credentials; the rest
+// keeps its bytes. The error says that it is no JSON object.
+func Conceal(dump []byte) ([]byte, error) {
+	if !json.Valid(dump) || !bytes.HasPrefix(bytes.TrimLeft(dump, " \t\r\n"), []byte("{")) {
+		return nil, errNoDump
+	}
+	found := false
+	for member := range headerMembers {
+		found = found || bytes.Contains(dump, []byte(`"`+member+`"`))
+	}
+	if !found {
+		return dump, nil // most have none, and reading all tokens of a large one takes long
+	}
+	c := concealer{in: json.NewDecoder(bytes.NewReader(dump)), dump: dump}
+	c.in.UseNumber()
+	if err := c.run(); err != nil {
+		return nil, err
+	}
+	return append(c.out.Bytes(), dump[c.done:]...), nil
+}
+
+// concealer copies a dump and leaves values out.
+type concealer struct {
+	in   *json.Decoder
+	dump []byte
+	out  bytes.Buffer
+	done int64 // of dump, what is in out
+	open []level
+}
+
+// level is an object or a list that is not closed yet.
+type level struct {
+	object bool
+	// member is the name that was read and whose value comes next; named says that
+	// there is one.
+	member string
+	named  bool
+	// headers says that headers of the kind that is concealed are in it.
+	headers bool
+}
+
+func (c *concealer) run() error {
+	for {
+		before := c.in.InputOffset()
+		token, err := c.in.Token()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return errNoDump
+		}
+		switch t := token.(type) {
+		case json.Delim:
+			c.delimiter(t)
+		case string:
+			c.text(t, before)
+		default:
+			c.valued()
+		}
+	}
+}
+
+// top is the innermost level; a fresh one at the outside.
+func (c *concealer) top() *level {
+	if len(c.open) == 0 {
+		return &level{}
+	}
+	return &c.open[len(c.open)-1]
+}
+
+func (c *concealer) delimiter(d json.Delim) {
+	if d == '}' || d == ']' {
+		c.open = c.open[:len(c.open)-1]
+		c.valued()
+		return
+	}
+	above := c.top()
+	c.open = append(c.open, level{object: d == '{', headers: above.headers || above.named && headerMembers[above.member]})
+}
+
+// text takes a name or a value that begins behind an offset.
+func (c *concealer) text(t string, before int64) {
+	top := c.top()
+	if top.object && !top.named {
+		top.member, top.named = t, true
+		return
+	}
+	if top.headers && valueMembers[top.member] {
+		start := before + int64(bytes.IndexByte(c.dump[before:], '"'))
+		c.out.Write(c.dump[c.done:start])
+		c.out.WriteString(concealed)
+		c.done = c.in.InputOffset()
+	}
+	c.valued()
+}
+
+// valued notes that a member has its value.
+func (c *concealer) valued() { c.top().named = false }
