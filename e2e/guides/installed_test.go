@@ -133,6 +133,8 @@ var _ = Describe("an installed service", func() {
 		const connected = `(?m)^1 nodes: 1 connected`
 		Expect(out["As a service"]).To(And(ContainSubstring(`{"message":"ready"`), MatchRegexp(connected)))
 		Expect(out["Who is connected, and in step?"]).To(MatchRegexp(`(?m)^cp/default/gateway-1 +gateway +connected `))
+		Expect(out["What does this proxy really have?"]).To(And(
+			MatchRegexp(`(?m)^Listener +gateway:http:\d+ +[0-9a-f]{12} +same +acknowledged `), ContainSubstring("0 rejected; in Envoy 0 differ, 0 are absent, 0 extra")))
 		Expect(out["Why was this request refused?"]).To(And(ContainSubstring(`"status":401,"decision":"refused","reason":"key_unknown","route":"shop","service":"shop"`),
 			MatchRegexp(`(?m)^\S+Z\t401\tkey_unknown\tshop\t\t/shop$`)))
 		Expect(out["What changed last, and by whom?"]).To(MatchRegexp(`(?m)user:mesh-system:admin +updated +service +default +shop +/port \d+ -> \d+$`))
