@@ -167,10 +167,12 @@ const (
 
 // Options are the settings of a gRPC server that proxies need: pings more often
 // than the default permits (an Envoy sends one each 5 s, also when idle), an end
-// to connections whose peer is gone or opens no stream, and requests that list
-// thousands of names.
+// to connections whose peer is gone or opens no stream, requests that list thousands of
+// names, and the codec of the responses: a server without it cannot send any. Its gRPC
+// server serves nothing else.
 func Options() []grpc.ServerOption {
 	return []grpc.ServerOption{
+		grpc.ForceServerCodecV2(newCodec()),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Second, PermitWithoutStream: true}),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 10 * time.Second, Timeout: 5 * time.Second, MaxConnectionIdle: streamlessTime}),
 		grpc.ConnectionTimeout(prefaceTime),

@@ -4,7 +4,6 @@ import (
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"github.com/meshgate/meshgate/xds/resource"
 	"google.golang.org/grpc"
-	"google.golang.org/protobuf/types/known/anypb"
 )
 
 // wire is one variant of the protocol: it turns messages into requests and
@@ -41,16 +40,7 @@ func (d delta) recv() (request, error) {
 	}, nil
 }
 
-func (d delta) send(r *response) error {
-	m := &discovery.DeltaDiscoveryResponse{
-		TypeUrl: string(r.typ), Nonce: r.nonce, RemovedResources: r.remove,
-		Resources: make([]*discovery.Resource, 0, len(r.add)),
-	}
-	for _, a := range r.add {
-		m.Resources = append(m.Resources, &discovery.Resource{Name: a.Name, Version: a.Version, Resource: pack(a)})
-	}
-	return d.Send(m)
-}
+func (d delta) send(r *response) error { return d.SendMsg(encodeDelta(r)) }
 
 type sotw struct {
 	grpc.BidiStreamingServer[discovery.DiscoveryRequest, discovery.DiscoveryResponse]
@@ -68,21 +58,4 @@ func (w sotw) recv() (request, error) {
 	}, nil
 }
 
-func (w sotw) send(r *response) error {
-	m := &discovery.DiscoveryResponse{
-		TypeUrl: string(r.typ), Nonce: r.nonce, VersionInfo: r.version,
-		Resources: make([]*anypb.Any, 0, len(r.add)),
-	}
-	if m.VersionInfo == "" {
-		m.VersionInfo = r.nonce
-	}
-	for _, a := range r.add {
-		m.Resources = append(m.Resources, pack(a))
-	}
-	return w.Send(m)
-}
-
-// pack wraps bytes that are marshalled already.
-func pack(r *resource.Resource) *anypb.Any {
-	return &anypb.Any{TypeUrl: string(r.Type), Value: r.Body}
-}
+func (w sotw) send(r *response) error { return w.SendMsg(encodeWhole(r)) }

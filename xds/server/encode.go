@@ -1,0 +1,177 @@
+package server
+
+import (
+	"fmt"
+
+	"github.com/meshgate/meshgate/xds/resource"
+	"google.golang.org/grpc/encoding"
+	"google.golang.org/grpc/encoding/proto"
+	"google.golang.org/grpc/mem"
+	"google.golang.org/protobuf/encoding/protowire"
+)
+
+// Responses are encoded here and not through their messages, because a thousand
+// streams send the same resources: gRPC takes the bodies from where they are. With
+// messages each stream holds a copy of what it sends until the proxy has read it, in
+// buffers of a megabyte for whatever is longer than 32 KiB.
+
+// Fields of DeltaDiscoveryResponse, Resource, DiscoveryResponse (envoy.service.discovery.v3)
+// and Any (google.protobuf).
+const (
+	deltaResources protowire.Number = 2
+	deltaType      protowire.Number = 4
+	deltaNonce     protowire.Number = 5
+	deltaRemoved   protowire.Number = 6
+
+	resourceVersion protowire.Number = 1
+	resourceBody    protowire.Number = 2
+	resourceName    protowire.Number = 3
+
+	wholeVersion   protowire.Number = 1
+	wholeResources protowire.Number = 2
+	wholeType      protowire.Number = 4
+	wholeNonce     protowire.Number = 5
+
+	anyType  protowire.Number = 1
+	anyValue protowire.Number = 2
+)
+
+// leastShared is the length in bytes from which a body is sent from where it is. A
+// shorter one costs less in a copy than in a buffer of its own.
+const leastShared = 512
+
+// encoded is a message as gRPC sends it.
+type encoded struct{ buffers mem.BufferSlice }
+
+// encoder builds one message.
+type encoder struct {
+	encoded
+	// open is what was encoded since the last body that is shared.
+	open []byte
+}
+
+func (e *encoder) text(field protowire.Number, s string) {
+	if s != "" {
+		e.open = protowire.AppendTag(e.open, field, protowire.BytesType)
+		e.open = protowire.AppendString(e.open, s)
+	}
+}
+
+// begin starts a message of a known length within the message.
+func (e *encoder) begin(field protowire.Number, length int) {
+	e.open = protowire.AppendTag(e.open, field, protowire.BytesType)
+	e.open = protowire.AppendVarint(e.open, uint64(length)) //nolint:gosec // a length
+}
+
+// body adds bytes that never change.
+func (e *encoder) body(b []byte) {
+	if len(b) < leastShared {
+		e.open = append(e.open, b...)
+		return
+	}
+	// What follows must not overwrite what the buffer shows.
+	e.buffers = append(e.buffers, mem.SliceBuffer(e.open), mem.SliceBuffer(b))
+	e.open = e.open[len(e.open):]
+}
+
+func (e *encoder) end() *encoded {
+	if len(e.open) > 0 {
+		e.buffers = append(e.buffers, mem.SliceBuffer(e.open))
+	}
+	return &e.encoded
+}
+
+// any adds a resource as an Any.
+func (e *encoder) any(field protowire.Number, r *resource.Resource) {
+	e.begin(field, sizeOfAny(r))
+	e.text(anyType, string(r.Type))
+	if len(r.Body) > 0 {
+		e.begin(anyValue, len(r.Body))
+		e.body(r.Body)
+	}
+}
+
+// sizeOfBytes is the length of a field of so many bytes; an empty one is left out.
+func sizeOfBytes(field protowire.Number, length int) int {
+	if length == 0 {
+		return 0
+	}
+	return protowire.SizeTag(field) + protowire.SizeBytes(length)
+}
+
+func sizeOfAny(r *resource.Resource) int {
+	return sizeOfBytes(anyType, len(r.Type)) + sizeOfBytes(anyValue, len(r.Body))
+}
+
+// sizeOfResource is the length of a Resource without its tag.
+func sizeOfResource(r *resource.Resource) int {
+	return sizeOfBytes(resourceName, len(r.Name)) + sizeOfBytes(resourceVersion, len(r.Version)) +
+		protowire.SizeTag(resourceBody) + protowire.SizeBytes(sizeOfAny(r))
+}
+
+// encodeDelta is a response of the delta variant.
+func encodeDelta(r *response) *encoded {
+	e := newEncoder(r, 0)
+	for _, a := range r.add {
+		e.begin(deltaResources, sizeOfResource(a))
+		e.text(resourceVersion, a.Version)
+		e.any(resourceBody, a)
+		e.text(resourceName, a.Name)
+	}
+	e.text(deltaType, string(r.typ))
+	e.text(deltaNonce, r.nonce)
+	for _, name := range r.remove {
+		e.begin(deltaRemoved, len(name))
+		e.open = append(e.open, name...)
+	}
+	return e.end()
+}
+
+// encodeWhole is a response of the state-of-the-world variant.
+func encodeWhole(r *response) *encoded {
+	version := r.version
+	if version == "" {
+		version = r.nonce
+	}
+	e := newEncoder(r, len(version))
+	e.text(wholeVersion, version)
+	for _, a := range r.add {
+		e.any(wholeResources, a)
+	}
+	e.text(wholeType, string(r.typ))
+	e.text(wholeNonce, r.nonce)
+	return e.end()
+}
+
+// newEncoder makes room for all that is not shared, so that it is allocated once.
+func newEncoder(r *response, more int) *encoder {
+	// A tag has one byte here, a length at most five.
+	const overhead = 2 * (1 + 5)
+	room, shared := more+len(r.typ)+len(r.nonce)+3*overhead, 0
+	for _, a := range r.add {
+		room += 3*overhead + len(a.Name) + len(a.Version) + len(a.Type)
+		if len(a.Body) < leastShared {
+			room += len(a.Body)
+		} else {
+			shared++
+		}
+	}
+	for _, name := range r.remove {
+		room += overhead + len(name)
+	}
+	return &encoder{open: make([]byte, 0, room), encoded: encoded{buffers: make(mem.BufferSlice, 0, 2*shared+1)}}
+}
+
+// codec is gRPC's own for requests, and sends responses that are encoded already.
+type codec struct{ encoding.CodecV2 }
+
+func newCodec() codec { return codec{encoding.GetCodecV2(proto.Name)} }
+
+// Marshal implements [encoding.CodecV2].
+func (codec) Marshal(v any) (mem.BufferSlice, error) {
+	m, ok := v.(*encoded)
+	if !ok {
+		return nil, fmt.Errorf("a message of type %T cannot be sent, only responses can", v)
+	}
+	return m.buffers, nil
+}

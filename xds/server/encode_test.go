@@ -1,0 +1,134 @@
+package server
+
+import (
+	"bytes"
+	"fmt"
+	"testing"
+	"unsafe"
+
+	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"github.com/google/go-cmp/cmp"
+	"github.com/meshgate/meshgate/xds/resource"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/testing/protocmp"
+	"google.golang.org/protobuf/types/known/anypb"
+	"pgregory.net/rapid"
+)
+
+// responses draws whatever a session may send, with bodies around the length from which
+// they are shared.
+func responses(t *rapid.T) *response {
+	text := rapid.StringMatching(`[a-z:./]{0,20}`)
+	r := &response{
+		typ: rapid.SampledFrom(resource.Types[:]).Draw(t, "type"), nonce: text.Draw(t, "nonce"), version: text.Draw(t, "version"),
+		remove: rapid.SliceOfN(text, 0, 5).Draw(t, "removed"),
+	}
+	for i := range rapid.IntRange(0, 6).Draw(t, "resources") {
+		length := rapid.SampledFrom([]int{0, 1, 127, 128, leastShared - 1, leastShared, leastShared + 1, 20000}).Draw(t, "length")
+		name := text.Draw(t, "name") + fmt.Sprint(i)
+		if rapid.Bool().Draw(t, "nameless") {
+			name = ""
+		}
+		r.add = append(r.add, resource.New(r.typ, name, bytes.Repeat([]byte{byte(i)}, length)))
+	}
+	return r
+}
+
+// TestEncodedAsMessages: what is sent is what the messages of the protocol would be.
+func TestEncodedAsMessages(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		r := responses(t)
+		delta := &discovery.DeltaDiscoveryResponse{TypeUrl: string(r.typ), Nonce: r.nonce, RemovedResources: r.remove}
+		whole := &discovery.DiscoveryResponse{TypeUrl: string(r.typ), Nonce: r.nonce, VersionInfo: r.version}
+		if r.version == "" {
+			whole.VersionInfo = r.nonce
+		}
+		for _, a := range r.add {
+			body := &anypb.Any{TypeUrl: string(a.Type), Value: a.Body}
+			delta.Resources = append(delta.Resources, &discovery.Resource{Name: a.Name, Version: a.Version, Resource: body})
+			whole.Resources = append(whole.Resources, body)
+		}
+		same(t, encodeDelta(r), delta, &discovery.DeltaDiscoveryResponse{})
+		same(t, encodeWhole(r), whole, &discovery.DiscoveryResponse{})
+	})
+}
+
+func same(t *rapid.T, sent *encoded, want, got proto.Message) {
+	t.Helper()
+	buffers, err := newCodec().Marshal(sent)
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw := buffers.Materialize()
+	if err := proto.Unmarshal(raw, got); err != nil {
+		t.Fatalf("what is sent is no message: %v", err)
+	}
+	if diff := cmp.Diff(want, got, protocmp.Transform()); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if n := proto.Size(want); n != len(raw) {
+		t.Errorf("%d bytes, the message has %d", len(raw), n)
+	}
+}
+
+// TestBodiesAreNotCopied: a body is sent from where it is, so that streams share it,
+// and the rest of a message is one piece of memory that was long enough at once.
+func TestBodiesAreNotCopied(t *testing.T) {
+	r := &response{typ: resource.Cluster, nonce: "n", remove: []string{"gone"}}
+	for i := range 50 {
+		r.add = append(r.add, resource.New(resource.Cluster, fmt.Sprint(i), bytes.Repeat([]byte{1}, leastShared+i)))
+	}
+	for name, encode := range map[string]func(*response) *encoded{"delta": encodeDelta, "whole": encodeWhole} {
+		shared := 0
+		for _, b := range encode(r).buffers {
+			for _, a := range r.add {
+				if unsafe.SliceData(b.ReadOnlyData()) == unsafe.SliceData(a.Body) {
+					shared++
+				}
+			}
+		}
+		if shared != len(r.add) {
+			t.Errorf("%s: %d of %d bodies are sent from where they are", name, shared, len(r.add))
+		}
+		// The encoder, its room and its list; each buffer of the list is one more.
+		if most, n := float64(3+2*len(r.add)+1), testing.AllocsPerRun(100, func() { encode(r) }); n > most {
+			t.Errorf("%s: %v allocations, at most %v", name, n, most)
+		}
+	}
+}
+
+// TestCodecSendsResponsesAlone: a message that was not encoded here is an error, not a
+// wrong response.
+func TestCodecSendsResponsesAlone(t *testing.T) {
+	if _, err := newCodec().Marshal(&discovery.DiscoveryResponse{}); err == nil {
+		t.Error("a message was sent past the encoder")
+	}
+}
+
+// BenchmarkEncode encodes what a proxy gets that reaches 300 services.
+func BenchmarkEncode(b *testing.B) {
+	r := &response{typ: resource.Cluster, nonce: "7"}
+	for i := range 300 {
+		r.add = append(r.add, resource.New(resource.Cluster, fmt.Sprintf("service-%d", i), bytes.Repeat([]byte{1}, 700)))
+	}
+	b.Run("shared", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			encodeDelta(r)
+		}
+	})
+	b.Run("as a message", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			m := &discovery.DeltaDiscoveryResponse{TypeUrl: string(r.typ), Nonce: r.nonce}
+			for _, a := range r.add {
+				m.Resources = append(m.Resources, &discovery.Resource{Name: a.Name, Version: a.Version, Resource: &anypb.Any{TypeUrl: string(a.Type), Value: a.Body}})
+			}
+			buffers, err := newCodec().CodecV2.Marshal(m)
+			if err != nil {
+				b.Fatal(err)
+			}
+			buffers.Free()
+		}
+	})
+}
