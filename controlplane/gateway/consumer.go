@@ -11,11 +11,7 @@ import (
 // Source: requirement "Consumer".
 var consumerSchema = &model.Schema{
 	Key: "username", CreatedUnit: time.Millisecond,
-	Fields: append(model.Identity(time.Millisecond, true),
-		model.Field{Name: "username", Type: model.String, MaxLen: MaxIdentity, Check: headerText},
-		model.Field{Name: "custom_id", Type: model.String, MaxLen: MaxIdentity, Check: headerText},
-		tags(),
-	),
+	Fields: entity(Consumer{}, time.Millisecond, true),
 	Checks: []model.Check{{Fields: []string{"username", "custom_id"}, Run: consumerNamed}},
 }
 
