@@ -13,7 +13,6 @@ import (
 // Source: requirement "OAuth application (credential)".
 var applicationSchema = &model.Schema{
 	Key: "client_id", CreatedUnit: time.Second, Settle: hashOnWrite,
-	Fields: entity(Application{}, time.Second, false),
 	Checks: []model.Check{{Fields: []string{"client_secret", "hash_secret"}, Run: secretCoupling}},
 }
 

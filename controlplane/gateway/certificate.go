@@ -32,7 +32,7 @@ type Certificate struct {
 	Key     string   `json:"key" jsonschema:"maxLength=65536"`
 	CertAlt string   `json:"cert_alt,omitempty" jsonschema:"maxLength=65536" jsonschema_extras:"x-check=chain"`
 	KeyAlt  string   `json:"key_alt,omitempty" jsonschema:"maxLength=65536"`
-	Tags    []string `json:"tags,omitempty" jsonschema:"uniqueItems=true,maxLength=256" jsonschema_extras:"x-each-check=tag"`
+	Tags    []string `json:"tags,omitempty" jsonschema:"uniqueItems=true,maxLength=256" jsonschema_extras:"x-listed=true,x-each-check=tag"`
 	// SNIs are the server names that refer to the certificate; each is a resource.
 	SNIs model.Virtual[[]string] `json:"snis,omitzero" jsonschema:"uniqueItems=true,maxLength=255" jsonschema_extras:"x-meta=true,x-inline=sni,x-inline-by=certificate,x-each-check=sni"`
 }
@@ -40,24 +40,23 @@ type Certificate struct {
 // SNI is a server name, or *. and a domain, for which a certificate is shown.
 type SNI struct {
 	// Name is spelled as it was written; [SNI.Server] is what is compared.
-	Name string `json:"name" jsonschema:"maxLength=255" jsonschema_extras:"x-check=sni"`
+	Name string `json:"name" jsonschema:"maxLength=255" jsonschema_extras:"x-unique=true,x-check=sni"`
 	// Certificate is the id of the certificate.
-	Certificate string   `json:"certificate" jsonschema_extras:"x-refers-to=certificate"`
-	Tags        []string `json:"tags,omitempty" jsonschema:"uniqueItems=true,maxLength=256" jsonschema_extras:"x-each-check=tag"`
+	Certificate string   `json:"certificate" jsonschema_extras:"x-on-delete=cascade,x-refers-to=certificate"`
+	Tags        []string `json:"tags,omitempty" jsonschema:"uniqueItems=true,maxLength=256" jsonschema_extras:"x-listed=true,x-each-check=tag"`
 }
 
 // CACertificate is the certificate of an authority that signs upstreams.
 type CACertificate struct {
 	Cert string `json:"cert" jsonschema:"maxLength=65536" jsonschema_extras:"x-check=authority"`
 	// CertDigest is the SHA-256 of the certificate's DER in lower-case hex.
-	CertDigest string   `json:"cert_digest,omitempty" jsonschema:"maxLength=64"`
-	Tags       []string `json:"tags,omitempty" jsonschema:"uniqueItems=true,maxLength=256" jsonschema_extras:"x-each-check=tag"`
+	CertDigest string   `json:"cert_digest,omitempty" jsonschema:"maxLength=64" jsonschema_extras:"x-unique=true"`
+	Tags       []string `json:"tags,omitempty" jsonschema:"uniqueItems=true,maxLength=256" jsonschema_extras:"x-listed=true,x-each-check=tag"`
 }
 
 var (
 	certificateSchema = &model.Schema{
-		CreatedUnit: time.Second,
-		Fields:      entity(Certificate{}, time.Second, true),
+		CreatedUnit: time.Second, Updated: true,
 		Checks: []model.Check{
 			{Fields: []string{"cert", "key"}, Run: keyFits("cert", "key", "certificate does not match key")},
 			{Fields: []string{"cert_alt", "key_alt"}, Run: keyFits("cert_alt", "key_alt", "alternative certificate does not match key")},
@@ -65,12 +64,10 @@ var (
 		},
 	}
 	sniSchema = &model.Schema{
-		Key: "name", KeyIndex: foldServer, CreatedUnit: time.Second,
-		Fields: entity(SNI{}, time.Second, true),
+		Key: "name", KeyIndex: foldServer, CreatedUnit: time.Second, Updated: true,
 	}
 	caCertificateSchema = &model.Schema{
-		CreatedUnit: time.Second, Settle: settleDigest,
-		Fields: entity(CACertificate{}, time.Second, true),
+		CreatedUnit: time.Second, Updated: true, Settle: settleDigest,
 	}
 )
 

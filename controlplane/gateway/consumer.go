@@ -10,8 +10,7 @@ import (
 // consumerSchema describes consumers. Times are in milliseconds.
 // Source: requirement "Consumer".
 var consumerSchema = &model.Schema{
-	Key: "username", CreatedUnit: time.Millisecond,
-	Fields: entity(Consumer{}, time.Millisecond, true),
+	Key: "username", CreatedUnit: time.Millisecond, Updated: true,
 	Checks: []model.Check{{Fields: []string{"username", "custom_id"}, Run: consumerNamed}},
 }
 

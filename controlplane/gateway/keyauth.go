@@ -16,7 +16,6 @@ var keySchema = &model.Schema{
 	Present: func(r *model.Resource, out map[string]any, now time.Time) {
 		out["ttl"] = remaining(r.Spec.(*Key).DropAt, now)
 	},
-	Fields: entity(Key{}, time.Second, false),
 }
 
 func settleKey(w *model.Write, now time.Time) error {

@@ -47,8 +47,7 @@ func pluginTypeOf(entity map[string]any) *pluginType {
 // pluginSchema describes plugin instances; the schema of config follows from
 // the name.
 var pluginSchema = &model.Schema{
-	Key: "instance_name", CreatedUnit: time.Second, Cross: pluginMeetsRoute, Settle: settleAnonymous,
-	Fields: append(model.Identity(time.Second, true), pluginRules.Fields(Plugin{})...),
+	Key: "instance_name", CreatedUnit: time.Second, Updated: true, Cross: pluginMeetsRoute, Settle: settleAnonymous,
 	Checks: []model.Check{{Fields: []string{"name", "consumer"}, Run: pluginConsumer}},
 }
 

@@ -19,8 +19,7 @@ var families = [][]string{
 // routeSchema describes routes. What cannot be matched or served is refused,
 // never silently ignored.
 var routeSchema = &model.Schema{
-	Key: "name", CreatedUnit: time.Second, Shorthand: keepsPath,
-	Fields: entity(Route{}, time.Second, true),
+	Key: "name", CreatedUnit: time.Second, Updated: true, Shorthand: keepsPath,
 	Checks: []model.Check{
 		{Fields: []string{"protocols", "methods", "strip_path", "snis"}, Run: routeProtocols},
 		{Fields: []string{"protocols", "methods", "hosts", "headers", "paths", "snis"}, Run: routeMatches},

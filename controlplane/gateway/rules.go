@@ -1,8 +1,6 @@
 package gateway
 
 import (
-	"time"
-
 	"github.com/invopop/jsonschema"
 
 	"github.com/meshgate/meshgate/controlplane/model"
@@ -58,12 +56,6 @@ var pluginRules = rules.With(model.Rules{
 	Checks:   map[string]func(any) string{"plugin": pluginNameText},
 	Variants: map[string]func(map[string]any) *model.Schema{"plugin": pluginConfig},
 })
-
-// entity describes the fields of a kind: those that every resource has, with times in
-// unit, and those of its spec.
-func entity(spec any, unit time.Duration, updated bool) []model.Field {
-	return append(model.Identity(unit, updated), rules.Fields(spec)...)
-}
 
 // MatchedHeaders are names of headers, each with the values of which a request must
 // have one.

@@ -14,9 +14,8 @@ import (
 
 // serviceSchema describes services. Timeouts are in milliseconds.
 var serviceSchema = &model.Schema{
-	Key: "name", CreatedUnit: time.Second, Settle: settleAuthorities,
+	Key: "name", CreatedUnit: time.Second, Updated: true, Settle: settleAuthorities,
 	Shorthand: expandURL, Shorthands: []model.Field{{Name: "url", Type: model.String}},
-	Fields: entity(Service{}, time.Second, true),
 	Checks: []model.Check{
 		{Fields: []string{"protocol", "path"}, Run: noPath},
 		{Fields: []string{"protocol", "client_certificate"}, Run: onlyTLS("client_certificate")},

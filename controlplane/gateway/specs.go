@@ -9,14 +9,14 @@ import (
 // Consumer is a developer who uses upstream services.
 // Source: requirement "Consumer".
 type Consumer struct {
-	Username string   `json:"username,omitempty" jsonschema:"maxLength=512" jsonschema_extras:"x-check=header"`
-	CustomID string   `json:"custom_id,omitempty" jsonschema:"maxLength=512" jsonschema_extras:"x-check=header"`
-	Tags     []string `json:"tags,omitempty" jsonschema:"uniqueItems=true,maxLength=256" jsonschema_extras:"x-each-check=tag"`
+	Username string   `json:"username,omitempty" jsonschema:"maxLength=512" jsonschema_extras:"x-unique=true,x-check=header"`
+	CustomID string   `json:"custom_id,omitempty" jsonschema:"maxLength=512" jsonschema_extras:"x-unique=true,x-check=header"`
+	Tags     []string `json:"tags,omitempty" jsonschema:"uniqueItems=true,maxLength=256" jsonschema_extras:"x-listed=true,x-each-check=tag"`
 }
 
 // Service is an upstream. Timeouts are in milliseconds.
 type Service struct {
-	Name           string   `json:"name,omitempty" jsonschema:"maxLength=128" jsonschema_extras:"x-check=name"`
+	Name           string   `json:"name,omitempty" jsonschema:"maxLength=128" jsonschema_extras:"x-unique=true,x-check=name"`
 	Protocol       string   `json:"protocol" jsonschema:"default=http,enum=http,enum=https,enum=grpc,enum=grpcs,enum=tcp,enum=tls,enum=tls_passthrough,enum=udp,enum=ws,enum=wss" jsonschema_extras:"x-check=service-protocol"`
 	Host           string   `json:"host" jsonschema:"maxLength=253" jsonschema_extras:"x-check=host"`
 	Port           int      `json:"port" jsonschema:"default=80,minimum=0,maximum=65535"`
@@ -25,12 +25,12 @@ type Service struct {
 	ConnectTimeout int      `json:"connect_timeout" jsonschema:"default=60000,minimum=1,maximum=2147483646"`
 	WriteTimeout   int      `json:"write_timeout" jsonschema:"default=60000,minimum=1,maximum=2147483646"`
 	ReadTimeout    int      `json:"read_timeout" jsonschema:"default=60000,minimum=1,maximum=2147483646"`
-	Tags           []string `json:"tags,omitempty" jsonschema:"uniqueItems=true,maxLength=256" jsonschema_extras:"x-each-check=tag"`
+	Tags           []string `json:"tags,omitempty" jsonschema:"uniqueItems=true,maxLength=256" jsonschema_extras:"x-listed=true,x-each-check=tag"`
 	// ClientCertificate is the id of the certificate shown to the upstream, or
 	// empty; CACertificates are the ids of the authorities that may sign it, in
 	// place of those of the proxy's system.
 	ClientCertificate string   `json:"client_certificate,omitempty" jsonschema_extras:"x-refers-to=certificate"`
-	CACertificates    []string `json:"ca_certificates,omitempty" jsonschema_extras:"x-each-check=uuid"`
+	CACertificates    []string `json:"ca_certificates,omitempty" jsonschema_extras:"x-holds=ca_certificate,x-each-check=uuid"`
 	TLSVerify         *bool    `json:"tls_verify,omitempty"`
 	TLSVerifyDepth    *int     `json:"tls_verify_depth,omitempty" jsonschema:"minimum=0,maximum=64"`
 	Enabled           bool     `json:"enabled" jsonschema:"default=true"`
@@ -38,7 +38,7 @@ type Service struct {
 
 // Route selects requests and sends them to a service.
 type Route struct {
-	Name                    string         `json:"name,omitempty" jsonschema:"maxLength=128" jsonschema_extras:"x-check=name"`
+	Name                    string         `json:"name,omitempty" jsonschema:"maxLength=128" jsonschema_extras:"x-unique=true,x-check=name"`
 	Protocols               []string       `json:"protocols" jsonschema:"uniqueItems=true,minItems=1,default=http,default=https,enum=http,enum=https,enum=grpc,enum=grpcs,enum=tcp,enum=tls,enum=tls_passthrough,enum=udp,enum=ws,enum=wss" jsonschema_extras:"x-check=protocols"`
 	Methods                 []string       `json:"methods,omitempty" jsonschema:"uniqueItems=true,maxLength=64" jsonschema_extras:"x-each-check=method"`
 	Hosts                   []string       `json:"hosts,omitempty" jsonschema:"maxLength=260" jsonschema_extras:"x-each-check=route-host"`
@@ -54,23 +54,23 @@ type Route struct {
 	ResponseBuffering       bool           `json:"response_buffering" jsonschema:"default=true"`
 	// Service is the id of the service, or empty.
 	Service string   `json:"service,omitempty" jsonschema_extras:"x-refers-to=service"`
-	Tags    []string `json:"tags,omitempty" jsonschema:"uniqueItems=true,maxLength=256" jsonschema_extras:"x-each-check=tag"`
+	Tags    []string `json:"tags,omitempty" jsonschema:"uniqueItems=true,maxLength=256" jsonschema_extras:"x-listed=true,x-each-check=tag"`
 }
 
 // Plugin applies a behaviour globally (no Route, no Service), to a service, to
 // a route or to both. References are ids.
 type Plugin struct {
 	Name         string `json:"name" jsonschema:"maxLength=128" jsonschema_extras:"x-check=plugin"`
-	InstanceName string `json:"instance_name,omitempty" jsonschema:"maxLength=128" jsonschema_extras:"x-check=name"`
-	Route        string `json:"route,omitempty" jsonschema_extras:"x-refers-to=route"`
-	Service      string `json:"service,omitempty" jsonschema_extras:"x-refers-to=service"`
-	Consumer     string `json:"consumer,omitempty" jsonschema_extras:"x-refers-to=consumer,x-by=username"`
+	InstanceName string `json:"instance_name,omitempty" jsonschema:"maxLength=128" jsonschema_extras:"x-unique=true,x-check=name"`
+	Route        string `json:"route,omitempty" jsonschema_extras:"x-on-delete=cascade,x-refers-to=route"`
+	Service      string `json:"service,omitempty" jsonschema_extras:"x-on-delete=cascade,x-refers-to=service"`
+	Consumer     string `json:"consumer,omitempty" jsonschema_extras:"x-on-delete=cascade,x-refers-to=consumer,x-by=username"`
 	// Config is the validated, completed configuration of the plugin; for
 	// oauth2 it decodes into [OAuth2Config].
 	Config    json.RawMessage `json:"config" jsonschema_extras:"x-variant=plugin"`
 	Protocols []string        `json:"protocols" jsonschema:"uniqueItems=true,minItems=1,default=grpc,default=grpcs,default=http,default=https,enum=grpc,enum=grpcs,enum=http,enum=https,enum=ws,enum=wss"`
 	Enabled   bool            `json:"enabled" jsonschema:"default=true"`
-	Tags      []string        `json:"tags,omitempty" jsonschema:"uniqueItems=true,maxLength=256" jsonschema_extras:"x-each-check=tag"`
+	Tags      []string        `json:"tags,omitempty" jsonschema:"uniqueItems=true,maxLength=256" jsonschema_extras:"x-listed=true,x-each-check=tag"`
 }
 
 // Names of plugins.
@@ -175,15 +175,15 @@ type TerminationConfig struct {
 // Source: requirement "OAuth application (credential)".
 type Application struct {
 	// Consumer is the id of the owner.
-	Consumer string `json:"consumer" jsonschema_extras:"x-refers-to=consumer,x-by=username"`
+	Consumer string `json:"consumer" jsonschema_extras:"x-on-delete=cascade,x-refers-to=consumer,x-by=username"`
 	Name     string `json:"name" jsonschema:"maxLength=512"`
-	ClientID string `json:"client_id" jsonschema:"maxLength=512" jsonschema_extras:"x-generated=secret,x-check=header"`
+	ClientID string `json:"client_id" jsonschema:"maxLength=512" jsonschema_extras:"x-unique=true,x-generated=secret,x-check=header"`
 	// ClientSecret is the secret or, if HashSecret, its PHC string.
 	ClientSecret string   `json:"client_secret" jsonschema:"maxLength=512" jsonschema_extras:"x-generated=secret"`
 	HashSecret   bool     `json:"hash_secret" jsonschema:"default=false"`
 	RedirectURIs []string `json:"redirect_uris" jsonschema:"minItems=1,maxLength=2048" jsonschema_extras:"x-each-check=redirect"`
 	ClientType   string   `json:"client_type" jsonschema:"default=confidential,enum=confidential,enum=public"`
-	Tags         []string `json:"tags,omitempty" jsonschema:"uniqueItems=true,maxLength=256" jsonschema_extras:"x-each-check=tag"`
+	Tags         []string `json:"tags,omitempty" jsonschema:"uniqueItems=true,maxLength=256" jsonschema_extras:"x-listed=true,x-each-check=tag"`
 	// SecondarySecret is accepted beside ClientSecret while one replaces the
 	// other; hashed like it.
 	SecondarySecret string `json:"secondary_secret,omitempty" jsonschema:"maxLength=512" jsonschema_extras:"x-keep=true"`
@@ -202,23 +202,23 @@ const (
 // Source: requirement "Access token".
 type Token struct {
 	// Credential is the id of the application.
-	Credential string `json:"credential" jsonschema_extras:"x-refers-to=oauth2_credential,x-by=client_id,x-flat=credential_id"`
+	Credential string `json:"credential" jsonschema_extras:"x-on-delete=cascade,x-refers-to=oauth2_credential,x-by=client_id,x-flat=credential_id"`
 	// Service is the id of the service the token is bound to, or empty.
-	Service   string `json:"service,omitempty" jsonschema_extras:"x-refers-to=service,x-flat=service_id"`
+	Service   string `json:"service,omitempty" jsonschema_extras:"x-on-delete=cascade,x-refers-to=service,x-flat=service_id"`
 	TokenType string `json:"token_type" jsonschema:"default=bearer,enum=bearer"`
 	ExpiresIn int64  `json:"expires_in" jsonschema:"minimum=0,maximum=2147483647"`
 	// AccessToken that the caller chose may have been presented before and be
 	// remembered as unknown.
-	AccessToken         string `json:"access_token" jsonschema:"maxLength=4096" jsonschema_extras:"x-generated=secret,x-check=header,x-announce=true"`
-	RefreshToken        string `json:"refresh_token,omitempty" jsonschema:"maxLength=4096" jsonschema_extras:"x-check=header"`
+	AccessToken         string `json:"access_token" jsonschema:"maxLength=4096" jsonschema_extras:"x-unique=secret,x-generated=secret,x-check=header,x-announce=true"`
+	RefreshToken        string `json:"refresh_token,omitempty" jsonschema:"maxLength=4096" jsonschema_extras:"x-unique=secret,x-check=header"`
 	Scope               string `json:"scope,omitempty" jsonschema:"maxLength=1024" jsonschema_extras:"x-check=header"`
-	AuthenticatedUserID string `json:"authenticated_userid,omitempty" jsonschema:"maxLength=512" jsonschema_extras:"x-check=header"`
+	AuthenticatedUserID string `json:"authenticated_userid,omitempty" jsonschema:"maxLength=512" jsonschema_extras:"x-listed=true,x-check=header"`
 	// TTL is how many seconds the row lives on; DropAt is what is kept of it.
 	TTL model.Virtual[int64] `json:"ttl,omitzero" jsonschema:"minimum=1,maximum=100000000" jsonschema_extras:"x-meta=true"`
 	// Family is the id that all tokens from one authorisation share: those that
 	// came of one code or of one password grant, and what they were refreshed
 	// to. Empty for tokens that cannot have relatives.
-	Family string `json:"family,omitempty" jsonschema_extras:"x-hidden=true,x-keep=true"`
+	Family string `json:"family,omitempty" jsonschema_extras:"x-listed=true,x-hidden=true,x-keep=true"`
 	// Strict says that the token, or one that it came of, was issued in the strict
 	// profile: what is spent of its family is remembered wherever that happens.
 	Strict bool `json:"strict,omitempty" jsonschema_extras:"x-hidden=true,x-keep=true"`
@@ -231,13 +231,13 @@ type Token struct {
 type Code struct {
 	// Credential is the id of the application, Plugin of the instance that
 	// issued the code, Service of the current service or empty.
-	Credential string `json:"credential"`
-	Plugin     string `json:"plugin"`
-	Service    string `json:"service,omitempty"`
-	Code       string `json:"code"`
+	Credential string `json:"credential" jsonschema_extras:"x-refers-to=oauth2_credential,x-on-delete=cascade"`
+	Plugin     string `json:"plugin" jsonschema_extras:"x-refers-to=plugin,x-on-delete=cascade"`
+	Service    string `json:"service,omitempty" jsonschema_extras:"x-refers-to=service,x-on-delete=cascade"`
+	Code       string `json:"code" jsonschema_extras:"x-unique=secret"`
 	Scope      string `json:"scope,omitempty"`
 	// AuthenticatedUserID is the end user.
-	AuthenticatedUserID string `json:"authenticated_userid,omitempty"`
+	AuthenticatedUserID string `json:"authenticated_userid,omitempty" jsonschema_extras:"x-listed=true"`
 	// Challenge is the code_challenge of RFC 7636, unpadded base64url; Method
 	// is S256 where there is one.
 	Challenge string `json:"challenge,omitempty"`
@@ -252,9 +252,9 @@ type Code struct {
 // use can be told from a guess.
 type Spent struct {
 	// Value is [TokenKey] of what was used up.
-	Value string `json:"value"`
+	Value string `json:"value" jsonschema_extras:"x-unique=secret"`
 	// Credential is the id of the application it belonged to.
-	Credential string `json:"credential"`
+	Credential string `json:"credential" jsonschema_extras:"x-refers-to=oauth2_credential,x-on-delete=cascade"`
 	// Family is that of the tokens that came of it.
 	Family string `json:"family"`
 	// Successor is the name of the token that a refresh token was exchanged
@@ -269,11 +269,11 @@ type Spent struct {
 // Key is an API key, a credential of a consumer.
 type Key struct {
 	// Consumer is the id of the owner.
-	Consumer string `json:"consumer" jsonschema_extras:"x-refers-to=consumer,x-by=username"`
+	Consumer string `json:"consumer" jsonschema_extras:"x-on-delete=cascade,x-refers-to=consumer,x-by=username"`
 	// Key that the caller chose may have been presented before, as with tokens.
-	Key  string               `json:"key" jsonschema:"maxLength=4096" jsonschema_extras:"x-generated=secret,x-check=header,x-announce=true"`
+	Key  string               `json:"key" jsonschema:"maxLength=4096" jsonschema_extras:"x-unique=secret,x-generated=secret,x-check=header,x-announce=true"`
 	TTL  model.Virtual[int64] `json:"ttl,omitzero" jsonschema:"minimum=1,maximum=100000000" jsonschema_extras:"x-meta=true"`
-	Tags []string             `json:"tags,omitempty" jsonschema:"uniqueItems=true,maxLength=256" jsonschema_extras:"x-each-check=tag"`
+	Tags []string             `json:"tags,omitempty" jsonschema:"uniqueItems=true,maxLength=256" jsonschema_extras:"x-listed=true,x-each-check=tag"`
 	// DropAt is when the key ends, in milliseconds of Unix time; 0 for never.
 	DropAt int64 `json:"drop_at,omitempty" jsonschema_extras:"x-hidden=true,x-keep=true"`
 }

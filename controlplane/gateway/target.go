@@ -16,8 +16,7 @@ const targetPort = 8000
 
 // targetSchema describes the targets of upstreams.
 var targetSchema = &model.Schema{
-	Key: "target", KeyUnder: RefUpstream, KeyIndex: targetKeyIndex, CreatedUnit: time.Second, Settle: settleTarget,
-	Fields: entity(UpstreamTarget{}, time.Second, true),
+	Key: "target", KeyUnder: RefUpstream, KeyIndex: targetKeyIndex, CreatedUnit: time.Second, Updated: true, Settle: settleTarget,
 }
 
 func targetText(v any) string {

@@ -15,7 +15,6 @@ const TokenBearer = "bearer"
 var tokenSchema = &model.Schema{
 	Key: "access_token", KeyIndex: TokenKey, CreatedUnit: time.Millisecond,
 	Settle: settleToken, Present: presentToken,
-	Fields: entity(Token{}, time.Millisecond, false),
 }
 
 // settleToken turns the relative ttl into the moment at which the row is

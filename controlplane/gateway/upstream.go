@@ -12,8 +12,7 @@ import (
 
 // upstreamSchema describes upstreams.
 var upstreamSchema = &model.Schema{
-	Key: "name", KeyIndex: strings.ToLower, CreatedUnit: time.Second,
-	Fields: entity(Upstream{}, time.Second, true),
+	Key: "name", KeyIndex: strings.ToLower, CreatedUnit: time.Second, Updated: true,
 	Checks: []model.Check{
 		{Fields: []string{"hash_on", "hash_on_header"}, Run: needsWith("hash_on", HashHeader, "hash_on_header")},
 		{Fields: []string{"hash_fallback", "hash_fallback_header"}, Run: needsWith("hash_fallback", HashHeader, "hash_fallback_header")},

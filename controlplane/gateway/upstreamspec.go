@@ -23,7 +23,7 @@ const (
 // Upstream spreads the requests of the services whose host is its name over its
 // targets.
 type Upstream struct {
-	Name      string `json:"name" jsonschema:"maxLength=253" jsonschema_extras:"x-check=upstream-name"`
+	Name      string `json:"name" jsonschema:"maxLength=253" jsonschema_extras:"x-unique=true,x-check=upstream-name"`
 	Algorithm string `json:"algorithm" jsonschema:"default=round-robin,enum=consistent-hashing,enum=least-connections,enum=round-robin,enum=latency" jsonschema_extras:"x-check=algorithm"`
 	// HashOn is what is hashed, HashFallback what is where a request lacks that.
 	HashOn               string `json:"hash_on" jsonschema:"default=none,enum=none,enum=consumer,enum=ip,enum=header,enum=cookie,enum=path,enum=query_arg,enum=uri_capture" jsonschema_extras:"x-check=hash-input"`
@@ -48,7 +48,7 @@ type Upstream struct {
 	// where the service names none.
 	ClientCertificate string   `json:"client_certificate,omitempty" jsonschema_extras:"x-refers-to=certificate"`
 	UseSRVName        bool     `json:"use_srv_name" jsonschema:"default=false" jsonschema_extras:"x-check=no-srv"`
-	Tags              []string `json:"tags,omitempty" jsonschema:"uniqueItems=true,maxLength=256" jsonschema_extras:"x-each-check=tag"`
+	Tags              []string `json:"tags,omitempty" jsonschema:"uniqueItems=true,maxLength=256" jsonschema_extras:"x-listed=true,x-each-check=tag"`
 }
 
 // Types of health checks.
@@ -128,11 +128,11 @@ type UsedUnhealthy struct {
 // UpstreamTarget is one address of an upstream.
 type UpstreamTarget struct {
 	// Upstream is the id of the upstream.
-	Upstream string `json:"upstream" jsonschema_extras:"x-refers-to=upstream"`
+	Upstream string `json:"upstream" jsonschema_extras:"x-on-delete=cascade,x-refers-to=upstream"`
 	// Target is host:port as it was written, the port always being there; an
 	// address of IP version 6 has all its digits.
 	Target string `json:"target" jsonschema:"maxLength=260" jsonschema_extras:"x-check=target"`
 	// Weight is the share of requests; 0 gets none.
 	Weight int      `json:"weight" jsonschema:"default=100,minimum=0,maximum=65535"`
-	Tags   []string `json:"tags,omitempty" jsonschema:"uniqueItems=true,maxLength=256" jsonschema_extras:"x-each-check=tag"`
+	Tags   []string `json:"tags,omitempty" jsonschema:"uniqueItems=true,maxLength=256" jsonschema_extras:"x-listed=true,x-each-check=tag"`
 }

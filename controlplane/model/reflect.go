@@ -60,8 +60,7 @@ var fieldTypes = map[string]FieldType{
 // makes an Array a Set. Words about strings and numbers on a list are about its
 // elements.
 func (r *Rules) Fields(spec any) []Field {
-	reflector := jsonschema.Reflector{Anonymous: true, DoNotReference: true, ExpandedStruct: true}
-	return r.fields(reflector.ReflectFromType(reflect.TypeOf(spec)))
+	return r.fields(reflectSpec(reflect.TypeOf(spec)))
 }
 
 func (r *Rules) fields(s *jsonschema.Schema) []Field {
