@@ -13,21 +13,6 @@ import (
 // Source: requirement "OAuth application (credential)".
 var applicationSchema = &model.Schema{
 	Key: "client_id", CreatedUnit: time.Second, Settle: hashOnWrite,
-	Fields: append(model.Identity(time.Second, false),
-		model.Field{Name: "consumer", Type: model.Foreign, To: "consumer", By: IndexUsername, Required: true},
-		model.Field{Name: "name", Type: model.String, Required: true, MaxLen: MaxIdentity},
-		model.Field{Name: "client_id", Type: model.String, Required: true, Auto: generated, MaxLen: MaxIdentity, Check: headerText},
-		model.Field{Name: "client_secret", Type: model.String, Required: true, Auto: generated, MaxLen: maxSecret},
-		model.Field{Name: "hash_secret", Type: model.Boolean, Required: true, Default: false},
-		model.Field{
-			Name: "redirect_uris", Type: model.Array, Required: true, MinElements: 1,
-			Elem: &model.Field{Type: model.String, MaxLen: 2048, Check: redirectText},
-		},
-		model.Field{Name: "client_type", Type: model.String, Required: true, Default: ClientConfidential, OneOf: []string{ClientConfidential, ClientPublic}},
-		tags(),
-		model.Field{Name: "secondary_secret", Type: model.String, MaxLen: maxSecret, Keep: true},
-		model.Field{Name: "scopes", Type: model.Array, Keep: true, Elem: &model.Field{Type: model.String, MaxLen: MaxScope, Check: scopeText}, Check: scopesText},
-	),
 	Checks: []model.Check{{Fields: []string{"client_secret", "hash_secret"}, Run: secretCoupling}},
 }
 

@@ -28,44 +28,35 @@ const leastRSA = 2048
 // another type. It is shown to clients that ask for one of its SNIs, and to the
 // upstreams of services that name it.
 type Certificate struct {
-	Cert    string   `json:"cert"`
-	Key     string   `json:"key"`
-	CertAlt string   `json:"cert_alt,omitempty"`
-	KeyAlt  string   `json:"key_alt,omitempty"`
-	Tags    []string `json:"tags,omitempty"`
+	Cert    string   `json:"cert" jsonschema:"maxLength=65536" jsonschema_extras:"x-check=chain"`
+	Key     string   `json:"key" jsonschema:"maxLength=65536"`
+	CertAlt string   `json:"cert_alt,omitempty" jsonschema:"maxLength=65536" jsonschema_extras:"x-check=chain"`
+	KeyAlt  string   `json:"key_alt,omitempty" jsonschema:"maxLength=65536"`
+	Tags    []string `json:"tags,omitempty" jsonschema:"uniqueItems=true,maxLength=256" jsonschema_extras:"x-listed=true,x-each-check=tag"`
+	// SNIs are the server names that refer to the certificate; each is a resource.
+	SNIs model.Virtual[[]string] `json:"snis,omitzero" jsonschema:"uniqueItems=true,maxLength=255" jsonschema_extras:"x-meta=true,x-inline=sni,x-inline-by=certificate,x-each-check=sni"`
 }
 
 // SNI is a server name, or *. and a domain, for which a certificate is shown.
 type SNI struct {
 	// Name is spelled as it was written; [SNI.Server] is what is compared.
-	Name string `json:"name"`
+	Name string `json:"name" jsonschema:"maxLength=255" jsonschema_extras:"x-unique=true,x-check=sni"`
 	// Certificate is the id of the certificate.
-	Certificate string   `json:"certificate"`
-	Tags        []string `json:"tags,omitempty"`
+	Certificate string   `json:"certificate" jsonschema_extras:"x-on-delete=cascade,x-refers-to=certificate"`
+	Tags        []string `json:"tags,omitempty" jsonschema:"uniqueItems=true,maxLength=256" jsonschema_extras:"x-listed=true,x-each-check=tag"`
 }
 
 // CACertificate is the certificate of an authority that signs upstreams.
 type CACertificate struct {
-	Cert string `json:"cert"`
+	Cert string `json:"cert" jsonschema:"maxLength=65536" jsonschema_extras:"x-check=authority"`
 	// CertDigest is the SHA-256 of the certificate's DER in lower-case hex.
-	CertDigest string   `json:"cert_digest"`
-	Tags       []string `json:"tags,omitempty"`
+	CertDigest string   `json:"cert_digest,omitempty" jsonschema:"maxLength=64" jsonschema_extras:"x-unique=true"`
+	Tags       []string `json:"tags,omitempty" jsonschema:"uniqueItems=true,maxLength=256" jsonschema_extras:"x-listed=true,x-each-check=tag"`
 }
 
 var (
 	certificateSchema = &model.Schema{
-		CreatedUnit: time.Second,
-		Fields: append(model.Identity(time.Second, true),
-			model.Field{Name: "cert", Type: model.String, Required: true, MaxLen: maxPEM, Check: chainText},
-			model.Field{Name: "key", Type: model.String, Required: true, MaxLen: maxPEM},
-			model.Field{Name: "cert_alt", Type: model.String, MaxLen: maxPEM, Check: chainText},
-			model.Field{Name: "key_alt", Type: model.String, MaxLen: maxPEM},
-			tags(),
-			model.Field{
-				Name: "snis", Type: model.Set, Meta: true, Inline: &model.Inline{To: "sni", Ref: RefCertificate},
-				Elem: &model.Field{Type: model.String, MaxLen: 255, Check: sniText},
-			},
-		),
+		CreatedUnit: time.Second, Updated: true,
 		Checks: []model.Check{
 			{Fields: []string{"cert", "key"}, Run: keyFits("cert", "key", "certificate does not match key")},
 			{Fields: []string{"cert_alt", "key_alt"}, Run: keyFits("cert_alt", "key_alt", "alternative certificate does not match key")},
@@ -73,20 +64,10 @@ var (
 		},
 	}
 	sniSchema = &model.Schema{
-		Key: "name", KeyIndex: foldServer, CreatedUnit: time.Second,
-		Fields: append(model.Identity(time.Second, true),
-			model.Field{Name: "name", Type: model.String, Required: true, MaxLen: 255, Check: sniText},
-			model.Field{Name: "certificate", Type: model.Foreign, To: "certificate", Required: true},
-			tags(),
-		),
+		Key: "name", KeyIndex: foldServer, CreatedUnit: time.Second, Updated: true,
 	}
 	caCertificateSchema = &model.Schema{
-		CreatedUnit: time.Second, Settle: settleDigest,
-		Fields: append(model.Identity(time.Second, true),
-			model.Field{Name: "cert", Type: model.String, Required: true, MaxLen: maxPEM, Check: authorityText},
-			model.Field{Name: "cert_digest", Type: model.String, MaxLen: 64},
-			tags(),
-		),
+		CreatedUnit: time.Second, Updated: true, Settle: settleDigest,
 	}
 )
 

@@ -10,12 +10,7 @@ import (
 // consumerSchema describes consumers. Times are in milliseconds.
 // Source: requirement "Consumer".
 var consumerSchema = &model.Schema{
-	Key: "username", CreatedUnit: time.Millisecond,
-	Fields: append(model.Identity(time.Millisecond, true),
-		model.Field{Name: "username", Type: model.String, MaxLen: MaxIdentity, Check: headerText},
-		model.Field{Name: "custom_id", Type: model.String, MaxLen: MaxIdentity, Check: headerText},
-		tags(),
-	),
+	Key: "username", CreatedUnit: time.Millisecond, Updated: true,
 	Checks: []model.Check{{Fields: []string{"username", "custom_id"}, Run: consumerNamed}},
 }
 

@@ -16,14 +16,6 @@ var keySchema = &model.Schema{
 	Present: func(r *model.Resource, out map[string]any, now time.Time) {
 		out["ttl"] = remaining(r.Spec.(*Key).DropAt, now)
 	},
-	Fields: append(model.Identity(time.Second, false),
-		model.Field{Name: "consumer", Type: model.Foreign, To: "consumer", By: IndexUsername, Required: true},
-		// As with tokens, a value that the caller chose may have been presented before.
-		model.Field{Name: "key", Type: model.String, Required: true, Auto: generated, MaxLen: maxToken, Check: headerText, Announce: true},
-		model.Field{Name: "ttl", Type: model.Integer, Meta: true, Between: &[2]int64{1, 100000000}},
-		tags(),
-		model.Field{Name: "drop_at", Type: model.Integer, Hidden: true, Keep: true},
-	),
 }
 
 func settleKey(w *model.Write, now time.Time) error {
@@ -34,25 +26,11 @@ func settleKey(w *model.Write, now time.Time) error {
 // keyAuthSchema describes the configuration of a key-auth plugin.
 // Source: requirement "Authentication".
 var keyAuthSchema = &model.Schema{
-	Fields: []model.Field{
-		{
-			Name: "key_names", Type: model.Array, Required: true, Default: []any{"apikey"}, MinElements: 1, Check: fewNames,
-			Elem: &model.Field{Type: model.String, MaxLen: 128, Check: headerNameText},
-		},
-		enabledFlag("key_in_header"), enabledFlag("key_in_query"), flag("key_in_body"),
-		flag("hide_credentials"),
-		enabledFlag("run_on_preflight"),
-		{Name: "anonymous", Type: model.String, MaxLen: MaxIdentity},
-		{Name: "realm", Type: model.String, MaxLen: maxRealm, Check: realmText},
-	},
+	Fields: rules.Fields(KeyAuthConfig{}),
 	Checks: []model.Check{
 		{Fields: []string{"key_in_header", "key_in_query", "key_in_body"}, Run: someKeyPlace},
 		{Fields: []string{"key_names", "key_in_header"}, Run: keyHeaders},
 	},
-}
-
-func enabledFlag(name string) model.Field {
-	return model.Field{Name: name, Type: model.Boolean, Required: true, Default: true}
 }
 
 // fewNames bounds the work of a request, and keeps names apart that differ in

@@ -94,138 +94,86 @@ func one(s string) []string {
 	return []string{s}
 }
 
-// field builds the accessor of an optional string of a spec.
-func field[T any](get func(*T) string) func(any) (string, bool) {
-	return func(spec any) (string, bool) {
-		v := get(spec.(*T))
-		return v, v != ""
-	}
-}
-
-// Kinds of the gateway.
+// Kinds of the gateway. Their fields, and most of how they are found, follow from the
+// tags of their specs.
 var (
-	Services = &model.Kind{
-		Name: "service", Path: "services", Scoping: model.ControlPlane, Class: model.Config,
-		New: func() any { return new(Service) }, Schema: serviceSchema,
-		Unique: []model.Index{{Name: IndexName, Value: field(func(s *Service) string { return s.Name })}},
-		Lists: []model.ListIndex{
-			listed(IndexTags, func(s *Service) []string { return s.Tags }),
-			listed(IndexHost, func(s *Service) []string { return one(strings.ToLower(s.Host)) }),
-		},
-		Refs: []model.Ref{{
-			Name: RefClientCertificate, To: "certificate", OnDelete: model.Refuse, Target: field(func(s *Service) string { return s.ClientCertificate }),
-		}},
-		Holds: []model.Hold{{Name: HoldAuthorities, To: "ca_certificate", Targets: func(spec any) []string { return spec.(*Service).CACertificates }}},
-	}
-	Routes = &model.Kind{
-		Name: "route", Path: "routes", Scoping: model.ControlPlane, Class: model.Config,
-		New: func() any { return new(Route) }, Schema: routeSchema,
-		Unique: []model.Index{{Name: IndexName, Value: field(func(r *Route) string { return r.Name })}},
-		Refs:   []model.Ref{{Name: RefService, To: "service", OnDelete: model.Refuse, Target: field(func(r *Route) string { return r.Service })}},
-		Lists:  []model.ListIndex{listed(IndexTags, func(r *Route) []string { return r.Tags })},
-	}
-	Plugins = &model.Kind{
-		Name: "plugin", Path: "plugins", Scoping: model.ControlPlane, Class: model.Config, Sealed: true,
+	Services = rules.Describe(Service{}, model.Kind{
+		Name: "service", Path: "services", Scoping: model.ControlPlane, Class: model.Config, Schema: serviceSchema,
+		Lists: []model.ListIndex{listed(IndexHost, func(s *Service) []string { return one(strings.ToLower(s.Host)) })},
+	})
+	Routes = rules.Describe(Route{}, model.Kind{
+		Name: "route", Path: "routes", Scoping: model.ControlPlane, Class: model.Config, Schema: routeSchema,
+	})
+	Plugins = pluginRules.Describe(Plugin{}, model.Kind{
+		Name: "plugin", Path: "plugins", Scoping: model.ControlPlane, Class: model.Config, Sealed: true, Schema: pluginSchema,
 		Secrets: []string{"/config/provision_key"},
-		New:     func() any { return new(Plugin) }, Schema: pluginSchema,
-		Unique: []model.Index{
-			{Name: IndexInstanceName, Value: field(func(p *Plugin) string { return p.InstanceName })},
-			{Name: IndexTarget, Value: func(spec any) (string, bool) {
-				p := spec.(*Plugin)
-				return p.Name + " " + p.Route + " " + p.Service + " " + p.Consumer, true
-			}},
-		},
-		Refs: []model.Ref{
-			{Name: RefRoute, To: "route", OnDelete: model.Cascade, Target: field(func(p *Plugin) string { return p.Route })},
-			{Name: RefService, To: "service", OnDelete: model.Cascade, Target: field(func(p *Plugin) string { return p.Service })},
-			{Name: RefConsumer, To: "consumer", OnDelete: model.Cascade, Target: field(func(p *Plugin) string { return p.Consumer })},
-		},
-		Lists: []model.ListIndex{
-			listed(IndexTags, func(p *Plugin) []string { return p.Tags }),
-			listed(IndexAnonymous, func(p *Plugin) []string { return one(p.AnonymousConsumer()) }),
-		},
-	}
-	Consumers = &model.Kind{
-		Name: "consumer", Path: "consumers", Scoping: model.ControlPlane, Class: model.Credential, Announce: model.AnnounceAll,
-		New: func() any { return new(Consumer) }, Schema: consumerSchema,
-		Unique: []model.Index{
-			{Name: IndexUsername, Value: field(func(c *Consumer) string { return c.Username })},
-			{Name: IndexCustomID, Value: field(func(c *Consumer) string { return c.CustomID })},
-		},
-		Lists: []model.ListIndex{listed(IndexTags, func(c *Consumer) []string { return c.Tags })},
+		Unique: []model.Index{{Name: IndexTarget, Value: func(spec any) (string, bool) {
+			p := spec.(*Plugin)
+			return p.Name + " " + p.Route + " " + p.Service + " " + p.Consumer, true
+		}}},
+		Lists: []model.ListIndex{listed(IndexAnonymous, func(p *Plugin) []string { return one(p.AnonymousConsumer()) })},
+	})
+	Consumers = rules.Describe(Consumer{}, model.Kind{
+		Name: "consumer", Path: "consumers", Scoping: model.ControlPlane, Class: model.Credential, Schema: consumerSchema,
+		Announce: model.AnnounceAll,
 		Guards: []model.Guard{{
 			By: Plugins, Index: IndexAnonymous, Field: "config.anonymous",
 			Texts: func(r *model.Resource) []string {
 				return append(one(r.Spec.(*Consumer).Username), r.Name)
 			},
 		}},
-	}
-	Applications = &model.Kind{
-		Name: "oauth2_credential", Path: "oauth2", Scoping: model.ControlPlane, Class: model.Credential, Sealed: true,
+	})
+	Applications = rules.Describe(Application{}, model.Kind{
+		Name: "oauth2_credential", Path: "oauth2", Scoping: model.ControlPlane, Class: model.Credential, Sealed: true, Schema: applicationSchema,
 		Secrets: []string{"/client_secret", "/secondary_secret"},
-		New:     func() any { return new(Application) }, Schema: applicationSchema,
-		Unique: []model.Index{
-			{Name: IndexClientID, Value: field(func(a *Application) string { return a.ClientID })},
-			// Hashed secrets are exempt: nobody knows whether two are equal.
-			{Name: IndexClientSecret, Secret: true, Value: func(spec any) (string, bool) {
-				a := spec.(*Application)
-				return a.ClientSecret, a.ClientSecret != "" && !a.HashSecret
-			}},
-		},
-		Refs:  []model.Ref{{Name: RefConsumer, To: "consumer", OnDelete: model.Cascade, Target: field(func(a *Application) string { return a.Consumer })}},
-		Lists: []model.ListIndex{listed(IndexTags, func(a *Application) []string { return a.Tags })},
-	}
-	Tokens = &model.Kind{
-		Name: "oauth2_token", Path: "oauth2_tokens", Scoping: model.ControlPlane, Class: model.Credential, Sealed: true,
+		// Hashed secrets are exempt: nobody knows whether two are equal.
+		Unique: []model.Index{{Name: IndexClientSecret, Secret: true, Value: func(spec any) (string, bool) {
+			a := spec.(*Application)
+			return a.ClientSecret, a.ClientSecret != "" && !a.HashSecret
+		}}},
+	})
+	Tokens = rules.Describe(Token{}, model.Kind{
+		Name: "oauth2_token", Path: "oauth2_tokens", Scoping: model.ControlPlane, Class: model.Credential, Sealed: true, Schema: tokenSchema,
 		Secrets: []string{"/access_token", "/refresh_token"},
-		New:     func() any { return new(Token) }, Schema: tokenSchema,
-		Unique: []model.Index{
-			{Name: IndexAccessToken, Secret: true, Value: func(spec any) (string, bool) { return TokenKey(spec.(*Token).AccessToken), true }},
-			{Name: IndexRefreshToken, Secret: true, Value: field(func(t *Token) string { return t.RefreshToken })},
-		},
-		Refs: []model.Ref{
-			{Name: RefCredential, To: "oauth2_credential", OnDelete: model.Cascade, Target: field(func(t *Token) string { return t.Credential })},
-			{Name: RefService, To: "service", OnDelete: model.Cascade, Target: field(func(t *Token) string { return t.Service })},
-		},
-		Lists: []model.ListIndex{
-			listed(IndexFamily, func(t *Token) []string { return one(t.Family) }),
-			listed(IndexUser, func(t *Token) []string { return one(t.AuthenticatedUserID) }),
-		},
 		Expires: func(spec any) time.Time { return at(spec.(*Token).DropAt) },
-	}
+	})
 	// Codes and SpentValues are no entities of an API.
-	Codes = &model.Kind{
+	Codes = rules.Describe(Code{}, model.Kind{
 		Name: "oauth2_code", Path: "oauth2-codes", Scoping: model.ControlPlane, Class: model.Credential,
 		Announce: model.AnnounceNone, ReadOnly: true, Sealed: true,
-		New:    func() any { return new(Code) },
-		Unique: []model.Index{{Name: IndexCode, Secret: true, Value: field(func(c *Code) string { return c.Code })}},
-		Refs: []model.Ref{
-			{Name: RefCredential, To: "oauth2_credential", OnDelete: model.Cascade, Target: field(func(c *Code) string { return c.Credential })},
-			{Name: RefService, To: "service", OnDelete: model.Cascade, Target: field(func(c *Code) string { return c.Service })},
-			{Name: RefPlugin, To: "plugin", OnDelete: model.Cascade, Target: field(func(c *Code) string { return c.Plugin })},
-		},
-		Lists:   []model.ListIndex{listed(IndexUser, func(c *Code) []string { return one(c.AuthenticatedUserID) })},
 		Expires: func(spec any) time.Time { return at(spec.(*Code).DropAt) },
-	}
-	SpentValues = &model.Kind{
+	})
+	SpentValues = rules.Describe(Spent{}, model.Kind{
 		Name: "oauth2_spent", Path: "oauth2-spent", Scoping: model.ControlPlane, Class: model.Credential,
 		Announce: model.AnnounceNone, ReadOnly: true,
-		New:    func() any { return new(Spent) },
-		Unique: []model.Index{{Name: IndexSpent, Secret: true, Value: field(func(s *Spent) string { return s.Value })}},
-		Refs: []model.Ref{
-			{Name: RefCredential, To: "oauth2_credential", OnDelete: model.Cascade, Target: field(func(s *Spent) string { return s.Credential })},
-		},
 		Expires: func(spec any) time.Time { return at(spec.(*Spent).DropAt) },
-	}
-	Keys = &model.Kind{
-		Name: "keyauth_credential", Path: "key-auths", Scoping: model.ControlPlane, Class: model.Credential, Sealed: true,
+	})
+	Keys = rules.Describe(Key{}, model.Kind{
+		Name: "keyauth_credential", Path: "key-auths", Scoping: model.ControlPlane, Class: model.Credential, Sealed: true, Schema: keySchema,
 		Secrets: []string{"/key"},
-		New:     func() any { return new(Key) }, Schema: keySchema,
-		Unique:  []model.Index{{Name: IndexKey, Secret: true, Value: func(spec any) (string, bool) { return KeyAuthKey(spec.(*Key).Key), true }}},
-		Refs:    []model.Ref{{Name: RefConsumer, To: "consumer", OnDelete: model.Cascade, Target: field(func(k *Key) string { return k.Consumer })}},
-		Lists:   []model.ListIndex{listed(IndexTags, func(k *Key) []string { return k.Tags })},
 		Expires: func(spec any) time.Time { return at(spec.(*Key).DropAt) },
-	}
+	})
+	Upstreams = rules.Describe(Upstream{}, model.Kind{
+		Name: "upstream", Path: "upstreams", Scoping: model.ControlPlane, Class: model.Config, Schema: upstreamSchema,
+		Secrets: []string{"/healthchecks/active/headers"}, // Authorization may be one
+	})
+	Targets = rules.Describe(UpstreamTarget{}, model.Kind{
+		Name: "target", Path: "targets", Scoping: model.ControlPlane, Class: model.Config, Schema: targetSchema,
+		Unique: []model.Index{{Name: IndexTarget, Value: func(spec any) (string, bool) {
+			t := spec.(*UpstreamTarget)
+			return t.Upstream + " " + t.Address(), true
+		}}},
+	})
+	Certificates = rules.Describe(Certificate{}, model.Kind{
+		Name: "certificate", Path: "certificates", Scoping: model.ControlPlane, Class: model.Config, Sealed: true, Schema: certificateSchema,
+		Secrets: []string{"/key", "/key_alt"},
+	})
+	SNIs = rules.Describe(SNI{}, model.Kind{
+		Name: "sni", Path: "snis", Scoping: model.ControlPlane, Class: model.Config, Schema: sniSchema,
+	})
+	CACertificates = rules.Describe(CACertificate{}, model.Kind{
+		Name: "ca_certificate", Path: "ca_certificates", Scoping: model.ControlPlane, Class: model.Config, Schema: caCertificateSchema,
+	})
 )
 
 // Kinds lists the kinds of the gateway.

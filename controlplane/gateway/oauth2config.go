@@ -18,38 +18,12 @@ var grants = []string{
 // oauth2Schema describes the configuration of an oauth2 plugin.
 // Source: requirement "Plugin configuration parameters".
 var oauth2Schema = &model.Schema{
-	Fields: []model.Field{
-		{Name: "scopes", Type: model.Array, Elem: &model.Field{Type: model.String, MaxLen: MaxScope, Check: scopeText}, Check: scopesText},
-		flag("mandatory_scope"),
-		{Name: "provision_key", Type: model.String, Required: true, MaxLen: maxSecret, Auto: generated},
-		// Zero and below mean that tokens never expire.
-		{Name: "token_expiration", Type: model.Number, Required: true, Default: float64(7200), Between: &[2]int64{-1 << 31, 1<<31 - 1}, Check: wholeText},
-		flag(grants[0]), flag(grants[1]), flag(grants[2]), flag(grants[3]),
-		flag("hide_credentials"),
-		flag("accept_http_if_already_terminated"),
-		{Name: "anonymous", Type: model.String, MaxLen: MaxIdentity},
-		flag("global_credentials"),
-		{Name: "auth_header_name", Type: model.String, Required: true, Default: "authorization", MaxLen: 128, Check: credentialHeaderText},
-		{Name: "refresh_token_ttl", Type: model.Number, Required: true, Default: float64(1209600), Between: &[2]int64{0, 100000000}, Check: wholeText},
-		flag("reuse_refresh_token"),
-		{Name: "pkce", Type: model.String, Required: true, Default: "lax", OneOf: []string{"none", "lax", "strict"}},
-		{Name: "realm", Type: model.String, MaxLen: maxRealm, Check: realmText},
-		{Name: "profile", Type: model.String, Required: true, Keep: true, Default: ProfileOAuth20, OneOf: []string{ProfileOAuth20, ProfileOAuth21}},
-		{Name: "endpoints", Type: model.Boolean, Required: true, Default: false, Keep: true},
-		{Name: "issuer", Type: model.String, Keep: true, MaxLen: maxIssuer, Check: issuerText},
-		{Name: "refresh_token_grace", Type: model.Integer, Required: true, Keep: true, Default: int64(10), Between: &[2]int64{0, 300}},
-		// Without a value the profile decides.
-		{Name: "access_token_in_body", Type: model.Boolean, Keep: true},
-	},
+	Fields: rules.Fields(OAuth2Config{}),
 	Checks: []model.Check{
 		{Fields: append([]string{"profile"}, grants...), Run: strictGrants},
 		{Fields: grants, Run: someGrant},
 		{Fields: []string{"scopes", "mandatory_scope"}, Run: mandatoryScopes},
 	},
-}
-
-func flag(name string) model.Field {
-	return model.Field{Name: name, Type: model.Boolean, Required: true, Default: false}
 }
 
 func someGrant(w *model.Write) []fault.Violation {

@@ -47,26 +47,7 @@ func pluginTypeOf(entity map[string]any) *pluginType {
 // pluginSchema describes plugin instances; the schema of config follows from
 // the name.
 var pluginSchema = &model.Schema{
-	Key: "instance_name", CreatedUnit: time.Second, Cross: pluginMeetsRoute, Settle: settleAnonymous,
-	Fields: append(model.Identity(time.Second, true),
-		model.Field{Name: "name", Type: model.String, Required: true, MaxLen: 128, Check: pluginNameText},
-		model.Field{Name: "instance_name", Type: model.String, MaxLen: 128, Check: nameText},
-		model.Field{Name: "route", Type: model.Foreign, To: "route"},
-		model.Field{Name: "service", Type: model.Foreign, To: "service"},
-		model.Field{Name: "consumer", Type: model.Foreign, To: "consumer", By: IndexUsername},
-		model.Field{Name: "config", Type: model.Record, Required: true, Variant: func(entity map[string]any) *model.Schema {
-			if t := pluginTypeOf(entity); t != nil {
-				return t.config
-			}
-			return nil
-		}},
-		model.Field{
-			Name: "protocols", Type: model.Set, Required: true, Default: []any{"grpc", "grpcs", "http", "https"}, MinElements: 1,
-			Elem: &model.Field{Type: model.String, OneOf: []string{"grpc", "grpcs", "http", "https", "ws", "wss"}},
-		},
-		model.Field{Name: "enabled", Type: model.Boolean, Required: true, Default: true},
-		tags(),
-	),
+	Key: "instance_name", CreatedUnit: time.Second, Updated: true, Cross: pluginMeetsRoute, Settle: settleAnonymous,
 	Checks: []model.Check{{Fields: []string{"name", "consumer"}, Run: pluginConsumer}},
 }
 
@@ -75,6 +56,14 @@ func settleAnonymous(w *model.Write, _ time.Time) error {
 	config, _ := w.New["config"].(map[string]any)
 	if id := given(config, "anonymous"); model.IsUUID(id) {
 		config["anonymous"] = strings.ToLower(id)
+	}
+	return nil
+}
+
+// pluginConfig is the schema of the configuration of the plugin that an instance names.
+func pluginConfig(entity map[string]any) *model.Schema {
+	if t := pluginTypeOf(entity); t != nil {
+		return t.config
 	}
 	return nil
 }

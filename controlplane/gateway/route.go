@@ -19,31 +19,7 @@ var families = [][]string{
 // routeSchema describes routes. What cannot be matched or served is refused,
 // never silently ignored.
 var routeSchema = &model.Schema{
-	Key: "name", CreatedUnit: time.Second, Shorthand: keepsPath,
-	Fields: append(model.Identity(time.Second, true),
-		model.Field{Name: "name", Type: model.String, MaxLen: 128, Check: nameText},
-		model.Field{
-			Name: "protocols", Type: model.Set, Required: true, Default: []any{"http", "https"}, MinElements: 1,
-			Elem: &model.Field{Type: model.String, OneOf: transports}, Check: protocolsText,
-		},
-		model.Field{Name: "methods", Type: model.Set, Elem: &model.Field{Type: model.String, MaxLen: 64, Check: methodText}},
-		model.Field{Name: "hosts", Type: model.Array, Elem: &model.Field{Type: model.String, MaxLen: 260, Check: routeHostText}},
-		model.Field{Name: "paths", Type: model.Array, Elem: &model.Field{Type: model.String, MaxLen: maxPattern + 1, Check: routePathText}},
-		model.Field{
-			Name: "headers", Type: model.Map, Check: headersText,
-			Elem: &model.Field{Type: model.Array, MinElements: 1, Elem: &model.Field{Type: model.String, MaxLen: maxPattern + 2, Check: headerValueText}},
-		},
-		model.Field{Name: "snis", Type: model.Set, Elem: &model.Field{Type: model.String, MaxLen: 253, Check: serverNameText}},
-		model.Field{Name: "https_redirect_status_code", Type: model.Integer, Required: true, Default: int64(426), OneOfInt: []int64{426, 301, 302, 307, 308}},
-		model.Field{Name: "regex_priority", Type: model.Integer, Required: true, Default: int64(0), Between: &[2]int64{-1 << 31, 1<<31 - 1}},
-		model.Field{Name: "strip_path", Type: model.Boolean, Required: true, Default: true},
-		model.Field{Name: "preserve_host", Type: model.Boolean, Required: true, Default: false},
-		model.Field{Name: "path_handling", Type: model.String, Required: true, Default: "v0", OneOf: []string{"v0", "v1"}, Check: handlingText},
-		model.Field{Name: "request_buffering", Type: model.Boolean, Required: true, Default: true},
-		model.Field{Name: "response_buffering", Type: model.Boolean, Required: true, Default: true},
-		model.Field{Name: "service", Type: model.Foreign, To: "service"},
-		tags(),
-	),
+	Key: "name", CreatedUnit: time.Second, Updated: true, Shorthand: keepsPath,
 	Checks: []model.Check{
 		{Fields: []string{"protocols", "methods", "strip_path", "snis"}, Run: routeProtocols},
 		{Fields: []string{"protocols", "methods", "hosts", "headers", "paths", "snis"}, Run: routeMatches},

@@ -12,29 +12,10 @@ import (
 	"github.com/meshgate/meshgate/controlplane/model"
 )
 
-// transports are the protocols of services; those beyond HTTP are known by
-// name so that they are refused as what they are.
-var transports = []string{"http", "https", "grpc", "grpcs", "tcp", "tls", "tls_passthrough", "udp", "ws", "wss"}
-
 // serviceSchema describes services. Timeouts are in milliseconds.
 var serviceSchema = &model.Schema{
-	Key: "name", CreatedUnit: time.Second, Settle: settleAuthorities,
+	Key: "name", CreatedUnit: time.Second, Updated: true, Settle: settleAuthorities,
 	Shorthand: expandURL, Shorthands: []model.Field{{Name: "url", Type: model.String}},
-	Fields: append(model.Identity(time.Second, true),
-		model.Field{Name: "name", Type: model.String, MaxLen: 128, Check: nameText},
-		model.Field{Name: "protocol", Type: model.String, Required: true, Default: "http", OneOf: transports, Check: serviceProtocolText},
-		model.Field{Name: "host", Type: model.String, Required: true, MaxLen: 253, Check: hostText},
-		model.Field{Name: "port", Type: model.Integer, Required: true, Default: int64(80), Between: &[2]int64{0, 65535}},
-		model.Field{Name: "path", Type: model.String, MaxLen: 1024, Check: servicePathText},
-		model.Field{Name: "retries", Type: model.Integer, Required: true, Default: int64(5), Between: &[2]int64{0, 32767}},
-		timeout("connect_timeout"), timeout("write_timeout"), timeout("read_timeout"),
-		tags(),
-		model.Field{Name: "client_certificate", Type: model.Foreign, To: "certificate"},
-		model.Field{Name: "ca_certificates", Type: model.Array, Elem: &model.Field{Type: model.String, Check: uuidText}},
-		model.Field{Name: "tls_verify", Type: model.Boolean},
-		model.Field{Name: "tls_verify_depth", Type: model.Integer, Between: &[2]int64{0, 64}},
-		model.Field{Name: "enabled", Type: model.Boolean, Required: true, Default: true},
-	),
 	Checks: []model.Check{
 		{Fields: []string{"protocol", "path"}, Run: noPath},
 		{Fields: []string{"protocol", "client_certificate"}, Run: onlyTLS("client_certificate")},
@@ -42,10 +23,6 @@ var serviceSchema = &model.Schema{
 		{Fields: []string{"protocol", "tls_verify"}, Run: onlyTLS("tls_verify")},
 		{Fields: []string{"protocol", "tls_verify_depth"}, Run: onlyTLS("tls_verify_depth")},
 	},
-}
-
-func timeout(name string) model.Field {
-	return model.Field{Name: name, Type: model.Integer, Required: true, Default: int64(60000), Between: &[2]int64{1, 1<<31 - 2}}
 }
 
 // serviceProtocolText refuses protocols that are no HTTP.

@@ -16,13 +16,7 @@ const targetPort = 8000
 
 // targetSchema describes the targets of upstreams.
 var targetSchema = &model.Schema{
-	Key: "target", KeyUnder: RefUpstream, KeyIndex: targetKeyIndex, CreatedUnit: time.Second, Settle: settleTarget,
-	Fields: append(model.Identity(time.Second, true),
-		model.Field{Name: "upstream", Type: model.Foreign, To: "upstream", Required: true},
-		model.Field{Name: "target", Type: model.String, Required: true, MaxLen: 260, Check: targetText},
-		model.Field{Name: "weight", Type: model.Integer, Required: true, Default: int64(100), Between: &[2]int64{0, 65535}},
-		tags(),
-	),
+	Key: "target", KeyUnder: RefUpstream, KeyIndex: targetKeyIndex, CreatedUnit: time.Second, Updated: true, Settle: settleTarget,
 }
 
 func targetText(v any) string {

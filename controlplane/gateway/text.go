@@ -6,7 +6,6 @@ import (
 	"unicode"
 
 	"github.com/meshgate/meshgate/controlplane/fault"
-	"github.com/meshgate/meshgate/controlplane/model"
 	"github.com/meshgate/meshgate/filter/contract"
 )
 
@@ -102,10 +101,6 @@ func segmentsText(path string) string {
 
 func isHex(c byte) bool {
 	return c >= '0' && c <= '9' || c >= 'a' && c <= 'f' || c >= 'A' && c <= 'F'
-}
-
-func tags() model.Field {
-	return model.Field{Name: "tags", Type: model.Set, Elem: &model.Field{Type: model.String, MaxLen: 256, Check: tagText}}
 }
 
 // tagText refuses what a filter by tags could not name.

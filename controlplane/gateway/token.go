@@ -15,22 +15,6 @@ const TokenBearer = "bearer"
 var tokenSchema = &model.Schema{
 	Key: "access_token", KeyIndex: TokenKey, CreatedUnit: time.Millisecond,
 	Settle: settleToken, Present: presentToken,
-	Fields: append(model.Identity(time.Millisecond, false),
-		model.Field{Name: "credential", Type: model.Foreign, To: "oauth2_credential", By: IndexClientID, Flat: "credential_id", Required: true},
-		model.Field{Name: "service", Type: model.Foreign, To: "service", Flat: "service_id"},
-		model.Field{Name: "token_type", Type: model.String, Required: true, Default: TokenBearer, OneOf: []string{TokenBearer}},
-		model.Field{Name: "expires_in", Type: model.Integer, Required: true, Between: &[2]int64{0, 1<<31 - 1}},
-		// A value that the caller chose may have been presented before and be
-		// remembered as unknown.
-		model.Field{Name: "access_token", Type: model.String, Required: true, Auto: generated, MaxLen: maxToken, Check: headerText, Announce: true},
-		model.Field{Name: "refresh_token", Type: model.String, MaxLen: maxToken, Check: headerText},
-		model.Field{Name: "scope", Type: model.String, MaxLen: MaxScope, Check: headerText},
-		model.Field{Name: "authenticated_userid", Type: model.String, MaxLen: MaxIdentity, Check: headerText},
-		model.Field{Name: "ttl", Type: model.Integer, Meta: true, Between: &[2]int64{1, 100000000}},
-		model.Field{Name: "family", Type: model.String, Hidden: true, Keep: true},
-		model.Field{Name: "strict", Type: model.Boolean, Hidden: true, Keep: true},
-		model.Field{Name: "drop_at", Type: model.Integer, Hidden: true, Keep: true},
-	),
 }
 
 // settleToken turns the relative ttl into the moment at which the row is

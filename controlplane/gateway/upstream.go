@@ -10,35 +10,9 @@ import (
 	"github.com/meshgate/meshgate/controlplane/model"
 )
 
-// hashInputs are what can be hashed; hashing captures of a regex path is refused
-// by name, since the path has been rewritten when a target is chosen.
-var hashInputs = []string{HashNone, HashConsumer, HashIP, HashHeader, HashCookie, HashPath, HashQueryArg, "uri_capture"}
-
 // upstreamSchema describes upstreams.
 var upstreamSchema = &model.Schema{
-	Key: "name", KeyIndex: strings.ToLower, CreatedUnit: time.Second,
-	Fields: append(model.Identity(time.Second, true),
-		model.Field{Name: "name", Type: model.String, Required: true, MaxLen: 253, Check: upstreamNameText},
-		model.Field{
-			Name: "algorithm", Type: model.String, Required: true, Default: RoundRobin,
-			OneOf: []string{ConsistentHashing, LeastConnections, RoundRobin, "latency"}, Check: unsupported("latency", "proxies do not choose targets by the time they take; use least-connections"),
-		},
-		hashInput("hash_on"), hashInput("hash_fallback"),
-		model.Field{Name: "hash_on_header", Type: model.String, MaxLen: 128, Check: headerNameText},
-		model.Field{Name: "hash_fallback_header", Type: model.String, MaxLen: 128, Check: headerNameText},
-		model.Field{Name: "hash_on_cookie", Type: model.String, MaxLen: 128, Check: headerNameText},
-		model.Field{Name: "hash_on_cookie_path", Type: model.String, Default: "/", MaxLen: 1024, Check: servicePathText},
-		model.Field{Name: "hash_on_query_arg", Type: model.String, MaxLen: 256, Check: queryArgText},
-		model.Field{Name: "hash_fallback_query_arg", Type: model.String, MaxLen: 256, Check: queryArgText},
-		model.Field{Name: "hash_on_uri_capture", Type: model.String, Null: true},
-		model.Field{Name: "hash_fallback_uri_capture", Type: model.String, Null: true},
-		model.Field{Name: "slots", Type: model.Integer, Required: true, Default: int64(10000), Between: &[2]int64{10, 1 << 16}},
-		model.Field{Name: "healthchecks", Type: model.Record, Required: true, Schema: healthchecksSchema},
-		model.Field{Name: "host_header", Type: model.String, MaxLen: 260, Check: hostHeaderText},
-		model.Field{Name: "client_certificate", Type: model.Foreign, To: "certificate"},
-		model.Field{Name: "use_srv_name", Type: model.Boolean, Required: true, Default: false, Check: noServiceNames},
-		tags(),
-	),
+	Key: "name", KeyIndex: strings.ToLower, CreatedUnit: time.Second, Updated: true,
 	Checks: []model.Check{
 		{Fields: []string{"hash_on", "hash_on_header"}, Run: needsWith("hash_on", HashHeader, "hash_on_header")},
 		{Fields: []string{"hash_fallback", "hash_fallback_header"}, Run: needsWith("hash_fallback", HashHeader, "hash_fallback_header")},
@@ -49,12 +23,6 @@ var upstreamSchema = &model.Schema{
 		{Fields: []string{"hash_on", "hash_fallback", "hash_on_header", "hash_fallback_header", "hash_on_query_arg", "hash_fallback_query_arg"}, Run: distinctHashes},
 		{Fields: []string{"algorithm", "healthchecks"}, Run: hashingThreshold},
 	},
-}
-
-func hashInput(name string) model.Field {
-	return model.Field{
-		Name: name, Type: model.String, Required: true, Default: HashNone, OneOf: hashInputs, Check: unsupported("uri_capture", "the path has been rewritten when a target is chosen"),
-	}
 }
 
 // unsupported refuses one value by name and says why.

@@ -82,15 +82,15 @@ func TestUpstreamDefaults(t *testing.T) {
 		Healthchecks: Healthchecks{
 			Active: ActiveCheck{
 				Type: CheckHTTP, Timeout: 1, Concurrency: 10, HTTPPath: "/", HTTPSVerifyCertificate: true,
-				Healthy:   Recovery{Interval: 1.5, HTTPStatuses: []int{200, 302}},
-				Unhealthy: Decline{HTTPStatuses: []int{429, 404, 500, 501, 502, 503, 504, 505}},
+				Healthy:   ProbedHealthy{Interval: 1.5, HTTPStatuses: []int{200, 302}},
+				Unhealthy: ProbedUnhealthy{HTTPStatuses: []int{429, 404, 500, 501, 502, 503, 504, 505}},
 			},
 			Passive: PassiveCheck{
 				Type: CheckHTTP,
-				Healthy: Recovery{HTTPStatuses: []int{
+				Healthy: UsedHealthy{HTTPStatuses: []int{
 					200, 201, 202, 203, 204, 205, 206, 207, 208, 226, 300, 301, 302, 303, 304, 305, 306, 307, 308,
 				}},
-				Unhealthy: Decline{HTTPStatuses: []int{429, 500, 503}},
+				Unhealthy: UsedUnhealthy{HTTPStatuses: []int{429, 500, 503}},
 			},
 		},
 	}

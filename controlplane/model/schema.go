@@ -155,6 +155,8 @@ type Schema struct {
 	KeyUnder string
 	// CreatedUnit is the unit of times: a second or a millisecond.
 	CreatedUnit time.Duration
+	// Updated says that entities show when they were last written.
+	Updated bool
 	// Shorthand rewrites what the caller gave before anything else happens.
 	// It owns the map. Shorthands describes the fields that it takes beside Fields.
 	Shorthand  func(given map[string]any) []fault.Violation

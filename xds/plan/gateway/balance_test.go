@@ -185,8 +185,8 @@ func TestExpectedStatuses(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		status := rapid.IntRange(100, 599)
 		a := gateway.ActiveCheck{
-			Healthy:   gateway.Recovery{HTTPStatuses: rapid.SliceOf(status).Draw(t, "healthy")},
-			Unhealthy: gateway.Decline{HTTPStatuses: rapid.SliceOf(status).Draw(t, "unhealthy"), HTTPFailures: rapid.IntRange(0, 1).Draw(t, "failures")},
+			Healthy:   gateway.ProbedHealthy{HTTPStatuses: rapid.SliceOf(status).Draw(t, "healthy")},
+			Unhealthy: gateway.ProbedUnhealthy{HTTPStatuses: rapid.SliceOf(status).Draw(t, "unhealthy"), HTTPFailures: rapid.IntRange(0, 1).Draw(t, "failures")},
 		}
 		ranges := expected(a)
 		for i, r := range ranges {

@@ -193,8 +193,8 @@ func TestProbesCallTargetsByTheirNames(t *testing.T) {
 	probing := func(edit func(*gateway.ActiveCheck)) *gateway.Upstream {
 		a := gateway.ActiveCheck{
 			Type: gateway.CheckHTTPS, Timeout: 5, HTTPPath: "/health", HTTPSVerifyCertificate: true,
-			Healthy:   gateway.Recovery{Interval: 0.1, Successes: 1, HTTPStatuses: []int{200}},
-			Unhealthy: gateway.Decline{Interval: 0.1, HTTPFailures: 1, TCPFailures: 1, Timeouts: 1, HTTPStatuses: []int{500}},
+			Healthy:   gateway.ProbedHealthy{Interval: 0.1, Successes: 1, HTTPStatuses: []int{200}},
+			Unhealthy: gateway.ProbedUnhealthy{Interval: 0.1, HTTPFailures: 1, TCPFailures: 1, Timeouts: 1, HTTPStatuses: []int{500}},
 		}
 		edit(&a)
 		return &gateway.Upstream{Healthchecks: gateway.Healthchecks{Active: a}}

@@ -80,7 +80,7 @@ func TestHostsBelongToTheClusterThatIsThere(t *testing.T) {
 	}
 	before := taking()
 	failing := &gateway.Upstream{Name: "pool.test", Healthchecks: gateway.Healthchecks{Active: gateway.ActiveCheck{
-		Type: gateway.CheckGRPC, Timeout: 1, Healthy: gateway.Recovery{Interval: 1},
+		Type: gateway.CheckGRPC, Timeout: 1, Healthy: gateway.ProbedHealthy{Interval: 1},
 	}}}
 	w.put(gateway.Upstreams, id(5, 1), 1, failing)
 	w.put(gateway.Targets, id(6, 2), 1, &gateway.UpstreamTarget{Upstream: id(5, 1), Target: "up.test:80", Weight: 1})
