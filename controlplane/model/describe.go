@@ -67,7 +67,9 @@ func (k *Kind) find(name string, s *jsonschema.Schema, field read, schema *Schem
 // read reads one field of the specs of a type.
 type read struct{ index []int }
 
-func (f read) value(spec any) reflect.Value { return reflect.ValueOf(spec).Elem().FieldByIndex(f.index) }
+func (f read) value(spec any) reflect.Value {
+	return reflect.ValueOf(spec).Elem().FieldByIndex(f.index)
+}
 
 // text is the value of a field of type string, and whether there is one.
 func (f read) text(spec any) (string, bool) {
