@@ -18,9 +18,6 @@ import (
 	"github.com/meshgate/meshgate/controlplane/model"
 )
 
-// maxPEM bounds a certificate chain or a key, in bytes.
-const maxPEM = 64 << 10
-
 // leastRSA is the smallest RSA key that proxies accept, in bits.
 const leastRSA = 2048
 

@@ -9,16 +9,13 @@ import (
 	"github.com/meshgate/meshgate/filter/contract"
 )
 
-// Bounds, in bytes, of values that a filter puts into headers. Together with
+// Bounds, in bytes, of values that a filter puts into headers, as the tags of their
+// fields have them. Together with
 // the ids they stay below contract.MaxPacked, so that every consumer,
 // application and token that can be stored can also be served.
 const (
 	MaxIdentity = 512  // username, custom_id, client_id, authenticated_userid
 	MaxScope    = 1024 // all scopes of a token, or of a plugin, together
-	maxSecret   = 512
-	maxToken    = 4 << 10
-	maxRealm    = 256
-	maxIssuer   = 512
 )
 
 // HeaderSafe reports whether a value arrives unchanged when it is sent as a

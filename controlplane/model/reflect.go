@@ -93,10 +93,10 @@ func (r *Rules) field(name string, s *jsonschema.Schema) Field {
 		panic("the field " + name + " has no type")
 	}
 	if s.MaxLength != nil {
-		f.MaxLen = int(*s.MaxLength)
+		f.MaxLen = int(*s.MaxLength) //nolint:gosec // written in a tag
 	}
 	if s.MinItems != nil {
-		f.MinElements = int(*s.MinItems)
+		f.MinElements = int(*s.MinItems) //nolint:gosec // written in a tag
 	}
 	for _, v := range s.Enum {
 		switch v := normal(name, s, v).(type) {
