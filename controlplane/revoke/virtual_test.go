@@ -31,8 +31,10 @@ const (
 
 // scripted is a Redis that does what a test says.
 type scripted struct {
-	mu       sync.Mutex
-	id       string
+	mu sync.Mutex
+	id string
+	// pinned is the server that writes go to and to no other, as with redisconn.Pin.
+	pinned   string
 	role     string
 	eviction string
 	mood     mood
@@ -62,7 +64,10 @@ func (s *scripted) state() mood {
 	return s.mood
 }
 
-var errGone = errors.New("connection refused")
+var (
+	errGone    = errors.New("connection refused")
+	errAnother = errors.New("another server answers")
+)
 
 func (s *scripted) reach(ctx context.Context) error {
 	switch s.state() {
@@ -76,7 +81,22 @@ func (s *scripted) reach(ctx context.Context) error {
 	return ctx.Err()
 }
 
-func (s *scripted) pin(ctx context.Context) ([]redisconn.Server, error) { return s.identify(ctx) }
+func (s *scripted) pin(ctx context.Context) ([]redisconn.Server, error) {
+	servers, err := s.identify(ctx)
+	if err == nil {
+		s.mu.Lock()
+		s.pinned = servers[0].RunID
+		s.mu.Unlock()
+	}
+	return servers, err
+}
+
+// another reports whether a server answers that is not the pinned one.
+func (s *scripted) another() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.pinned != "" && s.pinned != s.id
+}
 
 func (s *scripted) identify(ctx context.Context) ([]redisconn.Server, error) {
 	if err := s.reach(ctx); err != nil {
@@ -118,6 +138,9 @@ func (s *scripted) write(ctx context.Context, cells []cell) error {
 	}
 	if err := s.reach(ctx); err != nil {
 		return err
+	}
+	if s.another() {
+		return errAnother
 	}
 	s.carryOut(cells)
 	return nil
