@@ -192,14 +192,24 @@ func readToken(path string) (string, error) {
 	switch {
 	case token == "":
 		return "", &tokenError{"token_empty", "the token file " + path + " is empty: put a token of the control plane there"}
-	case strings.Count(token, ".") != 2 || strings.ContainsAny(token, " \t\r\n"):
+	case !isToken(token):
 		return "", &tokenError{"token_garbage", "what the token file " + path + " holds is not a token: put one of the control plane there"}
 	}
 	return token, nil
 }
 
-// client speaks HTTP with the control plane.
+// isToken reports whether a text is in the form of a token (RFC 7519): three parts, and
+// no blanks.
+func isToken(text string) bool {
+	return strings.Count(text, ".") == 2 && !strings.ContainsAny(text, " \t\r\n")
+}
+
+// client speaks HTTP with the control plane, and with nobody that it names: a redirect
+// would send this machine's requests to whoever listens on it.
 func (a *Agent) client() *http.Client {
 	over := &http.Transport{TLSClientConfig: a.tls.Clone(), DisableKeepAlives: true}
-	return &http.Client{Timeout: askControlPlane, Transport: dated{over, a.heardClock}}
+	return &http.Client{
+		Timeout: askControlPlane, Transport: dated{over, a.heardClock},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
 }

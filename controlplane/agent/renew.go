@@ -138,6 +138,9 @@ func (n *renewal) replaceToken(ctx context.Context, token string) error {
 	if err != nil {
 		return err
 	}
+	if !isToken(next) { // in the place of the token it would lock the node out
+		return errors.New("the control plane's answer is not a token")
+	}
 	if due, err := n.due(next); err != nil || !due.IsZero() && due.Sub(n.now()) <= 0 {
 		return errors.Join(errors.New("the control plane's token ends at once"), err)
 	}
