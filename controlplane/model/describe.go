@@ -31,6 +31,7 @@ func (r *Rules) Describe(spec any, k Kind) *Kind {
 	}
 	var own Kind
 	for p := reflected.Properties.Oldest(); p != nil; p = p.Next() {
+		spelled(p.Key, p.Value)
 		own.find(p.Key, p.Value, read{indexOf(t, p.Key)}, k.Schema)
 	}
 	k.Unique = append(own.Unique, k.Unique...)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"reflect"
+	"slices"
 	"strconv"
 
 	"github.com/invopop/jsonschema"
@@ -53,14 +54,34 @@ var fieldTypes = map[string]FieldType{
 
 // Fields describes the fields of a spec type, in their order, from its tags: json for
 // the names and for what may be absent (omitempty, omitzero), jsonschema for the words
-// of JSON Schema, jsonschema_extras for ours. It panics if a tag is wrong, for that is
-// a mistake in the program.
+// of JSON Schema, jsonschema_extras for ours. It panics for a word of ours that means
+// nothing, for that is a mistake in the program; of JSON Schema's words the reflector
+// drops those that it does not know.
 //
 // Words that a field does not say have the defaults that [Field] names. uniqueItems
 // makes an Array a Set. Words about strings and numbers on a list are about its
 // elements.
 func (r *Rules) Fields(spec any) []Field {
 	return r.fields(reflectSpec(reflect.TypeOf(spec)))
+}
+
+// extensions are our words, each with the values that it may have; none means any.
+var extensions = map[string][]any{
+	extCheck: nil, extEachCheck: nil, extGenerated: nil, extVariant: nil,
+	extRefersTo: nil, extBy: nil, extFlat: nil, extInline: nil, extInlineRef: nil, extHolds: nil,
+	extMeta: {true}, extHidden: {true}, extKeep: {true}, extNull: {true}, extAnnounce: {true}, extListed: {true},
+	extUnique: {true, "secret"}, extOnDelete: {"cascade"},
+}
+
+// spelled panics for an extension that means nothing: mistyped, it would leave a field
+// without its bound, or a secret in an index in clear.
+func spelled(name string, s *jsonschema.Schema) {
+	for key, v := range s.Extras {
+		values, known := extensions[key]
+		if !known || len(values) > 0 && !slices.Contains(values, v) {
+			panic(fmt.Sprintf("the field %s has %s=%v, which means nothing", name, key, v))
+		}
+	}
 }
 
 func (r *Rules) fields(s *jsonschema.Schema) []Field {
@@ -79,6 +100,7 @@ func (r *Rules) fields(s *jsonschema.Schema) []Field {
 
 // field describes a value by its schema; name is for messages about wrong tags.
 func (r *Rules) field(name string, s *jsonschema.Schema) Field {
+	spelled(name, s)
 	f := Field{Type: fieldTypes[s.Type], Default: normal(name, s, s.Default)}
 	switch {
 	case s.Extras[extRefersTo] != nil:

@@ -121,6 +121,15 @@ func TestWrongTagsPanic(t *testing.T) {
 		"no number": struct {
 			A []int `json:"a" jsonschema:"default=one"`
 		}{},
+		"a mistyped word": struct {
+			A string `json:"a" jsonschema_extras:"x-hiden=true"`
+		}{},
+		"a mistyped value": struct {
+			A string `json:"a" jsonschema_extras:"x-unique=scret"`
+		}{},
+		"a reference of no sort": struct {
+			A string `json:"a" jsonschema_extras:"x-refers-to=b,x-on-delete=casade"`
+		}{},
 		"no type": struct {
 			A any `json:"a"`
 		}{},

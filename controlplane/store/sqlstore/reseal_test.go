@@ -371,8 +371,13 @@ func recorded(t *testing.T, s store.Store, from, to uint64) {
 	t.Helper()
 	if err := s.View(t.Context(), func(r store.Reader) error {
 		list, err := r.Records(store.RecordQuery{Oldest: true, After: from - 1})
-		if err != nil || uint64(len(list)) != to-from+1 || string(list[0].Members[0].Old) != `"was"` {
+		if err != nil || uint64(len(list)) != to-from+1 {
 			return fmt.Errorf("%d changes, %w", len(list), err)
+		}
+		for i := range list {
+			if c := &list[i]; c.Unreadable || len(c.Members) == 0 || string(c.Members[0].Old) != `"was"` {
+				return fmt.Errorf("change %d: %+v", c.Number, c)
+			}
 		}
 		return nil
 	}); err != nil {

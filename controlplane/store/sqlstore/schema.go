@@ -143,6 +143,21 @@ func fingerprint(kinds map[string]*model.Kind) string {
 	return strings.Join(lines, "\n")
 }
 
+// sameIndexes compares two fingerprints. The order in which a kind lists its indexes
+// means nothing.
+func sameIndexes(a, b string) bool { return slices.Equal(sortedWords(a), sortedWords(b)) }
+
+// sortedWords are the lines of a fingerprint, each with its words in order.
+func sortedWords(fingerprint string) []string {
+	lines := strings.Split(fingerprint, "\n")
+	for i, line := range lines {
+		words := strings.Fields(line)
+		slices.Sort(words[min(1, len(words)):])
+		lines[i] = strings.Join(words, " ")
+	}
+	return lines
+}
+
 // refreshIndexes writes all index rows anew if a version of the program with
 // other indexes wrote the database. While there are rows that cannot be read, every
 // start tries again: they may be of a version that this one comes after.
@@ -150,7 +165,7 @@ func refreshIndexes(s *session, c *codec, log *slog.Logger) error {
 	var have string
 	want := fingerprint(c.kinds)
 	found, err := s.row(`SELECT value FROM meta WHERE name = 'indexes'`, nil, &have)
-	if err != nil || (found && have == want) {
+	if err != nil || (found && sameIndexes(have, want)) {
 		return err
 	}
 	if found {
