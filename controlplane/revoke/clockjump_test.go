@@ -321,30 +321,6 @@ func TestClockThatJumpsForgetsNoFilter(t *testing.T) {
 	}
 }
 
-// A store that was taken from a backup of long ago knows filters that may run no more.
-// The time since is what the clock says: they are waited for no longer than a day after
-// the backup.
-func TestOldBackupKeepsNoFiltersWaitedFor(t *testing.T) {
-	jumps(t, false, func(j *jumping) {
-		f, _ := j.pipe("node", contract.Hello{Instance: "i"})
-		j.rest()
-		f.cut()
-		j.close(j.r)
-		time.Sleep(2 * day)
-		if err := Restored(t.Context(), j.store); err != nil {
-			t.Fatal(err)
-		}
-		j.open(nil)
-		j.rest()
-		if known := j.r.Stats().KnownFilters; known != 0 {
-			t.Errorf("%d filters are known", known)
-		}
-		if err := j.revoke(j.touchApp()); err != nil {
-			t.Error(err)
-		}
-	})
-}
-
 // Where the clock of Redis is far behind, a record ends by that one: the clock of the
 // control plane may be ahead since it began.
 func TestRecordsEndByTheEarlierClock(t *testing.T) {

@@ -121,8 +121,8 @@ type Revoker struct {
 	// what this process has in the store of them.
 	persist sync.Mutex
 	written map[string]int64
-	// alone says that no filter was known at the start, so that none can hold a
-	// lease from a predecessor of this process.
+	// alone says that no filter was known at the start, of a store that knows them all,
+	// so that none can hold a lease from a predecessor of this process.
 	alone bool
 	// last is what the predecessor knew of the time. gap is how much has passed since by
 	// the clock alone, 0 if that is little.
@@ -255,8 +255,13 @@ func (r *Revoker) load(tx store.Reader) error {
 		r.written[row.Name] = f.Seen
 	}
 	r.forgetOld()
-	r.alone = len(r.known) == 0
-	if len(entries) > 0 || r.gap > 0 { // some may be hidden that a predecessor has not confirmed
+	e, err := storedEpoch(tx)
+	if err != nil {
+		return err
+	}
+	// A backup does not know of filters that were first linked after it.
+	r.alone = len(r.known) == 0 && !e.isRestored()
+	if len(entries) > 0 || r.gap > 0 || e.isRestored() { // some may be hidden that a predecessor has not confirmed
 		r.revokedAt = r.history.at
 		r.pend(r.history.at)
 	}

@@ -202,15 +202,44 @@ func writeEpoch(ctx context.Context, s store.Store, e Epoch, more ...func(store.
 // Restored makes a store that was taken from a backup believe nothing that it
 // remembers of Redis: since the backup other records may have been written there with
 // its epoch, and filters told of other servers. No filter is ever told of the epoch
-// that it stores, and the first process on the store draws another one. The time since
-// the backup is what the clock says: it was no process that ended then.
+// that it stores, and the first process on the store draws another one. Every filter
+// that the store knows counts as seen when that process begins.
 func Restored(ctx context.Context, s store.Store) error {
-	return writeEpoch(ctx, s, Epoch{Epoch: drawEpoch()}, func(tx store.Tx) error {
-		if err := tx.Delete(times, "", singleton, 0); !fault.Is(err, fault.NotFound) {
+	return writeEpoch(ctx, s, Epoch{Epoch: drawEpoch()}, stillSeen)
+}
+
+// isRestored reports whether no process has used what is stored since [Restored].
+func (e *Epoch) isRestored() bool { return e.Epoch != 0 && e.Log == "" }
+
+// stillSeen has every known filter seen no earlier than the time that the store knows.
+// It may have been linked until the host of the former process was lost, long after the
+// backup. The next process adds what has passed since by its own clock (loadTimes), so the
+// clock of whoever restores does not matter.
+func stillSeen(tx store.Tx) error {
+	rows, err := tx.List(filters, store.Query{})
+	if err != nil {
+		return err
+	}
+	var at int64
+	row, err := tx.Get(times, "", singleton)
+	if err == nil {
+		at = row.Spec.(*Times).Earliest
+	} else if !fault.Is(err, fault.NotFound) {
+		return err
+	}
+	for _, f := range rows {
+		at = max(at, f.Spec.(*Filter).Seen)
+	}
+	for _, f := range rows {
+		if err := put(tx, &model.Resource{Kind: filters, Name: f.Name, Spec: &Filter{Seen: at}}, nil); err != nil {
 			return err
 		}
+	}
+	if row != nil || len(rows) == 0 {
 		return nil
-	})
+	}
+	// A backup of an older release knows no time, and that one is when it saw the last one.
+	return put(tx, &model.Resource{Kind: times, Name: singleton, Spec: &Times{Earliest: at}}, err)
 }
 
 // storedEpoch reads what was persisted, nothing if nothing was.
