@@ -40,10 +40,10 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// settingsOf are the names of the variables that are Meshgate's.
+// settingsOf are the names of the variables that are Meshgate's and its traces'.
 func settingsOf(environment []string) (names []string) {
 	for _, v := range environment {
-		if name, _, _ := strings.Cut(v, "="); strings.HasPrefix(strings.ToUpper(name), "MESHGATE_") {
+		if name, _, _ := strings.Cut(strings.ToUpper(v), "="); strings.HasPrefix(name, "MESHGATE_") || strings.HasPrefix(name, "OTEL_") {
 			names = append(names, name)
 		}
 	}

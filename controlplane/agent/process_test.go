@@ -72,6 +72,7 @@ func TestProcessKnowsNoSettings(t *testing.T) {
 	t.Setenv("MESHGATE_STORE_ENCRYPTION_KEY", "canary")
 	t.Setenv("MESHGATE_REDIS_URL", "redis://:canary@127.0.0.1")
 	t.Setenv("Meshgate_admin_token", "canary")
+	t.Setenv("OTEL_EXPORTER_OTLP_HEADERS", "authorization=canary")
 	t.Setenv("GOMEMLIMIT", "1GiB") // which is for the filter, too
 	p, r := newProcess(t, "envoy")
 	stop := run(t, p)

@@ -47,8 +47,12 @@ type Level2 struct {
 	Keys []RecordKey `json:"keys,omitempty"`
 }
 
-// Check says whether a message can be used.
+// Check says whether a message can be used. One that names a file cannot: which files of
+// the machine are read, only its own settings say.
 func (l *Level2) Check() error {
+	if l.Redis != nil && l.Redis.CAFile != "" {
+		return errors.New("redis.ca_file is of another machine")
+	}
 	if err := l.Redis.check(); err != nil {
 		return err
 	}
@@ -131,7 +135,7 @@ func (s *Settings) check() error {
 // FilterConfig is the filter's listener-level configuration.
 type FilterConfig struct {
 	// Settings inlines the settings; without them they are read from the file
-	// that [SettingsEnv] names.
+	// that [SettingsEnv] names. Where that names one they are refused.
 	Settings *Settings `json:"settings,omitempty"`
 	// ListenerStrips says that the listener removes identity headers before
 	// routing, so that the filter need not look for them again.

@@ -61,3 +61,23 @@ func TestParseFilterConfig(t *testing.T) {
 		}
 	}
 }
+
+// TestLinkNamesNoFile: whoever is at the other end of the link must not have files of this
+// machine read.
+func TestLinkNamesNoFile(t *testing.T) {
+	for name, c := range map[string]struct {
+		redis *RedisSettings
+		ok    bool
+	}{
+		"none":             {nil, true},
+		"a server":         {&RedisSettings{URL: "rediss://h"}, true},
+		"an authority":     {&RedisSettings{URL: "rediss://h", CA: "pem"}, true},
+		"a socket":         {&RedisSettings{URL: "unix:///run/redis.sock"}, true},
+		"an authority's":   {&RedisSettings{URL: "rediss://h", CAFile: "/etc/shadow"}, false},
+		"one without name": {&RedisSettings{}, false},
+	} {
+		if err := (&Level2{Redis: c.redis}).Check(); (err == nil) != c.ok {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}

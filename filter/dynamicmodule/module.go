@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -31,6 +32,8 @@ type source struct {
 	key    string
 	refs   int // guarded by module.mu
 }
+
+var errForeignSettings = errors.New("inline settings where " + contract.SettingsEnv + " names a file")
 
 // module is the state of the library in this process. Envoy loads a library
 // once and never unloads it, so there is exactly one, [library].
@@ -112,11 +115,15 @@ func (m *module) acquireSource(data []byte) (uint32, *contract.FilterConfig, err
 }
 
 // identify tells settings apart: by their content if they are inline, by the
-// path of their file otherwise.
+// path of their file otherwise. Where there is a file, inline ones are refused: they name
+// files and whom to send them to, and may come from elsewhere than this machine.
 func identify(settings *contract.Settings) (key, file string, err error) {
+	file = os.Getenv(contract.SettingsEnv)
 	if settings == nil {
-		file = os.Getenv(contract.SettingsEnv)
 		return "file:" + file, file, nil
+	}
+	if file != "" {
+		return "", "", errForeignSettings
 	}
 	data, err := json.Marshal(settings)
 	if err != nil {

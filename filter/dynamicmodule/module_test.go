@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"log/slog"
 	"strings"
 	"sync"
 	"testing"
@@ -452,5 +453,30 @@ func TestLogLevelsAndLength(t *testing.T) {
 	got := strings.Split(out.text(), "\n")
 	if len(got) != 2 || got[0] != `3 msg=kept a=1 g.b=c` || len(got[1]) != maxLogLine+2 || got[1][0] != '4' {
 		t.Errorf("log: %d lines, first %q", len(got), got[0])
+	}
+}
+
+// TestSettingsOfTheMachineAreTheOnlyOnes: what arrives from elsewhere must not send a file
+// of this machine to a control plane of its own choice.
+func TestSettingsOfTheMachineAreTheOnlyOnes(t *testing.T) {
+	opened := 0
+	m := newModule(slog.New(slog.DiscardHandler), func(*module, *contract.Settings, string) (tokens, error) {
+		opened++
+		return nil, errNoSettings
+	})
+	const inline = `{"settings":{"control_plane":{"address":"thief:1","ca_file":"/ca","token_file":"/etc/shadow","node":"n"},"cache":{}}}`
+	t.Setenv(contract.SettingsEnv, "/run/filter.json")
+	if _, _, err := m.acquireSource([]byte(inline)); err == nil || !strings.Contains(err.Error(), contract.SettingsEnv) {
+		t.Errorf("inline settings beside a file: %v", err)
+	}
+	t.Setenv(contract.SettingsEnv, "")
+	h, _, err := m.acquireSource([]byte(inline))
+	if err != nil {
+		t.Fatalf("inline settings alone: %v", err)
+	}
+	m.releaseSource(h)
+	m.background.Wait()
+	if opened != 0 {
+		t.Errorf("%d caches", opened)
 	}
 }

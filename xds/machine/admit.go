@@ -8,8 +8,6 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/reflect/protoregistry"
-
-	"github.com/meshgate/meshgate/filter/contract"
 )
 
 // Files are those of the machine to which configuration may lead. The zero value has
@@ -86,6 +84,8 @@ type walk struct {
 	files Files
 	// foreign says that there is something to replace.
 	foreign bool
+	// path are the fields that lead to what is looked at.
+	path []protoreflect.Name
 }
 
 // any looks at the content of an Any, or at a whole resource.
@@ -120,8 +120,6 @@ func (w *walk) message(md protoreflect.MessageDescriptor, body []byte, roots boo
 		return errors.New("its messages lie too deep in each other")
 	case name == "google.protobuf.Any":
 		return w.packed(body, depth)
-	case name.Parent() == "google.protobuf":
-		return nil // values, without a meaning of their own
 	}
 	fields := md.Fields()
 	var once []protowire.Number
@@ -130,6 +128,8 @@ func (w *walk) message(md protoreflect.MessageDescriptor, body []byte, roots boo
 		if fd == nil {
 			return nil // nothing to an Envoy of this version either
 		}
+		w.path = append(w.path, fd.Name())
+		defer func() { w.path = w.path[:len(w.path)-1] }()
 		switch fd.Kind() {
 		case protoreflect.MessageKind:
 			// Two of a message that stands once are merged by who decodes them: the type of
@@ -140,6 +140,9 @@ func (w *walk) message(md protoreflect.MessageDescriptor, body []byte, roots boo
 				}
 				once = append(once, n)
 			}
+			if name := fd.FullName(); name == ofListener || name == ofRoute {
+				return told(name, value)
+			}
 			return w.message(fd.Message(), value, fd.FullName() == trustedCA, depth+1)
 		case protoreflect.StringKind, protoreflect.BytesKind:
 			return w.text(fd.FullName(), value, roots)
@@ -147,21 +150,6 @@ func (w *walk) message(md protoreflect.MessageDescriptor, body []byte, roots boo
 			return nil
 		}
 	})
-}
-
-// text looks at a field that may name something.
-func (w *walk) text(field protoreflect.FullName, value []byte, roots bool) error {
-	what, is := refused[field]
-	switch {
-	case field == filename && roots && w.files.Roots != "":
-		w.foreign = w.foreign || string(value) != w.files.Roots
-		return nil
-	case field == library && string(value) != contract.FilterName:
-		return unnamed("a library", field)
-	case is:
-		return unnamed(what, field)
-	}
-	return nil
 }
 
 // packed looks into an Any. One without a type is empty.

@@ -6,7 +6,8 @@
 // gateway could: the control plane believes what a gateway says of itself, and would
 // tell the true one to write to a file that the thief has chosen. So the agent puts its
 // own files in the place of those that are named ([Files.Admit]), and refuses whatever
-// else names one.
+// else names one: also a text that would read a variable as a format, and settings of the
+// filter, which would send a file as a credential to whoever they name.
 //
 // What cannot be looked into is refused as well: an extension whose type this program
 // does not have may name anything.
