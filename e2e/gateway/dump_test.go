@@ -7,13 +7,11 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/base64"
-	"encoding/hex"
 	"encoding/json"
 	"encoding/pem"
 	"fmt"
 	"math/big"
 	"net/http"
-	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -41,16 +39,6 @@ func pair(name string) (certificate, key string) {
 	Expect(err).NotTo(HaveOccurred())
 	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})),
 		string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: raw}))
-}
-
-// plainForms are those in which a secret can still be read.
-func plainForms(secret string) []string {
-	out := []string{secret, url.QueryEscape(secret), hex.EncodeToString([]byte(secret))}
-	for shift := range 3 { // base64 of a text that contains it
-		b := base64.StdEncoding.EncodeToString([]byte(strings.Repeat("\x00", shift) + secret))
-		out = append(out, b[4:len(b)-4])
-	}
-	return out
 }
 
 var _ = Describe("what a gateway really has", Ordered, func() {
@@ -126,12 +114,12 @@ var _ = Describe("what a gateway really has", Ordered, func() {
 	none := func(where, text string) {
 		GinkgoHelper()
 		for what, secret := range secrets {
-			for _, form := range plainForms(secret) {
+			for _, form := range framework.PlainForms(secret) {
 				Expect(strings.Contains(text, form)).To(BeFalse(), "%s: %s", where, what)
 			}
 		}
 		for _, head := range []string{"-----BEGIN PRIVATE KEY-----", "-----BEGIN EC PRIVATE KEY-----", "-----BEGIN RSA PRIVATE KEY-----"} {
-			for _, form := range plainForms(head) {
+			for _, form := range framework.PlainForms(head) {
 				Expect(strings.Contains(text, form)).To(BeFalse(), "%s: %s", where, head)
 			}
 		}

@@ -7,7 +7,6 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/base64"
-	"encoding/hex"
 	"encoding/pem"
 	"fmt"
 	"io/fs"
@@ -40,16 +39,6 @@ func authority(name string) (certificate, key string) {
 	Expect(err).NotTo(HaveOccurred())
 	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})),
 		string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: raw}))
-}
-
-// forms are those in which a secret is still plain to see.
-func forms(secret string) []string {
-	out := []string{secret, url.QueryEscape(secret), hex.EncodeToString([]byte(secret))}
-	for shift := range 3 { // base64 of a text that contains it
-		b := base64.StdEncoding.EncodeToString([]byte(strings.Repeat("\x00", shift) + secret))
-		out = append(out, b[4:len(b)-4])
-	}
-	return out
 }
 
 // Secrets of a mesh are planted on each way that leads in, and looked for on
@@ -92,7 +81,7 @@ var _ = Describe("a secret of a mesh", func() {
 			GinkgoHelper()
 			Expect(text).NotTo(BeEmpty(), where)
 			for what, secret := range canaries {
-				for _, form := range forms(secret) {
+				for _, form := range framework.PlainForms(secret) {
 					Expect(strings.Contains(text, form)).To(BeFalse(), "%s: %s", where, what)
 				}
 			}
