@@ -5,35 +5,29 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+
+	"github.com/meshgate/meshgate/xds/concealed"
 )
 
-// concealed stands for what nobody may read. Envoy writes the same for what it knows to
+// redacted stands for what nobody may read. Envoy writes the same for what it knows to
 // be a secret, such as private keys.
-const concealed = `"[redacted]"`
+const redacted = `"[redacted]"`
 
-// Envoy takes the headers of health checks and of its own calls for nothing special, but
-// an operator may have put a password there. These are the members that hold such headers,
-// as Envoy spells them and as the control plane does.
-var headerMembers = map[string]bool{
-	"health_checks": true, "healthChecks": true, "initial_metadata": true, "initialMetadata": true,
-	"http_service": true, "httpService": true,
-}
-
-// valueMembers are the members of a header that hold its value.
-var valueMembers = map[string]bool{"value": true, "raw_value": true, "rawValue": true}
+// reasons are the members with which Envoy says why it refuses something, in its words.
+var reasons = map[string]bool{"error_state": true, "errorState": true}
 
 // errNoDump is the error of an answer that is no dump.
 var errNoDump = errors.New("its answer is no JSON object")
 
-// Conceal returns a dump without the values of headers that may be credentials; the rest
-// keeps its bytes. The error says that it is no JSON object.
+// Conceal returns a dump without values that may be credentials (see [concealed]); the
+// rest keeps its bytes. The error says that it is no JSON object.
 func Conceal(dump []byte) ([]byte, error) {
 	if !json.Valid(dump) || !bytes.HasPrefix(bytes.TrimLeft(dump, " \t\r\n"), []byte("{")) {
 		return nil, errNoDump
 	}
 	found := false
-	for member := range headerMembers {
-		found = found || bytes.Contains(dump, []byte(`"`+member+`"`))
+	for _, member := range concealed.Members {
+		found = found || bytes.Contains(dump, []byte(member))
 	}
 	if !found {
 		return dump, nil // most have none, and reading all tokens of a large one takes long
@@ -64,6 +58,9 @@ type level struct {
 	named  bool
 	// headers says that headers of the kind that is concealed are in it.
 	headers bool
+	// reason says that it is why something is refused. Where there are headers to conceal
+	// in a dump, its words may quote them.
+	reason bool
 }
 
 func (c *concealer) run() error {
@@ -102,7 +99,10 @@ func (c *concealer) delimiter(d json.Delim) {
 		return
 	}
 	above := c.top()
-	c.open = append(c.open, level{object: d == '{', headers: above.headers || above.named && headerMembers[above.member]})
+	c.open = append(c.open, level{
+		object: d == '{', headers: above.headers || above.named && concealed.IsMember(above.member),
+		reason: above.named && reasons[above.member],
+	})
 }
 
 // text takes a name or a value that begins behind an offset.
@@ -112,10 +112,10 @@ func (c *concealer) text(t string, before int64) {
 		top.member, top.named = t, true
 		return
 	}
-	if top.headers && valueMembers[top.member] {
+	if top.headers && concealed.IsValue(top.member) || top.reason && top.member == "details" {
 		start := before + int64(bytes.IndexByte(c.dump[before:], '"'))
 		c.out.Write(c.dump[c.done:start])
-		c.out.WriteString(concealed)
+		c.out.WriteString(redacted)
 		c.done = c.in.InputOffset()
 	}
 	c.valued()

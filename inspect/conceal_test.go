@@ -16,6 +16,12 @@ func TestConceal(t *testing.T) {
 		`{"initial_metadata":[{"key":"a","raw_value":"x"},{"key":"b","value":"value"}]}`:                                                                         `{"initial_metadata":[{"key":"a","raw_value":"[redacted]"},{"key":"b","value":"[redacted]"}]}`,
 		`{"a":{"health_checks":[{"n":1e999,"b":[true,null,"value","x"]}],"request_headers_to_add":[{"header":{"value":"seen"}}]}}`:                               `{"a":{"health_checks":[{"n":1e999,"b":[true,null,"value","x"]}],"request_headers_to_add":[{"header":{"value":"seen"}}]}}`,
 		`{"value":"health_checks","initial_metadata":1,"b":{"value":"seen"}}`:                                                                                    `{"value":"health_checks","initial_metadata":1,"b":{"value":"seen"}}`,
+		// A password can be what a check of TCP sends, too.
+		`{"health_checks":[{"tcp_health_check":{"send":{"text":"41555448"},"receive":[{"binary":"AQ=="}]}}],"text":"seen","binary":"seen"}`: `{"health_checks":[{"tcp_health_check":{"send":{"text":"[redacted]"},"receive":[{"binary":"[redacted]"}]}}],"text":"seen","binary":"seen"}`,
+		// Envoy quotes what it refuses.
+		`{"error_state":{"details":"health_checks { value: \"x\" }","version_info":"1"},"details":"seen"}`: `{"error_state":{"details":"[redacted]","version_info":"1"},"details":"seen"}`,
+		`{"errorState":{"details":"value: x","failedConfiguration":{"healthChecks":[{"value":"x"}]}}}`:     `{"errorState":{"details":"[redacted]","failedConfiguration":{"healthChecks":[{"value":"[redacted]"}]}}}`,
+		`{"error_state":{"details":"port is in use"}}`:                                                     `{"error_state":{"details":"port is in use"}}`,
 	} {
 		got, err := Conceal([]byte(in))
 		if err != nil || string(got) != want {

@@ -44,7 +44,7 @@ type DumpOptions struct {
 	// Last is what a node was sent, and what of that it has answered.
 	Last func(node string) (set, answered *resource.Set)
 	// Node is what is known of a node; an error where it is not known.
-	Node func(name string) (nodes.Document, error)
+	Node func(name string) (nodes.Node, error)
 }
 
 // Dumps show the configuration that nodes have, sidecars and gateways alike.
@@ -53,18 +53,18 @@ type Dumps struct {
 	room *semaphore.Weighted
 
 	mu   sync.Mutex
-	busy map[string]*turns
+	busy map[string]*dumpers
 }
 
-// turns are those who want a dump of one node.
-type turns struct {
+// dumpers are those who want a dump of one node.
+type dumpers struct {
 	turn *semaphore.Weighted
 	want int
 }
 
 // NewDumps returns dumps.
 func NewDumps(o DumpOptions) *Dumps {
-	return &Dumps{o: o, room: semaphore.NewWeighted(AtOnce), busy: map[string]*turns{}}
+	return &Dumps{o: o, room: semaphore.NewWeighted(AtOnce), busy: map[string]*dumpers{}}
 }
 
 // XDS calls show with the dump of a node, a JSON object with the key configs. From the
@@ -96,7 +96,7 @@ func (d *Dumps) enter(ctx context.Context, node string) (leave func(), err error
 	d.mu.Lock()
 	t := d.busy[node]
 	if t == nil {
-		t = &turns{turn: semaphore.NewWeighted(1)}
+		t = &dumpers{turn: semaphore.NewWeighted(1)}
 		d.busy[node] = t
 	}
 	t.want++

@@ -36,7 +36,7 @@ func newRig() *rig {
 		},
 		Unlinked: func(err error) bool { return errors.Is(err, errUnlinked) },
 		Last:     func(string) (*resource.Set, *resource.Set) { return r.set, r.set },
-		Node:     func(name string) (nodes.Document, error) { return nodes.Document{Name: name, State: r.state}, nil },
+		Node:     func(name string) (nodes.Node, error) { return nodes.Node{Name: name, State: r.state}, nil },
 	})
 	return r
 }

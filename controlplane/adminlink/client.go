@@ -29,7 +29,10 @@ type Client struct {
 	// Trust keeps the roots that the control plane brings, by a connection in this
 	// state; nil refuses them.
 	Trust func(roots []byte, by tls.ConnectionState) error
-	Log   *slog.Logger
+	// Trouble says what is the matter with the local Envoy, "" if nothing is; nil says
+	// nothing. It returns within a second or two.
+	Trouble func(ctx context.Context) string
+	Log     *slog.Logger
 
 	mu   sync.Mutex
 	conn net.Conn // of the open link
@@ -153,7 +156,7 @@ func (c *Client) serve(ctx context.Context, conn net.Conn, in io.Reader) error {
 		}
 		switch f.kind {
 		case ping:
-			err = write(conn, frame{kind: pong})
+			err = write(conn, frame{kind: pong, body: c.trouble(ctx)})
 		case ask:
 			err = c.answer(ctx, conn, f)
 		default:
@@ -163,6 +166,15 @@ func (c *Client) serve(ctx context.Context, conn net.Conn, in io.Reader) error {
 			return err
 		}
 	}
+}
+
+// trouble is the body of a pong.
+func (c *Client) trouble(ctx context.Context) []byte {
+	if c.Trouble == nil {
+		return nil
+	}
+	text := c.Trouble(ctx)
+	return []byte(text[:min(len(text), maxReason)])
 }
 
 // refused is the error of a question without an answer; the link lives on.

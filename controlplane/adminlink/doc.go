@@ -9,4 +9,8 @@
 // number of the question, body. A body comes in chunks. Both sides allow only a
 // list of paths; none changes anything in Envoy. One asks the agent to take a new
 // token ([RenewPath]), one to trust other roots ([RootsPath]). One question is open at a time.
+//
+// The control plane pings every 15 seconds. The agent asks its Envoy then, and its pong
+// says what is the matter with it: of an Envoy that hangs there is no other word, because
+// its silence is no event, and its agent goes on answering for it.
 package adminlink

@@ -46,7 +46,7 @@ const (
 	end                  // A: the answer is complete
 	fail                 // A: there is no answer; the body says why
 	ping                 // C: are you there
-	pong                 // A: yes
+	pong                 // A: yes; the body says what is the matter with Envoy, if anything
 )
 
 type frame struct {

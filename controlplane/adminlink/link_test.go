@@ -312,23 +312,42 @@ func newServer(t *testing.T, o Options) *Server {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	o.Log = slog.New(slog.DiscardHandler)
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
 	s := NewServer(o)
 	t.Cleanup(s.Close)
 	return s
+}
+
+// pipeLink is the link of an agent at the other end of a connection.
+func pipeLink(node string, conn net.Conn) *link {
+	return &link{node: node, token: "token of " + node, conn: conn, in: bufio.NewReader(conn), turn: make(chan struct{}, 1), quit: make(chan struct{})}
 }
 
 // pipe opens the link of an agent without a network, so that a test can run in a
 // bubble; what comes back says how it ended.
 func pipe(t *testing.T, s *Server, node string, until time.Time) <-chan error {
 	conn, agent := net.Pipe()
-	l := &link{node: node, token: "token of " + node, conn: conn, in: bufio.NewReader(conn), turn: make(chan struct{}, 1), quit: make(chan struct{})}
+	l := pipeLink(node, conn)
 	ended := make(chan error, 1)
 	var both sync.WaitGroup
 	both.Go(func() { ended <- s.serve(t.Context(), l, until) })
 	both.Go(func() { _ = (&Client{}).serve(t.Context(), agent, agent) }) // it ends with the link
 	t.Cleanup(func() { l.close(errClosing); both.Wait() })
 	return ended
+}
+
+// pipeTo is pipe with a given agent; end ends the link.
+func pipeTo(t *testing.T, s *Server, c *Client, node string) (end func()) {
+	conn, agent := net.Pipe()
+	l := pipeLink(node, conn)
+	var both sync.WaitGroup
+	both.Go(func() { _ = s.serve(t.Context(), l, time.Time{}) })
+	both.Go(func() { _ = c.serve(t.Context(), agent, agent) })
+	end = func() { l.close(errClosing); both.Wait() }
+	t.Cleanup(end)
+	return end
 }
 
 // TestExpiryAfterSleep: a token that ended while the host slept, or while its clock

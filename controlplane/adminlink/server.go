@@ -33,6 +33,10 @@ type Options struct {
 	// Connected, if set, hears of each link that was accepted, with the token that it
 	// came with, and may ask at once. ctx ends with the link, which waits for it.
 	Connected func(ctx context.Context, node, token string, until time.Time)
+	// Trouble, if set, hears what the agent of a node says is the matter with its Envoy, at
+	// each pong; "" if nothing is, or nobody says so any more because the link has ended.
+	// It must not block.
+	Trouble func(node, reason string)
 	// MaxLinks bounds open links; 0 means 10,000.
 	MaxLinks int
 	Log      *slog.Logger
@@ -54,6 +58,7 @@ var (
 	errTooMany  = errors.New("too many links")
 	errClosing  = errors.New("the control plane is stopping")
 	errUnasked  = errors.New("the agent sent what it was not asked for")
+	errPonged   = errors.New("the agent answered a ping that it was not sent")
 	errSlow     = errors.New("the agent did not answer in time")
 	errExpired  = errors.New("the node token has expired")
 	errRevoked  = errors.New("the node token no longer counts")
@@ -67,6 +72,7 @@ type Server struct {
 	// connection has not been noticed to be dead.
 	links    map[string]*link
 	unjudged *rejudge.Set[*link] // whose recheck failed
+	brief    brief               // links that end as soon as they came
 	closing  bool
 	owned    sync.WaitGroup
 }
@@ -96,6 +102,7 @@ type link struct {
 	mu     sync.Mutex
 	next   uint64
 	answer *answer // of the open question
+	pings  int     // that are not answered yet
 }
 
 // answer collects the chunks of one question.
@@ -152,8 +159,9 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	l := &link{node: node, token: token, conn: conn, in: rw.Reader, turn: make(chan struct{}, 1), quit: make(chan struct{})}
+	begun := time.Now()
 	if err := s.serve(r.Context(), l, until); err != nil {
-		s.o.Log.Info("admin link ended", "node", node, "error", err)
+		s.ended(l, time.Since(begun), err)
 	}
 }
 
@@ -173,7 +181,7 @@ func (s *Server) serve(ctx context.Context, l *link, until time.Time) error {
 	if s.o.Connected != nil {
 		parts.Go(func() { s.o.Connected(linked, l.node, l.token, until) })
 	}
-	l.close(l.read())
+	l.close(l.read(s.told))
 	cancel()
 	s.unregister(l)
 	parts.Wait()
@@ -203,6 +211,24 @@ func (s *Server) unregister(l *link) {
 	s.unjudged.Remove(l)
 	if s.links[l.node] == l {
 		delete(s.links, l.node)
+		s.say(l.node, "")
+	}
+}
+
+// told takes what an agent says of its Envoy. The word of a link whose place is taken
+// counts no more.
+func (s *Server) told(l *link, body []byte) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.links[l.node] == l {
+		s.say(l.node, strings.ToValidUTF8(string(body[:min(len(body), maxReason)]), "?"))
+	}
+}
+
+// say passes on what is the matter with the Envoy of a node. s.mu is held.
+func (s *Server) say(node, trouble string) {
+	if s.o.Trouble != nil {
+		s.o.Trouble(node, trouble)
 	}
 }
 
@@ -317,6 +343,9 @@ func (l *link) ping() {
 		case <-l.quit:
 			return
 		case <-tick.C:
+			l.mu.Lock()
+			l.pings++ // before an answer can be there
+			l.mu.Unlock()
 			if l.send(frame{kind: ping}) != nil {
 				return
 			}
@@ -324,8 +353,20 @@ func (l *link) ping() {
 	}
 }
 
-// read takes what the agent sends until the link ends.
-func (l *link) read() error {
+// ponged takes the answer to a ping. Each ping has one: what comes with a pong is said to
+// whoever watches, who would not rest if agents could send as many as they liked.
+func (l *link) ponged() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.pings == 0 {
+		return errPonged
+	}
+	l.pings--
+	return nil
+}
+
+// read takes what the agent sends until the link ends; told takes its pongs.
+func (l *link) read(told func(*link, []byte)) error {
 	for {
 		if err := l.conn.SetReadDeadline(time.Now().Add(idle)); err != nil {
 			return err
@@ -335,6 +376,10 @@ func (l *link) read() error {
 			return fmt.Errorf("read: %w", err)
 		}
 		if f.kind == pong {
+			if err := l.ponged(); err != nil {
+				return err
+			}
+			told(l, f.body)
 			continue
 		}
 		if err := l.take(f); err != nil {

@@ -17,14 +17,14 @@ type Address struct {
 	Key string
 	// Under, if set, demands that the resource refers to another one; what a
 	// creation or replacement makes anew does so.
-	Under *Link
+	Under *Relation
 	// Of, if set, names the resource as the target of a reference; Key is then
 	// not used.
-	Of *Link
+	Of *Relation
 }
 
-// Link is a reference from or to the resource at Address.
-type Link struct {
+// Relation is a reference from or to the resource at Address.
+type Relation struct {
 	Address Address
 	Ref     string
 }

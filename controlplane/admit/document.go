@@ -53,7 +53,7 @@ func (g *Gate) CheckDocument(k *model.Kind, spec any) error {
 // What a node sends again is not written again: in a loop it would cost everybody a
 // revision and a round of planning each time.
 func (g *Gate) PutDocument(ctx context.Context, k *model.Kind, scope, name string, spec any) (out Outcome, created bool, err error) {
-	return g.putDocument(ctx, document{kind: k, scope: scope, name: name, spec: spec})
+	return g.putDocument(ctx, documentWrite{kind: k, scope: scope, name: name, spec: spec})
 }
 
 // Allowed decides in the transaction of a write whether what is stored may be
@@ -63,7 +63,7 @@ type Allowed func(r store.Reader, stored *model.Resource) error
 
 // PutDocumentIf is PutDocument for those who may replace some documents only.
 func (g *Gate) PutDocumentIf(ctx context.Context, k *model.Kind, scope, name string, spec any, allowed Allowed) (out Outcome, created bool, err error) {
-	return g.putDocument(ctx, document{kind: k, scope: scope, name: name, spec: spec, allowed: allowed})
+	return g.putDocument(ctx, documentWrite{kind: k, scope: scope, name: name, spec: spec, allowed: allowed})
 }
 
 // EnsureDocument creates a document unless there is one of its name, and reports
@@ -76,12 +76,12 @@ func (g *Gate) EnsureDocument(ctx context.Context, k *model.Kind, scope, name st
 	if !fault.Is(err, fault.NotFound) {
 		return false, err
 	}
-	_, created, err = g.putDocument(ctx, document{kind: k, scope: scope, name: name, spec: spec, keep: true})
+	_, created, err = g.putDocument(ctx, documentWrite{kind: k, scope: scope, name: name, spec: spec, keep: true})
 	return created, err
 }
 
-// document is one write.
-type document struct {
+// documentWrite is one write.
+type documentWrite struct {
 	kind        *model.Kind
 	scope, name string
 	spec        any
@@ -93,7 +93,7 @@ type document struct {
 	allowed Allowed
 }
 
-func (g *Gate) putDocument(ctx context.Context, d document) (out Outcome, created bool, err error) {
+func (g *Gate) putDocument(ctx context.Context, d documentWrite) (out Outcome, created bool, err error) {
 	if err := g.CheckDocument(d.kind, d.spec); err != nil {
 		return Outcome{}, false, err
 	}
@@ -116,7 +116,7 @@ func (g *Gate) putDocument(ctx context.Context, d document) (out Outcome, create
 	return out, created, err
 }
 
-func (g *Gate) prepareHooks(ctx context.Context, d document) ([]any, error) {
+func (g *Gate) prepareHooks(ctx context.Context, d documentWrite) ([]any, error) {
 	hooks := g.hooks[d.kind]
 	if len(hooks) == 0 {
 		return nil, nil
@@ -134,7 +134,7 @@ func (g *Gate) prepareHooks(ctx context.Context, d document) ([]any, error) {
 }
 
 // storeDocument is the transaction of putDocument.
-func (g *Gate) storeDocument(tx store.Tx, d document, prepared []any) (stored *model.Resource, created bool, err error) {
+func (g *Gate) storeDocument(tx store.Tx, d documentWrite, prepared []any) (stored *model.Resource, created bool, err error) {
 	if err := g.inMesh(tx, d.kind, d.scope); err != nil {
 		return nil, false, err
 	}

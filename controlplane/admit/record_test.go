@@ -23,7 +23,7 @@ import (
 func recorded(t *testing.T, s store.Store) (list []store.ChangeRecord) {
 	t.Helper()
 	if err := s.View(t.Context(), func(r store.Reader) (err error) {
-		list, err = r.Records(store.RecordQuery{Oldest: true})
+		list, err = r.Records(store.RecordQuery{Oldest: true, Fleeting: true})
 		return err
 	}); err != nil {
 		t.Fatal(err)

@@ -21,7 +21,7 @@ func TestKeysWithinAnOwner(t *testing.T) {
 	}
 	below := func(upstream, target string) admit.Address {
 		a := at(gateway.Targets, target)
-		a.Under = &admit.Link{Ref: gateway.RefUpstream, Address: at(gateway.Upstreams, upstream)}
+		a.Under = &admit.Relation{Ref: gateway.RefUpstream, Address: at(gateway.Upstreams, upstream)}
 		return a
 	}
 	_, err := g.Create(t.Context(), below("one.test", ""), admit.Input{Values: map[string]any{"target": "10.0.0.1:8000"}})

@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"maps"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"os"
 	"slices"
@@ -26,7 +27,6 @@ import (
 	"github.com/meshgate/meshgate/controlplane/gateway"
 	"github.com/meshgate/meshgate/controlplane/health"
 	"github.com/meshgate/meshgate/filter/contract"
-	"github.com/meshgate/meshgate/xds/machine"
 	"github.com/meshgate/meshgate/xds/relay"
 )
 
@@ -58,6 +58,9 @@ type Options struct {
 	AdminPort int
 	// StatusAddress is where /ready, /live and /metrics are served; empty: nowhere.
 	StatusAddress string
+	// WorkloadAddresses are where workloads of a sidecar may be beside this machine, and
+	// which link-local addresses any proxy may lead to.
+	WorkloadAddresses []netip.Prefix
 	// Metrics serves the metrics of the node; may be nil.
 	Metrics http.Handler
 	Drain   Drain
@@ -84,8 +87,12 @@ type Agent struct {
 	host  string
 	// instance tells this agent from others of the same name.
 	instance string
-	ready    chan struct{}
-	Envoy    *Process
+	// running says that this agent has begun: who is connected by its name is itself.
+	running bool
+	ready   chan struct{}
+	// reached says that the control plane answered this agent once.
+	reached atomic.Bool
+	Envoy   *Process
 	// link is how the control plane asks questions, and renewNow has one entry when it
 	// wants the token renewed.
 	link     *adminlink.Client
@@ -98,6 +105,8 @@ type Agent struct {
 	// connection could not be made.
 	conditions *health.Board
 	transport  transport
+	// statusPort is where the status is served, 0 for nowhere.
+	statusPort uint16
 	// held are the certificates that Envoy is served.
 	held *held
 	// relay is set once there is one.
@@ -161,7 +170,7 @@ func New(o Options) (*Agent, error) {
 		Concurrency: o.Concurrency, LogLevel: o.LogLevel, Access: o.Access, Drain: o.Drain, Replaced: a.proxy().replaced(), Abort: o.Abort, Admin: dir.adminClient(), Log: o.Log,
 		Withdraw: a.withdraw,
 	}
-	a.link = &adminlink.Client{Address: a.host, TLS: a.tls, Node: a.NodeID(), Token: a.token, Fetch: a.fetch, Trust: a.trust.learn, Log: a.Log}
+	a.link = &adminlink.Client{Address: a.host, TLS: a.tls, Node: a.NodeID(), Token: a.token, Fetch: a.fetch, Trust: a.trust.learn, Trouble: a.trouble, Log: a.Log}
 	return a, nil
 }
 
@@ -176,7 +185,7 @@ func (a *Agent) Ready() <-chan struct{} { return a.ready }
 // away does not hinder the start of a node that has run before.
 func (a *Agent) Run(ctx context.Context) error {
 	configured := make(chan struct{})
-	state := &status{conditions: a.conditions, envoy: a.Envoy, admin: a.Envoy.Admin, leaving: ctx, configured: configured, metrics: a.Metrics}
+	state := &status{conditions: a.conditions, envoy: a.Envoy, admin: a.Envoy.Admin, leaving: ctx, configured: configured, metrics: a.Metrics, blind: a.blind}
 	a.state.Store(state)
 	stopStatus, err := a.serveStatus(state)
 	if err != nil {
@@ -192,6 +201,7 @@ func (a *Agent) Run(ctx context.Context) error {
 		a.tellGone()
 		return err
 	}
+	a.running = true
 	// Envoy drains after ctx has ended and still needs the relay for that.
 	relayCtx, stopRelay := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopRelay()
@@ -225,6 +235,9 @@ func (a *Agent) Run(ctx context.Context) error {
 		})
 	}
 	if !enrolled {
+		if why := a.blind(ctx); why != "" {
+			a.Log.Warn("proxy is not ready: "+why, "node", a.NodeID())
+		}
 		g.Go(func() error { a.enrolLater(ctx); return nil })
 	}
 	err = g.Wait()
@@ -290,16 +303,6 @@ func (a *Agent) newRelayTo(leaving context.Context, report func(error)) (*relay.
 			}
 		},
 	})
-}
-
-// machine are the files to which configuration may lead. Only gateways have an access
-// log.
-func (a *Agent) machine() machine.Files {
-	files := machine.Files{Roots: systemRoots()}
-	if a.Sidecar == nil {
-		files.AccessLog = a.AccessLog.Path
-	}
-	return files
 }
 
 // systemRoots finds this machine's bundle of public authorities, against which

@@ -28,6 +28,8 @@ const meanwhile = "A proxy that has its configuration goes on with it"
 // report notes why the control plane could not be reached, or with nil that it was.
 func (a *Agent) report(err error) {
 	if err == nil {
+		a.reached.Store(true)
+		a.processes.again()
 		a.conditions.Good(conditionControlPlane)
 		return
 	}
@@ -38,7 +40,11 @@ func (a *Agent) report(err error) {
 func (a *Agent) away(err error) health.Finding {
 	f := a.awayCause(err)
 	f.State = health.Degraded
-	f.Text = strings.TrimSpace(f.Text + ". " + meanwhile)
+	end := ". "
+	if strings.HasSuffix(f.Text, "?") {
+		end = " "
+	}
+	f.Text = f.Text + end + meanwhile
 	return f
 }
 

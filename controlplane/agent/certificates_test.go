@@ -58,7 +58,7 @@ func TestCertificates(t *testing.T) {
 	}
 	a.held.set([]*resource.Resource{secretUntil(t, "fresh", time.Now().Add(20*time.Hour))})
 	r.wait(t, "no certificate ends soon")
-	a.held.set([]*resource.Resource{secretUntil(t, "brief", time.Now().Add(1500*time.Millisecond))})
+	a.held.set([]*resource.Resource{secretUntil(t, "brief", time.Now().Add(5*time.Second))})
 	r.wait(t, "reason=ends_soon")
 	r.wait(t, "reason=expired") // by itself
 	cancel()

@@ -56,13 +56,21 @@ var errTooEarly = errors.New("the next envoy is not linked yet")
 
 // tellNow tells what is untold. gone says that no Envoy follows: what the last one
 // was told to believe is removed first, unless an Envoy that cannot be stopped has
-// read it.
+// read it, or the control plane does not answer: it then counts on that Envoy all the
+// same, and a gateway that is started again meanwhile would have nothing to decide
+// tokens by.
 func (a *Agent) tellNow(ctx context.Context, gone bool) error {
+	round := a.processes.rounds()
 	ended := a.processes.untold(gone)
 	if len(ended.Processes) == 0 {
 		return nil
 	}
 	if ended.Gone {
+		// An agent that names no successor and does not say gone has nothing forgotten that
+		// is still counted on.
+		if err := a.postEnded(ctx, contract.Ended{Processes: ended.Processes}); err != nil && !answered(err) {
+			return fmt.Errorf("what is believed in redis is kept for the next start: %w", err)
+		}
 		if err := a.dir.removeTrust(); err != nil {
 			return err
 		}
@@ -70,7 +78,7 @@ func (a *Agent) tellNow(ctx context.Context, gone bool) error {
 	if err := a.postEnded(ctx, ended); err != nil {
 		return err
 	}
-	return a.processes.told(ended.Processes)
+	return a.processes.told(ended.Processes, round)
 }
 
 func (a *Agent) postEnded(ctx context.Context, ended contract.Ended) error {
@@ -99,7 +107,23 @@ func (a *Agent) postEnded(ctx context.Context, ended contract.Ended) error {
 	}
 	if resp.StatusCode/100 != 2 {
 		text, _ := io.ReadAll(io.LimitReader(resp.Body, 1<<10))
-		return fmt.Errorf("it answered %d: %s", resp.StatusCode, strings.TrimSpace(string(text)))
+		return &notTaken{resp.StatusCode, strings.TrimSpace(string(text))}
 	}
 	return nil
+}
+
+// notTaken is an answer that is none of those the control plane gives to what it can use.
+type notTaken struct {
+	status int
+	text   string
+}
+
+// Error implements error.
+func (e *notTaken) Error() string { return fmt.Sprintf("it answered %d: %s", e.status, e.text) }
+
+// answered reports whether the control plane was there to hear, whatever it said. A 5xx
+// says that it is not, or cannot note anything now.
+func answered(err error) bool {
+	e, ok := errors.AsType[*notTaken](err)
+	return errors.Is(err, errTooEarly) || ok && e.status < http.StatusInternalServerError
 }

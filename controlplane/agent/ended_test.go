@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
 	"net/http"
 	"os"
@@ -101,7 +102,7 @@ func TestProcessesThatRunAreNotEnded(t *testing.T) {
 	if diff := cmp.Diff([]string{gone}, next.untold(false).Processes); diff != "" {
 		t.Errorf("while it runs (-want +got):\n%s", diff)
 	}
-	if err := next.told(next.untold(false).Processes); err != nil {
+	if err := next.told(next.untold(false).Processes, next.rounds()); err != nil {
 		t.Fatal(err)
 	}
 	end()
@@ -109,11 +110,79 @@ func TestProcessesThatRunAreNotEnded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff([]string{name}, last.untold(false).Processes); diff != "" {
+	if diff := cmp.Diff([]string{name, gone}, last.untold(false).Processes); diff != "" {
 		t.Errorf("after it has ended (-want +got):\n%s", diff)
 	}
 	if m := mode(t, path); m != 0o600 {
 		t.Errorf("the file has %o", m)
+	}
+}
+
+// TestEndIsToldToARestoredControlPlane: a control plane that was restored from a backup
+// counts on Envoys of which it had heard that they ended. The agent says so again, when it
+// reaches the control plane anew and at its own next start.
+func TestEndIsToldToARestoredControlPlane(t *testing.T) {
+	cp := newControlPlane(t)
+	bodies := heard(t, cp, 0)
+	o, _ := cp.options(t, "gw")
+	a := newAgent(t, o)
+	ended := begun(t, a.processes)
+	ends(t, a.processes, ended)
+	heir := begun(t, a.processes)
+	want := contract.Ended{Processes: []string{ended}, Successor: heir}
+	tell := func(when string, want *contract.Ended) {
+		t.Helper()
+		if err := a.tellNow(t.Context(), false); err != nil {
+			t.Fatalf("%s: %v", when, err)
+		}
+		select {
+		case got := <-bodies:
+			if want == nil {
+				t.Errorf("%s it is told of %+v", when, got)
+			} else if diff := cmp.Diff(*want, got); diff != "" {
+				t.Errorf("%s (-want +got):\n%s", when, diff)
+			}
+		default:
+			if want != nil {
+				t.Errorf("%s nothing is told", when)
+			}
+		}
+	}
+	tell("first", &want)
+	tell("while nothing has changed", nil)
+	a.report(errors.New("it is away"))
+	a.report(nil)
+	tell("when it is reached again", &want)
+	ends(t, a.processes, heir)
+	if err := a.tellNow(t.Context(), true); err != nil {
+		t.Fatal(err)
+	}
+	<-bodies // whether anybody hears
+	<-bodies // what is removed now
+	a = newAgent(t, o)
+	next := begun(t, a.processes)
+	tell("after a clean end", &contract.Ended{Processes: []string{ended, heir}, Successor: next})
+}
+
+// What one control plane has heard while another one was reached is untold to that: an
+// answer that is older than the link to it counts no more.
+func TestAnswerFromBeforeTheNextControlPlane(t *testing.T) {
+	cp := newControlPlane(t)
+	o, _ := cp.options(t, "gw")
+	a := newAgent(t, o)
+	ended := begun(t, a.processes)
+	ends(t, a.processes, ended)
+	heir := begun(t, a.processes)
+	between := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		a.report(nil)
+		w.WriteHeader(http.StatusNoContent)
+	})
+	cp.refuse.Store(&between)
+	if err := a.tellNow(t.Context(), false); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(contract.Ended{Processes: []string{ended}, Successor: heir}, a.processes.untold(false)); diff != "" {
+		t.Errorf("what the next one has not heard (-want +got):\n%s", diff)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"sync"
 )
@@ -23,9 +24,11 @@ var logLevels = map[string]slog.Level{
 
 // logPipe carries Envoy's log lines into our log until Envoy has closed it.
 type logPipe struct {
-	log  *slog.Logger
-	r, w *os.File
-	done sync.WaitGroup
+	log *slog.Logger
+	// ending tells that Envoy was told to end.
+	ending func() bool
+	r, w   *os.File
+	done   sync.WaitGroup
 	// access is nil where standard output holds no access log.
 	access *accessPipe
 }
@@ -36,7 +39,7 @@ func (p *Process) pipeLogs(cmd *exec.Cmd) (*logPipe, error) {
 		return nil, err
 	}
 	cmd.Stdout, cmd.Stderr = w, w
-	l := &logPipe{log: p.Log, r: r, w: w}
+	l := &logPipe{log: p.Log, ending: p.ending.Load, r: r, w: w}
 	if p.Access == nil {
 		return l, nil
 	}
@@ -64,7 +67,7 @@ func (l *logPipe) follow() {
 	_ = l.w.Close()
 	l.done.Go(func() {
 		defer func() { _ = l.r.Close() }()
-		copyLog(l.r, l.log)
+		copyLog(l.r, l.log, l.ending)
 	})
 }
 
@@ -75,9 +78,23 @@ func (l *logPipe) wait() {
 	}
 }
 
+// expected are the beginnings of what Envoy warns of when it is told to end: the signal,
+// and the end of its stream of configuration. Whoever ends a proxy and sees warnings in
+// the last lines takes a clean end for a failure.
+var expected = []string{"caught ENVOY_SIGTERM", "DeltaAggregatedResources gRPC config stream to "}
+
+// levelOf is the level of a line that Envoy has warned of.
+func levelOf(level slog.Level, text string, ending func() bool) slog.Level {
+	begins := func(with string) bool { return strings.HasPrefix(text, with) }
+	if level == slog.LevelWarn && ending() && slices.ContainsFunc(expected, begins) {
+		return slog.LevelInfo
+	}
+	return level
+}
+
 // copyLog logs each line of r at the level it carries, without credentials.
 // Overlong lines are cut.
-func copyLog(r io.Reader, log *slog.Logger) {
+func copyLog(r io.Reader, log *slog.Logger, ending func() bool) {
 	b := bufio.NewReaderSize(r, maxLogLine)
 	level, source := slog.LevelInfo, "envoy"
 	for {
@@ -89,7 +106,7 @@ func copyLog(r io.Reader, log *slog.Logger) {
 		if text != "" {
 			if f := strings.SplitN(text, "\t", 3); len(f) == 3 {
 				if lv, ok := logLevels[f[0]]; ok {
-					level, source, text = lv, f[1], f[2]
+					level, source, text = levelOf(lv, f[2], ending), f[1], f[2]
 				}
 			}
 			// A line without a level continues the one before.

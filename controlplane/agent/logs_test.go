@@ -36,10 +36,34 @@ func TestCopyLog(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			r := newRecorder()
-			copyLog(strings.NewReader(test.in), slog.New(r))
+			copyLog(strings.NewReader(test.in), slog.New(r), func() bool { return false })
 			if diff := cmp.Diff(test.want, r.all()); diff != "" {
 				t.Error(diff)
 			}
 		})
+	}
+}
+
+// TestLastWordsOfEnvoy: what Envoy warns of because it was told to end is no warning;
+// the same at another time, and anything else, is.
+func TestLastWordsOfEnvoy(t *testing.T) {
+	const in = "warning\tmain\tcaught ENVOY_SIGTERM\n" +
+		"warning\tconfig\tDeltaAggregatedResources gRPC config stream to @ads_cluster closed: 13, reset\n" +
+		"warning\tmain\tsomething else\nerror\tmain\tcaught ENVOY_SIGTERM\n"
+	for ending, want := range map[bool][]string{
+		true: {
+			"INFO envoy: caught ENVOY_SIGTERM logger=main", "INFO envoy: DeltaAggregatedResources gRPC config stream to @ads_cluster closed: 13, reset logger=config",
+			"WARN envoy: something else logger=main", "ERROR envoy: caught ENVOY_SIGTERM logger=main",
+		},
+		false: {
+			"WARN envoy: caught ENVOY_SIGTERM logger=main", "WARN envoy: DeltaAggregatedResources gRPC config stream to @ads_cluster closed: 13, reset logger=config",
+			"WARN envoy: something else logger=main", "ERROR envoy: caught ENVOY_SIGTERM logger=main",
+		},
+	} {
+		r := newRecorder()
+		copyLog(strings.NewReader(in), slog.New(r), func() bool { return ending })
+		if diff := cmp.Diff(want, r.all()); diff != "" {
+			t.Errorf("ending %v: %s", ending, diff)
+		}
 	}
 }

@@ -69,6 +69,8 @@ type Process struct {
 	restarts atomic.Int64
 	pid      atomic.Int64
 	leaving  atomic.Bool
+	// ending is set before Envoy is told to end.
+	ending atomic.Bool
 }
 
 // Restarts counts unexpected deaths.
@@ -211,6 +213,7 @@ func (p *Process) stop(cmd *exec.Cmd, exited <-chan error) error {
 	case <-drained:
 	}
 	p.Log.Info("envoy has drained", "connections_left", d.last.connections)
+	p.ending.Store(true)
 	_ = cmd.Process.Signal(syscall.SIGTERM)
 	select {
 	case err := <-exited:

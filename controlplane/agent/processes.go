@@ -15,8 +15,8 @@ import (
 )
 
 // processes remembers, in a file of the run directory, which Envoys the control
-// plane may still count on: those that run, and those that have ended without the
-// control plane having heard of it. A filter that lies in none of them cannot
+// plane may still count on: those that run, and those that have ended, also when it has
+// heard of that (see process.Told). A filter that lies in none of them cannot
 // accept anything, so a revocation need not wait for it. The file is written
 // before an Envoy is started, so none is unknown to the next agent.
 type processes struct {
@@ -26,6 +26,9 @@ type processes struct {
 
 	mu    sync.Mutex
 	known []process
+	// round counts how often everything was untold again. What was heard in an earlier one
+	// was heard by another control plane.
+	round uint64
 }
 
 // process is one Envoy.
@@ -34,6 +37,10 @@ type process struct {
 	Name string `json:"name"`
 	// Ended says that it runs no more.
 	Ended bool `json:"ended,omitempty"`
+	// Told says that the control plane has heard that. The name is kept: a control plane
+	// that is restored from an older backup counts on the process again, and nobody else
+	// could say that it has ended.
+	Told bool `json:"told,omitempty"`
 }
 
 // openProcesses reads the file. Processes of an agent before this one have ended,
@@ -50,7 +57,7 @@ func openProcesses(path string) (*processes, error) {
 	}
 	for i := range known {
 		_, runs := run[known[i].Name]
-		known[i].Ended = known[i].Ended || !runs
+		known[i].Ended, known[i].Told = known[i].Ended || !runs, false
 	}
 	p.known = known
 	p.notify()
@@ -120,22 +127,27 @@ func (p *processes) begin() (string, error) {
 	return name, err
 }
 
-// forget bounds how many are remembered. The control plane forgets those that have
-// ended by itself after a day, and of Envoys that die one after another at their start
-// it knows none but the one before them, the first. One that runs stays: nobody would
-// find it at the next start, and it would count as followed by another one.
+// forget bounds how many are remembered. First go those that were told, the oldest before
+// the others. The control plane forgets those that have ended by itself after a day, and of
+// Envoys that die one after another at their start it knows none but the one before them,
+// the first. One that runs stays: nobody would find it at the next start, and it would count
+// as followed by another one.
 func (p *processes) forget() {
 	over, first := len(p.known)-contract.MaxEnded, true
-	p.known = slices.DeleteFunc(p.known, func(known process) bool {
-		if !known.Ended || over <= 0 {
-			return false
-		}
-		if first {
-			first = false
-			return false
-		}
-		over--
-		return true
+	drop := func(which func(process) bool) {
+		p.known = slices.DeleteFunc(p.known, func(known process) bool {
+			if !known.Ended || over <= 0 || !which(known) {
+				return false
+			}
+			over--
+			return true
+		})
+	}
+	drop(func(known process) bool { return known.Told })
+	drop(func(process) bool {
+		was := first
+		first = false
+		return !was
 	})
 }
 
@@ -163,7 +175,9 @@ func (p *processes) untold(gone bool) (e contract.Ended) {
 	running := 0
 	for _, known := range p.known {
 		if known.Ended {
-			e.Processes = append(e.Processes, known.Name)
+			if !known.Told {
+				e.Processes = append(e.Processes, known.Name)
+			}
 			continue
 		}
 		running++
@@ -176,12 +190,39 @@ func (p *processes) untold(gone bool) (e contract.Ended) {
 	return e
 }
 
-// told forgets those that the control plane has heard of.
-func (p *processes) told(names []string) error {
+// rounds is what [processes.told] needs to know of the time before the telling.
+func (p *processes) rounds() uint64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.known = slices.DeleteFunc(p.known, func(known process) bool { return known.Ended && slices.Contains(names, known.Name) })
+	return p.round
+}
+
+// told notes those that the control plane has heard of in a round. An answer that comes
+// after the next one was reached is of no use there: it is told, too.
+func (p *processes) told(names []string, round uint64) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if round != p.round {
+		return nil // again has woken whoever tells
+	}
+	for i := range p.known {
+		if p.known[i].Ended && slices.Contains(names, p.known[i].Name) {
+			p.known[i].Told = true
+		}
+	}
 	return p.write()
+}
+
+// again has everything told once more: the control plane may be another one by now, or
+// have been restored.
+func (p *processes) again() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.round++
+	for i := range p.known {
+		p.known[i].Told = false
+	}
+	p.notify()
 }
 
 // write replaces the file. mu is held.

@@ -51,7 +51,7 @@ func (g oauthGateway) replaced() time.Duration { return gatewayReplaced }
 func (g oauthGateway) enrol(ctx context.Context, client *http.Client, token string) (*enrol.Answer, error) {
 	self := g.Instance
 	self.ControlPlane, self.RootsFile = g.host, systemRoots()
-	return enrol.Enrol(ctx, client, g.Address, token, g.node(), self)
+	return enrol.Enrol(ctx, client, g.Address, token, g.node(), g.running, self)
 }
 
 func (g oauthGateway) withdraw(context.Context, *http.Client, string) error { return nil }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/meshgate/meshgate/controlplane/enrol"
 	"github.com/meshgate/meshgate/filter/contract"
+	"github.com/meshgate/meshgate/xds/durable"
 )
 
 // runDir holds the files of one node. Only its owner may look inside: they
@@ -109,20 +110,15 @@ func (d *runDir) removeTrust() error {
 	if err := os.Remove(filepath.Join(d.path, contract.TrustFile)); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return fmt.Errorf("run directory: %w", err)
 	}
-	return syncDir(d.path)
+	return inRunDir(durable.SyncDir(d.path))
 }
 
-// syncDir makes what was renamed and removed in a directory survive a crash of the
-// machine.
-func syncDir(path string) error {
-	dir, err := os.Open(path) //nolint:gosec // below the state directory
-	if err != nil {
-		return fmt.Errorf("run directory: %w", err)
+// inRunDir says of an error where it comes from.
+func inRunDir(err error) error {
+	if err == nil {
+		return nil
 	}
-	if err := errors.Join(dir.Sync(), dir.Close()); err != nil {
-		return fmt.Errorf("run directory: %w", err)
-	}
-	return nil
+	return fmt.Errorf("run directory: %w", err)
 }
 
 // replace writes a file so that readers see the old or the new content, never
@@ -154,7 +150,7 @@ func replace(path string, data []byte) error {
 	if err := os.Rename(tmp, path); err != nil {
 		return fmt.Errorf("run directory: %w", err)
 	}
-	return syncDir(filepath.Dir(path))
+	return inRunDir(durable.SyncDir(filepath.Dir(path)))
 }
 
 func absolute(path string) string {

@@ -50,6 +50,8 @@ type status struct {
 	// refused tells which listeners Envoy lacks because it refused them. It is set
 	// before enrolled is.
 	refused func() map[string]string
+	// blind says why no token can be decided, or ""; nil if that is nothing to look at.
+	blind func(ctx context.Context) string
 
 	asked singleflight.Group
 	// conditions are what is the matter, with which the proxy may be ready.
@@ -64,6 +66,19 @@ func (a *Agent) Missing(ctx context.Context) string {
 		return s.missing(ctx)
 	}
 	return statusStarting
+}
+
+// trouble returns what the control plane is told of Envoy. It knows the rest itself: what
+// was refused, and who leaves or starts is heard of at once.
+func (a *Agent) trouble(ctx context.Context) string {
+	switch {
+	case a.Missing(ctx) != statusAway:
+		return ""
+	case a.Envoy.PID() == 0:
+		return "its Envoy is not running; the agent starts it again and again"
+	}
+	// Many that hang for one reason are one trouble to whoever looks: no process is named.
+	return fmt.Sprintf("its Envoy does not answer its agent within %s: it hangs, or its host is short of CPU", askTime)
 }
 
 // missing returns why the proxy is not ready, or "".
@@ -89,6 +104,9 @@ func (s *status) missing(ctx context.Context) string {
 	}
 	if names := slices.Sorted(maps.Keys(s.refused())); reason == "" && len(names) > 0 {
 		return statusRefused + strings.Join(names, ", ")
+	}
+	if reason == "" && s.blind != nil {
+		reason, _, _ = s.asked.Do("blind", func() (any, error) { return s.blind(context.WithoutCancel(ctx)), nil })
 	}
 	return reason.(string)
 }
@@ -141,6 +159,9 @@ func (a *Agent) serveStatus(s *status) (stop func(), err error) {
 	ln, err := net.Listen("tcp", a.StatusAddress)
 	if err != nil {
 		return nil, fmt.Errorf("status.port: %w", err)
+	}
+	if at, is := ln.Addr().(*net.TCPAddr); is {
+		a.statusPort = at.AddrPort().Port()
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	served := make(chan struct{})

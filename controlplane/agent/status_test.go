@@ -38,12 +38,14 @@ func TestStatus(t *testing.T) {
 		ending, starting, waiting bool
 		envoy                     fakeEnvoy
 		refused                   map[string]string
+		blind                     string
 		want                      string
 	}{
 		{name: "Envoy lacks listeners", envoy: fakeEnvoy{pid: 1, answer: live}, refused: map[string]string{"inbound:1": "in use", "inbound:0": "in use"},
 			want: statusRefused + "inbound:0, inbound:1"},
 		{name: "Envoy with other troubles", envoy: fakeEnvoy{pid: 1, answer: func(context.Context) error { return errors.New("refused") }},
 			refused: map[string]string{"inbound:1": "in use"}, want: statusAway},
+		{name: "can decide no token", blind: statusBlind, envoy: fakeEnvoy{pid: 1, answer: live}, want: statusBlind},
 		{name: "serves", envoy: fakeEnvoy{pid: 1, answer: live}},
 		{name: "shall end", ending: true, envoy: fakeEnvoy{pid: 1, answer: live}, want: statusDraining},
 		{name: "drains because a part has failed", envoy: fakeEnvoy{pid: 1, leaving: true, answer: live}, want: statusDraining},
@@ -61,7 +63,7 @@ func TestStatus(t *testing.T) {
 				leaving, end := context.WithCancel(t.Context())
 				defer end()
 				configured := make(chan struct{})
-				s := &status{envoy: &test.envoy, admin: &test.envoy, leaving: leaving, configured: configured, refused: func() map[string]string { return test.refused }}
+				s := &status{envoy: &test.envoy, admin: &test.envoy, leaving: leaving, configured: configured, refused: func() map[string]string { return test.refused }, blind: func(context.Context) string { return test.blind }}
 				s.enrolled.Store(!test.starting)
 				if test.ending {
 					end()

@@ -3,12 +3,14 @@ package agent
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -85,7 +87,7 @@ func TestSuccessorIsNamed(t *testing.T) {
 		t.Fatal(err)
 	}
 	check("when all have died", contract.Ended{Processes: []string{first, second, third, fourth}})
-	if err := p.told([]string{first, second}); err != nil {
+	if err := p.told([]string{first, second}, p.rounds()); err != nil {
 		t.Fatal(err)
 	}
 	check("when some were told", contract.Ended{Processes: []string{third, fourth}})
@@ -212,16 +214,78 @@ func TestAgentThatNeverBegins(t *testing.T) {
 	if err := a.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "refused") {
 		t.Errorf("%v", err)
 	}
-	select {
-	case got := <-bodies:
-		if diff := cmp.Diff(contract.Ended{Processes: []string{ended}, Gone: true}, got); diff != "" {
-			t.Errorf("(-want +got):\n%s", diff)
+	for _, gone := range []bool{false, true} { // whether it is there, and then what is removed meanwhile
+		select {
+		case got := <-bodies:
+			if diff := cmp.Diff(contract.Ended{Processes: []string{ended}, Gone: gone}, got); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		default:
+			t.Error("nobody was told")
 		}
-	default:
-		t.Error("nobody was told")
 	}
 	if _, err := os.Stat(trust); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the trust is still there: %v", err)
+	}
+}
+
+// TestTrustOutlivesAControlPlaneThatIsAway: a gateway that ends in good order while nobody
+// can be told keeps what it may believe, as one that is killed does. One that is answered,
+// be it with a refusal, does not.
+func TestTrustOutlivesAControlPlaneThatIsAway(t *testing.T) {
+	for status, stays := range map[int]bool{http.StatusServiceUnavailable: true, http.StatusTooEarly: false, http.StatusUnauthorized: false} {
+		cp := newControlPlane(t)
+		o, _ := cp.options(t, "gw")
+		a, ended, trust := left(t, o)
+		says := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "no", status) })
+		cp.refuse.Store(&says)
+		a.leave()
+		if _, err := os.Stat(trust); errors.Is(err, os.ErrNotExist) == stays {
+			t.Errorf("%d: %v", status, err)
+		}
+		if diff := cmp.Diff([]string{ended}, a.processes.untold(false).Processes); diff != "" {
+			t.Errorf("%d: the next start does not tell (-want +got):\n%s", status, diff)
+		}
+	}
+}
+
+// TestBelieves: what lets a filter read Redis without the control plane, by the rules of
+// the filter.
+func TestBelieves(t *testing.T) {
+	now := time.Now()
+	path := filepath.Join(t.TempDir(), contract.TrustFile)
+	by := &contract.ControlPlaneSettings{Address: "cp:5678", Node: "cp/default/gw"}
+	if believes(path, by, now) {
+		t.Error("without a file")
+	}
+	const said = `{"address":"cp:5678","node":"cp/default/gw","trust":{"epoch":7,"servers":["a"]},"leased_ms":%d}`
+	leased := func(text string, age time.Duration) string { return fmt.Sprintf(text, now.Add(-age).UnixMilli()) }
+	for text, want := range map[string]bool{
+		leased(said, time.Hour):                                     true,
+		leased(said, contract.TrustFor):                             false,
+		leased(said, -contract.LeaseAhead+time.Minute):              true,
+		leased(said, -contract.LeaseAhead-time.Minute):              false,
+		leased(strings.Replace(said, ":7,", ":0,", 1), 0):           false,
+		leased(strings.Replace(said, "cp:", "other:", 1), 0):        false,
+		leased(strings.Replace(said, "/gw", "/other", 1), 0):        false,
+		leased(strings.Replace(said, `,"servers":["a"]`, "", 1), 0): false,
+		leased(strings.Replace(said, `["a"]`, `["b","a"]`, 1), 0):   false,
+		leased(strings.Replace(said, `"node"`, `"unknown"`, 1), 0):  false,
+		strings.Replace(said, `,"leased_ms":%d`, "", 1):             false,
+		`{"trust":`: false,
+	} {
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if got := believes(path, by, now); got != want {
+			t.Errorf("%s: %v", text, got)
+		}
+	}
+	if err := os.WriteFile(path, []byte(leased(said, time.Hour)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if believes(path, nil, now) {
+		t.Error("of no control plane")
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/meshgate/meshgate/controlplane/store/sqlstore"
+	"github.com/meshgate/meshgate/xds/durable"
 )
 
 // Source is what a backup is made of.
@@ -53,7 +54,7 @@ func Write(ctx context.Context, s Source, path string) (m Manifest, err error) {
 	if err := publish(whole, path); err != nil {
 		return m, err
 	}
-	return m, syncDir(filepath.Dir(path))
+	return m, durable.SyncDir(filepath.Dir(path))
 }
 
 // collect writes the parts into a directory.
@@ -169,12 +170,4 @@ func copyInto(w io.Writer, path string) error {
 	defer f.Close() // it was only read
 	_, err = io.Copy(w, f)
 	return err
-}
-
-func syncDir(dir string) error {
-	d, err := os.Open(dir) //nolint:gosec // the path is the operator's
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
 }

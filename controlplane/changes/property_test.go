@@ -105,7 +105,7 @@ func TestReplay(t *testing.T) {
 		}
 		replayed, stored := map[string]map[string]string{}, map[string]map[string]string{}
 		if err := s.View(ctx, func(r store.Reader) error {
-			list, err := r.Records(store.RecordQuery{Oldest: true})
+			list, err := r.Records(store.RecordQuery{Oldest: true, Fleeting: true})
 			if err != nil {
 				return err
 			}

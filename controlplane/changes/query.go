@@ -19,11 +19,10 @@ const (
 	ParamKind   = "kind"
 	ParamScope  = "scope"
 	ParamActor  = "actor"
+	ParamTokens = "tokens"
 	ParamSize   = "size"
 	ParamOffset = "offset"
 )
-
-var params = []string{ParamSince, ParamKind, ParamScope, ParamActor, ParamSize, ParamOffset}
 
 // actorKinds are what may stand before the name of an actor.
 var actorKinds = []model.ActorKind{model.ActorUser, model.ActorToken, model.ActorNode, model.ActorSystem}
@@ -37,9 +36,7 @@ func Parse(query url.Values, kinds []*model.Kind) (q store.RecordQuery, err erro
 	var wrong []fault.Violation
 	bad := func(param, text string) { wrong = append(wrong, fault.Violation{Path: param, Message: text}) }
 	for _, name := range slices.Sorted(maps.Keys(query)) {
-		if !slices.Contains(params, name) {
-			bad(name, "is not known"+fault.Meant(name, params))
-		} else if len(query[name]) > 1 {
+		if len(query[name]) > 1 {
 			bad(name, "must be given once")
 		}
 	}
@@ -61,6 +58,13 @@ func Parse(query url.Values, kinds []*model.Kind) (q store.RecordQuery, err erro
 		if q.Kind = kindOf(text, kinds); q.Kind == "" {
 			bad(ParamKind, "there is no kind "+strconv.Quote(text)+fault.Meant(text, namesOf(kinds)))
 		}
+	}
+	switch text := query.Get(ParamTokens); text {
+	case "true":
+		q.Fleeting = true
+	case "", "false":
+	default:
+		bad(ParamTokens, "must be true or false")
 	}
 	q.Scope, q.Actor = query.Get(ParamScope), query.Get(ParamActor)
 	if kind, name, ok := strings.Cut(q.Actor, ":"); ok && slices.Contains(actorKinds, model.ActorKind(kind)) {

@@ -44,7 +44,7 @@ func Records(list []store.Change, who model.Actor, origin model.Origin, subject 
 		}
 		rec := store.ChangeRecord{
 			Actor: model.Actor{Kind: who.Kind, Name: who.Name}, Origin: origin, Op: c.Op,
-			Key: r.Key(), Scoping: r.Kind.Scoping, Sealed: r.Kind.Sealed, Cause: c.Cause,
+			Key: r.Key(), Scoping: r.Kind.Scoping, Sealed: r.Kind.Sealed, Fleeting: r.Kind.Fleeting, Cause: c.Cause,
 		}
 		if rec.Cause == nil && subject.Kind != "" && subject != rec.Key {
 			rec.Cause = &subject

@@ -12,19 +12,19 @@ type Shown struct {
 	// Number tells records apart, also those of one revision; it ascends by one.
 	Number   uint64       `json:"number"`
 	Revision uint64       `json:"revision"`
-	Time     string       `json:"time"`
+	Time     string       `json:"time" jsonschema:"format=date-time"`
 	Actor    Actor        `json:"actor"`
 	Origin   model.Origin `json:"origin,omitempty"`
-	Action   store.Op     `json:"action"`
+	Action   store.Op     `json:"action" jsonschema:"enum=created,enum=updated,enum=deleted"`
 	Resource
 	// Title is what people call the resource where its name is an id.
 	Title string `json:"title,omitempty"`
 	// Count is how many resources without names a record stands for.
-	Count   int            `json:"count,omitempty"`
+	Count   int            `json:"count,omitempty" jsonschema:"minimum=0"`
 	Cause   *Resource      `json:"cause,omitempty"`
 	Members []store.Member `json:"members"`
 	// More is how many members are left out.
-	More int `json:"more,omitempty"`
+	More int `json:"more,omitempty" jsonschema:"minimum=0"`
 	// Unreadable says that title, count, cause and members are not known any more.
 	Unreadable bool `json:"unreadable,omitempty"`
 }

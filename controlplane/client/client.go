@@ -14,14 +14,21 @@ import (
 	"net/url"
 	"os"
 	"strings"
+	"sync/atomic"
 	"time"
 	"unicode"
 )
 
-// Bounds of a call: how long the control plane may think, and the bytes that it may
-// answer; and of a file with a token.
+// Bounds of a call: how long the control plane may think, which is longer where it has
+// to do something, and the bytes that it may answer; and of a file with a token.
 const (
-	patience  = 30 * time.Second
+	patience = 30 * time.Second
+	// readPatience is longer than a proxy may take to answer the control plane.
+	readPatience = 12 * time.Second
+	// quiet is how long nothing is said of a control plane that does not answer: who
+	// waits longer takes the command for hung.
+	quiet = 3 * time.Second
+
 	maxAnswer = 128 << 20
 	maxToken  = 64 << 10
 )
@@ -34,6 +41,9 @@ type Options struct {
 	// CAFile has the certificates that an https:// address is checked against; empty:
 	// the system's.
 	CAFile string
+	// Waiting, if set, hears what is waited for when that takes long; not again before
+	// something was answered, however many calls wait.
+	Waiting func(text string)
 	// TokenFile has what is shown to the API; empty: nothing is. A token comes from
 	// here alone, so that none goes to an address that it was not meant for.
 	TokenFile string
@@ -45,6 +55,7 @@ type Client struct {
 	base  *url.URL
 	token string
 	o     Options
+	told  atomic.Bool // it was said that an answer is waited for
 }
 
 // New reads what the options name. Its errors are about the flags: nothing was asked.
@@ -144,22 +155,28 @@ func (c *Client) Get(ctx context.Context, path string, query url.Values, answer 
 // refuses is a [Refusal].
 func (c *Client) Call(ctx context.Context, method, path string, query url.Values, body, answer any) error {
 	wait, _ := time.ParseDuration(query.Get("wait")) // one that is none is refused by the API
-	bounded, cancel := context.WithTimeout(ctx, wait+patience)
+	limit := wait + patience
+	if method == http.MethodGet {
+		limit = wait + readPatience
+	}
+	bounded, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
+	defer c.tellWaiting(wait+quiet, limit)()
 	resp, err := c.send(bounded, method, path, query, body)
 	if err != nil {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		return c.unreached(err)
+		return c.unreached(err, limit)
 	}
 	defer func() { _ = resp.Body.Close() }() // it was only read
+	c.told.Store(false)
 	text, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1))
 	switch {
 	case ctx.Err() != nil:
 		return ctx.Err()
 	case err != nil:
-		return c.unreached(err)
+		return c.unreached(err, limit)
 	case len(text) > maxAnswer:
 		return fmt.Errorf("the answer of %s is larger than %d bytes", c.where(), maxAnswer)
 	case resp.StatusCode/100 != 2:
@@ -171,6 +188,31 @@ func (c *Client) Call(ctx context.Context, method, path string, query url.Values
 		return c.stranger("its answer is not of the form that is expected")
 	}
 	return nil
+}
+
+// tellWaiting says after a while what is waited for, unless done is called before.
+func (c *Client) tellWaiting(after, limit time.Duration) (done func()) {
+	if c.o.Waiting == nil {
+		return func() {}
+	}
+	timer, told := time.NewTimer(after), make(chan struct{})
+	stop := make(chan struct{})
+	go func() {
+		defer close(told)
+		select {
+		case <-timer.C:
+			if !c.told.CompareAndSwap(false, true) {
+				return
+			}
+			c.o.Waiting(fmt.Sprintf("%s has not answered for %s; it is waited for until %s are over (Ctrl-C ends that)", c.where(), after, limit))
+		case <-stop:
+		}
+	}()
+	return func() {
+		timer.Stop()
+		close(stop)
+		<-told
+	}
 }
 
 func (c *Client) send(ctx context.Context, method, path string, query url.Values, body any) (*http.Response, error) {

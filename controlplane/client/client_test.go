@@ -253,17 +253,25 @@ func TestPatience(t *testing.T) {
 	for name, tc := range map[string]struct {
 		wait string
 		want time.Duration
-	}{"at once": {"", patience}, "when there is news": {"25s", patience + 25*time.Second}} {
+	}{"at once": {"", readPatience}, "when there is news": {"25s", readPatience + 25*time.Second}} {
 		synctest.Test(t, func(t *testing.T) {
-			c, err := New(Options{Address: "http://127.0.0.1:1"})
+			begin := time.Now()
+			var said []string
+			var after time.Duration
+			c, err := New(Options{Address: "http://127.0.0.1:1", Waiting: func(text string) { said, after = append(said, text), time.Since(begin) }})
 			if err != nil {
 				t.Fatal(err)
 			}
 			c.http.Transport = silent{}
-			begin := time.Now()
 			err = c.Get(t.Context(), "/x", url.Values{"wait": {tc.wait}}, nil)
 			if took := time.Since(begin); took != tc.want || err == nil || !strings.Contains(err.Error(), "does not answer in time") {
 				t.Errorf("%s: %v after %s", name, err, took)
+			}
+			if len(said) != 1 || !strings.HasPrefix(said[0], "http://127.0.0.1:1 has not answered for ") || after != tc.want-readPatience+quiet {
+				t.Errorf("%s: after %s: %q", name, after, said)
+			}
+			if took := calling(t, c); took != patience {
+				t.Errorf("something to do: given up after %s", took)
 			}
 			ctx, cancel := context.WithCancel(t.Context())
 			cancel()
@@ -272,6 +280,15 @@ func TestPatience(t *testing.T) {
 			}
 		})
 	}
+}
+
+// calling is how long a call that has something done is waited for.
+func calling(t *testing.T, c *Client) time.Duration {
+	begin := time.Now()
+	if err := c.Call(t.Context(), http.MethodPost, "/x", nil, nil, nil); err == nil {
+		t.Error("there is an answer")
+	}
+	return time.Since(begin)
 }
 
 // silent never answers.

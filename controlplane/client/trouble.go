@@ -15,6 +15,7 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+	"time"
 )
 
 // Refusal is an answer of the API that is no success.
@@ -41,7 +42,7 @@ func (c *Client) stranger(why string) error {
 }
 
 // unreached says why nothing was answered.
-func (c *Client) unreached(err error) error {
+func (c *Client) unreached(err error, limit time.Duration) error {
 	if told := c.untrusted(err); told != nil {
 		return told
 	}
@@ -52,7 +53,7 @@ func (c *Client) unreached(err error) error {
 		return fmt.Errorf("the name %s is not known here (%s): correct --address", Plain(unknown.Name), unknown.Err)
 	}
 	if e, ok := errors.AsType[net.Error](err); ok && e.Timeout() || errors.Is(err, context.DeadlineExceeded) {
-		return fmt.Errorf("%s does not answer in time: correct --address, or look into the log of the control plane", c.where())
+		return fmt.Errorf("%s does not answer in time (%s): correct --address, or look whether the control plane is stopped, hangs or is short of CPU (its state with ps, its log)", c.where(), limit)
 	}
 	if errors.Is(err, syscall.ECONNREFUSED) {
 		return fmt.Errorf("nobody listens at %s: start the control plane, or correct --address", c.where())

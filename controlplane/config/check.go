@@ -69,6 +69,9 @@ func (c *Config) violations(uses func(name string) bool) []fault.Violation {
 	if _, err := c.Trusted(); err != nil {
 		bad("gateway.trustedIPs", "%v", err)
 	}
+	if _, err := c.Workload.Networks(); err != nil {
+		bad("workload.address", "%v", err)
+	}
 	if c.Cache.Grace < 0 || c.Cache.NegativeTTL < 0 || c.Cache.MaxBytes < 0 {
 		bad("cache", "values must not be negative")
 	}
@@ -151,9 +154,12 @@ func (c *Config) clashes(uses func(name string) bool) []fault.Violation {
 }
 
 // Trusted parses gateway.trustedIPs.
-func (c *Config) Trusted() ([]netip.Prefix, error) {
+func (c *Config) Trusted() ([]netip.Prefix, error) { return networks(c.Gateway.TrustedIPs) }
+
+// networks parses addresses and networks with commas between.
+func networks(text string) ([]netip.Prefix, error) {
 	var out []netip.Prefix
-	for _, f := range strings.FieldsFunc(c.Gateway.TrustedIPs, func(r rune) bool { return r == ',' || r == ' ' }) {
+	for _, f := range strings.FieldsFunc(text, func(r rune) bool { return r == ',' || r == ' ' }) {
 		if a, err := netip.ParseAddr(f); err == nil && a.Zone() == "" {
 			a = a.Unmap()
 			out = append(out, netip.PrefixFrom(a, a.BitLen()))

@@ -26,6 +26,7 @@ type Config struct {
 	Envoy       Envoy       `koanf:"envoy"`
 	Drain       Drain       `koanf:"drain"`
 	Status      Port        `koanf:"status"`
+	Workload    Workload    `koanf:"workload"`
 	Cache       FilterCache `koanf:"cache"`
 	AccessLog   AccessLog   `koanf:"accessLog"`
 	OAuth       OAuth       `koanf:"oauth"`
@@ -253,6 +254,7 @@ var general = []Key{
 	{"envoy.concurrency", 0, "Envoy's worker threads; 0: one per CPU", false},
 	{"status.listen", "0.0.0.0", "address of a proxy's status", false},
 	{"status.port", 0, "port at which a proxy answers /ready and /live to load balancers (docs/draining.md) and /metrics to Prometheus (docs/operations/metrics.md), all without credentials; 0: none", false},
+	{"workload.address", "", "comma-separated addresses and networks beside its own machine at which a sidecar's workloads may be; link-local ones, where clouds tell machines their credentials, no proxy leads to unless they are here (docs/mesh.md)", false},
 	{"drain.delay", "5s", "how long a proxy that is told to end goes on as before, so that load balancers see its /ready fail (docs/draining.md); demo: 0s", false},
 	{"drain.timeout", "30s", "how long its clients are then sent away, and requests in flight may finish; new connections are accepted for half of it at most", false},
 	{"cache.maxBytes", 256 << 20, "memory for the token cache inside each gateway; up to 192 MiB of garbage come on top", false},

@@ -7,32 +7,36 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
+	"strconv"
 	"strings"
 
 	"github.com/meshgate/meshgate/controlplane/gateway"
 	"github.com/meshgate/meshgate/filter/contract"
 )
 
-// Enrol enrols a gateway, which says which node it is, at an https:// base URL. It
-// returns a [*Refused] if asking again would not help; any other error may pass.
-func Enrol(ctx context.Context, client *http.Client, base, token, node string, in gateway.Instance) (*Answer, error) {
-	return ask(ctx, client, http.MethodPost, base, token, node, in)
+// Enrol enrols a gateway, which says which node it is, and whether its Envoy runs
+// already, at an https:// base URL. It returns a [*Refused] if asking again would not
+// help; any other error may pass.
+func Enrol(ctx context.Context, client *http.Client, base, token, node string, running bool, in gateway.Instance) (*Answer, error) {
+	return ask(ctx, client, http.MethodPost, base, token, http.Header{contract.NodeHeader: {node}, RunningHeader: {strconv.FormatBool(running)}}, in)
 }
 
 // Join enrols a proxy of a mesh; errors are those of [Enrol].
 func Join(ctx context.Context, client *http.Client, base, token string, in *Proxy) (*Answer, error) {
-	return ask(ctx, client, http.MethodPost, base, token, "", in)
+	return ask(ctx, client, http.MethodPost, base, token, nil, in)
 }
 
 // Leave deregisters a Dataplane that its proxy owns, if it was registered by this
 // instance; errors are those of [Enrol].
 func Leave(ctx context.Context, client *http.Client, base, token, mesh, name, instance string) error {
-	_, err := ask(ctx, client, http.MethodDelete, base, token, "", &Proxy{Mesh: mesh, Name: name, Instance: instance})
+	_, err := ask(ctx, client, http.MethodDelete, base, token, nil, &Proxy{Mesh: mesh, Name: name, Instance: instance})
 	return err
 }
 
-func ask(ctx context.Context, client *http.Client, method, base, token, node string, in any) (*Answer, error) {
+// ask sends a request. A proxy of a mesh says in the body who it is, a gateway in a header.
+func ask(ctx context.Context, client *http.Client, method, base, token string, more http.Header, in any) (*Answer, error) {
 	body, err := json.Marshal(in)
 	if err != nil {
 		return nil, err
@@ -44,9 +48,7 @@ func ask(ctx context.Context, client *http.Client, method, base, token, node str
 	req.Header.Set("Authorization", "Bearer "+token)
 	req.Header.Set("Content-Type", "application/json")
 	req.Header.Set("Accept", "application/json")
-	if node != "" { // else the body names it
-		req.Header.Set(contract.NodeHeader, node)
-	}
+	maps.Copy(req.Header, more)
 	resp, err := client.Do(req)
 	if err != nil {
 		return nil, err

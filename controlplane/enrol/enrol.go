@@ -29,13 +29,25 @@ import (
 // Path of the endpoint on the data-plane server.
 const Path = "/bootstrap"
 
+// RunningHeader is "true" where a gateway's Envoy runs already: it started while the
+// control plane was away, and whoever is connected by its name is itself.
+const RunningHeader = "Meshgate-Running"
+
 // maxBody bounds a request and an answer in bytes. A Dataplane has some hundred
 // bytes for each of its outbounds.
 const maxBody = 1 << 20
 
-// maxAnonymous bounds the body of whoever shows no token in the header. The token
-// may be in the body, so some of it must be read.
+// maxAnonymous bounds the body of whoever shows no good token in the header. The token
+// may be in the body, and it says who is turned down, so some of it must be read.
 const maxAnonymous = 64 << 10
+
+// maxParses bounds how many bodies are parsed at once: a parsed one takes many times its
+// size, and whoever reaches the port can send some. Reading one, which takes as long as
+// the client likes, does not count.
+const maxParses = 4
+
+// parses has an entry for each body that is being parsed in this process.
+var parses = make(chan struct{}, maxParses)
 
 // Answer is what a node is told. It holds no secret. Where the second level of
 // the token cache is, filters hear on their links, and only once they need it.
@@ -66,8 +78,11 @@ type Server struct {
 	// Enrolled, if set, hears of each gateway that has enrolled, by its node id.
 	Enrolled func(ctx context.Context, node string)
 	// Refused, if set, hears of each enrolment that is turned down for what its token is,
-	// or for who it says it is, with the reason.
-	Refused func(node, reason string)
+	// or for who it says it is, with the reason; proved says that the token was given to
+	// the node, though it does not count.
+	Refused func(node, reason string, proved bool)
+	// Connected, if set, says whether a node is connected.
+	Connected func(node string) bool
 	// Remembers, if set, says whether the control plane counts on a filter of a node.
 	Remembers func(node string) bool
 	// Mesh is what proxies of meshes need; nil if there are none.
@@ -80,28 +95,68 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.fail(w, r, fault.New(fault.Unsupported, "only POST is supported"))
 		return
 	}
-	limit := int64(maxBody)
-	if bearer(r) == "" {
-		limit = maxAnonymous
-	}
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, limit))
+	body, err := s.body(w, r)
 	if err != nil {
-		if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
-			err = fault.New(fault.TooLarge, "the enrolment is too large")
-		}
 		s.fail(w, r, err)
 		return
 	}
-	if s.Mesh != nil && (r.Method == http.MethodDelete || isProxy(body)) {
-		s.serveProxy(w, r, body)
+	o, err := parse(r.Context(), body)
+	if err != nil && !fault.Is(err, fault.Invalid) {
+		s.fail(w, r, err)
 		return
 	}
-	answer, err := s.enrol(r, body)
+	if s.Mesh != nil && (r.Method == http.MethodDelete || err == nil && isProxy(o)) {
+		s.serveProxy(w, r, o, err)
+		return
+	}
+	answer, err := s.enrol(r, o, err)
 	if err != nil {
 		s.fail(w, r, err)
 		return
 	}
 	_ = httpkit.WriteJSON(w, http.StatusOK, answer) // a node that is gone asks again
+}
+
+// body reads a request, as much of it as its sender is trusted with.
+func (s *Server) body(w http.ResponseWriter, r *http.Request) ([]byte, error) {
+	shown, limit := bearer(r), int64(maxAnonymous)
+	var bad error
+	if shown != "" {
+		switch bad = s.vouched(r.Context(), shown); {
+		case bad == nil:
+			limit = maxBody
+		case !fault.Is(bad, fault.Denied):
+			return nil, bad // nobody can say now
+		}
+	}
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, limit))
+	if _, large := errors.AsType[*http.MaxBytesError](err); large {
+		if bad != nil {
+			return nil, denied(bad)
+		}
+		return nil, fault.New(fault.TooLarge, "the enrolment is too large")
+	}
+	return body, err
+}
+
+// vouched checks the token of a header, whichever node it is for.
+func (s *Server) vouched(ctx context.Context, token string) error {
+	if s.Mesh == nil || identity.ClaimsGateway(token) {
+		_, err := s.Tokens.Check(ctx, token)
+		return err
+	}
+	return s.Mesh.Tokens.CheckToken(ctx, token)
+}
+
+// parse parses a body when there is room for one more.
+func parse(ctx context.Context, body []byte) (*model.Object, error) {
+	select {
+	case parses <- struct{}{}:
+	case <-ctx.Done():
+		return nil, fault.Wrap(fault.Unavailable, ctx.Err(), "too many nodes enrol at once")
+	}
+	defer func() { <-parses }()
+	return model.ParseObject(body)
 }
 
 // fail answers a gateway.
@@ -126,22 +181,27 @@ var statuses = map[fault.Code]int{
 	fault.TooLarge: http.StatusRequestEntityTooLarge, fault.Unstored: http.StatusInsufficientStorage,
 }
 
-func (s *Server) enrol(r *http.Request, body []byte) (*Answer, error) {
+// enrol takes in a gateway that has sent o, or what is not valid.
+func (s *Server) enrol(r *http.Request, o *model.Object, bad error) (*Answer, error) {
 	claims, err := s.Tokens.Check(r.Context(), bearer(r))
 	if err != nil {
 		s.refused(r.Header.Get(contract.NodeHeader), err)
 		return nil, denied(err)
 	}
 	var in gateway.Instance
-	unknown, err := model.ReadObject(body, &in)
+	if bad != nil {
+		return nil, notValid(bad)
+	}
+	unknown, err := o.Read(&in)
 	if err != nil {
-		return nil, fault.New(fault.Invalid, "the enrolment is not valid: %s", err)
+		return nil, notValid(err)
 	}
 	if err := fault.Violated(append(unknown, check(&in)...)); err != nil {
 		return nil, err
 	}
 	ctx := model.WithActor(r.Context(), model.Node(claims.NodeID()))
-	if err := s.remember(ctx, claims, &in); err != nil {
+	other := s.Connected != nil && r.Header.Get(RunningHeader) != "true" && s.Connected(claims.NodeID())
+	if err := s.remember(ctx, claims, &in, other); err != nil {
 		return nil, err
 	}
 	if s.Enrolled != nil {
@@ -154,10 +214,14 @@ func (s *Server) answer(node string, bootstrap []byte) *Answer {
 	return &Answer{Node: node, Bootstrap: bootstrap, Unknown: s.Remembers != nil && !s.Remembers(node)}
 }
 
+func notValid(err error) error {
+	return fault.New(fault.Invalid, "the enrolment is not valid: %s", err)
+}
+
 // refused tells who was turned down, and why.
 func (s *Server) refused(node string, err error) {
 	if s.Refused != nil && (fault.Is(err, fault.Denied) || fault.Is(err, fault.Forbidden)) {
-		s.Refused(node, err.Error())
+		s.Refused(node, err.Error(), identity.Proves(err, node))
 	}
 }
 
@@ -200,18 +264,28 @@ const maxPath = 4096
 
 func isPort(n int) bool { return n >= 1 && n <= 65535 }
 
-// remember stores what the node said, unless that is known already.
-func (s *Server) remember(ctx context.Context, c *identity.Claims, in *gateway.Instance) error {
+// remember stores what the node said, unless that is known already. While another
+// gateway is connected by the name, what that listens on is not changed: it would close
+// its ports and serve nobody, without a word.
+func (s *Server) remember(ctx context.Context, c *identity.Claims, in *gateway.Instance, other bool) error {
 	_, err := s.Writer.Write(ctx, model.Credential, func(tx store.Tx) error {
 		res := &model.Resource{Kind: gateway.Instances, Scope: c.ControlPlane, Name: c.Name, Spec: in}
 		old, err := tx.Get(gateway.Instances, c.ControlPlane, c.Name)
 		switch {
 		case fault.Is(err, fault.NotFound):
 			_, err = tx.Create(res)
+		case err == nil && other && !old.Spec.(*gateway.Instance).SameSockets(in):
+			return taken(c.NodeID(), old.Spec.(*gateway.Instance))
 		case err == nil && *old.Spec.(*gateway.Instance) != *in:
 			_, err = tx.Update(res, 0)
 		}
 		return err
 	})
 	return err
+}
+
+// taken refuses a second gateway of a name.
+func taken(node string, is *gateway.Instance) error {
+	return fault.New(fault.Invalid, "%s is connected and listens on %s, ports %d and %d: give another gateway a name (--name) and a token of its own; to give this one other ports, stop it first",
+		node, is.Listen, is.HTTPPort, is.HTTPSPort)
 }

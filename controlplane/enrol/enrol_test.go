@@ -184,7 +184,7 @@ func TestEnrol(t *testing.T) {
 	in := gateway.Instance{Listen: "0.0.0.0", HTTPPort: 8000, HTTPSPort: 8443, ControlPlane: "127.0.0.1:5678"}
 	enrol := func() *model.Resource {
 		t.Helper()
-		a, err := Enrol(t.Context(), server.Client(), server.URL, w.token, "cp/default/gw", in)
+		a, err := Enrol(t.Context(), server.Client(), server.URL, w.token, "cp/default/gw", false, in)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -208,6 +208,43 @@ func TestEnrol(t *testing.T) {
 	}
 	if diff := cmp.Diff([]int{8000, 8000, 8080}, told); diff != "" {
 		t.Errorf("told (-want +got):\n%s", diff)
+	}
+}
+
+// TestTakenName has a second gateway come with the name of one that is connected. What
+// that listens on stays; an agent that started while the control plane was away says so
+// and is itself, and so is one that comes with what is known.
+func TestTakenName(t *testing.T) {
+	w := newWorld(t)
+	connected := false
+	w.Connected = func(node string) bool { return node == "cp/default/gw" && connected }
+	server := httptest.NewTLSServer(w)
+	defer server.Close()
+	in := gateway.Instance{Listen: "127.0.0.1", HTTPPort: 8000, HTTPSPort: 8443, ControlPlane: "127.0.0.1:5678"}
+	enrol := func(running bool, port int) error {
+		in.HTTPPort = port
+		_, err := Enrol(t.Context(), server.Client(), server.URL, w.token, "cp/default/gw", running, in)
+		return err
+	}
+	for _, step := range []struct {
+		connected, running bool
+		port, stored       int
+		refused            string
+	}{
+		{false, false, 8000, 8000, ""},
+		{true, false, 8000, 8000, ""},
+		{true, false, 7000, 8000, "the control plane refused the enrolment with 422: cp/default/gw is connected and listens on 127.0.0.1, ports 8000 and 8443: give another gateway a name (--name) and a token of its own; to give this one other ports, stop it first"},
+		{true, true, 7000, 7000, ""},
+		{false, false, 8000, 8000, ""},
+	} {
+		connected = step.connected
+		text := ""
+		if err := enrol(step.running, step.port); err != nil {
+			text = err.Error()
+		}
+		if got := w.stored(t).Spec.(*gateway.Instance).HTTPPort; text != step.refused || got != step.stored {
+			t.Errorf("%+v: port %d is stored, %q", step, got, text)
+		}
 	}
 }
 
@@ -237,7 +274,7 @@ func TestClientErrors(t *testing.T) {
 				_, _ = io.WriteString(w, test.body)
 			}))
 			defer server.Close()
-			_, err := Enrol(t.Context(), server.Client(), server.URL, "tok", "cp/default/gw", gateway.Instance{})
+			_, err := Enrol(t.Context(), server.Client(), server.URL, "tok", "cp/default/gw", false, gateway.Instance{})
 			if err == nil || err.Error() != test.text {
 				t.Errorf("%v, want %s", err, test.text)
 			}
@@ -250,13 +287,13 @@ func TestClientErrors(t *testing.T) {
 	t.Run("away", func(t *testing.T) {
 		server := httptest.NewServer(http.NotFoundHandler())
 		server.Close()
-		_, err := Enrol(t.Context(), server.Client(), server.URL, "tok", "cp/default/gw", gateway.Instance{})
+		_, err := Enrol(t.Context(), server.Client(), server.URL, "tok", "cp/default/gw", false, gateway.Instance{})
 		if _, refused := errors.AsType[*Refused](err); err == nil || refused {
 			t.Errorf("%v", err)
 		}
 	})
 	t.Run("no address", func(t *testing.T) {
-		if _, err := Enrol(t.Context(), http.DefaultClient, "https://[::1", "tok", "cp/default/gw", gateway.Instance{}); err == nil {
+		if _, err := Enrol(t.Context(), http.DefaultClient, "https://[::1", "tok", "cp/default/gw", false, gateway.Instance{}); err == nil {
 			t.Error("no error")
 		}
 	})

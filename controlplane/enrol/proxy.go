@@ -44,6 +44,8 @@ type ProxyTokens interface {
 	// Authenticate checks that a token was issued for a node; until is when it
 	// ends.
 	Authenticate(ctx context.Context, nodeID, token string) (until time.Time, err error)
+	// CheckToken returns a Denied fault for a token that is not valid, whoever it is for.
+	CheckToken(ctx context.Context, token string) error
 	// CheckProxy checks that a token permits a proxy with the tags of d. It
 	// returns a Denied fault for a token that is not valid, and Forbidden if it is
 	// for another proxy. With a nil d the tags are not looked at.
@@ -95,10 +97,17 @@ type refusal struct {
 	Violations []violation `json:"violations,omitempty"`
 }
 
-func (s *Server) serveProxy(w http.ResponseWriter, r *http.Request, body []byte) {
-	answer, err := s.proxy(w.Header(), r, body)
-	if in, _, bad := parseProxy(body, httpkit.Ignore); err != nil && bad == nil {
-		s.refused(mesh.NodeID(in.Mesh, in.Name), err)
+// serveProxy answers a proxy of a mesh that has sent o, or what is not valid.
+func (s *Server) serveProxy(w http.ResponseWriter, r *http.Request, o *model.Object, bad error) {
+	var answer *Answer
+	how, in, unknown, err := proxyRequest(r, o, bad)
+	if err == nil {
+		if answer, err = s.proxy(r, in); err != nil {
+			s.refused(mesh.NodeID(in.Mesh, in.Name), err)
+		}
+	}
+	if answer != nil && how == httpkit.Warn {
+		answer.Warnings = httpkit.Warnings(w.Header(), unknown)
 	}
 	switch {
 	case err != nil:
@@ -132,17 +141,22 @@ func acceptsJSON(r *http.Request) bool {
 	return false
 }
 
-// proxy handles one request of a mesh proxy; a nil answer means it has left. It adds
-// warnings to the header of the answer.
-func (s *Server) proxy(h http.Header, r *http.Request, body []byte) (*Answer, error) {
+// proxyRequest reads what a proxy has sent, and how strictly it wants to be read; bad is
+// why nothing was parsed.
+func proxyRequest(r *http.Request, o *model.Object, bad error) (how httpkit.Strictness, in *Proxy, unknown []fault.Violation, err error) {
 	how, ok := httpkit.ParseStrictness(r.URL.Query().Get(httpkit.ArgFieldValidation))
 	if !ok {
-		return nil, fault.Violated([]fault.Violation{{Path: httpkit.ArgFieldValidation, Message: httpkit.TextFieldValidation}})
+		return how, nil, nil, fault.Violated([]fault.Violation{{Path: httpkit.ArgFieldValidation, Message: httpkit.TextFieldValidation}})
 	}
-	in, unknown, err := parseProxy(body, how)
-	if err != nil {
-		return nil, err
+	if bad != nil {
+		return how, nil, nil, notValid(bad)
 	}
+	in, unknown, err = readProxy(o, how)
+	return how, in, unknown, err
+}
+
+// proxy handles one request of a mesh proxy; a nil answer means it has left.
+func (s *Server) proxy(r *http.Request, in *Proxy) (*Answer, error) {
 	if in.Token = cmp.Or(in.Token, bearer(r)); in.Token == "" {
 		return nil, fault.New(fault.Denied, "a dataplane token is required")
 	}
@@ -174,11 +188,7 @@ func (s *Server) proxy(h http.Header, r *http.Request, body []byte) (*Answer, er
 	if err != nil {
 		return nil, fault.New(fault.Invalid, "no bootstrap can be made: %s", err)
 	}
-	answer := s.answer(config.NodeID, text)
-	if how == httpkit.Warn {
-		answer.Warnings = httpkit.Warnings(h, unknown)
-	}
-	return answer, nil
+	return s.answer(config.NodeID, text), nil
 }
 
 // settled judges what is stored of a proxy and acts on it. Whoever writes the

@@ -34,6 +34,13 @@ func (proxyTokens) Authenticate(context.Context, string, string) (time.Time, err
 	return time.Time{}, nil
 }
 
+func (proxyTokens) CheckToken(_ context.Context, token string) error {
+	if strings.Count(token, "/") != 2 {
+		return fault.New(fault.Denied, "the dataplane token is not valid")
+	}
+	return nil
+}
+
 func (proxyTokens) CheckProxy(_ context.Context, token, m, name string, d *mesh.Dataplane) error {
 	p := strings.Split(token, "/")
 	if len(p) != 3 {

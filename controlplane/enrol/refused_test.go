@@ -26,7 +26,12 @@ func TestRefusedEnrolmentsNameTheNode(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := newMeshServer(t)
 			var got string
-			s.Refused = func(node, reason string) { got = fmt.Sprint(node, ": ", reason) }
+			s.Refused = func(node, reason string, proved bool) {
+				got = fmt.Sprintf("%s: %s", node, reason)
+				if proved {
+					got += " (proved)"
+				}
+			}
 			r := httptest.NewRequest(http.MethodPost, Path, strings.NewReader(tc.body))
 			r.Header.Set("Authorization", "Bearer "+tc.token)
 			r.Header.Set(contract.NodeHeader, "cp/default/gw")

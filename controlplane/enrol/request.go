@@ -1,7 +1,6 @@
 package enrol
 
 import (
-	"encoding/json"
 	"strings"
 
 	"github.com/meshgate/meshgate/controlplane/fault"
@@ -50,12 +49,9 @@ type Relay struct {
 	AdminPort uint32 `json:"adminPort,omitempty"`
 }
 
-// isProxy tells the two forms apart: no gateway instance has these fields.
-func isProxy(body []byte) bool {
-	var form struct {
-		Mesh, ProxyType, Name *string
-	}
-	return json.Unmarshal(body, &form) == nil && (form.Mesh != nil || form.ProxyType != nil || form.Name != nil)
+// isProxy tells the two forms apart: no gateway instance has these members.
+func isProxy(o *model.Object) bool {
+	return o.Has("mesh") || o.Has("proxyType") || o.Has("proxy_type") || o.Has("name")
 }
 
 // maxInstance bounds the name of an instance.
@@ -82,12 +78,12 @@ var tolerated = []string{
 	"metricsResources", "accessLogSocketPath", "systemCaPath", "ipv6Enabled",
 }
 
-// parseProxy reads what a proxy says, and returns the members that mean nothing, which
+// readProxy reads what a proxy says, and returns the members that mean nothing, which
 // are violations if the request is read strictly.
-func parseProxy(body []byte, how httpkit.Strictness) (in *Proxy, unknown []fault.Violation, err error) {
+func readProxy(o *model.Object, how httpkit.Strictness) (in *Proxy, unknown []fault.Violation, err error) {
 	in = new(Proxy)
-	if unknown, err = model.ReadObject(body, in, tolerated...); err != nil {
-		return nil, nil, fault.New(fault.Invalid, "the enrolment is not valid: %s", err)
+	if unknown, err = o.Read(in, tolerated...); err != nil {
+		return nil, nil, notValid(err)
 	}
 	var vs []fault.Violation
 	if how == httpkit.Strict {

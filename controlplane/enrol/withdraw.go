@@ -9,6 +9,7 @@ import (
 
 	"github.com/meshgate/meshgate/controlplane/mesh"
 	"github.com/meshgate/meshgate/controlplane/model"
+	"github.com/meshgate/meshgate/filter/contract"
 )
 
 // withdrawWait bounds how long a proxy that leaves is not answered because others have
@@ -19,7 +20,7 @@ const withdrawWait = 2 * time.Second
 // once they have confirmed that, or soon after. Only what this instance has registered
 // is changed. Errors are those of [Enrol].
 func Withdraw(ctx context.Context, client *http.Client, base, token, meshName, name, instance string) error {
-	_, err := ask(ctx, client, http.MethodPost, base, token, mesh.NodeID(meshName, name), &Proxy{Mesh: meshName, Name: name, Instance: instance, Leaving: true})
+	_, err := ask(ctx, client, http.MethodPost, base, token, http.Header{contract.NodeHeader: {mesh.NodeID(meshName, name)}}, &Proxy{Mesh: meshName, Name: name, Instance: instance, Leaving: true})
 	return err
 }
 

@@ -9,12 +9,52 @@ import (
 	"github.com/meshgate/meshgate/controlplane/model"
 )
 
-// applicationSchema describes OAuth applications.
+// Application is an OAuth application, the credential of a consumer.
 // Source: requirement "OAuth application (credential)".
-var applicationSchema = &model.Schema{
-	Key: "client_id", CreatedUnit: time.Second, Settle: hashOnWrite,
-	Checks: []model.Check{{Fields: []string{"client_secret", "hash_secret"}, Run: secretCoupling}},
+type Application struct {
+	// Consumer is the id of the owner.
+	Consumer string `json:"consumer" jsonschema_extras:"x-on-delete=cascade,x-refers-to=consumer,x-by=username"`
+	Name     string `json:"name" jsonschema:"maxLength=512"`
+	ClientID string `json:"client_id" jsonschema:"maxLength=512" jsonschema_extras:"x-unique=true,x-generated=secret,x-check=header"`
+	// ClientSecret is the secret or, if HashSecret, its PHC string.
+	ClientSecret string   `json:"client_secret" jsonschema:"maxLength=512" jsonschema_extras:"x-generated=secret"`
+	HashSecret   bool     `json:"hash_secret" jsonschema:"default=false"`
+	RedirectURIs []string `json:"redirect_uris" jsonschema:"minItems=1,maxLength=2048" jsonschema_extras:"x-each-check=redirect"`
+	ClientType   string   `json:"client_type" jsonschema:"default=confidential,enum=confidential,enum=public"`
+	Tags         []string `json:"tags,omitempty" jsonschema:"uniqueItems=true,maxLength=256" jsonschema_extras:"x-listed=true,x-each-check=tag"`
+	// SecondarySecret is accepted beside ClientSecret while one replaces the
+	// other; hashed like it.
+	SecondarySecret string `json:"secondary_secret,omitempty" jsonschema:"maxLength=512" jsonschema_extras:"x-keep=true"`
+	// Scopes, unless nil, are the only scopes that the application may obtain,
+	// of those that the plugin offers.
+	Scopes []string `json:"scopes,omitempty" jsonschema:"maxLength=1024" jsonschema_extras:"x-keep=true,x-check=scopes,x-each-check=scope"`
 }
+
+// Client types of an application.
+const (
+	ClientConfidential = "confidential"
+	ClientPublic       = "public"
+)
+
+// Applications is the kind of OAuth applications.
+// Source: requirement "OAuth application (credential)".
+var Applications = rules.With(model.Rules{
+	Checks: map[string]func(any) string{
+		"redirect": redirectText,
+	},
+}).Describe(Application{}, model.Kind{
+	Name: "oauth2_credential", Path: "oauth2", Scoping: model.ControlPlane, Class: model.Credential, Sealed: true,
+	Secrets: []string{"/client_secret", "/secondary_secret"},
+	// Hashed secrets are exempt: nobody knows whether two are equal.
+	Unique: []model.Index{{Name: IndexClientSecret, Secret: true, Value: func(spec any) (string, bool) {
+		a := spec.(*Application)
+		return a.ClientSecret, a.ClientSecret != "" && !a.HashSecret
+	}}},
+	Schema: &model.Schema{
+		Key: "client_id", CreatedUnit: time.Second, Settle: hashOnWrite,
+		Checks: []model.Check{{Fields: []string{"client_secret", "hash_secret"}, Run: secretCoupling}},
+	},
+})
 
 // redirectText checks a redirect URI: absolute, with a host, without a
 // fragment. Source: RFC 6749 section 3.1.2.

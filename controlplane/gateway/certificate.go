@@ -3,15 +3,11 @@ package gateway
 import (
 	"crypto/ecdsa"
 	"crypto/rsa"
-	"crypto/sha256"
 	"crypto/tls"
 	"crypto/x509"
-	"encoding/hex"
 	"encoding/pem"
 	"errors"
 	"fmt"
-	"net"
-	"strings"
 	"time"
 
 	"github.com/meshgate/meshgate/controlplane/fault"
@@ -34,39 +30,23 @@ type Certificate struct {
 	SNIs model.Virtual[[]string] `json:"snis,omitzero" jsonschema:"uniqueItems=true,maxLength=255" jsonschema_extras:"x-meta=true,x-inline=sni,x-inline-by=certificate,x-each-check=sni"`
 }
 
-// SNI is a server name, or *. and a domain, for which a certificate is shown.
-type SNI struct {
-	// Name is spelled as it was written; [SNI.Server] is what is compared.
-	Name string `json:"name" jsonschema:"maxLength=255" jsonschema_extras:"x-unique=true,x-check=sni"`
-	// Certificate is the id of the certificate.
-	Certificate string   `json:"certificate" jsonschema_extras:"x-on-delete=cascade,x-refers-to=certificate"`
-	Tags        []string `json:"tags,omitempty" jsonschema:"uniqueItems=true,maxLength=256" jsonschema_extras:"x-listed=true,x-each-check=tag"`
-}
-
-// CACertificate is the certificate of an authority that signs upstreams.
-type CACertificate struct {
-	Cert string `json:"cert" jsonschema:"maxLength=65536" jsonschema_extras:"x-check=authority"`
-	// CertDigest is the SHA-256 of the certificate's DER in lower-case hex.
-	CertDigest string   `json:"cert_digest,omitempty" jsonschema:"maxLength=64" jsonschema_extras:"x-unique=true"`
-	Tags       []string `json:"tags,omitempty" jsonschema:"uniqueItems=true,maxLength=256" jsonschema_extras:"x-listed=true,x-each-check=tag"`
-}
-
-var (
-	certificateSchema = &model.Schema{
+// Certificates is the kind of certificates with their keys.
+var Certificates = rules.With(model.Rules{
+	Checks: map[string]func(any) string{
+		"chain": chainText,
+	},
+}).Describe(Certificate{}, model.Kind{
+	Name: "certificate", Path: "certificates", Scoping: model.ControlPlane, Class: model.Config, Sealed: true,
+	Secrets: []string{"/key", "/key_alt"},
+	Schema: &model.Schema{
 		CreatedUnit: time.Second, Updated: true,
 		Checks: []model.Check{
 			{Fields: []string{"cert", "key"}, Run: keyFits("cert", "key", "certificate does not match key")},
 			{Fields: []string{"cert_alt", "key_alt"}, Run: keyFits("cert_alt", "key_alt", "alternative certificate does not match key")},
 			{Fields: []string{"cert", "cert_alt"}, Run: differentTypes},
 		},
-	}
-	sniSchema = &model.Schema{
-		Key: "name", KeyIndex: foldServer, CreatedUnit: time.Second, Updated: true,
-	}
-	caCertificateSchema = &model.Schema{
-		CreatedUnit: time.Second, Updated: true, Settle: settleDigest,
-	}
-)
+	},
+})
 
 // chainOf parses PEM certificates, at least one and nothing else.
 func chainOf(text string) ([]*x509.Certificate, error) {
@@ -147,51 +127,6 @@ func differentTypes(w *model.Write) []fault.Violation {
 	if one[0].PublicKeyAlgorithm == two[0].PublicKeyAlgorithm {
 		return entityViolation("certificate and alternative certificate need to have different type (e.g. RSA and ECDSA), the provided certificates were both of the same type")
 	}
-	return nil
-}
-
-func sniText(v any) string {
-	name := v.(string)
-	rest, _ := strings.CutPrefix(name, "*.")
-	switch {
-	case strings.HasSuffix(name, ".*"):
-		return "not supported: trailing wildcard"
-	case strings.Contains(rest, "*"):
-		return "invalid wildcard: must be the leftmost label"
-	case net.ParseIP(rest) != nil || !validHostname(rest):
-		return "invalid hostname: " + name
-	}
-	return ""
-}
-
-// Server is the name as it is compared.
-func (s *SNI) Server() string { return foldServer(s.Name) }
-
-// foldServer makes the spellings of a server name one. Source: RFC 4343.
-func foldServer(name string) string { return strings.TrimSuffix(strings.ToLower(name), ".") }
-
-func authorityText(v any) string {
-	chain, err := chainOf(v.(string))
-	switch {
-	case err != nil:
-		return "invalid certificate: " + err.Error()
-	case len(chain) > 1:
-		return "please submit only one certificate at a time"
-	case !chain[0].IsCA:
-		return `certificate does not appear to be a CA because it is missing the "CA" basic constraint`
-	case time.Now().After(chain[0].NotAfter):
-		return `certificate expired, "Not After" time is in the past`
-	}
-	return ""
-}
-
-func settleDigest(w *model.Write, _ time.Time) error {
-	chain, err := chainOf(given(w.New, "cert"))
-	if err != nil {
-		return err
-	}
-	sum := sha256.Sum256(chain[0].Raw)
-	w.New["cert_digest"] = hex.EncodeToString(sum[:])
 	return nil
 }
 

@@ -7,12 +7,30 @@ import (
 	"github.com/meshgate/meshgate/controlplane/model"
 )
 
-// consumerSchema describes consumers. Times are in milliseconds.
+// Consumer is a developer who uses upstream services.
 // Source: requirement "Consumer".
-var consumerSchema = &model.Schema{
-	Key: "username", CreatedUnit: time.Millisecond, Updated: true,
-	Checks: []model.Check{{Fields: []string{"username", "custom_id"}, Run: consumerNamed}},
+type Consumer struct {
+	Username string   `json:"username,omitempty" jsonschema:"maxLength=512" jsonschema_extras:"x-unique=true,x-check=header"`
+	CustomID string   `json:"custom_id,omitempty" jsonschema:"maxLength=512" jsonschema_extras:"x-unique=true,x-check=header"`
+	Tags     []string `json:"tags,omitempty" jsonschema:"uniqueItems=true,maxLength=256" jsonschema_extras:"x-listed=true,x-each-check=tag"`
 }
+
+// Consumers is the kind of consumers. Times are in milliseconds.
+// Source: requirement "Consumer".
+var Consumers = rules.Describe(Consumer{}, model.Kind{
+	Name: "consumer", Path: "consumers", Scoping: model.ControlPlane, Class: model.Credential,
+	Announce: model.AnnounceAll,
+	Guards: []model.Guard{{
+		By: Plugins, Index: IndexAnonymous, Field: "config.anonymous",
+		Texts: func(r *model.Resource) []string {
+			return append(one(r.Spec.(*Consumer).Username), r.Name)
+		},
+	}},
+	Schema: &model.Schema{
+		Key: "username", CreatedUnit: time.Millisecond, Updated: true,
+		Checks: []model.Check{{Fields: []string{"username", "custom_id"}, Run: consumerNamed}},
+	},
+})
 
 func consumerNamed(w *model.Write) []fault.Violation {
 	if w.New["username"] != nil || w.New["custom_id"] != nil {

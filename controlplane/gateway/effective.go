@@ -1,14 +1,14 @@
 package gateway
 
-// Target is where a plugin instance is attached: empty ids make it global.
+// Attachment is where a plugin instance is attached: empty ids make it global.
 // (name, route, service) is unique among the instances without a consumer.
-type Target struct{ Name, Route, Service string }
+type Attachment struct{ Name, Route, Service string }
 
-// TargetOf returns where a plugin is attached. ok is false for instances bound
+// AttachmentOf returns where a plugin is attached. ok is false for instances bound
 // to a consumer: those are not selected by route and service alone, and share
 // the target with others.
-func TargetOf(p *Plugin) (t Target, ok bool) {
-	return Target{p.Name, p.Route, p.Service}, p.Consumer == ""
+func AttachmentOf(p *Plugin) (t Attachment, ok bool) {
+	return Attachment{p.Name, p.Route, p.Service}, p.Consumer == ""
 }
 
 // PluginOrder lists the plugins that can run, in the order in which they run:
@@ -19,8 +19,8 @@ var PluginOrder = []string{PluginOAuth2, PluginKeyAuth, PluginRequestTermination
 // specific of (route and service), route, service, global. find returns the
 // enabled instance at a target; a disabled one is not executed and therefore
 // hides no less specific one. service is empty on a route without a service.
-func Effective[T any](name, route, service string, find func(Target) (T, bool)) (T, bool) {
-	targets := [...]Target{{name, route, service}, {name, route, ""}, {name, "", service}, {Name: name}}
+func Effective[T any](name, route, service string, find func(Attachment) (T, bool)) (T, bool) {
+	targets := [...]Attachment{{name, route, service}, {name, route, ""}, {name, "", service}, {Name: name}}
 	for _, t := range targets {
 		if p, ok := find(t); ok {
 			return p, true

@@ -3,30 +3,33 @@ package gateway
 import (
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/meshgate/meshgate/controlplane/fault"
 	"github.com/meshgate/meshgate/controlplane/model"
 	"github.com/meshgate/meshgate/filter/contract"
 )
 
-// keySchema describes API keys. ttl is in seconds.
-var keySchema = &model.Schema{
-	Key: "key", KeyIndex: KeyAuthKey, CreatedUnit: time.Second, Settle: settleKey,
-	Present: func(r *model.Resource, out map[string]any, now time.Time) {
-		out["ttl"] = remaining(r.Spec.(*Key).DropAt, now)
-	},
-}
-
-func settleKey(w *model.Write, now time.Time) error {
-	settleTTL(w, now)
-	return nil
+// KeyAuthConfig is the configuration of a key-auth plugin.
+// Source: requirement "Authentication".
+type KeyAuthConfig struct {
+	KeyNames        []string `json:"key_names" jsonschema:"default=apikey,minItems=1,maxLength=128" jsonschema_extras:"x-check=key-names,x-each-check=header-name"`
+	KeyInHeader     bool     `json:"key_in_header" jsonschema:"default=true"`
+	KeyInQuery      bool     `json:"key_in_query" jsonschema:"default=true"`
+	KeyInBody       bool     `json:"key_in_body" jsonschema:"default=false"`
+	HideCredentials bool     `json:"hide_credentials" jsonschema:"default=false"`
+	RunOnPreflight  bool     `json:"run_on_preflight" jsonschema:"default=true"`
+	Anonymous       string   `json:"anonymous,omitempty" jsonschema:"maxLength=512"`
+	Realm           string   `json:"realm,omitempty" jsonschema:"maxLength=256" jsonschema_extras:"x-check=realm"`
 }
 
 // keyAuthSchema describes the configuration of a key-auth plugin.
 // Source: requirement "Authentication".
 var keyAuthSchema = &model.Schema{
-	Fields: rules.Fields(KeyAuthConfig{}),
+	Fields: rules.With(model.Rules{
+		Checks: map[string]func(any) string{
+			"key-names": fewNames,
+		},
+	}).Fields(KeyAuthConfig{}),
 	Checks: []model.Check{
 		{Fields: []string{"key_in_header", "key_in_query", "key_in_body"}, Run: someKeyPlace},
 		{Fields: []string{"key_names", "key_in_header"}, Run: keyHeaders},

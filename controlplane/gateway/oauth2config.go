@@ -10,6 +10,72 @@ import (
 	"github.com/meshgate/meshgate/controlplane/model"
 )
 
+// OAuth2Config is the configuration of an oauth2 plugin.
+// Source: requirement "Plugin configuration parameters".
+type OAuth2Config struct {
+	Scopes         []string `json:"scopes,omitempty" jsonschema:"maxLength=1024" jsonschema_extras:"x-check=scopes,x-each-check=scope"`
+	MandatoryScope bool     `json:"mandatory_scope" jsonschema:"default=false"`
+	ProvisionKey   string   `json:"provision_key" jsonschema:"maxLength=512" jsonschema_extras:"x-generated=secret"`
+	// TokenExpiration is in seconds; zero and below mean that tokens never expire.
+	TokenExpiration               int64  `json:"token_expiration" jsonschema:"type=number,default=7200,minimum=-2147483648,maximum=2147483647" jsonschema_extras:"x-check=whole"`
+	EnableAuthorizationCode       bool   `json:"enable_authorization_code" jsonschema:"default=false"`
+	EnableImplicitGrant           bool   `json:"enable_implicit_grant" jsonschema:"default=false"`
+	EnableClientCredentials       bool   `json:"enable_client_credentials" jsonschema:"default=false"`
+	EnablePasswordGrant           bool   `json:"enable_password_grant" jsonschema:"default=false"`
+	HideCredentials               bool   `json:"hide_credentials" jsonschema:"default=false"`
+	AcceptHTTPIfAlreadyTerminated bool   `json:"accept_http_if_already_terminated" jsonschema:"default=false"`
+	Anonymous                     string `json:"anonymous,omitempty" jsonschema:"maxLength=512"`
+	GlobalCredentials             bool   `json:"global_credentials" jsonschema:"default=false"`
+	AuthHeaderName                string `json:"auth_header_name" jsonschema:"default=authorization,maxLength=128" jsonschema_extras:"x-check=credential-header"`
+	RefreshTokenTTL               int64  `json:"refresh_token_ttl" jsonschema:"type=number,default=1209600,minimum=0,maximum=100000000" jsonschema_extras:"x-check=whole"`
+	ReuseRefreshToken             bool   `json:"reuse_refresh_token" jsonschema:"default=false"`
+	PKCE                          string `json:"pkce" jsonschema:"default=lax,enum=none,enum=lax,enum=strict"`
+	Realm                         string `json:"realm,omitempty" jsonschema:"maxLength=256" jsonschema_extras:"x-check=realm"`
+	// Profile is [ProfileOAuth20] or [ProfileOAuth21].
+	Profile string `json:"profile" jsonschema:"default=oauth2.0,enum=oauth2.0,enum=oauth2.1" jsonschema_extras:"x-keep=true"`
+	// Endpoints switches on introspection, revocation and metadata; the strict
+	// profile has them anyway, see [OAuth2Config.HasEndpoints].
+	Endpoints bool `json:"endpoints" jsonschema:"default=false" jsonschema_extras:"x-keep=true"`
+	// Issuer is the URL of the authorisation server, RFC 8414 section 2: what
+	// precedes the paths of its endpoints. If it is empty, it is taken from
+	// requests whose host is one of the gateway's names.
+	Issuer string `json:"issuer,omitempty" jsonschema:"maxLength=512" jsonschema_extras:"x-keep=true,x-check=issuer"`
+	// RefreshTokenGrace is, in the strict profile, for how many seconds after
+	// its rotation a refresh token may be sent again because the answer was
+	// lost. Afterwards its use revokes the family.
+	RefreshTokenGrace int64 `json:"refresh_token_grace" jsonschema:"default=10,minimum=0,maximum=300" jsonschema_extras:"x-keep=true"`
+	// AccessTokenInBody says whether tokens are looked for in bodies; nil leaves
+	// that to the profile, see [OAuth2Config.ReadsBody].
+	AccessTokenInBody *bool `json:"access_token_in_body,omitempty" jsonschema_extras:"x-keep=true"`
+}
+
+// Profiles of an oauth2 plugin.
+const (
+	// ProfileOAuth20 behaves as clients of such gateways have always known it.
+	ProfileOAuth20 = "oauth2.0"
+	// ProfileOAuth21 follows RFC 9700 and the OAuth 2.1 draft: PKCE is required,
+	// there is neither implicit nor password grant, refresh tokens and codes
+	// that are used again revoke their family.
+	ProfileOAuth21 = "oauth2.1"
+)
+
+// Strict reports whether the strict profile applies.
+func (c *OAuth2Config) Strict() bool { return c.Profile == ProfileOAuth21 }
+
+// HasEndpoints reports whether introspection, revocation and metadata are
+// endpoints of the plugin.
+func (c *OAuth2Config) HasEndpoints() bool { return c.Endpoints || c.Strict() }
+
+// ReadsBody reports whether tokens are looked for in bodies. The strict profile
+// does so only if it is told to: who has shown no token yet would decide how much
+// the gateway must hold.
+func (c *OAuth2Config) ReadsBody() bool {
+	if c.AccessTokenInBody != nil {
+		return *c.AccessTokenInBody
+	}
+	return !c.Strict()
+}
+
 // grants are the fields of which at least one must be true.
 var grants = []string{
 	"enable_authorization_code", "enable_implicit_grant", "enable_client_credentials", "enable_password_grant",
@@ -18,7 +84,13 @@ var grants = []string{
 // oauth2Schema describes the configuration of an oauth2 plugin.
 // Source: requirement "Plugin configuration parameters".
 var oauth2Schema = &model.Schema{
-	Fields: rules.Fields(OAuth2Config{}),
+	Fields: rules.With(model.Rules{
+		Checks: map[string]func(any) string{
+			"credential-header": credentialHeaderText,
+			"issuer":            issuerText,
+			"whole":             wholeText,
+		},
+	}).Fields(OAuth2Config{}),
 	Checks: []model.Check{
 		{Fields: append([]string{"profile"}, grants...), Run: strictGrants},
 		{Fields: grants, Run: someGrant},

@@ -11,6 +11,42 @@ import (
 	"github.com/meshgate/meshgate/controlplane/model"
 )
 
+// Plugin applies a behaviour globally (no Route, no Service), to a service, to
+// a route or to both. References are ids.
+type Plugin struct {
+	Name         string `json:"name" jsonschema:"maxLength=128" jsonschema_extras:"x-check=plugin"`
+	InstanceName string `json:"instance_name,omitempty" jsonschema:"maxLength=128" jsonschema_extras:"x-unique=true,x-check=name"`
+	Route        string `json:"route,omitempty" jsonschema_extras:"x-on-delete=cascade,x-refers-to=route"`
+	Service      string `json:"service,omitempty" jsonschema_extras:"x-on-delete=cascade,x-refers-to=service"`
+	Consumer     string `json:"consumer,omitempty" jsonschema_extras:"x-on-delete=cascade,x-refers-to=consumer,x-by=username"`
+	// Config is the validated, completed configuration of the plugin; for
+	// oauth2 it decodes into [OAuth2Config].
+	Config    json.RawMessage `json:"config" jsonschema_extras:"x-variant=plugin"`
+	Protocols []string        `json:"protocols" jsonschema:"uniqueItems=true,minItems=1,default=grpc,default=grpcs,default=http,default=https,enum=grpc,enum=grpcs,enum=http,enum=https,enum=ws,enum=wss"`
+	Enabled   bool            `json:"enabled" jsonschema:"default=true"`
+	Tags      []string        `json:"tags,omitempty" jsonschema:"uniqueItems=true,maxLength=256" jsonschema_extras:"x-listed=true,x-each-check=tag"`
+}
+
+// Plugins is the kind of plugin instances; the schema of config follows from the name.
+var Plugins = rules.With(model.Rules{
+	Checks: map[string]func(any) string{
+		"plugin": pluginNameText,
+	},
+	Variants: map[string]func(map[string]any) *model.Schema{"plugin": pluginConfig},
+}).Describe(Plugin{}, model.Kind{
+	Name: "plugin", Path: "plugins", Scoping: model.ControlPlane, Class: model.Config, Sealed: true,
+	Secrets: []string{"/config/provision_key"},
+	Unique: []model.Index{{Name: IndexTarget, Value: func(spec any) (string, bool) {
+		p := spec.(*Plugin)
+		return p.Name + " " + p.Route + " " + p.Service + " " + p.Consumer, true
+	}}},
+	Lists: []model.ListIndex{listed(IndexAnonymous, func(p *Plugin) []string { return one(p.AnonymousConsumer()) })},
+	Schema: &model.Schema{
+		Key: "instance_name", CreatedUnit: time.Second, Updated: true, Cross: pluginMeetsRoute, Settle: settleAnonymous,
+		Checks: []model.Check{{Fields: []string{"name", "consumer"}, Run: pluginConsumer}},
+	},
+})
+
 // pluginType is one kind of plugin that instances can be made of.
 type pluginType struct {
 	name   string
@@ -42,13 +78,6 @@ func pluginTypeOf(entity map[string]any) *pluginType {
 		}
 	}
 	return nil
-}
-
-// pluginSchema describes plugin instances; the schema of config follows from
-// the name.
-var pluginSchema = &model.Schema{
-	Key: "instance_name", CreatedUnit: time.Second, Updated: true, Cross: pluginMeetsRoute, Settle: settleAnonymous,
-	Checks: []model.Check{{Fields: []string{"name", "consumer"}, Run: pluginConsumer}},
 }
 
 // settleAnonymous stores the id of a consumer as ids are compared.
@@ -131,3 +160,10 @@ func (p *Plugin) AnonymousConsumer() string {
 	}
 	return config.Anonymous
 }
+
+// Names of plugins.
+const (
+	PluginOAuth2             = "oauth2"
+	PluginKeyAuth            = "key-auth"
+	PluginRequestTermination = "request-termination"
+)

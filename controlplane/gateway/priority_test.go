@@ -105,11 +105,11 @@ func TestMetadataCandidates(t *testing.T) {
 }
 
 func TestEffective(t *testing.T) {
-	all := map[gateway.Target]string{
+	all := map[gateway.Attachment]string{
 		{Name: "oauth2", Route: "r", Service: "s"}: "both", {Name: "oauth2", Route: "r"}: "route",
 		{Name: "oauth2", Service: "s"}: "service", {Name: "oauth2"}: "global", {Name: "other", Route: "r", Service: "s"}: "other",
 	}
-	find := func(t gateway.Target) (string, bool) { v, ok := all[t]; return v, ok }
+	find := func(t gateway.Attachment) (string, bool) { v, ok := all[t]; return v, ok }
 	for _, want := range []string{"both", "route", "service", "global"} {
 		got, ok := gateway.Effective("oauth2", "r", "s", find)
 		if got != want || !ok {

@@ -35,7 +35,7 @@ func TestReservedHeaders(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, err = pluginSchema.Process(model.OpCreate, decode(t, `{"name":"oauth2","config":{"enable_password_grant":true,"auth_header_name":`+string(raw)+`}}`), nil)
+		_, err = Plugins.Schema.Process(model.OpCreate, decode(t, `{"name":"oauth2","config":{"enable_password_grant":true,"auth_header_name":`+string(raw)+`}}`), nil)
 		check := func(what, path string, err error) {
 			expected := map[string]string{}
 			if want != "" {
@@ -46,13 +46,13 @@ func TestReservedHeaders(t *testing.T) {
 			}
 		}
 		check("auth_header_name", "config.auth_header_name", err)
-		_, err = pluginSchema.Process(model.OpCreate, decode(t, `{"name":"key-auth","config":{"key_names":["ok",`+string(raw)+`]}}`), nil)
+		_, err = Plugins.Schema.Process(model.OpCreate, decode(t, `{"name":"key-auth","config":{"key_names":["ok",`+string(raw)+`]}}`), nil)
 		check("key_names", "config.key_names.2", err)
 		if strings.HasPrefix(want, "expected") {
 			continue
 		}
 		want = ""
-		_, err = pluginSchema.Process(model.OpCreate, decode(t, `{"name":"key-auth","config":{"key_in_header":false,"key_names":[`+string(raw)+`]}}`), nil)
+		_, err = Plugins.Schema.Process(model.OpCreate, decode(t, `{"name":"key-auth","config":{"key_in_header":false,"key_names":[`+string(raw)+`]}}`), nil)
 		check("key_names of queries", "config.key_names.1", err)
 	}
 }

@@ -7,23 +7,72 @@ import (
 	"strings"
 	"time"
 
+	"github.com/invopop/jsonschema"
+
 	"github.com/meshgate/meshgate/controlplane/fault"
 	"github.com/meshgate/meshgate/controlplane/model"
 )
 
+// Route selects requests and sends them to a service.
+type Route struct {
+	Name                    string         `json:"name,omitempty" jsonschema:"maxLength=128" jsonschema_extras:"x-unique=true,x-check=name"`
+	Protocols               []string       `json:"protocols" jsonschema:"uniqueItems=true,minItems=1,default=http,default=https,enum=http,enum=https,enum=grpc,enum=grpcs,enum=tcp,enum=tls,enum=tls_passthrough,enum=udp,enum=ws,enum=wss" jsonschema_extras:"x-check=protocols"`
+	Methods                 []string       `json:"methods,omitempty" jsonschema:"uniqueItems=true,maxLength=64" jsonschema_extras:"x-each-check=method"`
+	Hosts                   []string       `json:"hosts,omitempty" jsonschema:"maxLength=260" jsonschema_extras:"x-each-check=route-host"`
+	Paths                   []string       `json:"paths,omitempty" jsonschema:"maxLength=1025" jsonschema_extras:"x-each-check=route-path"`
+	Headers                 MatchedHeaders `json:"headers,omitempty" jsonschema_extras:"x-check=headers"`
+	SNIs                    []string       `json:"snis,omitempty" jsonschema:"uniqueItems=true,maxLength=253" jsonschema_extras:"x-each-check=server-name"`
+	HTTPSRedirectStatusCode int            `json:"https_redirect_status_code" jsonschema:"default=426,enum=426,enum=301,enum=302,enum=307,enum=308"`
+	RegexPriority           int            `json:"regex_priority" jsonschema:"default=0,minimum=-2147483648,maximum=2147483647"`
+	StripPath               bool           `json:"strip_path" jsonschema:"default=true"`
+	PreserveHost            bool           `json:"preserve_host" jsonschema:"default=false"`
+	PathHandling            string         `json:"path_handling" jsonschema:"default=v0,enum=v0,enum=v1" jsonschema_extras:"x-check=path-handling"`
+	RequestBuffering        bool           `json:"request_buffering" jsonschema:"default=true"`
+	ResponseBuffering       bool           `json:"response_buffering" jsonschema:"default=true"`
+	// Service is the id of the service, or empty.
+	Service string   `json:"service,omitempty" jsonschema_extras:"x-refers-to=service"`
+	Tags    []string `json:"tags,omitempty" jsonschema:"uniqueItems=true,maxLength=256" jsonschema_extras:"x-listed=true,x-each-check=tag"`
+}
+
+// MatchedHeaders are names of headers, each with the values of which a request must
+// have one.
+type MatchedHeaders map[string][]string
+
+// JSONSchemaExtend bounds the values.
+func (MatchedHeaders) JSONSchemaExtend(s *jsonschema.Schema) {
+	least, longest := uint64(1), uint64(maxPattern+2)
+	values := s.AdditionalProperties
+	values.MinItems, values.Items.MaxLength = &least, &longest
+	values.Extras = map[string]any{"x-each-check": "header-value"}
+}
+
+// Routes is the kind of routes. What cannot be matched or served is refused, never
+// silently ignored.
+var Routes = rules.With(model.Rules{
+	Checks: map[string]func(any) string{
+		"header-value":  headerValueText,
+		"headers":       headersText,
+		"method":        methodText,
+		"path-handling": handlingText,
+		"protocols":     protocolsText,
+		"route-host":    routeHostText,
+		"route-path":    routePathText,
+		"server-name":   serverNameText,
+	},
+}).Describe(Route{}, model.Kind{
+	Name: "route", Path: "routes", Scoping: model.ControlPlane, Class: model.Config,
+	Schema: &model.Schema{
+		Key: "name", CreatedUnit: time.Second, Updated: true, Shorthand: keepsPath,
+		Checks: []model.Check{
+			{Fields: []string{"protocols", "methods", "strip_path", "snis"}, Run: routeProtocols},
+			{Fields: []string{"protocols", "methods", "hosts", "headers", "paths", "snis"}, Run: routeMatches},
+		},
+	},
+})
+
 // families are the sets of protocols that a route may combine.
 var families = [][]string{
 	{"http", "https"}, {"grpc", "grpcs"}, {"tcp", "tls", "udp"}, {"tls_passthrough"}, {"ws", "wss"},
-}
-
-// routeSchema describes routes. What cannot be matched or served is refused,
-// never silently ignored.
-var routeSchema = &model.Schema{
-	Key: "name", CreatedUnit: time.Second, Updated: true, Shorthand: keepsPath,
-	Checks: []model.Check{
-		{Fields: []string{"protocols", "methods", "strip_path", "snis"}, Run: routeProtocols},
-		{Fields: []string{"protocols", "methods", "hosts", "headers", "paths", "snis"}, Run: routeMatches},
-	},
 }
 
 // routeProtocolText refuses protocols that a gateway cannot carry.

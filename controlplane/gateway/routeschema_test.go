@@ -48,7 +48,7 @@ func TestRouteViolations(t *testing.T) {
 		`{"snis":["a"],"protocols":["tls_passthrough"]}`:         {"protocols": "not supported: tls_passthrough"},
 		`{"paths":["/"],"path_handling":"v1"}`:                   {"path_handling": "not supported: v1 joins the paths of service and route in another way than proxies do; use v0"},
 	} {
-		_, err := routeSchema.Process(model.OpCreate, decode(t, body), nil)
+		_, err := Routes.Schema.Process(model.OpCreate, decode(t, body), nil)
 		if diff := cmp.Diff(want, violations(t, err)); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", body, diff)
 		}
@@ -68,12 +68,12 @@ func TestGRPCKeepsPaths(t *testing.T) {
 		{model.OpPatch, `{"strip_path":true}`, `{"hosts":["a"],"protocols":["grpc"],"strip_path":false}`, false},
 	} {
 		old := decode(t, c.old)
-		for _, f := range routeSchema.Fields {
+		for _, f := range Routes.Schema.Fields {
 			if _, ok := old[f.Name]; !ok && f.Default != nil {
 				old[f.Name] = f.Default
 			}
 		}
-		w, err := routeSchema.Process(c.op, decode(t, c.given), old)
+		w, err := Routes.Schema.Process(c.op, decode(t, c.given), old)
 		if (err == nil) != c.ok || err == nil && w.New["strip_path"] != false {
 			t.Errorf("%s: %v, %v", c.given, w, err)
 		}

@@ -100,7 +100,7 @@ func TestViolations(t *testing.T) {
 }
 
 func TestDefaultsFillTheConfiguration(t *testing.T) {
-	w, err := pluginSchema.Process(model.OpCreate, decode(t, `{"name":"oauth2","config":{"enable_client_credentials":true}}`), nil)
+	w, err := Plugins.Schema.Process(model.OpCreate, decode(t, `{"name":"oauth2","config":{"enable_client_credentials":true}}`), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -133,7 +133,7 @@ func TestURLShorthand(t *testing.T) {
 		"http://[::1]:81":    {Protocol: "http", Host: "::1", Port: 81},
 		"//h:443":            {Protocol: "https", Host: "h", Port: 443},
 	} {
-		w, err := serviceSchema.Process(model.OpCreate, map[string]any{"url": text}, nil)
+		w, err := Services.Schema.Process(model.OpCreate, map[string]any{"url": text}, nil)
 		if err != nil {
 			t.Errorf("%s: %v", text, err)
 			continue
@@ -206,21 +206,21 @@ func TestHashOnWrite(t *testing.T) {
 		{`{"client_secret":"n"}`, false, true},
 		{`{"hash_secret":false}`, false, true},
 	} {
-		w, err := applicationSchema.Process(model.OpPatch, decode(t, tc.patch), old)
+		w, err := Applications.Schema.Process(model.OpPatch, decode(t, tc.patch), old)
 		if _, got := violations(t, err)[model.EntityPath]; got != tc.coupling {
 			t.Errorf("%s: coupling violated = %t", tc.patch, got)
 		}
 		if err != nil {
 			continue
 		}
-		if err := applicationSchema.Settle(w, time.Now()); err != nil {
+		if err := Applications.Schema.Settle(w, time.Now()); err != nil {
 			t.Fatal(err)
 		}
 		secret := given(w.New, "client_secret")
 		if hashed, current := Hashed(secret); hashed != tc.hashed || hashed != current {
 			t.Errorf("%s: stored %q", tc.patch, secret)
 		}
-		if err := applicationSchema.Settle(w, time.Now()); err != nil || given(w.New, "client_secret") != secret {
+		if err := Applications.Schema.Settle(w, time.Now()); err != nil || given(w.New, "client_secret") != secret {
 			t.Errorf("%s: writing it back changes the secret", tc.patch)
 		}
 	}
@@ -247,11 +247,11 @@ func TestRandomString(t *testing.T) {
 
 func TestTokenSettles(t *testing.T) {
 	now := time.UnixMilli(1_000_500)
-	w, err := tokenSchema.Process(model.OpCreate, decode(t, `{`+credential+`,"expires_in":10,"scope":"a  b","ttl":60}`), nil)
+	w, err := Tokens.Schema.Process(model.OpCreate, decode(t, `{`+credential+`,"expires_in":10,"scope":"a  b","ttl":60}`), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := tokenSchema.Settle(w, now); err != nil {
+	if err := Tokens.Schema.Settle(w, now); err != nil {
 		t.Fatal(err)
 	}
 	spec, err := Tokens.Fill(w.New)

@@ -9,21 +9,53 @@ import (
 	"time"
 
 	"github.com/meshgate/meshgate/controlplane/fault"
+	"github.com/meshgate/meshgate/controlplane/hostname"
 	"github.com/meshgate/meshgate/controlplane/model"
 )
 
-// serviceSchema describes services. Timeouts are in milliseconds.
-var serviceSchema = &model.Schema{
-	Key: "name", CreatedUnit: time.Second, Updated: true, Settle: settleAuthorities,
-	Shorthand: expandURL, Shorthands: []model.Field{{Name: "url", Type: model.String}},
-	Checks: []model.Check{
-		{Fields: []string{"protocol", "path"}, Run: noPath},
-		{Fields: []string{"protocol", "client_certificate"}, Run: onlyTLS("client_certificate")},
-		{Fields: []string{"protocol", "ca_certificates"}, Run: onlyTLS("ca_certificates")},
-		{Fields: []string{"protocol", "tls_verify"}, Run: onlyTLS("tls_verify")},
-		{Fields: []string{"protocol", "tls_verify_depth"}, Run: onlyTLS("tls_verify_depth")},
-	},
+// Service is an upstream. Timeouts are in milliseconds.
+type Service struct {
+	Name           string   `json:"name,omitempty" jsonschema:"maxLength=128" jsonschema_extras:"x-unique=true,x-check=name"`
+	Protocol       string   `json:"protocol" jsonschema:"default=http,enum=http,enum=https,enum=grpc,enum=grpcs,enum=tcp,enum=tls,enum=tls_passthrough,enum=udp,enum=ws,enum=wss" jsonschema_extras:"x-check=service-protocol"`
+	Host           string   `json:"host" jsonschema:"maxLength=253" jsonschema_extras:"x-check=host"`
+	Port           int      `json:"port" jsonschema:"default=80,minimum=0,maximum=65535"`
+	Path           string   `json:"path,omitempty" jsonschema:"maxLength=1024" jsonschema_extras:"x-check=path"`
+	Retries        int      `json:"retries" jsonschema:"default=5,minimum=0,maximum=32767"`
+	ConnectTimeout int      `json:"connect_timeout" jsonschema:"default=60000,minimum=1,maximum=2147483646"`
+	WriteTimeout   int      `json:"write_timeout" jsonschema:"default=60000,minimum=1,maximum=2147483646"`
+	ReadTimeout    int      `json:"read_timeout" jsonschema:"default=60000,minimum=1,maximum=2147483646"`
+	Tags           []string `json:"tags,omitempty" jsonschema:"uniqueItems=true,maxLength=256" jsonschema_extras:"x-listed=true,x-each-check=tag"`
+	// ClientCertificate is the id of the certificate shown to the upstream, or
+	// empty; CACertificates are the ids of the authorities that may sign it, in
+	// place of those of the proxy's system.
+	ClientCertificate string   `json:"client_certificate,omitempty" jsonschema_extras:"x-refers-to=certificate"`
+	CACertificates    []string `json:"ca_certificates,omitempty" jsonschema_extras:"x-holds=ca_certificate,x-each-check=uuid"`
+	TLSVerify         *bool    `json:"tls_verify,omitempty"`
+	TLSVerifyDepth    *int     `json:"tls_verify_depth,omitempty" jsonschema:"minimum=0,maximum=64"`
+	Enabled           bool     `json:"enabled" jsonschema:"default=true"`
 }
+
+// Services is the kind of services. Timeouts are in milliseconds.
+var Services = rules.With(model.Rules{
+	Checks: map[string]func(any) string{
+		"service-protocol": serviceProtocolText,
+		"uuid":             uuidText,
+	},
+}).Describe(Service{}, model.Kind{
+	Name: "service", Path: "services", Scoping: model.ControlPlane, Class: model.Config,
+	Lists: []model.ListIndex{listed(IndexHost, func(s *Service) []string { return one(strings.ToLower(s.Host)) })},
+	Schema: &model.Schema{
+		Key: "name", CreatedUnit: time.Second, Updated: true, Settle: settleAuthorities,
+		Shorthand: expandURL, Shorthands: []model.Field{{Name: "url", Type: model.String}},
+		Checks: []model.Check{
+			{Fields: []string{"protocol", "path"}, Run: noPath},
+			{Fields: []string{"protocol", "client_certificate"}, Run: onlyTLS("client_certificate")},
+			{Fields: []string{"protocol", "ca_certificates"}, Run: onlyTLS("ca_certificates")},
+			{Fields: []string{"protocol", "tls_verify"}, Run: onlyTLS("tls_verify")},
+			{Fields: []string{"protocol", "tls_verify_depth"}, Run: onlyTLS("tls_verify_depth")},
+		},
+	},
+})
 
 // serviceProtocolText refuses protocols that are no HTTP.
 func serviceProtocolText(v any) string {
@@ -90,14 +122,20 @@ func hostText(v any) string {
 	if strings.Contains(host, ":") {
 		return "must not have a port"
 	}
-	if !validHostname(host) {
+	if !namesHost(host) {
 		return "invalid hostname: " + strconv.Quote(host)
 	}
 	return ""
 }
 
+// namesHost reports whether host is a name that resolvers do not read as an address.
+// Rows of older versions may hold others: they are read, and refused when written.
+func namesHost(host string) bool { return validHostname(host) && !hostname.EndsInNumber(host) }
+
 // validHostname reports whether host is made of labels as RFC 1123 section 2.1
-// has them; underscores, common in practice, are allowed.
+// has them; underscores, common in practice, are allowed. An address of IP version 4 is,
+// too, and so is the stem of a wildcard; where a name must lead to a host, it is
+// [namesHost] that is asked.
 func validHostname(host string) bool {
 	host = strings.TrimSuffix(host, ".")
 	if host == "" || len(host) > 253 {

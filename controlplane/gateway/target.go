@@ -11,16 +11,41 @@ import (
 	"github.com/meshgate/meshgate/controlplane/model"
 )
 
+// UpstreamTarget is one address of an upstream.
+type UpstreamTarget struct {
+	// Upstream is the id of the upstream.
+	Upstream string `json:"upstream" jsonschema_extras:"x-on-delete=cascade,x-refers-to=upstream"`
+	// Target is host:port as it was written, the port always being there; an
+	// address of IP version 6 has all its digits.
+	Target string `json:"target" jsonschema:"maxLength=260" jsonschema_extras:"x-check=target"`
+	// Weight is the share of requests; 0 gets none.
+	Weight int      `json:"weight" jsonschema:"default=100,minimum=0,maximum=65535"`
+	Tags   []string `json:"tags,omitempty" jsonschema:"uniqueItems=true,maxLength=256" jsonschema_extras:"x-listed=true,x-each-check=tag"`
+}
+
+// Targets is the kind of the targets of upstreams.
+var Targets = rules.With(model.Rules{
+	Checks: map[string]func(any) string{
+		"target": targetText,
+	},
+}).Describe(UpstreamTarget{}, model.Kind{
+	Name: "target", Path: "targets", Scoping: model.ControlPlane, Class: model.Config,
+	Unique: []model.Index{{Name: IndexTarget, Value: func(spec any) (string, bool) {
+		t := spec.(*UpstreamTarget)
+		return t.Upstream + " " + t.Address(), true
+	}}},
+	Schema: &model.Schema{
+		Key: "target", KeyUnder: RefUpstream, KeyIndex: targetKeyIndex, CreatedUnit: time.Second, Updated: true, Settle: settleTarget,
+	},
+})
+
 // targetPort is the port of a target that names none.
 const targetPort = 8000
 
-// targetSchema describes the targets of upstreams.
-var targetSchema = &model.Schema{
-	Key: "target", KeyUnder: RefUpstream, KeyIndex: targetKeyIndex, CreatedUnit: time.Second, Updated: true, Settle: settleTarget,
-}
-
 func targetText(v any) string {
-	if _, ok := targetAddress(v.(string)); !ok {
+	host, _, _ := splitAddress(v.(string), targetPort)
+	_, noAddress := netip.ParseAddr(host)
+	if _, ok := targetAddress(v.(string)); !ok || noAddress != nil && !namesHost(host) {
 		return "Invalid target ('" + v.(string) + "'); not a valid hostname or ip address"
 	}
 	return ""
@@ -52,7 +77,8 @@ type address struct {
 	folded string
 }
 
-// targetAddress reads a target.
+// targetAddress reads a target, also one that an older version stored and [targetText]
+// refuses now.
 func targetAddress(text string) (a address, ok bool) {
 	host, port, ok := splitAddress(text, targetPort)
 	if !ok || port == 0 {

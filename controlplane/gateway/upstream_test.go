@@ -61,7 +61,7 @@ func TestUpstreamViolations(t *testing.T) {
 			"healthchecks.threshold": "not supported with the algorithm consistent-hashing",
 		},
 	} {
-		_, err := upstreamSchema.Process(model.OpCreate, decode(t, body), nil)
+		_, err := Upstreams.Schema.Process(model.OpCreate, decode(t, body), nil)
 		if diff := cmp.Diff(want, violations(t, err)); diff != "" {
 			t.Errorf("%s: violations (-want +got):\n%s", body, diff)
 		}
@@ -69,7 +69,7 @@ func TestUpstreamViolations(t *testing.T) {
 }
 
 func TestUpstreamDefaults(t *testing.T) {
-	w, err := upstreamSchema.Process(model.OpCreate, decode(t, `{"name":"a","healthchecks":{"active":{"healthy":{"interval":1.5}}}}`), nil)
+	w, err := Upstreams.Schema.Process(model.OpCreate, decode(t, `{"name":"a","healthchecks":{"active":{"healthy":{"interval":1.5}}}}`), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -182,12 +182,12 @@ func TestServicesOfOtherProtocols(t *testing.T) {
 		`{"host":"h","client_certificate":{"id":"` + ca + `"}}`:                    {"client_certificate": model.TextNull},
 		`{"host":"h","protocol":"https","client_certificate":{"id":"` + ca + `"}}`: {},
 	} {
-		_, err := serviceSchema.Process(model.OpCreate, decode(t, body), nil)
+		_, err := Services.Schema.Process(model.OpCreate, decode(t, body), nil)
 		if diff := cmp.Diff(want, violations(t, err)); diff != "" {
 			t.Errorf("%s: violations (-want +got):\n%s", body, diff)
 		}
 	}
-	w, err := serviceSchema.Process(model.OpCreate, decode(t, `{"host":"h","protocol":"https","ca_certificates":["`+ca+`","`+strings.ToLower(ca)+`"]}`), nil)
+	w, err := Services.Schema.Process(model.OpCreate, decode(t, `{"host":"h","protocol":"https","ca_certificates":["`+ca+`","`+strings.ToLower(ca)+`"]}`), nil)
 	if err == nil {
 		err = settleAuthorities(w, time.Time{})
 	}
@@ -253,7 +253,7 @@ func TestCertificates(t *testing.T) {
 		for k, v := range tc.in {
 			in[k] = v
 		}
-		w, err := certificateSchema.Process(model.OpCreate, in, nil)
+		w, err := Certificates.Schema.Process(model.OpCreate, in, nil)
 		got := violations(t, err)
 		if diff := cmp.Diff(tc.want, got); diff != "" {
 			t.Errorf("%s: violations (-want +got):\n%s", name, diff)

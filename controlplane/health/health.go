@@ -43,7 +43,7 @@ type Finding struct {
 // Condition is one thing that can be in order or not, as JSON shows it.
 type Condition struct {
 	Name   string `json:"name"`
-	State  State  `json:"state"`
+	State  State  `json:"state" jsonschema:"enum=ok,enum=degraded,enum=failed"`
 	Reason string `json:"reason,omitempty"`
 	Text   string `json:"text,omitempty"`
 	// Since is when state or reason changed.
@@ -202,8 +202,19 @@ func Failure(conditions []Condition) string {
 	return ""
 }
 
+// Ready is the message of a program that lacks nothing.
+const Ready = "ready"
+
 // Answer is the body of /ready.
 type Answer struct {
 	Message    string      `json:"message"`
 	Conditions []Condition `json:"conditions"`
+}
+
+// Report is the body of GET /conditions of an API: what /ready says, for those who do not
+// reach the diagnostics port.
+type Report struct {
+	Answer
+	// Mark is what since takes; it changes with the state or the reason of a condition.
+	Mark string `json:"mark"`
 }

@@ -34,7 +34,8 @@ func (a Authorisation) permits(who model.Actor) bool {
 }
 
 // Refuse answers a request that is not served. err is Denied for a caller that
-// could not prove who it is, and Forbidden for one that may not call the endpoint.
+// could not prove who it is, Forbidden for one that may not call the endpoint, and Invalid
+// for one that uses parameters which do not exist; see [Contract].
 type Refuse func(w http.ResponseWriter, r *http.Request, err error)
 
 // Enforce returns the handler of an endpoint behind the authorisation that the
@@ -53,6 +54,10 @@ func Enforce(e Endpoint, refuse Refuse) http.Handler {
 				what = e.Method + " " + e.Pattern
 			}
 			refuse(w, r, fault.New(fault.Forbidden, "user %q cannot access %s", who, what))
+			return
+		}
+		if err := e.Contract.unknown(r); err != nil {
+			refuse(w, r, err)
 			return
 		}
 		e.Handler(w, r)
@@ -94,7 +99,8 @@ func CallerOf(r *http.Request) model.Actor {
 }
 
 // RefuseMessage answers with the message of the error: 401 with a challenge (RFC
-// 6750 section 3) for a caller that is not identified, 403 for one that is.
+// 6750 section 3) for a caller that is not identified, 403 for one that is, and 400 for
+// parameters that do not exist.
 func RefuseMessage(w http.ResponseWriter, r *http.Request, err error) {
 	if e, ok := errors.AsType[*unauthenticated](err); ok {
 		EntryOf(r.Context()).Code = "unauthenticated"
@@ -103,6 +109,10 @@ func RefuseMessage(w http.ResponseWriter, r *http.Request, err error) {
 		return
 	}
 	EntryOf(r.Context()).Code = string(fault.CodeOf(err))
+	if fault.Is(err, fault.Invalid) {
+		WriteMessage(w, http.StatusBadRequest, err.Error())
+		return
+	}
 	if _, known := model.ActorOf(r.Context()); !known || CallerOf(r).Name == model.UserAnonymous {
 		w.Header().Set("WWW-Authenticate", challengeBearer)
 		WriteMessage(w, http.StatusUnauthorized, textNoToken)

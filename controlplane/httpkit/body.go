@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/meshgate/meshgate/controlplane/fault"
+	"github.com/meshgate/meshgate/controlplane/model"
 )
 
 const (
@@ -125,7 +126,7 @@ func Query(r *http.Request) (url.Values, error) {
 }
 
 func decodeJSON(raw []byte) (map[string]any, error) {
-	if tooDeep(raw) {
+	if model.TooDeep(raw, MaxDepth) {
 		return nil, errNotJSON
 	}
 	d := json.NewDecoder(bytes.NewReader(raw))
@@ -138,28 +139,6 @@ func decodeJSON(raw []byte) (map[string]any, error) {
 		return nil, errNotJSON
 	}
 	return v, nil
-}
-
-// tooDeep reports whether brackets nest deeper than MaxDepth. It looks at the
-// bytes only, before anything recursive does.
-func tooDeep(raw []byte) bool {
-	depth, inText := 0, false
-	for i := 0; i < len(raw); i++ {
-		switch c := raw[i]; {
-		case inText && c == '\\':
-			i++
-		case c == '"':
-			inText = !inText
-		case inText:
-		case c == '{' || c == '[':
-			if depth++; depth > MaxDepth {
-				return true
-			}
-		case c == '}' || c == ']':
-			depth--
-		}
-	}
-	return false
 }
 
 // argument is one name and value in the order of their arrival.

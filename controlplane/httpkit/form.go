@@ -83,6 +83,9 @@ func (n *node) dropped(list []fault.Violation, path []string) []fault.Violation 
 	}
 	path = slices.Clip(path)
 	for _, i := range slices.Sorted(maps.Keys(n.indexed)) {
+		if n.named[strconv.Itoa(i)] != nil {
+			list = note(list, append(path, strconv.Itoa(i))) // [i] and .i are one name of a map
+		}
 		list = n.indexed[i].dropped(list, append(path, strconv.Itoa(i)))
 	}
 	for _, name := range slices.Sorted(maps.Keys(n.named)) {

@@ -34,7 +34,8 @@ type Entry struct {
 	// Code is the domain code of the answer, such as a fault code.
 	Code string
 	// Cause is the internal error behind the answer; it is shown to nobody else.
-	Cause error
+	Cause    error
+	panicked bool // the handler did, which is what Cause says
 }
 
 type entryKey struct{}
@@ -62,7 +63,7 @@ func Observe(next http.Handler, log *slog.Logger, meters ...Meter) http.Handler 
 			asError, _ := p.(error)
 			aborted := errors.Is(asError, http.ErrAbortHandler)
 			if p != nil && !aborted {
-				e.Cause = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
+				e.Cause, e.panicked = fmt.Errorf("panic: %v\n%s", p, debug.Stack()), true
 				if !rec.wrote {
 					WriteMessage(rec, http.StatusInternalServerError, TextInternal)
 				}
@@ -84,8 +85,21 @@ func Observe(next http.Handler, log *slog.Logger, meters ...Meter) http.Handler 
 	})
 }
 
+// levelOf is the level of a request in the log. A mistake of a client is no failure of this
+// server; a panic is, whatever had been answered. Checks and scrapes that went well would
+// bury everything else.
+func levelOf(e *Entry, status int) slog.Level {
+	client := status >= http.StatusBadRequest && status < http.StatusInternalServerError
+	switch {
+	case e.Cause != nil && (e.panicked || !client):
+		return slog.LevelError
+	case status == http.StatusOK && (e.Pattern == "/ready" || e.Pattern == "/live" || e.Pattern == "/metrics"):
+		return slog.LevelDebug
+	}
+	return slog.LevelInfo
+}
+
 func write(ctx context.Context, log *slog.Logger, r *http.Request, e *Entry, rec *recorder, took time.Duration) {
-	level := slog.LevelInfo
 	if !rec.wrote {
 		rec.status = http.StatusOK // what net/http sends for a handler that says nothing
 	}
@@ -109,10 +123,9 @@ func write(ctx context.Context, log *slog.Logger, r *http.Request, e *Entry, rec
 		attrs = append(attrs, slog.String("code", e.Code))
 	}
 	if e.Cause != nil {
-		level = slog.LevelError
 		attrs = append(attrs, slog.String("cause", e.Cause.Error()))
 	}
-	log.LogAttrs(ctx, level, "request", attrs...)
+	log.LogAttrs(ctx, levelOf(e, rec.status), "request", attrs...)
 }
 
 // recorder remembers what was answered.

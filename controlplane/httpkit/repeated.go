@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"reflect"
 	"strconv"
 	"strings"
 
@@ -29,7 +30,7 @@ func DecodeObject(raw []byte, into any) error {
 	d := json.NewDecoder(bytes.NewReader(raw))
 	d.DisallowUnknownFields()
 	if err := d.Decode(into); err != nil {
-		return err
+		return explained(err, into)
 	}
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
 		return errors.New("something follows the object")
@@ -38,6 +39,23 @@ func DecodeObject(raw []byte, into any) error {
 		return fmt.Errorf("%s %s", twice[0].Path, twice[0].Message)
 	}
 	return nil
+}
+
+// explained says of a member that means nothing which one was probably meant. The decoder
+// has no type for that error.
+func explained(err error, into any) error {
+	quoted, unknown := strings.CutPrefix(err.Error(), "json: unknown field ")
+	name, unquoted := strconv.Unquote(quoted)
+	if !unknown || unquoted != nil {
+		return err
+	}
+	var known []string
+	for t, i := reflect.TypeOf(into).Elem(), 0; t.Kind() == reflect.Struct && i < t.NumField(); i++ {
+		if name, _, _ := strings.Cut(t.Field(i).Tag.Get("json"), ","); name != "" && name != "-" {
+			known = append(known, name)
+		}
+	}
+	return fmt.Errorf("unknown field %s%s", quoted, fault.Meant(name, known))
 }
 
 // givenTwice lists the members of a valid JSON document that are given twice, at any depth,

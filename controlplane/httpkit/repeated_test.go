@@ -38,6 +38,7 @@ func TestRepeatedMembers(t *testing.T) {
 		{sent, "a[]=1&a[k]=2&c[1].d=1&c[1].d.e=2", []string{"a", "c.1.d"}},
 		{sent, "a[].b=1&a[].b.c=1&a[].b=2", nil},
 		{sent, "a[1]=x&a.b=y", nil},
+		{sent, "a[1]=x&a.1=y&a[2]=z", []string{"a.1"}},
 		{"multipart/form-data; boundary=b", part + "a\"\r\n\r\n1\r\n" + part + "a.b\"\r\n\r\n1\r\n--b--\r\n", []string{"a"}},
 	} {
 		r := httptest.NewRequest("POST", "/", strings.NewReader(tc.body))

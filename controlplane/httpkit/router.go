@@ -22,8 +22,7 @@ type Endpoint struct {
 	Subject string
 	// Summary is one line for documentation.
 	Summary string
-	// Contract says what it takes and answers; an API without an OpenAPI
-	// document has none.
+	// Contract says what it takes and answers; the OpenAPI documents follow from it.
 	Contract Contract
 	Handler  http.HandlerFunc
 }
@@ -39,10 +38,20 @@ func (e Endpoint) About(kind string) Endpoint {
 	return e
 }
 
+// Closed returns the endpoint with a closed contract; see [Contract].
+func (e Endpoint) Closed() Endpoint {
+	e.Contract.Closed = true
+	return e
+}
+
 // Contract is what a caller sends and gets.
 type Contract struct {
 	// Query lists the parameters of the query that have a meaning.
 	Query []Parameter
+	// Closed refuses every other parameter. Endpoints that peers have had for years ignore
+	// them, and clients count on that; on one of our own, a mistyped one would show, or
+	// remove, more than was meant.
+	Closed bool
 	// Body names the schema of the request body; empty where none is read.
 	Body string
 	// Answers names the schema of each answer by status; an empty name is an

@@ -3,6 +3,7 @@ package httpkit_test
 import (
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -24,7 +25,7 @@ func TestWarnings(t *testing.T) {
 		{"none", nil, 0, 0},
 		{"one", []fault.Violation{{Path: "a.b", Message: "unknown field"}}, 1, 1},
 		{"many", violations(5000, "x"), 10, 101},
-		{"long ones", violations(5000, long), 5, 101},
+		{"long ones", slices.Repeat(violations(1, long), 5000), 5, 101},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			h := http.Header{}

@@ -16,8 +16,10 @@ import (
 	"github.com/meshgate/meshgate/controlplane/store"
 )
 
-// meshKeys are the secrets of a mesh that hold signing keys: those that count, the last
-// of which signs, and what stays of those that were withdrawn; serials are in order.
+// meshKeys are the secrets of a mesh that hold signing keys: those that count, and what
+// stays of those that were withdrawn; serials are in order. The last one that can be used
+// signs: a key that cannot be read, or is none, takes no token with it but its own, which
+// are refused.
 type meshKeys struct {
 	serials, withdrawn []int
 	secrets, marks     map[int]*model.Resource
@@ -34,12 +36,20 @@ func readMeshKeys(r store.Reader, meshName string) (k meshKeys, err error) {
 	return k, err
 }
 
-// newest is the serial of the key that signs.
-func (k *meshKeys) newest(meshName string) (int, error) {
-	if len(k.serials) == 0 {
-		return 0, keyMissing(meshName, "1")
+// signs finds the key that signs. Where none can be used, the error says why the newest
+// cannot.
+func (t *DataplaneTokens) signs(k *meshKeys, meshName string) (serial int, key *rsa.PrivateKey, err error) {
+	err = keyMissing(meshName, "1")
+	for i, n := range slices.Backward(k.serials) {
+		key, bad := t.parse(k.secrets[n])
+		if bad == nil {
+			return n, key, nil
+		}
+		if i == len(k.serials)-1 {
+			err = bad
+		}
 	}
-	return k.serials[len(k.serials)-1], nil
+	return 0, nil, err
 }
 
 // next is the serial of the key that comes after all that there were.
@@ -56,7 +66,7 @@ func (k *meshKeys) next() string {
 // numbered lists the secrets of a mesh whose names are a prefix, the mesh and a serial.
 func numbered(r store.Reader, meshName, prefix string) (serials []int, secrets map[int]*model.Resource, err error) {
 	prefix += meshName + "-"
-	all, err := r.List(mesh.Secrets, store.Query{Scope: meshName, Part: prefix})
+	all, err := store.ListAll(r, mesh.Secrets, store.Query{Scope: meshName, Part: prefix})
 	if err != nil {
 		return nil, nil, err
 	}
@@ -92,13 +102,16 @@ func (t *DataplaneTokens) Keys(r store.Reader, meshName string) ([]SigningKey, e
 	out := make([]SigningKey, 0, len(keys.serials)+len(keys.withdrawn))
 	for _, n := range keys.withdrawn {
 		k := SigningKey{Serial: strconv.Itoa(n), Since: keys.marks[n].Created, Withdrawn: true}
-		if key, err := parsePublic(keys.marks[n].Spec.(*mesh.Secret).Data); err == nil {
-			k.Bits = key.N.BitLen()
+		if secret, ok := keys.marks[n].Spec.(*mesh.Secret); ok {
+			if key, err := parsePublic(secret.Data); err == nil {
+				k.Bits = key.N.BitLen()
+			}
 		}
 		out = append(out, k)
 	}
-	for i, n := range keys.serials {
-		k := SigningKey{Serial: strconv.Itoa(n), Since: keys.secrets[n].Created, Signs: i == len(keys.serials)-1}
+	signer, _, _ := t.signs(&keys, meshName) // 0 if none can
+	for _, n := range keys.serials {
+		k := SigningKey{Serial: strconv.Itoa(n), Since: keys.secrets[n].Created, Signs: n == signer}
 		if key, err := t.parse(keys.secrets[n]); err == nil {
 			k.Bits = key.N.BitLen()
 		}
@@ -184,7 +197,7 @@ func (t *DataplaneTokens) Newest(ctx context.Context, meshName string) (serial s
 		if err != nil {
 			return err
 		}
-		n, err := keys.newest(meshName)
+		n, _, err := t.signs(&keys, meshName)
 		serial = strconv.Itoa(n)
 		return err
 	})

@@ -1,7 +1,6 @@
 package identity
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"crypto/rsa"
@@ -159,23 +158,32 @@ func (t *DataplaneTokens) check(r store.Reader, token string) (*DataplaneClaims,
 	if noKey != nil && !fault.Is(noKey, fault.Denied) && !fault.Is(noKey, fault.NotFound) {
 		return nil, noKey // no fault of the token
 	}
+	told := tokenFault
 	if withdrawn != nil {
-		return nil, withdrawn.refuse("dataplane", token, &c.RegisteredClaims, t.now(), err)
+		told = withdrawn.refuse
 	}
-	if err != nil {
-		return nil, tokenFault("dataplane", token, &c.RegisteredClaims, t.now(), err)
-	}
-	if c.ID == "" {
-		return nil, fault.New(fault.Denied, "the dataplane token has no id, by which it could be revoked")
-	}
-	revoked, err := isRevoked(r, mesh.Secrets, c.Mesh, mesh.TokenRevocations+c.Mesh, c.ID)
 	switch {
-	case err != nil:
-		return nil, err
-	case revoked:
-		return nil, fault.New(fault.Denied, "the dataplane token was revoked")
+	case !signed(err):
+		return nil, told("dataplane", token, &c.RegisteredClaims, err)
+	case err != nil || withdrawn != nil:
+		return nil, c.proven(told("dataplane", token, &c.RegisteredClaims, err))
+	}
+	if err := c.counts(r); err != nil {
+		return nil, c.proven(err)
 	}
 	return &c, nil
+}
+
+// counts judges a token whose signature is good.
+func (c *DataplaneClaims) counts(r store.Reader) error {
+	if c.ID == "" {
+		return fault.New(fault.Denied, "the dataplane token has no id, by which it could be revoked")
+	}
+	revoked, err := isRevoked(r, mesh.Secrets, c.Mesh, mesh.TokenRevocations+c.Mesh, c.ID)
+	if err == nil && revoked {
+		err = fault.New(fault.Denied, "the dataplane token was revoked")
+	}
+	return err
 }
 
 // isRevoked looks a token id up in a secret that lists some: ids with commas
@@ -188,12 +196,7 @@ func isRevoked(r store.Reader, k *model.Kind, scope, name, id string) (bool, err
 	if err != nil {
 		return false, err
 	}
-	for listed := range bytes.SplitSeq(res.Spec.(*mesh.Secret).Data, []byte(",")) {
-		if string(bytes.TrimSpace(listed)) == id {
-			return true, nil
-		}
-	}
-	return false, nil
+	return slices.Contains(revokedIDs(res.Spec.(*mesh.Secret).Data), id), nil
 }
 
 // Authenticate checks that a token permits a proxy to be a node, whose dataplane
@@ -219,18 +222,24 @@ func (t *DataplaneTokens) Authenticate(ctx context.Context, nodeID, token string
 		}
 		res, err := r.Get(mesh.Dataplanes, meshName, name)
 		if fault.Is(err, fault.NotFound) {
-			return fault.New(fault.NotFound, "dataplane %s of mesh %s does not exist; create it first", name, meshName)
+			return c.proven(fault.New(fault.NotFound, "dataplane %s of mesh %s does not exist; create it first", name, meshName))
 		}
 		if err != nil {
 			return err
 		}
 		if err := c.permits(meshName, name, res.Spec.(*mesh.Dataplane)); err != nil {
-			return err
+			return c.proven(err)
 		}
 		until = c.ExpiresAt.Time
 		return nil
 	})
 	return until, err
+}
+
+// CheckToken returns a Denied fault for a token that is not valid, whoever it is for.
+func (t *DataplaneTokens) CheckToken(ctx context.Context, token string) error {
+	_, err := t.Check(ctx, token)
+	return err
 }
 
 // CheckProxy checks that a token permits a proxy whose dataplane is not stored,
@@ -240,7 +249,7 @@ func (t *DataplaneTokens) CheckProxy(ctx context.Context, token, meshName, name 
 	if err != nil {
 		return err
 	}
-	return c.permits(meshName, name, d)
+	return c.proven(c.permits(meshName, name, d))
 }
 
 // permits holds a proxy against the claims: every tag of the token must exist on

@@ -33,17 +33,13 @@ const (
 	minSigningBits = 2048
 )
 
-// newest finds the signing key with the highest serial.
+// newest finds the signing key with the highest serial that can be used.
 func (t *DataplaneTokens) newest(r store.Reader, meshName string) (serial string, key *rsa.PrivateKey, err error) {
 	keys, err := readMeshKeys(r, meshName)
 	if err != nil {
 		return "", nil, err
 	}
-	n, err := keys.newest(meshName)
-	if err != nil {
-		return "", nil, err
-	}
-	key, err = t.parse(keys.secrets[n])
+	n, key, err := t.signs(&keys, meshName)
 	return strconv.Itoa(n), key, err
 }
 
@@ -65,7 +61,11 @@ func keyMissing(meshName, serial string) error {
 
 // parse reads each content of a secret once, whether it is a key or not.
 func (t *DataplaneTokens) parse(res *model.Resource) (*rsa.PrivateKey, error) {
-	data := res.Spec.(*mesh.Secret).Data
+	secret, ok := res.Spec.(*mesh.Secret)
+	if !ok {
+		return nil, fmt.Errorf("signing key %s of mesh %s: %w", res.Name, res.Scope, store.ErrUnreadable)
+	}
+	data := secret.Data
 	digest := sha256.Sum256(data)
 	t.mu.Lock()
 	defer t.mu.Unlock()

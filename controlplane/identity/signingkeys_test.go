@@ -162,9 +162,11 @@ func TestSigningKeyUnusable(t *testing.T) {
 			tt := newTokenTest(t)
 			old := tt.issue(DataplaneTokenRequest{Mesh: "m"})
 			tt.key("m", "2", data)
-			_, issue := tt.Issue(t.Context(), DataplaneTokenRequest{Mesh: "m"})
+			if kid := KeyID(tt.issue(DataplaneTokenRequest{Mesh: "m"})); kid != "1" {
+				t.Errorf("key %s signs", kid)
+			}
 			of2 := sign(t, jwt.SigningMethodRS256, "2", signingKeys()[1], dataplaneClaims())
-			for what, err := range map[string]error{"issue": issue, "again": tt.authenticate("m.web", of2), "check": tt.authenticate("m.web", of2)} {
+			for what, err := range map[string]error{"again": tt.authenticate("m.web", of2), "check": tt.authenticate("m.web", of2)} {
 				if !fault.Is(err, fault.Internal) {
 					t.Errorf("%s: %v", what, err)
 				} else if strings.Contains(err.Error(), canary) {
@@ -173,6 +175,10 @@ func TestSigningKeyUnusable(t *testing.T) {
 			}
 			if err := tt.authenticate("m.web", old); err != nil {
 				t.Errorf("a token of the usable key: %v", err)
+			}
+			tt.removeKey("m", "1")
+			if _, err := tt.Issue(t.Context(), DataplaneTokenRequest{Mesh: "m"}); !fault.Is(err, fault.Internal) || strings.Contains(err.Error(), canary) {
+				t.Errorf("with no other key: %v", err)
 			}
 			tt.key("m", "2", pkcs1(signingKeys()[1]))
 			if err := tt.authenticate("m.web", of2); err != nil {

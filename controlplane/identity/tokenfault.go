@@ -11,8 +11,10 @@ import (
 
 // tokenFault says what is wrong with a token that did not verify, to whoever shows it.
 // That it has ended is only told of one that is genuine: signatures are looked at
-// first. what is the kind of token.
-func tokenFault(what, token string, claims *jwt.RegisteredClaims, now time.Time, err error) error {
+// first. what is the kind of token. The same token is told the same each time: refusals
+// count as one that goes on by their text, and one that had the time in it would be a new
+// one at each attempt of an agent.
+func tokenFault(what, token string, claims *jwt.RegisteredClaims, err error) error {
 	denied := func(format string, args ...any) error {
 		return fault.Wrap(fault.Denied, err, "the "+what+" token "+format, args...)
 	}
@@ -24,10 +26,9 @@ func tokenFault(what, token string, claims *jwt.RegisteredClaims, now time.Time,
 	case errors.Is(err, jwt.ErrTokenUnverifiable), errors.Is(err, jwt.ErrTokenSignatureInvalid):
 		return denied("was signed by a key that this control plane does not know")
 	case errors.Is(err, jwt.ErrTokenExpired) && claims.ExpiresAt != nil:
-		end := claims.ExpiresAt.Time
-		return denied("expired at %s (%s ago)", end.UTC().Format(time.RFC3339), now.Sub(end).Round(time.Second))
+		return denied("expired at %s", claims.ExpiresAt.UTC().Format(time.RFC3339))
 	case errors.Is(err, jwt.ErrTokenNotValidYet) && claims.NotBefore != nil:
-		return denied("is good from %s on, and here it is %s", claims.NotBefore.UTC().Format(time.RFC3339), now.UTC().Format(time.RFC3339))
+		return denied("is good from %s on, which is later than it is here", claims.NotBefore.UTC().Format(time.RFC3339))
 	}
 	return denied("is not valid")
 }

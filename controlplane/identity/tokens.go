@@ -132,30 +132,39 @@ func (t *Tokens) check(ctx context.Context, keys *nodeKeys, token string) (*Clai
 		key, withdrawn, err = keys.keyOf(j.Header["kid"])
 		return key, err
 	}, jwt.WithValidMethods([]string{jwt.SigningMethodRS256.Alg()}), jwt.WithExpirationRequired(), jwt.WithTimeFunc(t.now))
+	told := tokenFault
 	if withdrawn != nil {
-		return nil, withdrawn.refuse("node", token, &c.RegisteredClaims, t.now(), err)
+		told = withdrawn.refuse
 	}
-	if err != nil {
-		return nil, tokenFault("node", token, &c.RegisteredClaims, t.now(), err)
+	switch {
+	case !signed(err):
+		return nil, told("node", token, &c.RegisteredClaims, err)
+	case err != nil || withdrawn != nil:
+		return nil, c.proven(told("node", token, &c.RegisteredClaims, err))
 	}
+	if err := t.counts(ctx, &c); err != nil {
+		return nil, c.proven(err)
+	}
+	return &c, nil
+}
+
+// counts judges a token whose signature is good.
+func (t *Tokens) counts(ctx context.Context, c *Claims) error {
 	if c.Type != typeGateway || CheckInstance(c.Name) != nil || c.ControlPlane == "" {
-		return nil, fault.New(fault.Denied, "the node token names no gateway")
+		return fault.New(fault.Denied, "the node token names no gateway")
 	}
 	if c.ID == "" {
-		return nil, fault.New(fault.Denied, "the node token has no id, by which it could be revoked")
+		return fault.New(fault.Denied, "the node token has no id, by which it could be revoked")
 	}
 	revoked := false
-	err = t.store.View(ctx, func(r store.Reader) (err error) {
+	err := t.store.View(ctx, func(r store.Reader) (err error) {
 		revoked, err = isRevoked(r, mesh.GlobalSecrets, "", mesh.GatewayTokenRevocations, c.ID)
 		return err
 	})
-	switch {
-	case err != nil:
-		return nil, err
-	case revoked:
-		return nil, fault.New(fault.Denied, "the node token was revoked")
+	if err == nil && revoked {
+		err = fault.New(fault.Denied, "the node token was revoked")
 	}
-	return &c, nil
+	return err
 }
 
 // NodeID is the id of the gateway that the claims name.

@@ -87,6 +87,15 @@ func (u *Uses) Key(node string) string {
 	return u.by[node].key
 }
 
+// Renewed reports whether a node has shown a good token of another key since it showed
+// one of this key, so that what it has open with that one is no longer what it holds.
+func (u *Uses) Renewed(node, key string) bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	n, known := u.by[node]
+	return known && key != "" && n.key != key && u.now().Before(n.until)
+}
+
 // Of lists the nodes with a prefix whose tokens are of a key.
 func (u *Uses) Of(prefix, key string) []string {
 	u.mu.Lock()

@@ -34,9 +34,9 @@ type withdrawnKey struct {
 
 // refuse judges a token of the key; verified is the error of its verification. Who made
 // it up without the key hears what anybody hears of a key that does not exist.
-func (w *withdrawnKey) refuse(what, token string, claims *jwt.RegisteredClaims, now time.Time, verified error) error {
+func (w *withdrawnKey) refuse(what, token string, claims *jwt.RegisteredClaims, verified error) error {
 	if errors.Is(verified, jwt.ErrTokenSignatureInvalid) || errors.Is(verified, jwt.ErrTokenUnverifiable) {
-		return tokenFault(what, token, claims, now, verified)
+		return tokenFault(what, token, claims, verified)
 	}
 	return fault.New(fault.Denied, "the %s token was signed by key %s, which was withdrawn at %s because it is compromised: the node needs a new token",
 		what, w.serial, w.at.UTC().Format(time.RFC3339))

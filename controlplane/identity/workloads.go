@@ -34,7 +34,9 @@ type Leaf struct {
 	// Certificate is the chain, leaf first, and Key is PKCS #8, both PEM.
 	Certificate, Key []byte
 	// Backend and Issuer say who signed; see mesh.Trust.
-	Backend, Issuer  string
+	Backend, Issuer string
+	// Sources are the tag sets that the certificate vouches for, in no particular order.
+	Sources          []mesh.Tags
 	Issued, NotAfter time.Time
 }
 
@@ -63,9 +65,10 @@ type issuedLeaf struct {
 
 // orderID is equal for orders that one identity can serve.
 type orderID struct {
-	names, backend string
-	life           time.Duration
-	authority      [sha256.Size]byte
+	// sources tells apart what has the same names, grouped in another way.
+	names, sources, backend string
+	life                    time.Duration
+	authority               [sha256.Size]byte
 }
 
 // reuse is the part of its life in which an identity is given out again: a proxy
@@ -83,11 +86,17 @@ func NewWorkloads(s store.Store, now func() time.Time) *Workloads {
 type order struct {
 	authority *MeshAuthority
 	names     []*url.URL
+	sources   []mesh.Tags
 	life      time.Duration
 }
 
 func (o *order) id() orderID {
-	return orderID{fmt.Sprint(o.names), o.authority.Backend, o.life, sha256.Sum256(o.authority.Current.Certificate)}
+	sources := make([]string, 0, len(o.sources))
+	for _, tags := range o.sources {
+		sources = append(sources, tags.String())
+	}
+	slices.Sort(sources)
+	return orderID{fmt.Sprint(o.names), strings.Join(sources, "\n"), o.authority.Backend, o.life, sha256.Sum256(o.authority.Current.Certificate)}
 }
 
 // Issue signs the identity of a dataplane, for its tags as they are now, by the
@@ -189,7 +198,9 @@ func (w *Workloads) order(ctx context.Context, meshName, dataplane string) (*ord
 			return err
 		}
 		o.authority = held.Spec.(*MeshAuthority)
-		o.names, err = identities(meshName, res.Spec.(*mesh.Dataplane))
+		d := res.Spec.(*mesh.Dataplane)
+		o.sources = d.TagSets()
+		o.names, err = identities(meshName, d)
 		return err
 	})
 	return o, err
@@ -288,6 +299,6 @@ func (w *Workloads) signLeaf(s *workloadSigner, o *order) (*Leaf, error) {
 	return &Leaf{
 		Certificate: append(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), signer.chain...),
 		Key:         pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: pkcs8}),
-		Backend:     o.authority.Backend, Issuer: Issuer(o.authority.Current.Certificate), Issued: now, NotAfter: end,
+		Backend:     o.authority.Backend, Issuer: Issuer(o.authority.Current.Certificate), Sources: o.sources, Issued: now, NotAfter: end,
 	}, nil
 }

@@ -103,7 +103,10 @@ type proxy struct {
 	forgotten bool
 	// orphan: its dataplane is gone, and it goes on asking.
 	orphan bool
-	facts  facts
+	facts  remembered
+	// trouble is the word of its agent on its link, which is another connection than its
+	// streams.
+	trouble *Trouble
 	// logged is when a refusal was logged last, for loggedReason.
 	logged       time.Time
 	loggedReason string

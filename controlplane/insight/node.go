@@ -40,6 +40,9 @@ type Node struct {
 	// Refusal is the newest one since it was connected last. A connected node may have
 	// one, too: of its filter, or of somebody else who comes with its name.
 	Refusal *Refusal
+	// Trouble is what its agent says is the matter with its Envoy, nil if nothing is or
+	// nobody says.
+	Trouble *Trouble
 	// Versions are what it said of itself; nil if it said nothing.
 	Versions *Versions
 	// CertificateExpires is the end of the newest identity that it was given,
@@ -51,6 +54,12 @@ type Node struct {
 	Last Last
 }
 
+// Trouble is what is the matter with the Envoy of a connected node.
+type Trouble struct {
+	Since  time.Time `json:"since"`
+	Reason string    `json:"reason"`
+}
+
 // Refusal is why a node was turned away.
 type Refusal struct {
 	// Since is when it was refused first for this reason, Time when last, Count how
@@ -60,6 +69,9 @@ type Refusal struct {
 	Count uint64    `json:"count"`
 	// Reason is for operators; the proxy is told less.
 	Reason string `json:"reason"`
+	// Proved says that it was the node, by a token of it that does not count. Otherwise it
+	// was anybody who knows its name, and the reason is the first since it was connected.
+	Proved bool `json:"proved"`
 }
 
 // Last is how far a node was when it was looked at last.
@@ -83,9 +95,9 @@ const (
 	maxResources = 16
 )
 
-// facts are what is known of a node besides its streams and identities. They are part of
+// remembered are what is known of a node besides its streams and identities. They are part of
 // the stored row and of no document of the API.
-type facts struct {
+type remembered struct {
 	Refusal     *Refusal   `json:"refusal,omitempty"`
 	Token       *time.Time `json:"token,omitempty"`
 	Certificate *time.Time `json:"certificate,omitempty"` // of gateways; see MTLS
@@ -155,6 +167,19 @@ func (s *Insights) Counts() map[string]map[string]int {
 	return out
 }
 
+// Silent counts the connected nodes by type whose agents say that their Envoys are away.
+func (s *Insights) Silent() map[string]int {
+	out := map[string]int{Sidecar: 0, Gateway: 0}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for at, p := range s.proxies {
+		if p.trouble != nil && p.streams > 0 {
+			out[at.typ()]++
+		}
+	}
+	return out
+}
+
 // AwaySince says by type since when the node is away that is away the longest. A type is
 // missing if nobody of it is; a node that never connected is away since no moment.
 func (s *Insights) AwaySince() map[string]time.Time {
@@ -180,14 +205,14 @@ func (i id) typ() string {
 	return Sidecar
 }
 
-// state is that of a node. A refusal counts once it is away: before, it was that of
-// somebody else who came with its name.
+// state is that of a node. A refusal counts once it is away, because before it was that of
+// somebody else who came with its name, and if it was proved to be that of the node.
 func (p *proxy) state() string {
 	sub := p.last()
 	switch {
 	case p.streams > 0:
 		return Connected
-	case p.facts.Refusal != nil && (sub == nil || sub.DisconnectTime == nil || !p.facts.Refusal.Time.Before(*sub.DisconnectTime)):
+	case p.facts.Refusal != nil && p.facts.Refusal.Proved && (sub == nil || sub.DisconnectTime == nil || !p.facts.Refusal.Time.Before(*sub.DisconnectTime)):
 		return Refused
 	}
 	return Away
@@ -205,6 +230,9 @@ func (p *proxy) node(at id) Node {
 	n := Node{
 		ID: at.node(), Type: at.typ(), Scope: strings.TrimPrefix(at.mesh, gatewayScope), Name: at.name, State: p.state(),
 		Ended: p.facts.Ended, Refusal: p.facts.Refusal, Versions: p.versions, Sent: p.facts.Sent, Last: p.facts.Last,
+	}
+	if n.State == Connected {
+		n.Trouble = p.trouble
 	}
 	if sub := p.last(); sub != nil {
 		n.Since = sub.ConnectTime

@@ -110,14 +110,14 @@ func TestNodesStay(t *testing.T) {
 func TestRefusals(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig) {
 		r.Connected(event("web", 1))
-		r.TurnedAway("default.web", "the token is of another")
+		r.TurnedAway("default.web", "the token is of another", true)
 		r.lists("an impostor", "default.web sidecar default web connected (the token is of another, 1 times)")
 		pass(time.Second)
 		r.Disconnected(event("web", 1))
 		r.lists("it leaves by itself", "default.web sidecar default web away (the token is of another, 1 times)")
 		pass(time.Second)
 		for range 3 {
-			r.Refused(server.Event{Node: "default.web", Error: "signing key 3 is gone"})
+			r.Refused(server.Event{Node: "default.web", Error: "signing key 3 is gone", Proved: true})
 			pass(time.Second)
 		}
 		r.lists("it is refused", "default.web sidecar default web refused (signing key 3 is gone, 3 times)")
@@ -135,7 +135,7 @@ func TestRefusals(t *testing.T) {
 		r.Connected(event("web", 2))
 		r.lists("it is let in", "default.web sidecar default web connected")
 		r.Expect("default.never")
-		r.TurnedAway("default.never", "expired")
+		r.TurnedAway("default.never", "expired", true)
 		if n, _ := r.Node("default.never"); n.State != insight.Refused || !n.Since.IsZero() {
 			t.Errorf("%+v", n)
 		}
@@ -146,12 +146,96 @@ func TestRefusals(t *testing.T) {
 	})
 }
 
+// Whoever only knows the name of a node changes no state of it, hides no refusal that was
+// its own, and has no node listed again that was removed.
+func TestRefusalsThatProveNothing(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig) {
+		anybody := func(node, reason string) {
+			before, _ := r.Moves()
+			r.TurnedAway(node, reason, false)
+			r.TurnedAway(node, reason+" again", false)
+			if after, _ := r.Moves(); after > before+1 {
+				t.Errorf("whoever watches was woken %d times by nobody", after-before)
+			}
+			pass(time.Second)
+		}
+		r.Connected(event("web", 1))
+		r.Disconnected(event("web", 1))
+		pass(insight.Interval)
+		stored := string(r.stored("web"))
+		anybody("default.web", "an unknown key")
+		r.lists("it is away, and that is all", "default.web sidecar default web away (an unknown key, 2 times)")
+		pass(insight.Interval)
+		if diff := cmp.Diff(stored, string(r.stored("web"))); diff != "" {
+			t.Errorf("anybody has its row written: %s", diff)
+		}
+		r.TurnedAway("default.web", "revoked", true)
+		anybody("default.web", "an unknown key")
+		r.lists("it is refused", "default.web sidecar default web refused (revoked, 1 times)")
+		if known, strangers := r.Refusals(); known != 5 || strangers != 0 {
+			t.Errorf("%d and %d are counted", known, strangers)
+		}
+		r.Forget("default", "web")
+		anybody("default.web", "an unknown key")
+		r.lists("it was removed")
+		if _, strangers := r.Refusals(); strangers != 2 {
+			t.Errorf("%d strangers are counted", strangers)
+		}
+		// What is written for another reason does not hold it either.
+		r.Connected(event("api", 2))
+		anybody("default.api", "an unknown key")
+		r.Disconnected(event("api", 2))
+		pass(insight.Interval)
+		if row := string(r.stored("api")); row == "" || strings.Contains(row, "an unknown key") {
+			t.Errorf("stored: %s", row)
+		}
+	})
+}
+
+// The word of an agent on its Envoy is shown while the node is connected, wakes whoever
+// watches when it changes, and is of no node that is not known.
+func TestTroubled(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig) {
+		trouble := func() string {
+			n, _ := r.Node("default.web")
+			if n.Trouble == nil {
+				return "none"
+			}
+			return n.Trouble.Reason + " for " + time.Since(n.Trouble.Since).String()
+		}
+		say := func(text, want string, woken bool) {
+			t.Helper()
+			before, _ := r.Moves()
+			r.Troubled("default.web", text)
+			if after, _ := r.Moves(); (after != before) != woken || trouble() != want {
+				t.Errorf("%q: woken %v, %s, want %s", text, after != before, trouble(), want)
+			}
+			pass(time.Second)
+		}
+		say("it hangs", "none", false)
+		r.Connected(event("web", 1))
+		say("", "none", false)
+		say("it hangs", "it hangs for 0s", true)
+		say("it hangs", "it hangs for 1s", false)
+		say("it is not there", "it is not there for 2s", true)
+		if n := r.Silent(); n[insight.Sidecar] != 1 || n[insight.Gateway] != 0 {
+			t.Errorf("counted: %v", n)
+		}
+		r.Disconnected(event("web", 1))
+		if n := r.Silent(); n[insight.Sidecar] != 0 || trouble() != "none" {
+			t.Errorf("of one that is away: %v %s", n, trouble())
+		}
+		r.Connected(event("web", 2))
+		say("", "none", true)
+	})
+}
+
 // Who is revoked is away first, and refused at the same moment.
 func TestRevokedIsRefused(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig) {
 		r.Connected(event("web", 1))
 		r.Disconnected(event("web", 1))
-		r.Refused(server.Event{Node: "default.web", Error: "revoked"})
+		r.Refused(server.Event{Node: "default.web", Error: "revoked", Proved: true})
 		r.lists("at one moment", "default.web sidecar default web refused (revoked, 1 times)")
 	})
 }
@@ -164,9 +248,9 @@ func TestStrangersAreCounted(t *testing.T) {
 		r.Connected(event("web", 1))
 		r.Disconnected(event("web", 1))
 		for i := range 1000 {
-			r.TurnedAway(fmt.Sprintf("default.made-up-%d", i), strings.Repeat("x", 4096))
-			r.TurnedAway("", "no token")
-			r.TurnedAway("default.web", "expired")
+			r.TurnedAway(fmt.Sprintf("default.made-up-%d", i), strings.Repeat("x", 4096), false)
+			r.TurnedAway("", "no token", false)
+			r.TurnedAway("default.web", "expired", true)
 			pass(10 * time.Millisecond)
 		}
 		r.lists("no more than were there", "default.web sidecar default web refused (expired, 1000 times)")
@@ -193,7 +277,7 @@ func TestRemovedAndStillAsking(t *testing.T) {
 		pass(30 * time.Second)
 		r.Forget("default", "web")
 		r.lists("its Dataplane is removed")
-		r.TurnedAway("default.web", "no such proxy")
+		r.TurnedAway("default.web", "no such proxy", true)
 		r.lists("it asks", "default.web sidecar default web refused (no such proxy, 1 times)")
 		if n, _ := r.Node("default.web"); !n.Since.Equal(since) {
 			t.Errorf("away since %s, not %s", n.Since, since)
@@ -204,7 +288,7 @@ func TestRemovedAndStillAsking(t *testing.T) {
 		r.Forget("default", "api")
 		r.Disconnected(event("api", 2))
 		r.lists("deleted while connected")
-		r.TurnedAway("default.api", "no such proxy")
+		r.TurnedAway("default.api", "no such proxy", true)
 		r.Expect("default.api")
 		pass(25 * time.Hour)
 		r.lists("there again", "default.api sidecar default api refused (no such proxy, 1 times)")
@@ -220,7 +304,7 @@ func TestRemovedAndStillAskingIsBounded(t *testing.T) {
 				r.Connected(event(name, uint64(i)))
 				r.Disconnected(event(name, uint64(i)))
 				r.Forget("default", name)
-				r.TurnedAway("default."+name, "no such proxy")
+				r.TurnedAway("default."+name, "no such proxy", true)
 			}
 		}
 		if n := len(r.Nodes()); n != 1024 {
@@ -273,10 +357,10 @@ func TestMoves(t *testing.T) {
 		moved("a connection", true, func() { r.Connected(event("web", 1)) })
 		moved("a response", false, func() { r.Sent(typed("web", 1, resource.Cluster)) })
 		moved("an end", true, func() { r.Disconnected(event("web", 1)) })
-		moved("a refusal", true, func() { r.TurnedAway("default.web", "no") })
-		moved("the same again", false, func() { r.TurnedAway("default.web", "no") })
-		moved("another one", true, func() { r.TurnedAway("default.web", "expired") })
-		moved("a stranger", false, func() { r.TurnedAway("default.x", "expired") })
+		moved("a refusal", true, func() { r.TurnedAway("default.web", "no", true) })
+		moved("the same again", false, func() { r.TurnedAway("default.web", "no", true) })
+		moved("another one", true, func() { r.TurnedAway("default.web", "expired", true) })
+		moved("a stranger", false, func() { r.TurnedAway("default.x", "expired", true) })
 		moved("a removal", true, func() { r.Remove("default.web") })
 	})
 }

@@ -39,7 +39,7 @@ func (s *Insights) Connected(e server.Event) {
 	s.keep(p)
 	p.forgotten = false
 	p.streams++
-	p.facts = facts{Certificate: p.facts.Certificate}
+	p.facts = remembered{Certificate: p.facts.Certificate}
 	if !e.Until.IsZero() {
 		until := e.Until.UTC()
 		p.facts.Token = &until
@@ -56,6 +56,32 @@ func (s *Insights) Connected(e server.Event) {
 	p.add(sub)
 	s.streams[stream{at, e.Stream}] = sub
 	s.changed(at, p, false)
+	s.move()
+}
+
+// Troubled records what the agent of a node says is the matter with its Envoy, "" if
+// nothing is. It is the word of the moment and is stored nowhere.
+func (s *Insights) Troubled(node, reason string) {
+	at, ok := parse(node)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p := s.proxies[at]
+	if !ok || p == nil || s.closed {
+		return
+	}
+	old := p.trouble
+	switch reason = cut(reason, maxError); {
+	case reason == "" && old == nil, old != nil && old.Reason == reason:
+		return
+	case reason == "":
+		p.trouble = nil
+		s.Log.Info("envoy_answers_again", "node", at.node(), "after", s.Now().Sub(old.Since).Round(time.Second).String())
+	case old != nil:
+		p.trouble = &Trouble{Since: old.Since, Reason: reason}
+	default:
+		p.trouble = &Trouble{Since: *s.now(), Reason: reason}
+		s.Log.Warn("envoy_away", "node", at.node(), "reason", reason)
+	}
 	s.move()
 }
 

@@ -19,12 +19,15 @@ const (
 	refusalAgain = time.Minute
 )
 
-// Refused implements [server.Observer]. The name is not proved: it is attached to a node
-// that is known by it, so that whoever invents names fills nothing.
-func (s *Insights) Refused(e server.Event) { s.TurnedAway(e.Node, e.Error) }
+// Refused implements [server.Observer].
+func (s *Insights) Refused(e server.Event) { s.TurnedAway(e.Node, e.Error, e.Proved) }
 
-// TurnedAway records that whoever called itself a node was refused, and why.
-func (s *Insights) TurnedAway(node, reason string) {
+// TurnedAway records that whoever called itself a node was refused, and why; proved says
+// that it was the node. A name that is not proved fills nothing, because it is attached to
+// a node that is known by it; is not stored, because anybody could have rows written; and
+// changes no state: anybody who knows the name of a node that is away could have it taken
+// for one that is there and lacks a token.
+func (s *Insights) TurnedAway(node, reason string, proved bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
@@ -33,7 +36,7 @@ func (s *Insights) TurnedAway(node, reason string) {
 	now := *s.now()
 	at, ok := parse(node)
 	p := s.proxies[at]
-	if ok && p == nil {
+	if ok && p == nil && proved {
 		p = s.adopt(at)
 	}
 	if !ok || p == nil {
@@ -42,20 +45,35 @@ func (s *Insights) TurnedAway(node, reason string) {
 	}
 	s.refusals++
 	reason = cut(reason, maxError)
-	r := Refusal{Since: now, Time: now, Count: 1, Reason: reason}
 	state, old := p.state(), p.facts.Refusal
-	if old != nil && old.Reason == reason {
-		r.Since, r.Count = old.Since, old.Count+1
-	}
-	p.facts.Refusal = &r // readers may hold the old one
-	s.changed(at, p, false)
-	if r.Count == 1 || p.state() != state {
-		s.move()
+	if r := old.follow(Refusal{Since: now, Time: now, Count: 1, Reason: reason, Proved: proved}); r != nil {
+		p.facts.Refusal = r // readers may hold the old one
+		if proved {
+			s.changed(at, p, false)
+		}
+		if r.Count == 1 || p.state() != state {
+			s.move()
+		}
 	}
 	if quiet := now.Sub(p.logged); quiet >= refusalAgain || quiet >= refusalPause && p.loggedReason != reason {
-		s.Log.Warn("node_refused", "node", at.node(), "reason", reason, "times", r.Count)
+		s.Log.Warn("node_refused", "node", at.node(), "reason", reason, "times", p.facts.Refusal.Count, "proved", proved)
 		p.logged, p.loggedReason = now, reason
 	}
+}
+
+// follow is what is kept of a refusal after the one that is kept, which may be nil; nil
+// keeps that. One that is not proved never hides one that is, and has no second reason:
+// whoever invents them wakes nobody.
+func (old *Refusal) follow(r Refusal) *Refusal {
+	switch {
+	case old == nil || r.Proved && !old.Proved:
+		return &r
+	case old.Proved && !r.Proved:
+		return nil
+	case old.Reason == r.Reason || !r.Proved:
+		r.Since, r.Count, r.Reason = old.Since, old.Count+1, old.Reason
+	}
+	return &r
 }
 
 // stranger counts a refusal of a name that is not known, and logs some. s.mu is held.

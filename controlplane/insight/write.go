@@ -146,7 +146,7 @@ func (s *Insights) save(ctx context.Context, ats []id) error {
 // row is what is stored of a node.
 type row struct {
 	DataplaneInsight
-	Node *facts `json:"node,omitempty"`
+	Node *remembered `json:"node,omitempty"`
 }
 
 // generation returns a proxy as it is to be written; nil if it is to be deleted, or is
@@ -165,6 +165,9 @@ func (s *Insights) generation(at id, last Last, known bool) *row {
 		p.subscriptions[n-1].Generation++
 	}
 	f := p.facts
+	if f.Refusal != nil && !f.Refusal.Proved {
+		f.Refusal = nil
+	}
 	if in := p.insight(); in != nil {
 		return &row{*in, &f}
 	}

@@ -31,7 +31,7 @@ const (
 
 // Gateway makes a proxy a gateway. Type is DELEGATED if empty.
 type Gateway struct {
-	Type string `json:"type,omitempty" enum:"DELEGATED,BUILTIN"`
+	Type string `json:"type,omitempty" jsonschema:"enum=DELEGATED,enum=BUILTIN"`
 	Tags Tags   `json:"tags,omitempty"`
 }
 
@@ -54,7 +54,7 @@ type Inbound struct {
 	Health         *Health `json:"health,omitempty"`
 	// ServiceProbe is refused.
 	ServiceProbe map[string]any `json:"serviceProbe,omitzero"`
-	State        string         `json:"state,omitempty" enum:"Ready,NotReady,Ignored"`
+	State        string         `json:"state,omitempty" jsonschema:"enum=Ready,enum=NotReady,enum=Ignored"`
 	Name         string         `json:"name,omitempty"`
 }
 
@@ -88,7 +88,7 @@ type TransparentProxying struct {
 	RedirectPortOutbound uint32   `json:"redirectPortOutbound,omitempty"`
 	DirectAccessServices []string `json:"directAccessServices,omitempty"`
 	ReachableServices    []string `json:"reachableServices,omitempty"`
-	IPFamilyMode         string   `json:"ipFamilyMode,omitempty" enum:"UnSpecified,DualStack,IPv4,IPv6"`
+	IPFamilyMode         string   `json:"ipFamilyMode,omitempty" jsonschema:"enum=UnSpecified,enum=DualStack,enum=IPv4,enum=IPv6"`
 	ReachableBackends    *struct {
 		Refs []BackendRef `json:"refs,omitempty"`
 	} `json:"reachableBackends,omitempty"`

@@ -75,6 +75,12 @@ func TestDataplaneValidation(t *testing.T) {
 		{"unspecified 6", `{"networking":{"address":"::",` + in + `}}`, []string{"networking.address: must not be 0.0.0.0 or ::"}},
 		{"no address at all", `{"networking":{"address":"..>_<..",` + in + `}}`, []string{address}},
 		{"mistyped address", `{"networking":{"address":"192.168.0.256",` + in + `}}`, []string{address}},
+		{"address in hexadecimal", `{"networking":{"address":"0x7f000001",` + in + `}}`, []string{address}},
+		{"address in octal", `{"networking":{"address":"0177.0.0.1.",` + in + `}}`, []string{address}},
+		{"advertised address that ends in a number", `{"networking":{"address":"192.168.0.1","advertisedAddress":"web.0X",` + in + `}}`, []string{
+			"networking.advertisedAddress: address has to be valid IP address or domain name",
+		}},
+		{"address of a container", `{"networking":{"address":"9f3c2a4b5d6e",` + in + `}}`, nil},
 		{"inbound port", inbound(`"port":0`), []string{"networking.inbound[0].port: " + port}},
 		{"high ports", inbound(`"port":65536,"servicePort":65536`), []string{"networking.inbound[0].port: " + port, "networking.inbound[0].servicePort: " + port}},
 		{"inbound addresses", inbound(`"port":1,"address":"x","serviceAddress":"y"`), []string{
@@ -96,6 +102,10 @@ func TestDataplaneValidation(t *testing.T) {
 		{"protocol", inbound(`"port":1,"tags":{"mesh.io/service":"a","mesh.io/protocol":"xx"}`), []string{
 			`networking.inbound[0].tags["mesh.io/protocol"]: tag "mesh.io/protocol" has an invalid value "xx". Allowed values: grpc, http, http2, kafka, tcp`,
 		}},
+		{"mistyped protocol tag", inbound(`"port":1,"tags":{"mesh.io/service":"a","mesh.io/protocal":"http"}`), []string{
+			`networking.inbound[0].tags["mesh.io/protocal"]: no tag of this name means anything to the mesh; did you mean "mesh.io/protocol"?`,
+		}},
+		{"tags of one's own", inbound(`"port":1,"tags":{"mesh.io/service":"a","mesh.io/version":"1","k8s.mesh.io/servics":"1"}`), nil},
 		{"exact tags only", inbound(`"port":1,"tags":{"mesh.io/service":"*","version":""}`), []string{
 			`networking.inbound[0].tags["mesh.io/service"]: tag value must consist of alphanumeric characters, dots, dashes and underscores`,
 			`networking.inbound[0].tags["version"]: tag value must be non-empty`,

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/meshgate/meshgate/controlplane/fault"
+	"github.com/meshgate/meshgate/controlplane/hostname"
 	"github.com/meshgate/meshgate/controlplane/model"
 )
 
@@ -136,16 +137,9 @@ func (vs *violations) address(path, address string) {
 	case err == nil && ip.IsUnspecified():
 		vs.add(path, "must not be 0.0.0.0 or ::")
 	case err == nil && ip.Zone() == "":
-	case len(address) > 253 || !dnsName.MatchString(address) || numeric(address):
+	case len(address) > 253 || !dnsName.MatchString(address) || hostname.EndsInNumber(address):
 		vs.add(path, "address has to be valid IP address or domain name")
 	}
-}
-
-// numeric reports whether a name reads like a mistyped IPv4 address: no
-// top-level domain consists of digits.
-func numeric(name string) bool {
-	last := name[strings.LastIndexByte(strings.TrimSuffix(name, "."), '.')+1:]
-	return strings.Trim(last, "0123456789.") == ""
 }
 
 func (vs *violations) port(path string, port uint32) {

@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/invopop/jsonschema"
 )
 
 // Duration is a span as the mesh API writes it: read in Go's notation (1m30s),
@@ -40,6 +42,11 @@ func (d Duration) String() string {
 		out += "." + digits
 	}
 	return out + "s"
+}
+
+// JSONSchema describes what is read and what is shown.
+func (Duration) JSONSchema() *jsonschema.Schema {
+	return &jsonschema.Schema{Type: "string", Pattern: `^[-+]?(0|([0-9]+(\.[0-9]*)?|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h))+$`, Description: "A span such as 1m30s; it is shown in seconds"}
 }
 
 // MarshalJSON implements json.Marshaler.

@@ -9,7 +9,7 @@ import (
 var (
 	// Meshes are the scopes of everything else. They are sealed because the key
 	// of a provided authority may stand in them.
-	Meshes = &model.Kind{
+	Meshes = model.Describe(Mesh{}, model.Kind{
 		Name: model.MeshKind, Path: "meshes", Scoping: model.Global, Class: model.Config, Sealed: true,
 		// What is free in its form may hold anything.
 		Secrets: []string{
@@ -17,45 +17,40 @@ var (
 			"/mtls/backends/*/conf/cert/inline", "/mtls/backends/*/conf/cert/inlineString",
 			"/tracing/backends/*/conf", "/logging/backends/*/conf", "/metrics/backends/*/conf",
 		},
-		New: func() any { return new(Mesh) },
 		Document: &model.Document{
 			Type: "Mesh", Singular: "Mesh", Plural: "Meshes",
 			Default:  func(spec any) { spec.(*Mesh).complete() },
 			Validate: func(spec any) []fault.Violation { return spec.(*Mesh).validate() },
 			Cross:    crossMesh,
 		},
-	}
+	})
 	// Dataplanes are proxies beside workloads, and gateways.
-	Dataplanes = &model.Kind{
+	Dataplanes = model.Describe(Dataplane{}, model.Kind{
 		Name: "dataplane", Path: "dataplanes", Scoping: model.Mesh, Class: model.Config,
-		New: func() any { return new(Dataplane) },
 		Document: &model.Document{
 			Type: "Dataplane", Singular: "Dataplane", Plural: "Dataplanes",
 			Validate: func(spec any) []fault.Violation { return spec.(*Dataplane).validate() },
 			Cross:    crossDataplane,
 		},
-	}
+	})
 	// Secrets belong to a mesh.
-	Secrets = &model.Kind{
+	Secrets = model.Describe(Secret{}, model.Kind{
 		Name: "mesh_secret", Path: "secrets", Scoping: model.Mesh, Class: model.Config, Sealed: true,
 		Secrets:  []string{"/data"},
-		New:      func() any { return new(Secret) },
 		Document: &model.Document{Type: "Secret", Singular: "Secret", Plural: "Secrets", AdminOnly: true},
-	}
+	})
 	// GlobalSecrets belong to the control plane.
-	GlobalSecrets = &model.Kind{
+	GlobalSecrets = model.Describe(Secret{}, model.Kind{
 		Name: "global_secret", Path: "global-secrets", Scoping: model.Global, Class: model.Config, Sealed: true,
 		Secrets: []string{"/data"},
-		New:     func() any { return new(Secret) },
 		Document: &model.Document{
 			Type: "GlobalSecret", Aliases: []string{"Secret"}, Singular: "Global Secret", Plural: "Global Secrets", AdminOnly: true,
 		},
-	}
+	})
 	// Trusts hold what meshes believe in; see [Trust].
-	Trusts = &model.Kind{
+	Trusts = model.Describe(Trust{}, model.Kind{
 		Name: "mesh_trust", Path: "mesh-trusts", Scoping: model.Mesh, Class: model.Config, ReadOnly: true,
-		New: func() any { return new(Trust) },
-	}
+	})
 )
 
 // Kinds lists the kinds of the mesh that are no policies.

@@ -37,7 +37,7 @@ type Authority struct {
 	Name string `json:"name,omitempty"`
 	Type string `json:"type,omitempty"`
 	// Mode is STRICT if empty.
-	Mode      string         `json:"mode,omitempty" enum:"STRICT,PERMISSIVE"`
+	Mode      string         `json:"mode,omitempty" jsonschema:"enum=STRICT,enum=PERMISSIVE"`
 	DPCert    *DPCert        `json:"dpCert,omitempty"`
 	Conf      *AuthorityConf `json:"conf,omitempty"`
 	RootChain *RootChain     `json:"rootChain,omitempty"`
@@ -154,7 +154,7 @@ type TagRule struct {
 
 // Services is how services of a mesh are made.
 type Services struct {
-	Mode string `json:"mode,omitempty" enum:"Disabled,Everywhere,ReachableBackends,Exclusive"`
+	Mode string `json:"mode,omitempty" jsonschema:"enum=Disabled,enum=Everywhere,enum=ReachableBackends,enum=Exclusive"`
 }
 
 // Authority returns the enabled backend, or nil while mutual TLS is off.

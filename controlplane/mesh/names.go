@@ -15,7 +15,8 @@ const (
 	LabelZone = "mesh.io/zone"
 )
 
-// HeaderTags is the request header that carries the tags of the source.
+// HeaderTags is the request header for the tags of the source. No policy reads it, so
+// no proxy sends it; proxies remove it from requests, so that nobody else says it.
 const HeaderTags = "x-mesh-tags"
 
 // MetadataTags is the namespace of tags in the metadata of listeners.

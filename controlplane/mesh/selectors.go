@@ -3,9 +3,11 @@ package mesh
 import (
 	"fmt"
 	"maps"
+	"path"
 	"regexp"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/meshgate/meshgate/controlplane/fault"
 )
@@ -29,6 +31,7 @@ const (
 	textTagName     = "tag name must consist of alphanumeric characters, dots, dashes, slashes and underscores"
 	textTagValue    = "tag value must consist of alphanumeric characters, dots, dashes and underscores"
 	textSelected    = `tag value must consist of alphanumeric characters, dots, dashes, slashes and underscores or be "*"`
+	textUnknownTag  = "no tag of this name means anything to the mesh"
 	textNoElement   = "must have at least one element"
 	textNoTag       = "must have at least one tag"
 	textEmptyName   = "tag name must be non-empty"
@@ -121,7 +124,24 @@ func (vs *violations) tagName(path, name string) {
 		vs.add(path, textEmptyName)
 	case !tagName.MatchString(name):
 		vs.add(keyed(path, name), textTagName)
+	case mistyped(name) != "":
+		vs.add(keyed(path, name), textUnknownTag+mistyped(name))
 	}
+}
+
+// mistyped says which tag of the mesh was probably meant by one that is none: an
+// inbound whose protocol tag is mistyped speaks tcp, and what protects HTTP is not
+// applied to it.
+func mistyped(name string) string {
+	known := []string{TagService, TagProtocol, TagZone, TagInstance, TagMesh}
+	prefix, last := path.Split(name)
+	if !strings.EqualFold(prefix, path.Dir(TagService)+"/") || slices.Contains(known, name) {
+		return ""
+	}
+	for i := range known {
+		known[i] = path.Base(known[i])
+	}
+	return strings.Replace(fault.Meant(last, known), `"`, `"`+prefix, 1)
 }
 
 func (vs *violations) tagValue(path, name, value string, permitted *regexp.Regexp, message string) {

@@ -40,21 +40,37 @@ func (c collection) endpoints() []httpkit.Endpoint {
 	route := func(method, pattern, summary string, h http.HandlerFunc) httpkit.Endpoint {
 		return about(`the resource of type "`+d.Type+`"`, endpoint(method, pattern, auth, summary, mediaJSON, named(h))).About(c.kind.Name)
 	}
-	path := prefixAll + c.kind.Path
-	list := []httpkit.Endpoint{route(http.MethodGet, path, "List "+d.Plural, c.list(path))}
+	path, page := prefixAll+c.kind.Path, shows(d.Type+suffixList, c.parameters()...)
+	list := []httpkit.Endpoint{does(route(http.MethodGet, path, "List "+d.Plural, c.list(path)), page)}
 	if c.kind.Scoping == model.Mesh {
 		path = prefixMesh + c.kind.Path
-		list = append(list, route(http.MethodGet, path, "List "+d.Plural+" of a mesh", c.list(path)))
+		list = append(list, does(route(http.MethodGet, path, "List "+d.Plural+" of a mesh", c.list(path)), page, http.StatusNotFound))
 	}
 	item, put, remove := path+"/{"+pathName+"}", c.put, c.delete
 	if c.readOnly() {
 		put, remove = refuse, refuse
 	}
 	return append(list,
-		route(http.MethodGet, item, "Read a "+d.Singular, c.get),
-		route(http.MethodPut, item, "Create or replace a "+d.Singular, put),
-		route(http.MethodDelete, item, "Delete a "+d.Singular, remove),
+		does(route(http.MethodGet, item, "Read a "+d.Singular, c.get), shows(d.Type+suffixRead, paramFormat), http.StatusNotFound),
+		does(route(http.MethodPut, item, "Create or replace a "+d.Singular, put), httpkit.Contract{
+			Query: []httpkit.Parameter{paramValidation, paramForce}, Body: d.Type + suffixWrite,
+			Answers: map[int]string{http.StatusOK: schemaStored, http.StatusCreated: schemaStored},
+		}, http.StatusNotFound, http.StatusMethodNotAllowed, http.StatusConflict),
+		does(route(http.MethodDelete, item, "Delete a "+d.Singular, remove), shows("", paramForce),
+			http.StatusNotFound, http.StatusMethodNotAllowed, http.StatusConflict),
 	)
+}
+
+// parameters are those of the lists.
+func (c collection) parameters() []httpkit.Parameter {
+	list := []httpkit.Parameter{paramSize, paramOffset, {Name: "name", Type: "string", Summary: "Only those whose names contain this"}}
+	if _, ok := c.kind.New().(tagged); ok {
+		list = append(list, httpkit.Parameter{Name: "tag", Type: "string", Summary: "key:value: only those with a tag set that has a value with this part; more than one mean all of one tag set"})
+	}
+	if c.kind == mesh.Dataplanes {
+		list = append(list, httpkit.Parameter{Name: "gateway", Type: "string", Summary: "true, false, builtin or delegated: only such gateways, or no gateways"})
+	}
+	return list
 }
 
 // named returns a handler that says in the log which resource a request is about. What

@@ -21,8 +21,10 @@ func (a *API) dumps() []httpkit.Endpoint {
 	item := prefixMesh + c.kind.Path + "/{" + pathName + "}/"
 	return []httpkit.Endpoint{
 		about("configuration dumps",
-			endpoint(http.MethodGet, item+"xds", httpkit.Administrator, "Dump the configuration of a dataplane", mediaJSON, named(c.dump))).About(c.kind.Name),
-		endpoint(http.MethodGet, item+"{"+pathOperation+"}", httpkit.Open, "Refused: no such operation", mediaJSON, noOperation),
+			does(endpoint(http.MethodGet, item+"xds", httpkit.Administrator, "Dump the configuration of a dataplane", mediaJSON, named(c.dump)),
+				shows(schemaDump, paramSource), http.StatusNotFound)).About(c.kind.Name),
+		does(endpoint(http.MethodGet, item+"{"+pathOperation+"}", httpkit.Open, "Refused: no such operation", mediaJSON, noOperation),
+			httpkit.Contract{}, http.StatusNotFound),
 	}
 }
 

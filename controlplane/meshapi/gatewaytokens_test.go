@@ -25,7 +25,7 @@ func TestGatewayTokens(t *testing.T) {
 		{"a revision", "GET", "/revisions/7", "", nil, 200, "revision 7"},
 		{"no body", "POST", token, "", nil, 400, "the request is not valid JSON: EOF"},
 		{"not JSON", "POST", token, "name=gw", nil, 400, "the request is not valid JSON: invalid character 'a' in literal null (expecting 'u')"},
-		{"unknown field", "POST", token, `{"nane":"gw"}`, nil, 400, `the request is not valid JSON: json: unknown field "nane"`},
+		{"unknown field", "POST", token, `{"nane":"gw"}`, nil, 400, `the request is not valid JSON: unknown field "nane"; did you mean "name"?`},
 		{"a field twice", "POST", token, `{"name":"a","name":"gw"}`, nil, 400, "the request is not valid JSON: name is given twice"},
 		{"two objects", "POST", token, `{"name":"gw"} {"name":"a"}`, nil, 400, "the request is not valid JSON: something follows the object"},
 		{"too large", "POST", token, `{"name":"` + strings.Repeat("a", maxTokenBody) + `"}`, nil, 400, "the request is not valid JSON: http: request body too large"},

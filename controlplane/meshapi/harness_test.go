@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"flag"
+	"log/slog"
 	"math"
 	"net/http"
 	"net/http/httptest"
@@ -26,6 +27,10 @@ import (
 	"github.com/meshgate/meshgate/controlplane/nodes/nodestest"
 	"github.com/meshgate/meshgate/controlplane/store"
 	"github.com/meshgate/meshgate/controlplane/store/memstore"
+	"github.com/meshgate/meshgate/controlplane/turns"
+	"github.com/meshgate/meshgate/controlplane/view"
+	"github.com/meshgate/meshgate/inspect"
+	policies "github.com/meshgate/meshgate/xds/policy"
 )
 
 var update = flag.Bool("update", false, "rewrite the transcripts in testdata")
@@ -59,8 +64,8 @@ type ticketConf struct {
 	Timeout *mesh.Duration `json:"timeout,omitempty"`
 }
 
-var tickets = &model.Kind{
-	Name: "ticket", Path: "tickets", Scoping: model.Mesh, New: func() any { return &ticket{} },
+var tickets = model.Describe(ticket{}, model.Kind{
+	Name: "ticket", Path: "tickets", Scoping: model.Mesh,
 	Document: &model.Document{
 		Type: "Ticket", Singular: "Ticket", Plural: "Tickets", Policy: true, Inbound: true,
 		Validate: func(spec any) (out []fault.Violation) {
@@ -73,7 +78,7 @@ var tickets = &model.Kind{
 			return out
 		},
 	},
-}
+})
 
 // pass is a policy that chooses proxies by a reference.
 type pass struct {
@@ -83,16 +88,22 @@ type pass struct {
 	} `json:"spec,omitempty"`
 }
 
-var passes = &model.Kind{
-	Name: "pass", Path: "passes", Scoping: model.Mesh, New: func() any { return &pass{} },
+var passes = model.Describe(pass{}, model.Kind{
+	Name: "pass", Path: "passes", Scoping: model.Mesh,
 	Document: &model.Document{Type: "Pass", Singular: "Pass", Plural: "Passes", Policy: true},
-}
+})
 
 // census is a kind that this API shows only.
-var census = &model.Kind{
-	Name: "census", Path: "censuses", Scoping: model.Global, ReadOnly: true, New: func() any { return &ticket{} },
+var census = model.Describe(ticket{}, model.Kind{
+	Name: "census", Path: "censuses", Scoping: model.Global, ReadOnly: true,
 	Document: &model.Document{Type: "Census", Singular: "Census", Plural: "Censuses", Policy: true, Outbound: true},
-}
+})
+
+// testPolicies choose tickets for inbounds and for outbounds.
+var testPolicies = []*policies.Policy{{
+	Kind: tickets, Attachment: policies.AllByInbound | policies.ByOutbound,
+	Explain: func(s *policies.Selection) any { return policies.First[ticket](s).Conf },
+}}
 
 // writer fails when it is told to.
 type writer struct {
@@ -209,11 +220,25 @@ func (c *clock) read() time.Time {
 func newAPI(t testing.TB, change ...func(*Options)) *api {
 	t.Helper()
 	c := &clock{now: start}
-	s := memstore.Open(memstore.Options{Now: c.tick})
+	return newAPIOn(t, memstore.Open(memstore.Options{Now: c.tick}), c, change...)
+}
+
+// testKinds are the kinds of the API under test.
+func testKinds() []*model.Kind { return append(mesh.Kinds(), tickets, passes, census) }
+
+// newAPIOn is newAPI with another store, which it closes.
+func newAPIOn(t testing.TB, s store.Store, c *clock, change ...func(*Options)) *api {
+	t.Helper()
 	t.Cleanup(func() { _ = s.Close() })
-	kinds := append(mesh.Kinds(), tickets, passes, census)
-	a := &api{store: s, tokens: keys(t), writer: &writer{Writer: admit.New(s, &admittest.Revoker{}, kinds, c.read).As(model.System("test"))}, mint: &mint{}}
+	kinds := testKinds()
+	gate := admit.New(s, &admittest.Revoker{}, kinds, c.read).As(model.System("test"))
+	views := view.New(s, []*model.Kind{tickets}, slog.New(slog.DiscardHandler))
+	t.Cleanup(views.Close)
+	a := &api{store: s, tokens: keys(t), writer: &writer{Writer: gate}, mint: &mint{}}
 	a.options = Options{
+		Revoke: func(ctx context.Context, mesh string, ids []string) (int, error) {
+			return identity.RevokeTokens(ctx, gate, mesh, ids)
+		},
 		Kinds: kinds, Recorded: changes.Listed(kinds), Store: s, Writer: a.writer, Tokens: a.tokens, Version: "1.2.3",
 		Insights: insights{
 			"web-1":  map[string]any{"subscriptions": []any{map[string]any{"id": "<1>"}}},
@@ -221,6 +246,7 @@ func newAPI(t testing.TB, change ...func(*Options)) *api {
 			"nan":    math.NaN(),
 		},
 		Problems:        problems{"web-2": {"two listeners on 10.0.0.2:80"}},
+		Policies:        &inspect.Policies{Views: views, Policies: testPolicies, Latest: s.Revision, Turns: turns.New(inspect.Waiting)},
 		Dumps:           nodestest.Dumps{"m.away": fault.New(fault.Unavailable, "the proxy is not connected"), "m.broken": errors.New("10.0.0.9: refused")},
 		DataplaneTokens: a.mint,
 		About:           About{ClusterID: "c-1", Hostname: "host", InstanceID: "host-ab12"},

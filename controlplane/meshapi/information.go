@@ -12,33 +12,37 @@ import (
 
 const product = "meshgate"
 
+// pathRevision is the name of a revision in a path.
+const pathRevision = "revision"
+
 // information are the endpoints that say what is here.
 func (a *API) information() []httpkit.Endpoint {
-	get := func(pattern, summary string, document any) httpkit.Endpoint {
-		return endpoint(http.MethodGet, pattern, httpkit.Open, summary, mediaJSON, func(w http.ResponseWriter, r *http.Request) {
+	get := func(pattern, summary, schema string, document any) httpkit.Endpoint {
+		return does(endpoint(http.MethodGet, pattern, httpkit.Open, summary, mediaJSON, func(w http.ResponseWriter, r *http.Request) {
 			reply(w, r, http.StatusOK, document)
-		})
+		}), shows(schema))
 	}
 	list := []httpkit.Endpoint{
-		get("/", "What this is", a.index()),
-		get("/policies", "List kinds of policies", a.policies()),
-		get("/versions", "List versions of dataplanes and their proxies", a.versions()),
-		endpoint(http.MethodGet, "/who-am-i", httpkit.Open, "Who the caller is", mediaJSON, whoAmI),
+		get("/", "What this is", schemaIndex, a.index()),
+		get("/policies", "List kinds of policies", schemaPolicies, a.policies()),
+		get("/versions", "List versions of dataplanes and their proxies", schemaVersions, a.versions()),
+		does(endpoint(http.MethodGet, "/who-am-i", httpkit.Open, "Who the caller is", mediaJSON, whoAmI), shows(schemaUser)),
+		does(endpoint(http.MethodGet, "/openapi.json", httpkit.Open, "This API as an OpenAPI document", mediaJSON, a.openAPI()), shows(schemaDocument)),
 	}
 	if a.Revisions != nil {
-		list = append(list, httpkit.Endpoint{
-			Method: http.MethodGet, Pattern: "/revisions/{revision}", Auth: httpkit.Administrator,
+		list = append(list, does(httpkit.Endpoint{
+			Method: http.MethodGet, Pattern: "/revisions/{" + pathRevision + "}", Auth: httpkit.Administrator,
 			Subject: "revisions", Summary: "How far proxies are with a revision", Handler: a.Revisions,
-		})
+		}, shows(schemaDocument, httpkit.Parameter{Name: "wait", Type: "string", Summary: "How long to wait for proxies, such as 10s; at most 30s"}), http.StatusNotFound).Closed())
 	}
 	if a.Conditions != nil {
-		list = append(list, httpkit.Endpoint{
+		list = append(list, does(httpkit.Endpoint{
 			Method: http.MethodGet, Pattern: "/conditions", Auth: httpkit.Administrator,
 			Subject: "conditions", Summary: "What is the matter with the control plane", Handler: a.Conditions,
-		})
+		}, shows(schemaConditions, paramSince, paramWait)).Closed())
 	}
 	if a.Recorded != nil {
-		list = append(list, about("changes", endpoint(http.MethodGet, "/changes", httpkit.Administrator, "Who changed what", mediaJSON, a.changes)))
+		list = append(list, a.changesEndpoint())
 	}
 	return list
 }

@@ -16,6 +16,21 @@ import (
 	"github.com/meshgate/meshgate/controlplane/store"
 )
 
+// Kinds of keys that are rotated, as administrators name them.
+const (
+	KeysNodeTokens      = "node-tokens"
+	KeysDataplaneTokens = "dataplane-tokens"
+	KeysEncryption      = "encryption"
+	KeysAuthority       = "control-plane-ca"
+)
+
+// Rotatable are the kinds of keys that can be rotated.
+var Rotatable = []string{KeysNodeTokens, KeysDataplaneTokens, KeysEncryption, KeysAuthority}
+
+// Withdrawable are the kinds of keys whose tokens are exchanged for tokens of the next
+// key, so that all of them can be withdrawn in one step.
+var Withdrawable = []string{KeysNodeTokens, KeysDataplaneTokens}
+
 // Key is what an administrator is told of a key; nothing of it is secret.
 type Key struct {
 	// Kind says what rotates it; see [Keyring].
@@ -74,13 +89,15 @@ func (a *API) keys() []httpkit.Endpoint {
 	if a.Keys == nil {
 		return nil
 	}
-	route := func(method, pattern, summary string, h http.HandlerFunc) httpkit.Endpoint {
-		return about("keys", endpoint(method, pattern, httpkit.Administrator, summary, mediaJSON, h))
+	route := func(method, pattern, summary string, h http.HandlerFunc, c httpkit.Contract, failures ...int) httpkit.Endpoint {
+		return about("keys", does(endpoint(method, pattern, httpkit.Administrator, summary, mediaJSON, h), c, failures...)).Closed()
 	}
 	return []httpkit.Endpoint{
-		route(http.MethodGet, "/keys", "List every key, without anything secret", a.listKeys),
-		route(http.MethodPost, "/keys/{kind}/rotate", "Begin the rotation of a key", a.rotateKey),
-		route(http.MethodDelete, "/keys/{kind}/{name}", "Delete a key that signed tokens", a.deleteKey),
+		route(http.MethodGet, "/keys", "List every key, without anything secret", a.listKeys, shows(schemaKeys)),
+		route(http.MethodPost, "/keys/{kind}/rotate", "Begin the rotation of a key", a.rotateKey, httpkit.Contract{
+			Body: schemaRotation, Answers: map[int]string{http.StatusOK: schemaMessage},
+		}, http.StatusNotFound, http.StatusConflict),
+		route(http.MethodDelete, "/keys/{kind}/{name}", "Delete a key that signed tokens", a.deleteKey, shows("", paramForce), http.StatusNotFound, http.StatusConflict),
 	}
 }
 

@@ -68,8 +68,10 @@ type Nodes interface {
 	Await(ctx context.Context, mark string)
 	// Get and Remove are NotFound for a node that is not known; Remove is Conflict for
 	// one that is connected.
-	Get(name string) (nodes.Document, error)
+	Get(name string) (nodes.Node, error)
 	Remove(ctx context.Context, name string) error
+	// RemoveFormer says it of former processes of a node that goes on with another one.
+	RemoveFormer(name string) error
 }
 
 // About is what GET / says of this control plane.
@@ -93,9 +95,13 @@ type Options struct {
 	Insights        Insights
 	Problems        Problems
 	Dumps           Dumps
+	Policies        Policies
 	DataplaneTokens DataplaneTokens
 	// Tokens are those of gateways.
 	Tokens *identity.Tokens
+	// Revoke adds ids to the dataplane tokens of a mesh that no longer count, or to the
+	// tokens of gateways if no mesh is named; [identity.RevokeTokens] does.
+	Revoke func(ctx context.Context, mesh string, ids []string) (added int, err error)
 	// Recorded are the kinds by which GET /changes can be filtered; without them it is
 	// not offered.
 	Recorded []*model.Kind
@@ -149,8 +155,10 @@ func (a *API) Endpoints() []httpkit.Endpoint {
 	}
 	list = append(list, a.overviews()...)
 	list = append(list, a.dumps()...)
+	list = append(list, a.selections()...)
 	list = append(list, a.nodeEndpoints()...)
 	list = append(list, a.tokens()...)
+	list = append(list, a.revocations()...)
 	return append(list, a.keys()...)
 }
 

@@ -24,17 +24,21 @@ func (a *API) nodeEndpoints() []httpkit.Endpoint {
 	if a.Nodes == nil {
 		return nil
 	}
-	node := func(method, pattern, summary string, h http.HandlerFunc) httpkit.Endpoint {
-		return about("nodes", endpoint(method, pattern, httpkit.Administrator, summary, mediaJSON, h))
+	node := func(method, pattern, summary string, h http.HandlerFunc, c httpkit.Contract, failures ...int) httpkit.Endpoint {
+		return about("nodes", does(endpoint(method, pattern, httpkit.Administrator, summary, mediaJSON, h), c, failures...)).Closed()
 	}
 	list := []httpkit.Endpoint{
-		node(http.MethodGet, "/nodes", "List every node, connected or away", a.listNodes),
-		node(http.MethodGet, "/nodes/{"+pathNode+"}", "Read a node", a.readNode),
-		node(http.MethodDelete, "/nodes/{"+pathNode+"}", "Say that a node is gone for good", a.removeNode),
+		node(http.MethodGet, "/nodes", "List every node, connected or away", a.listNodes, shows(schemaNodes, paramSize, paramOffset, paramSince, paramWait,
+			httpkit.Parameter{Name: "state", Type: "string", Summary: "Only those that are connected, away (with those that are refused) or refused"},
+			httpkit.Parameter{Name: "name", Type: "string", Summary: "Only those whose names contain this"})),
+		node(http.MethodGet, "/nodes/{"+pathNode+"}", "Read a node", a.readNode, shows(schemaNode), http.StatusNotFound),
+		node(http.MethodDelete, "/nodes/{"+pathNode+"}", "Say that a node is gone for good", a.removeNode, shows("", httpkit.Parameter{
+			Name: "former", Type: "boolean", Summary: "Only former processes of a node that is connected are gone; nothing else of it is removed",
+		}), http.StatusNotFound, http.StatusConflict),
 	}
 	if a.Dumps != nil {
-		list = append(list, about("configuration dumps", endpoint(http.MethodGet, "/nodes/{"+pathNode+"}/xds", httpkit.Administrator,
-			"Dump the configuration of a node", mediaJSON, a.dumpNode)))
+		dump := endpoint(http.MethodGet, "/nodes/{"+pathNode+"}/xds", httpkit.Administrator, "Dump the configuration of a node", mediaJSON, a.dumpNode)
+		list = append(list, about("configuration dumps", does(dump, shows(schemaDump, paramSource), http.StatusNotFound)).Closed())
 	}
 	return list
 }
@@ -92,7 +96,15 @@ func (a *API) readNode(w http.ResponseWriter, r *http.Request) {
 }
 
 func (a *API) removeNode(w http.ResponseWriter, r *http.Request) {
-	if err := a.Nodes.Remove(r.Context(), r.PathValue(pathNode)); err != nil {
+	former, err := nodes.Former(r.URL.Query())
+	switch {
+	case err != nil:
+	case former:
+		err = a.Nodes.RemoveFormer(r.PathValue(pathNode))
+	default:
+		err = a.Nodes.Remove(r.Context(), r.PathValue(pathNode))
+	}
+	if err != nil {
 		fail(w, r, opNodeRemove, err)
 		return
 	}

@@ -20,19 +20,20 @@ func (a *API) overviews() []httpkit.Endpoint {
 	}
 	c := collection{a, mesh.Dataplanes}
 	path := mesh.Dataplanes.Path
-	get := func(pattern, summary string, h http.HandlerFunc) httpkit.Endpoint {
-		return endpoint(http.MethodGet, pattern, httpkit.Open, summary, mediaJSON, named(h)).About(c.kind.Name)
+	get := func(pattern, summary string, h http.HandlerFunc, answered httpkit.Contract) httpkit.Endpoint {
+		return does(endpoint(http.MethodGet, pattern, httpkit.Open, summary, mediaJSON, named(h)), answered, http.StatusNotFound).About(c.kind.Name)
 	}
+	page, one := shows(schemaOverview+suffixList, c.parameters()...), shows(schemaOverview)
 	var list []httpkit.Endpoint
 	for _, prefix := range []string{prefixAll, prefixMesh} {
 		for _, suffix := range []string{"+insights", "/_overview"} {
 			pattern := prefix + path + suffix
-			list = append(list, get(pattern, "List dataplanes with what they report", c.listOf(pattern, a.overviewItem)))
+			list = append(list, get(pattern, "List dataplanes with what they report", c.listOf(pattern, a.overviewItem), page))
 		}
 	}
 	return append(list,
-		get(prefixMesh+path+"+insights/{"+pathName+"}", "Read a dataplane with what it reports", c.overview),
-		get(prefixMesh+path+"/{"+pathName+"}/_overview", "Read a dataplane with what it reports", c.overview),
+		get(prefixMesh+path+"+insights/{"+pathName+"}", "Read a dataplane with what it reports", c.overview, one),
+		get(prefixMesh+path+"/{"+pathName+"}/_overview", "Read a dataplane with what it reports", c.overview, one),
 	)
 }
 

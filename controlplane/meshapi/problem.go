@@ -9,6 +9,7 @@ import (
 
 	"github.com/meshgate/meshgate/controlplane/fault"
 	"github.com/meshgate/meshgate/controlplane/httpkit"
+	"github.com/meshgate/meshgate/controlplane/turns"
 )
 
 const (
@@ -70,9 +71,9 @@ var (
 	}}
 )
 
-// document is the body of an error. It is spelled twice: older clients read
+// errorBody is the body of an error. It is spelled twice: older clients read
 // details and causes.
-type document struct {
+type errorBody struct {
 	Type       string      `json:"type"`
 	Status     int         `json:"status"`
 	Title      string      `json:"title"`
@@ -94,7 +95,7 @@ type cause struct {
 
 // describe returns the document of an error. The cause of an internal one is not
 // in it.
-func describe(op operation, err error) document {
+func describe(op operation, err error) errorBody {
 	e, ok := errors.AsType[*fault.Error](err)
 	if !ok {
 		e = fault.New(fault.Internal, textInternal)
@@ -110,7 +111,7 @@ func describe(op operation, err error) document {
 		detail = textInvalid
 	}
 	detail = cmp.Or(found.detail, detail)
-	d := document{
+	d := errorBody{
 		Type: "/std-errors", Status: found.status, Title: cmp.Or(found.title, op.title), Detail: detail, Details: detail,
 	}
 	for _, v := range e.Violations {
@@ -127,21 +128,31 @@ func fail(w http.ResponseWriter, r *http.Request, op operation, err error) {
 	if d.Status >= http.StatusInternalServerError {
 		entry.Cause = err
 	}
+	if errors.Is(err, turns.ErrFull) {
+		w.Header().Set("Retry-After", "1")
+	}
 	reply(w, r, d.Status, d)
 }
 
-// reply answers with a document in the form of this API: indented by one space,
-// without escapes for HTML, and with a newline at the end.
+// reply answers with a document.
 func reply(w http.ResponseWriter, r *http.Request, status int, document any) {
+	body, err := encode(document)
+	if err != nil {
+		fail(w, r, operation{title: textInternal}, err)
+		return
+	}
+	write(w, status, mediaJSON, body)
+}
+
+// encode returns a document in the form of this API: indented by one space, without
+// escapes for HTML, and with a newline at the end.
+func encode(document any) ([]byte, error) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
 	e.SetIndent("", " ")
-	if err := e.Encode(document); err != nil {
-		fail(w, r, operation{title: textInternal}, err)
-		return
-	}
-	write(w, status, mediaJSON, b.Bytes())
+	err := e.Encode(document)
+	return b.Bytes(), err
 }
 
 // write answers with a body of any type that is not to be kept by anybody.

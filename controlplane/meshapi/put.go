@@ -17,7 +17,8 @@ type submission struct {
 	spec any
 	// create says that nothing of that name was stored when the request came.
 	create bool
-	// dropped are the members that the client is warned of.
+	// dropped are the members that the client is warned of, and what a policy selects
+	// in vain.
 	dropped []fault.Violation
 }
 
@@ -53,6 +54,9 @@ func (c collection) put(w http.ResponseWriter, r *http.Request) {
 	status := http.StatusOK
 	if created {
 		status = http.StatusCreated
+	}
+	if c.api.Policies != nil {
+		s.dropped = append(s.dropped, c.api.Policies.Nowhere(r.Context(), c.kind, r.PathValue(pathMesh), s.spec)...)
 	}
 	stored(w, r, status, s.dropped)
 }

@@ -50,12 +50,13 @@ func TestAccess(t *testing.T) {
 	}
 }
 
-// existing is the name of a resource that seeded APIs have.
+// existing is the name of a resource of the collection before it that seeded APIs have.
 func existing(pattern string) string {
-	for collection, name := range map[string]string{"/meshes/{name}": "m", "dataplanes": "web-1", "tickets": "t", "passes": "p", "secrets/": "s"} {
-		if strings.Contains(pattern, collection) && !strings.Contains(pattern, "global") {
-			return name
-		}
+	before, _, _ := strings.Cut(pattern, "/{name}")
+	collection := before[strings.LastIndex(before, "/")+1:]
+	known := map[string]string{"meshes": "m", "dataplanes": "web-1", "dataplanes+insights": "web-1", "tickets": "t", "passes": "p", "secrets": "s"}
+	if name, ok := known[collection]; ok {
+		return name
 	}
 	return "g"
 }
@@ -77,6 +78,10 @@ func validBody(path string) string {
 		return `{"type":"GlobalSecret","name":"g"}`
 	case "/keys/dataplane-tokens/rotate":
 		return `{"mesh":"m"}`
+	case "/tokens/dataplane/revocations":
+		return `{"mesh":"m","ids":["7c9e"]}`
+	case "/tokens/gateway/revocations":
+		return `{"ids":["7c9e"]}`
 	case "/tokens/gateway":
 		return `{"name":"gw"}`
 	}
@@ -110,7 +115,7 @@ func TestBareAPI(t *testing.T) {
 	h := Handler(Options{Version: "1.2.3"})
 	for path, status := range map[string]int{
 		"/": 200, "/policies": 200, "/versions": 200, "/who-am-i": 200,
-		"/meshes": 404, "/dataplanes+insights": 404, "/meshes/m/dataplanes/d/xds": 404, "/revisions/1": 404, "/nodes": 404, "/tokens/dataplane": 404, "/keys": 404, "/tokens/gateway": 404,
+		"/meshes": 404, "/dataplanes+insights": 404, "/meshes/m/dataplanes/d/xds": 404, "/revisions/1": 404, "/nodes": 404, "/tokens/dataplane": 404, "/keys": 404, "/tokens/gateway": 404, "/tokens/gateway/revocations": 404,
 	} {
 		if rec := request(h, "GET", path, ""); rec.Code != status {
 			t.Errorf("%s: %d, want %d", path, rec.Code, status)

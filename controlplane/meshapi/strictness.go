@@ -22,7 +22,7 @@ type warned struct {
 }
 
 // stored answers a write that succeeded, with a warning for each member that was
-// dropped.
+// dropped or selects nobody.
 func stored(w http.ResponseWriter, r *http.Request, status int, dropped []fault.Violation) {
 	if len(dropped) == 0 {
 		empty(w, status)

@@ -20,18 +20,23 @@ func (a *API) tokens() []httpkit.Endpoint {
 	var list []httpkit.Endpoint
 	if a.DataplaneTokens != nil {
 		for _, method := range []string{http.MethodPost, http.MethodPut} {
-			list = append(list, about("generate dataplane token",
-				endpoint(method, "/tokens/dataplane", httpkit.Administrator, "Issue the token of dataplanes", mediaText, a.dataplaneToken)))
+			e := endpoint(method, "/tokens/dataplane", httpkit.Administrator, "Issue the token of dataplanes", mediaText, a.dataplaneToken)
+			list = append(list, about("generate dataplane token", does(e, issues(schemaToken), http.StatusNotFound)))
 		}
 	}
 	if a.Tokens != nil {
 		// Clients of this endpoint need not say that they send JSON.
-		list = append(list, httpkit.Endpoint{
+		list = append(list, does(httpkit.Endpoint{
 			Method: http.MethodPost, Pattern: "/tokens/gateway", Auth: httpkit.Administrator,
 			Subject: "generate gateway token", Summary: "Issue the node token of an oauth-gateway", Handler: a.gatewayToken,
-		})
+		}, issues(schemaGateway)))
 	}
 	return list
+}
+
+// issues is the contract of an endpoint that answers a bare token.
+func issues(request string) httpkit.Contract {
+	return httpkit.Contract{Body: request, Answers: map[int]string{http.StatusOK: schemaText}}
 }
 
 // writeToken answers the bare token as text.

@@ -91,6 +91,7 @@ func exchange(t *testing.T, h http.Handler, asked string) string {
 	}
 	rec := httptest.NewRecorder()
 	h.ServeHTTP(rec, r)
+	contractOf(t).Conforms(t, r, body, loose(r, body), rec)
 	var b strings.Builder
 	fmt.Fprintf(&b, "< %d\n", rec.Code)
 	for _, name := range slices.Sorted(maps.Keys(rec.Header())) {

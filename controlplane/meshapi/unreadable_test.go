@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"log/slog"
 	"net/url"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -12,6 +13,9 @@ import (
 
 	"github.com/meshgate/meshgate/controlplane/httpkit"
 	"github.com/meshgate/meshgate/controlplane/mesh"
+	"github.com/meshgate/meshgate/controlplane/model"
+	"github.com/meshgate/meshgate/controlplane/store/seal"
+	"github.com/meshgate/meshgate/controlplane/store/sqlstore"
 	"github.com/meshgate/meshgate/controlplane/store/storetest"
 )
 
@@ -86,25 +90,48 @@ func TestListsWithUnreadableRows(t *testing.T) {
 	}
 }
 
-// TestDeleteUnreadable: what cannot be read can be deleted.
+// newOnDisk is an API whose rows can be spoiled.
+func newOnDisk(t *testing.T) (a *api, spoil func(k *model.Kind, names ...string)) {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "meshgate.db")
+	keys, err := seal.New(make([]byte, seal.RootSize))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &clock{now: start}
+	s, err := sqlstore.Open(t.Context(), sqlstore.Options{Path: path, Kinds: testKinds(), Sealer: keys, Log: slog.New(slog.DiscardHandler), Now: c.tick})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return newAPIOn(t, s, c), func(k *model.Kind, names ...string) { storetest.Spoil(t, path, k.Name, names...) }
+}
+
+// TestDeleteUnreadable: what cannot be read can be deleted, by itself and with what it
+// belongs to, and its name is free then.
 func TestDeleteUnreadable(t *testing.T) {
-	bad := &storetest.Unreadable{}
-	a := newAPI(t, func(o *Options) { bad.Store, o.Store = o.Store, bad })
+	a, spoil := newOnDisk(t)
 	a.put(t, "/meshes/m", `{"type":"Mesh","name":"m"}`)
-	for _, name := range []string{"a", "b"} {
+	for _, name := range []string{"a", "b", "c"} {
 		a.put(t, "/meshes/m/dataplanes/"+name, dataplane("m", name, "s"))
 	}
-	bad.Spoil(mesh.Dataplanes, "m", "a", true)
-	if rec := request(a.handler, "GET", "/meshes/m/dataplanes/a", ""); rec.Code != 500 {
-		t.Errorf("read: %d %s", rec.Code, rec.Body)
-	}
-	for _, name := range []string{"a", "b"} {
-		if rec := request(a.handler, "DELETE", "/meshes/m/dataplanes/"+name, ""); rec.Code != 200 {
-			t.Errorf("%s: %d %s", name, rec.Code, rec.Body)
+	spoil(mesh.Dataplanes, "a", "c")
+	expect := func(method, path string, status int) {
+		t.Helper()
+		if rec := request(a.handler, method, path, ""); rec.Code != status {
+			t.Errorf("%s %s: %d %s", method, path, rec.Code, rec.Body)
 		}
-		bad.Spoil(mesh.Meshes, "", "m", true)
 	}
-	if rec := request(a.handler, "DELETE", "/meshes/m", ""); rec.Code != 200 {
-		t.Errorf("%d %s", rec.Code, rec.Body)
-	}
+	expect("GET", "/meshes/m/dataplanes/a", 500)
+	expect("DELETE", "/meshes/m/dataplanes/a", 200)
+	expect("GET", "/meshes/m/dataplanes/a", 404)
+	a.put(t, "/meshes/m/dataplanes/a", dataplane("m", "a", "s"))
+	expect("GET", "/meshes/m/dataplanes/a", 200)
+	expect("DELETE", "/meshes/m/dataplanes/a", 200)
+	expect("DELETE", "/meshes/m/dataplanes/b", 200)
+	spoil(mesh.Meshes, "m")
+	expect("GET", "/meshes/m", 500)
+	expect("DELETE", "/meshes/m/dataplanes/c", 200)
+	expect("DELETE", "/meshes/m", 200)
+	expect("GET", "/meshes/m", 404)
+	a.put(t, "/meshes/m", `{"type":"Mesh","name":"m"}`)
 }

@@ -3,6 +3,7 @@ package meshapi
 import (
 	"net/http"
 
+	"github.com/meshgate/meshgate/controlplane/fault"
 	"github.com/meshgate/meshgate/controlplane/httpkit"
 	"github.com/meshgate/meshgate/controlplane/model"
 )
@@ -34,8 +35,14 @@ func (a *API) authenticate(next http.Handler) http.Handler {
 	}, next)
 }
 
-// forbid answers those who may not call an endpoint.
-func forbid(w http.ResponseWriter, r *http.Request, err error) { fail(w, r, operation{}, err) }
+// forbid answers those who may not call an endpoint, or not like that.
+func forbid(w http.ResponseWriter, r *http.Request, err error) {
+	if fault.Is(err, fault.Invalid) {
+		fail(w, r, opDecode, err)
+		return
+	}
+	fail(w, r, operation{}, err)
+}
 
 // about names what an endpoint gives access to, for those who do not have it.
 func about(subject string, e httpkit.Endpoint) httpkit.Endpoint {

@@ -19,7 +19,8 @@ const (
 // Describe returns a kind whose resources have specs of the type of spec. What the tags
 // of that type say comes before what k lists itself: the fields of k's schema, if it has
 // one, references, and the indexes of single fields. The value of the field that is the
-// schema's Key is indexed as KeyIndex spells it.
+// schema's Key is indexed as KeyIndex spells it. A kind with a Document gets the schema of
+// its spec as documents spell it, and nothing else: its tags are those of JSON Schema.
 //
 // It panics if a tag is wrong, as [Rules.Fields] does.
 func (r *Rules) Describe(spec any, k Kind) *Kind {
@@ -28,6 +29,10 @@ func (r *Rules) Describe(spec any, k Kind) *Kind {
 	reflected := reflectSpec(t)
 	if s := k.Schema; s != nil {
 		s.Fields = append(Identity(s.CreatedUnit, s.Updated), r.fields(reflected)...)
+	}
+	if d := k.Document; d != nil {
+		d.Schema = reflectDocument(t)
+		return &k
 	}
 	var own Kind
 	for p := reflected.Properties.Oldest(); p != nil; p = p.Next() {
@@ -110,6 +115,9 @@ func indexOf(t reflect.Type, name string) []int {
 	}
 	panic(t.String() + " has no field " + name)
 }
+
+// Describe is [Rules.Describe] for a spec whose tags name no rules.
+func Describe(spec any, k Kind) *Kind { return (&Rules{}).Describe(spec, k) }
 
 func reflectSpec(t reflect.Type) *jsonschema.Schema {
 	r := jsonschema.Reflector{Anonymous: true, DoNotReference: true, ExpandedStruct: true}

@@ -1,6 +1,8 @@
 package model
 
 import (
+	"github.com/invopop/jsonschema"
+
 	"github.com/meshgate/meshgate/controlplane/fault"
 )
 
@@ -12,6 +14,8 @@ import (
 // Spec types are Go structs whose JSON names are those of the wire; see
 // [DecodeDocument] for how input is read.
 type Document struct {
+	// Schema is that of the spec; [Describe] makes it.
+	Schema *jsonschema.Schema
 	// Type is the wire type, such as TrafficRoute.
 	Type string
 	// Aliases are further wire types that are accepted on input.

@@ -62,8 +62,8 @@ type paperConf struct {
 	Weight   *uint32           `json:"weight,omitempty"`
 	Ring     int64             `json:"ring,omitempty"`
 	Ratio    *float64          `json:"ratio,omitempty"`
-	Mode     string            `json:"mode,omitempty" enum:"STRICT,PERMISSIVE"`
-	On       []string          `json:"on,omitempty" enum:"NONE,RESET"`
+	Mode     string            `json:"mode,omitempty" jsonschema:"enum=STRICT,enum=PERMISSIVE"`
+	On       []string          `json:"on,omitempty" jsonschema:"enum=NONE,enum=RESET"`
 	Timeout  *span             `json:"timeout,omitempty"`
 	Data     []byte            `json:"data,omitempty"`
 	Chunks   [][]byte          `json:"chunks,omitempty"`

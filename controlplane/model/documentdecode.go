@@ -48,8 +48,8 @@ func DecodeDocument(k *Kind, raw []byte) (DocumentMeta, any, error) {
 // unknown members.
 // It reads as loosely as the mesh API promises: null
 // is absent, names are in camelCase or snake_case, integers are numbers or
-// numeric strings, enumerations (strings with a tag such as enum:"A,B") are given
-// by name or number, bytes are base64. The first value of an enumeration is its
+// numeric strings, enumerations (strings with enum in their jsonschema tag) are
+// given by name or number, bytes are base64. The first value of an enumeration is its
 // default: a field has "" then, unless it is a pointer. Empty lists and maps are
 // absent. Types with UnmarshalJSON read themselves; a map[string]any is kept as
 // it is, with numbers as float64.
@@ -74,12 +74,36 @@ func ReadDocument(k *Kind, raw []byte) (Decoded, error) {
 // a document; tolerated are names that mean nothing and are not among it. Its errors are
 // Invalid faults.
 func ReadObject(raw []byte, into any, tolerated ...string) (unknown []fault.Violation, err error) {
-	tree, err := parseTree(raw)
-	r := &documentReader{}
-	if err == nil {
-		err = r.object(reflect.ValueOf(into).Elem(), tree, "", tolerated)
-	}
+	o, err := ParseObject(raw)
 	if err != nil {
+		return nil, err
+	}
+	return o.Read(into, tolerated...)
+}
+
+// Object is a JSON value that was parsed, for those who must look at it before they know
+// what it is. Parsing is what takes memory: many times that of the text.
+type Object struct{ tree node }
+
+// ParseObject parses what [ReadObject] would read. Its errors are Invalid faults.
+func ParseObject(raw []byte) (*Object, error) {
+	tree, err := parseTree(raw)
+	if err != nil {
+		return nil, fault.New(fault.Invalid, "%s", err)
+	}
+	return &Object{tree}, nil
+}
+
+// Has reports whether there is a member that is not null.
+func (o *Object) Has(name string) bool {
+	members, _ := o.tree.value.([]member)
+	return slices.ContainsFunc(members, func(m member) bool { return m.key == name && m.node.value != nil })
+}
+
+// Read is [ReadObject] for what was parsed.
+func (o *Object) Read(into any, tolerated ...string) (unknown []fault.Violation, err error) {
+	r := &documentReader{}
+	if err := r.object(reflect.ValueOf(into).Elem(), o.tree, "", tolerated); err != nil {
 		return nil, fault.New(fault.Invalid, "%s", err)
 	}
 	return r.unknown, nil

@@ -5,6 +5,8 @@ import (
 	"strings"
 	"sync"
 	"unicode"
+
+	"github.com/invopop/jsonschema"
 )
 
 // documentField is one field of a struct as documents spell it.
@@ -34,6 +36,8 @@ func documentFieldsOf(t reflect.Type) *documentFields {
 		return known.(*documentFields)
 	}
 	fs := &documentFields{byName: map[string]*documentField{}}
+	// References end where a type contains itself.
+	described := (&jsonschema.Reflector{Anonymous: true, ExpandedStruct: true}).ReflectFromType(t)
 	for _, f := range reflect.VisibleFields(t) {
 		tag, options, _ := strings.Cut(f.Tag.Get("json"), ",")
 		if !f.IsExported() || tag == "-" || f.Anonymous && tag == "" {
@@ -43,8 +47,8 @@ func documentFieldsOf(t reflect.Type) *documentFields {
 		if d.name == "" {
 			d.name = f.Name
 		}
-		if enum := f.Tag.Get("enum"); enum != "" {
-			d.enum = strings.Split(enum, ",")
+		if s, ok := described.Properties.Get(d.name); ok {
+			d.enum = enumOf(s)
 		}
 		for option := range strings.SplitSeq(options, ",") {
 			d.omitEmpty = d.omitEmpty || option == "omitempty"
@@ -67,6 +71,19 @@ func documentFieldsOf(t reflect.Type) *documentFields {
 	}
 	known, _ := documentTypes.LoadOrStore(t, fs)
 	return known.(*documentFields)
+}
+
+// enumOf lists the strings that a field, or each element of a list, may be.
+func enumOf(s *jsonschema.Schema) (out []string) {
+	if s.Items != nil {
+		s = s.Items
+	}
+	for _, v := range s.Enum {
+		if text, ok := v.(string); ok {
+			out = append(out, text)
+		}
+	}
+	return out
 }
 
 // names are the spellings that documents show.

@@ -54,8 +54,8 @@ func parseTree(raw []byte) (node, error) {
 	if !utf8.Valid(raw) {
 		return node{}, errors.New("a document is valid UTF-8")
 	}
-	if err := checkDepth(raw); err != nil {
-		return node{}, err
+	if TooDeep(raw, MaxDepth) {
+		return node{}, fmt.Errorf("a document is nested at most %d levels deep", MaxDepth)
 	}
 	// Unmarshal finds every error of syntax and names it as clients know it.
 	var whole json.RawMessage
@@ -67,8 +67,9 @@ func parseTree(raw []byte) (node, error) {
 	return p.next()
 }
 
-// checkDepth runs ahead of the parsers, which recurse.
-func checkDepth(raw []byte) error {
+// TooDeep reports whether objects and lists nest deeper than most in a JSON text. It
+// looks at the bytes only and runs ahead of parsers, which recurse.
+func TooDeep(raw []byte, most int) bool {
 	depth, text, escaped := 0, false, false
 	for _, c := range raw {
 		switch {
@@ -79,14 +80,14 @@ func checkDepth(raw []byte) error {
 		case c == '"':
 			text = true
 		case c == '{' || c == '[':
-			if depth++; depth > MaxDepth {
-				return fmt.Errorf("a document is nested at most %d levels deep", MaxDepth)
+			if depth++; depth > most {
+				return true
 			}
 		case c == '}' || c == ']':
 			depth--
 		}
 	}
-	return nil
+	return false
 }
 
 // parser builds nodes from text that is known to be valid.

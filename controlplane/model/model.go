@@ -60,6 +60,9 @@ type Kind struct {
 	Announce Announce
 	// ReadOnly kinds are not written through APIs.
 	ReadOnly bool
+	// Fleeting resources come and go all day by themselves, as access tokens do. Their
+	// changes are kept apart from all others.
+	Fleeting bool
 	// Sealed kinds hold secrets; their specs are encrypted at rest as a whole.
 	Sealed bool
 	// Secrets are the members whose values are kept nowhere but in the resource, as

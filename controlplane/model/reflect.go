@@ -231,7 +231,8 @@ func number(name, kind, text string) any {
 	return v
 }
 
-// With returns the rules and more of them. Names of both must differ.
+// With returns the rules and more of them: those of one kind beside those that several
+// have. It panics for a name of both, for one of the two would be obeyed by nobody.
 func (r *Rules) With(more Rules) *Rules {
 	return &Rules{
 		Checks: united(r.Checks, more.Checks), Generators: united(r.Generators, more.Generators), Variants: united(r.Variants, more.Variants),
@@ -242,5 +243,8 @@ func united[T any](a, b map[string]T) map[string]T {
 	out := make(map[string]T, len(a)+len(b))
 	maps.Copy(out, a)
 	maps.Copy(out, b)
+	if len(out) < len(a)+len(b) {
+		panic("rules that are united have a name in common")
+	}
 	return out
 }

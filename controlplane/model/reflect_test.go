@@ -13,6 +13,16 @@ type part struct {
 	Notes   map[string]string `json:"notes,omitempty"`
 }
 
+// TestRulesOfOneName: of two checks of one name, one would be obeyed by nobody.
+func TestRulesOfOneName(t *testing.T) {
+	defer func() {
+		if recover() == nil {
+			t.Error("nobody complains")
+		}
+	}()
+	testRules.With(Rules{Checks: map[string]func(any) string{"even": even}})
+}
+
 type everything struct {
 	Name  string         `json:"name" jsonschema:"maxLength=8,enum=a,enum=b,default=a" jsonschema_extras:"x-check=even,x-unique=true"`
 	Share float64        `json:"share" jsonschema:"default=1,minimum=0,maximum=2"`

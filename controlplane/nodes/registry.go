@@ -25,6 +25,9 @@ type Options struct {
 	// Gone forgets the filters of a node that is gone for good. It is Conflict while one
 	// of them is linked.
 	Gone func(node string) error
+	// GoneFormer forgets those that are not linked, of a node that goes on with others. It
+	// is Conflict while none is linked.
+	GoneFormer func(node string) error
 	// Delete deletes what is stored of a node that may come: its Dataplane, or its
 	// enrolment.
 	Delete func(ctx context.Context, node insight.Node) error
@@ -53,7 +56,7 @@ type Query struct {
 
 // Page is a part of the list, in the order of the names.
 type Page struct {
-	Nodes []Document
+	Nodes []Node
 	// Total is how many the query picks, More whether some of them follow the page.
 	Total int
 	More  bool
@@ -74,7 +77,7 @@ type candidate struct {
 
 // List answers a query.
 func (r *Registry) List(q Query) Page {
-	p := Page{Nodes: []Document{}, Mark: r.mark()} // before it is read, so that no change is missed
+	p := Page{Nodes: []Node{}, Mark: r.mark()} // before it is read, so that no change is missed
 	filters := r.filters()
 	var picked []candidate
 	for _, n := range r.all(filters) {
@@ -100,7 +103,7 @@ func (q Query) picks(n insight.Node) bool {
 	return state && strings.Contains(n.ID, q.Part)
 }
 
-func (r *Registry) show(c candidate, f Filters) Document {
+func (r *Registry) show(c candidate, f Filters) Node {
 	if c.known {
 		return r.document(c.Node, f)
 	}
@@ -136,11 +139,11 @@ func (r *Registry) filters() map[string]Filters {
 }
 
 // Get returns one node; NotFound if it is not known.
-func (r *Registry) Get(name string) (Document, error) {
+func (r *Registry) Get(name string) (Node, error) {
 	f, remembered := r.filters()[name]
 	n, known := r.Insights.Node(name)
 	if !known && (!remembered || name == "") {
-		return Document{}, missing(name)
+		return Node{}, missing(name)
 	}
 	if !known {
 		n.ID = name
@@ -193,7 +196,7 @@ func (r *Registry) Remove(ctx context.Context, name string) error {
 	case !known && !remembered || name == "":
 		return missing(name)
 	case n.State == insight.Connected || f.Linked > 0:
-		return fault.New(fault.Conflict, "node %s is connected: stop it first", name)
+		return fault.New(fault.Conflict, "node %s is connected: stop it first. That only former processes of it are gone for good is said with ?former=true", name)
 	}
 	if r.Gone != nil {
 		if err := r.Gone(name); err != nil {
@@ -210,6 +213,20 @@ func (r *Registry) Remove(ctx context.Context, name string) error {
 	// already, and stays.
 	r.Insights.Remove(name)
 	return nil
+}
+
+// RemoveFormer forgets former processes of a node that goes on: their filters may not answer
+// from memory or from what is on their disk, because none of them runs or comes back with
+// either, as whoever calls it says. Nothing else of the node is touched. It is NotFound for
+// a node that is not known, Conflict while no filter of it is linked.
+func (r *Registry) RemoveFormer(name string) error {
+	if _, remembered := r.filters()[name]; !remembered || name == "" || r.GoneFormer == nil {
+		if _, known := r.Insights.Node(name); !known || name == "" {
+			return missing(name)
+		}
+		return nil // nobody counts on a filter of it
+	}
+	return r.GoneFormer(name)
 }
 
 // settle is how long [Registry.Await] waits for what else changes: a thousand proxies

@@ -33,6 +33,7 @@ type rig struct {
 	snaps    *snapshot.Store
 	filters  map[string]nodes.Filters
 	gone     []string
+	former   []string
 	deleted  []string
 	fails    error
 	streams  map[string]*snapshot.Subscription
@@ -52,6 +53,10 @@ func bubble(t *testing.T, fn func(t *testing.T, r *rig)) {
 			Scope:   func(typ, name string) string { return typ + " of " + name },
 			Filters: func() map[string]nodes.Filters { return r.filters },
 			Gone:    func(node string) error { r.gone = append(r.gone, node); delete(r.filters, node); return r.fails },
+			GoneFormer: func(node string) error {
+				r.former = append(r.former, node)
+				return r.fails
+			},
 			Delete: func(_ context.Context, n insight.Node) error {
 				r.deleted = append(r.deleted, n.Type+" "+n.Scope+" "+n.Name)
 				return r.fails
@@ -86,7 +91,7 @@ func (r *rig) leave(node string) {
 }
 
 // shown is a node as JSON.
-func shown(t *testing.T, d nodes.Document) string {
+func shown(t *testing.T, d nodes.Node) string {
 	t.Helper()
 	b, err := json.MarshalIndent(d, "", " ")
 	if err != nil {
@@ -131,7 +136,8 @@ const rejecting = `{
   "since": "2000-01-01T00:01:00Z",
   "time": "2000-01-01T00:01:00Z",
   "count": 1,
-  "reason": "signing key 3 is gone"
+  "reason": "signing key 3 is gone",
+  "proved": true
  },
  "inStep": false,
  "revisions": {
@@ -189,7 +195,7 @@ func TestDocuments(t *testing.T) {
 		}
 		delete(r.filters, "default.web")
 		r.leave("default.web")
-		r.insights.TurnedAway("default.web", "signing key 3 is gone")
+		r.insights.TurnedAway("default.web", "signing key 3 is gone", true)
 		d, _ = r.Get("default.web")
 		if diff := cmp.Diff(rejecting, shown(t, d)); diff != "" {
 			t.Error(diff)
@@ -243,7 +249,7 @@ func TestPages(t *testing.T) {
 			r.insights.Expect(fmt.Sprintf("default.p-%d", i))
 		}
 		r.connect("default.p-3")
-		r.insights.TurnedAway("default.p-4", "expired")
+		r.insights.TurnedAway("default.p-4", "expired", true)
 		for name, tc := range map[string]struct {
 			q     nodes.Query
 			want  string
@@ -315,6 +321,41 @@ func TestRemove(t *testing.T) {
 		if diff := cmp.Diff([]string{"sidecar default web"}, r.deleted); diff != "" {
 			t.Error(diff)
 		}
+	})
+}
+
+// Former processes of a node are forgotten without anything else of it: it stays, whatever
+// the revoker answers, and so does what is stored of it. Of a node of which nobody counts on
+// a filter there is nothing to do; one that is not known is not found.
+func TestRemoveFormer(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig) {
+		r.connect("default.web")
+		if err := r.RemoveFormer("default.web"); err != nil || r.former != nil {
+			t.Errorf("nobody counts on a filter of it: %v, asked for %v", err, r.former)
+		}
+		r.filters["default.web"] = nodes.Filters{Known: 2, Linked: 1}
+		r.filters["cp/default/away"] = nodes.Filters{Known: 1}
+		r.filters[""] = nodes.Filters{Known: 1} // those beyond the bound of all, of no node
+		if err := r.RemoveFormer("default.web"); err != nil {
+			t.Error(err)
+		}
+		r.fails = fault.New(fault.Conflict, "none is connected")
+		if err := r.RemoveFormer("cp/default/away"); !fault.Is(err, fault.Conflict) {
+			t.Errorf("none of it is linked: %v", err)
+		}
+		r.fails = nil
+		for _, name := range []string{"", "default.never"} {
+			if err := r.RemoveFormer(name); !fault.Is(err, fault.NotFound) {
+				t.Errorf("%q: %v", name, err)
+			}
+		}
+		if diff := cmp.Diff([]string{"default.web", "cp/default/away"}, r.former); diff != "" {
+			t.Error(diff)
+		}
+		if d, err := r.Get("default.web"); err != nil || d.State != insight.Connected || r.gone != nil || r.deleted != nil {
+			t.Errorf("more than filters is gone: %+v, %v, gone %v, deleted %v", d, err, r.gone, r.deleted)
+		}
+		r.leave("default.web")
 	})
 }
 

@@ -3,6 +3,7 @@ package nodes
 import (
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -35,6 +36,20 @@ func Ask(query url.Values) (a Asked, err error) {
 		}
 	}
 	return a, fault.Violated(vs)
+}
+
+// Former reads former, by which a removal is of former processes alone. The error is an
+// Invalid fault.
+func Former(query url.Values) (bool, error) {
+	text := query.Get("former")
+	if text == "" {
+		return false, nil
+	}
+	former, err := strconv.ParseBool(text)
+	if err != nil {
+		return false, fault.Violated([]fault.Violation{{Path: "former", Message: "must be true or false"}})
+	}
+	return former, nil
 }
 
 // Follows is the query of the page that follows: it waits for nothing.

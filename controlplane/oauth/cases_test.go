@@ -16,10 +16,10 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/meshgate/meshgate/controlplane/adminapi"
 	"github.com/meshgate/meshgate/controlplane/admit"
 	"github.com/meshgate/meshgate/controlplane/admit/admittest"
 	"github.com/meshgate/meshgate/controlplane/gateway"
+	"github.com/meshgate/meshgate/controlplane/gatewayapi"
 	"github.com/meshgate/meshgate/controlplane/model"
 	"github.com/meshgate/meshgate/controlplane/oauth"
 	"github.com/meshgate/meshgate/controlplane/oauth/oauthtest"
@@ -30,10 +30,10 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// arrived is an adminapi.Progress for which every proxy has everything.
+// arrived is an gatewayapi.Progress for which every proxy has everything.
 type arrived struct{}
 
-// Wait implements adminapi.Progress.
+// Wait implements gatewayapi.Progress.
 func (arrived) Wait(context.Context, uint64) (any, error) { return map[string]any{}, nil }
 
 // inProcess is the administration API and the OAuth server on one store, with a
@@ -49,8 +49,8 @@ func newTarget(t *testing.T) *inProcess {
 	t.Cleanup(func() { _ = p.db.Close() })
 	log := slog.New(slog.DiscardHandler)
 	gate := admit.New(p.db, &admittest.Revoker{}, gateway.Kinds(), time.Now)
-	p.admin = adminapi.New(adminapi.Options{
-		Store: p.db, Gate: gate, Collections: adminapi.Collections(), Progress: arrived{}, Log: log, Now: time.Now, Version: "test",
+	p.admin = gatewayapi.New(gatewayapi.Options{
+		Store: p.db, Gate: gate, Collections: gatewayapi.Collections(), Progress: arrived{}, Log: log, Now: time.Now, Version: "test",
 	}).Handler()
 	p.oauth = oauth.New(oauth.Options{
 		Store: p.db, Writer: gate, Grants: oauth.Grants(), Log: log, Now: time.Now,
@@ -121,10 +121,10 @@ func (p *inProcess) route(r *http.Request) error {
 				}
 			}
 		}
-		plugin, _ := gateway.Effective(gateway.PluginOAuth2, id, service, func(at gateway.Target) (string, bool) {
+		plugin, _ := gateway.Effective(gateway.PluginOAuth2, id, service, func(at gateway.Attachment) (string, bool) {
 			for _, row := range plugins {
 				spec := row.Spec.(*gateway.Plugin)
-				if target, ok := gateway.TargetOf(spec); ok && target == at && spec.Enabled {
+				if target, ok := gateway.AttachmentOf(spec); ok && target == at && spec.Enabled {
 					return row.Name, true
 				}
 			}

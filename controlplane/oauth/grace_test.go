@@ -202,7 +202,8 @@ func (u unheard) Write(ctx context.Context, class model.Class, fn func(store.Tx)
 
 // TestRefreshThatNobodyHears: a refresh whose commit stands is answered with its
 // token, although the filters could not be told of the one before. A refusal would
-// have the client come again with a token that is spent.
+// have the client come again with a token that is spent. The answer says so beside it, and
+// another one does not.
 func TestRefreshThatNobodyHears(t *testing.T) {
 	lax := strict()
 	lax.Profile = gateway.ProfileOAuth20
@@ -214,8 +215,13 @@ func TestRefreshThatNobodyHears(t *testing.T) {
 				s.Writer = unheard{Store: w.db}
 				a := askServer(s, "POST", "/x/oauth2/token", form, refreshAsApp+first, nil)
 				var doc reply
-				if err := json.Unmarshal(a.Body.Bytes(), &doc); err != nil || a.Code != 200 || !w.lives(doc.AccessToken) {
-					t.Fatalf("%d %s", a.Code, a.Body)
+				if err := json.Unmarshal(a.Body.Bytes(), &doc); err != nil || a.Code != 200 || !w.lives(doc.AccessToken) || a.Header().Get("Warning") != warningUnheard {
+					t.Fatalf("%d %v %s", a.Code, a.Header(), a.Body)
+				}
+				if heard := askServer(w.open(), "POST", "/x/oauth2/token", form, refreshAsApp+doc.RefreshToken, nil); heard.Code != 200 || heard.Header().Get("Warning") != "" {
+					t.Errorf("%d %v", heard.Code, heard.Header())
+				} else if err := json.Unmarshal(heard.Body.Bytes(), &doc); err != nil {
+					t.Fatal(err)
 				}
 				if status, _, _ := w.refresh(doc.RefreshToken); status != 200 {
 					t.Errorf("its successor: %d", status)

@@ -43,13 +43,15 @@ func (s *Server) mint(ctx context.Context, t *Request, issue *Issue) (*reply, er
 	if err != nil {
 		// What the client presented is used up, so it gets what took its place: a
 		// refusal would have it come again with what then looks stolen. That some
-		// filter has not yet heard of the token before this one is no news to it.
+		// filter has not yet heard of the token before this one is said beside it.
 		s.Log.WarnContext(ctx, "a token was issued, but its predecessor may still be accepted somewhere", "plugin", t.Plugin, "error", err)
 	}
 	if again != nil {
-		return t.reply(again), nil
+		stored = again
 	}
-	return t.reply(stored), nil
+	doc := t.reply(stored)
+	doc.unheard = err != nil
+	return doc, nil
 }
 
 // reply is the success document for a token. Of one that was issued some time

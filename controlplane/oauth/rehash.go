@@ -25,13 +25,13 @@ func (s *Server) rehash(ctx context.Context, t *Request, given string) {
 	if !app.HashSecret {
 		return
 	}
-	if !s.hashing.tryEnter() {
+	if !s.hashing.TryEnter() {
 		return // the next request tries again
 	}
 	fresh := *app
 	fresh.ClientSecret = rehashed(app.ClientSecret, given)
 	fresh.SecondarySecret = rehashed(app.SecondarySecret, given)
-	s.hashing.leave()
+	s.hashing.Leave()
 	if fresh.ClientSecret == app.ClientSecret && fresh.SecondarySecret == app.SecondarySecret {
 		return
 	}

@@ -113,7 +113,13 @@ type reply struct {
 	RefreshToken string `json:"refresh_token,omitempty"`
 	Scope        string `json:"scope,omitempty"`
 	State        any    `json:"state,omitempty"`
+	// unheard says that not every filter is known to refuse the token before this one.
+	unheard bool
 }
+
+// warningUnheard is said beside a token whose predecessor may be accepted for some time
+// (RFC 9111 section 5.5, code 299). The token is good all the same.
+const warningUnheard = `299 - "the access token before this one may be accepted for some time"`
 
 func writeReply(w http.ResponseWriter, status int, doc any) error {
 	w.Header().Set("Content-Type", "application/json; charset=utf-8")

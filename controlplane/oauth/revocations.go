@@ -34,8 +34,9 @@ type Revocations struct {
 //
 // It works in batches, and goes on when a gateway could not be told: after an
 // error, which says that revoking did not get any further or (Unavailable) that
-// something may still be accepted, n tokens are revoked all the same. That there
-// was nothing to revoke is said only after it is true for the gateways, too.
+// something may still be accepted, n tokens are revoked all the same. Tokens that it
+// did not find, because another call has just revoked them, are not accepted either when
+// it returns without an error.
 // Errors of its own are Invalid, unless exactly one member
 // of by is set, and NotFound for an unknown application or consumer.
 func (v *Revocations) Revoke(ctx context.Context, scope string, by RevokeBy) (n int, c store.Commit, err error) {
@@ -44,7 +45,6 @@ func (v *Revocations) Revoke(ctx context.Context, scope string, by RevokeBy) (n 
 		return 0, store.Commit{}, err
 	}
 	c.Revision = revision
-	told := true
 	for _, q := range lists {
 		// Codes first: a code that is exchanged meanwhile becomes a token that
 		// is found afterwards.
@@ -56,16 +56,12 @@ func (v *Revocations) Revoke(ctx context.Context, scope string, by RevokeBy) (n 
 			if last.Revision > c.Revision {
 				c = last
 			}
-			if err != nil && !fault.Is(err, fault.Unavailable) {
+			if err != nil {
 				return n, c, err
 			}
-			told = told && err == nil
 		}
 	}
-	if n == 0 || !told {
-		err = v.Writer.Settle(ctx)
-	}
-	return n, c, err
+	return n, c, v.Writer.Settle(ctx)
 }
 
 // lists returns the queries that find what is to be revoked.
@@ -106,12 +102,12 @@ func there(r store.Reader, k *model.Kind, scope, name string) error {
 	return err
 }
 
-// revokeListed deletes what a query finds, batch by batch, until it finds no
-// more. A commit whose publication failed counts, because it stands; the error
-// (Unavailable) is returned after the last batch.
+// revokeListed deletes what a query finds, batch by batch, until it finds no more. A
+// commit whose publication failed counts, because it stands, and is no error: the caller
+// asks with Settle whether gateways still accept what it revoked. Any other failure ends
+// it: what is left was not revoked, and nothing would make up for it.
 func revokeListed(ctx context.Context, w Writer, k *model.Kind, q store.Query) (n int, last store.Commit, err error) {
 	q.Limit = revokeBatch
-	var untold error
 	for {
 		found := 0
 		c, err := w.Write(ctx, model.Config, func(tx store.Tx) error {
@@ -130,14 +126,11 @@ func revokeListed(ctx context.Context, w Writer, k *model.Kind, q store.Query) (
 		if err == nil || len(c.Changes) > 0 {
 			n, last = n+found, c
 		}
-		switch {
-		case fault.Is(err, fault.Unavailable) && len(c.Changes) > 0:
-			untold = err
-		case err != nil:
+		if untold := fault.Is(err, fault.Unavailable) && len(c.Changes) > 0; err != nil && !untold {
 			return n, last, err
 		}
 		if found < revokeBatch {
-			return n, last, untold
+			return n, last, nil
 		}
 	}
 }

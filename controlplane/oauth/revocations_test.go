@@ -113,6 +113,37 @@ func TestRevocationsThatCannotBeTold(t *testing.T) {
 	}
 }
 
+// closing is the write path of a store that closes after some commits.
+type closing struct {
+	store.Store
+	left *int
+}
+
+// Settle implements Writer.
+func (c closing) Settle(context.Context) error { return nil }
+
+// Write implements Writer.
+func (c closing) Write(ctx context.Context, class model.Class, fn func(store.Tx) error) (store.Commit, error) {
+	if *c.left--; *c.left < 0 {
+		return store.Commit{}, fault.New(fault.Unavailable, "the store is closed")
+	}
+	return c.Update(ctx, class, fn)
+}
+
+// What a store that closes has not committed is not revoked, and nobody is told that it is,
+// although nothing is left that would have to be confirmed.
+func TestRevocationsThatAreNotCommitted(t *testing.T) {
+	for commits := range 4 {
+		w := newWorld(t, strict())
+		w.newCode()
+		w.addTokens(2*revokeBatch+3, "app", "u")
+		n, _, err := (&Revocations{Store: w.db, Writer: closing{w.db, &commits}}).Revoke(t.Context(), scopeName, RevokeBy{UserID: "u"})
+		if left := w.count(gateway.Tokens); !fault.Is(err, fault.Unavailable) || n+left != 2*revokeBatch+3 || left == 0 {
+			t.Errorf("%d tokens, %d left: %v", n, left, err)
+		}
+	}
+}
+
 func TestRevokeEndpointNeverClaimsTooMuch(t *testing.T) {
 	w := newWorld(t, strict())
 	access, _ := w.newPair()
@@ -144,6 +175,79 @@ func TestFamilyIsRevokedInOneTransaction(t *testing.T) {
 	}
 	if len(c.sizes) != 1 || c.sizes[0] == 0 || w.count(gateway.Tokens) != 0 {
 		t.Errorf("transactions of %v rows, %d tokens are left", c.sizes, w.count(gateway.Tokens))
+	}
+}
+
+// overtaken is a write path on which somebody else has committed the revocation of a
+// token a moment ago and was held up before publishing it: an own commit is told at once,
+// and only Settle waits for the other one.
+type overtaken struct {
+	direct
+	published chan struct{}
+	asked     chan struct{}
+}
+
+// Settle implements Writer.
+func (o overtaken) Settle(ctx context.Context) error {
+	o.asked <- struct{}{}
+	select {
+	case <-o.published:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// TestRevocationOfManyWaitsForTheOthers: whoever revokes everything of somebody, and
+// finds less because another call has just taken a token away, says that it is done only
+// when the other revocation is published, too. That it has removed something itself says
+// nothing of the rest.
+func TestRevocationOfManyWaitsForTheOthers(t *testing.T) {
+	for name, revoke := range map[string]func(w *world, o overtaken) error{
+		"in bulk": func(w *world, o overtaken) error {
+			w.addTokens(3, "app", "u")
+			n, _, err := (&Revocations{Store: w.db, Writer: o}).Revoke(t.Context(), scopeName, RevokeBy{UserID: "u"})
+			if n != 3 {
+				t.Errorf("%d tokens", n)
+			}
+			return err
+		},
+		"a family": func(w *world, o overtaken) error {
+			_, refresh := w.newPair()
+			w.server.Writer = o
+			if rec := w.ask("POST", "/oauth2/revoke", form, asApp+"&token="+refresh, nil); rec.Code != 200 {
+				return fmt.Errorf("%d %s", rec.Code, rec.Body)
+			}
+			return nil
+		},
+		"a family whose refresh token came again": func(w *world, o overtaken) error {
+			_, first := w.newPair()
+			_, _, second := w.refresh(first)
+			if status, _, _ := w.refresh(second); status != 200 {
+				return fmt.Errorf("refreshed: %d", status)
+			}
+			w.server.Writer = o
+			if status, _, _ := w.refresh(first); status != 400 || w.count(gateway.Tokens) != 0 {
+				return fmt.Errorf("%d, %d tokens are left", status, w.count(gateway.Tokens))
+			}
+			return nil
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, strict())
+			o := overtaken{direct{Store: w.db}, make(chan struct{}), make(chan struct{})}
+			answered := make(chan error, 1)
+			go func() { answered <- revoke(w, o) }()
+			select {
+			case <-o.asked:
+			case err := <-answered:
+				t.Fatalf("it is answered before the other revocation is published: %v", err)
+			}
+			close(o.published)
+			if err := <-answered; err != nil {
+				t.Error(err)
+			}
+		})
 	}
 }
 

@@ -36,13 +36,14 @@ func (s *Server) revoke(w http.ResponseWriter, r *http.Request, t *Request) erro
 // revokeToken revokes an access token together with the refresh token of its
 // row, and a refresh token together with everything from the same authorisation;
 // also one that was spent, because the client may not have got its successor. All
-// of it goes in one transaction: a process that dies has revoked all or nothing.
+// of it goes in one transaction: a process that dies has revoked all or nothing. Of
+// what it did not find, somebody may have revoked a part a moment ago: that is waited for.
 func (s *Server) revokeToken(r *http.Request, t *Request, value string) error {
-	var rest string
+	var family, rest string
 	commit, err := s.Writer.Write(r.Context(), model.Config, func(tx store.Tx) error {
 		rest = ""
-		family, err := t.deleteToken(tx, value)
-		if err != nil || family == "" {
+		var err error
+		if family, err = t.deleteToken(tx, value); err != nil || family == "" {
 			return err
 		}
 		q := store.Query{Scope: t.Scope, Index: gateway.IndexFamily, Value: family, Limit: revokeBatch}
@@ -65,8 +66,8 @@ func (s *Server) revokeToken(r *http.Request, t *Request, value string) error {
 		return err
 	case rest != "":
 		return s.revokeFamily(r.Context(), t.Scope, rest)
-	case len(commit.Changes) == 0:
-		return s.Writer.Settle(r.Context()) // somebody may have revoked it a moment ago
+	case family != "" || len(commit.Changes) == 0:
+		return s.Writer.Settle(r.Context())
 	}
 	return nil
 }

@@ -3,6 +3,7 @@ package oauth
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"log/slog"
 	"net/http"
 	"time"
@@ -44,7 +45,7 @@ type Server struct {
 	Options
 	grants   map[string]Grant
 	failures *throttle
-	hashing  *hashing
+	hashing  hashing
 	// warned holds the plugin instances of which a legacy grant was logged.
 	warned said
 }
@@ -72,6 +73,10 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	err := s.serve(w, r, scope, plugin)
 	switch {
 	case err == nil:
+	case r.Context().Err() != nil && errors.Is(err, context.Canceled):
+		// Nobody waits for an answer, and nothing has failed.
+		s.Log.DebugContext(r.Context(), "oauth request ended: the client has left", "plugin", plugin, "error", err)
+		_ = writeReply(w, http.StatusServiceUnavailable, message("try again later"))
 	case fault.Is(err, fault.Unstored):
 		// The store says once why; a line for each client would fill the disk up.
 		s.Log.DebugContext(r.Context(), "oauth request could not be served", "plugin", plugin, "error", err)

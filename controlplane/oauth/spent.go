@@ -64,8 +64,12 @@ func (t *Request) spentValue(tx store.Reader, value string) (*gateway.Spent, err
 	return spent, nil
 }
 
-// revokeFamily revokes all tokens that came of one authorisation.
+// revokeFamily revokes all tokens that came of one authorisation. What another call has
+// revoked of them a moment ago is not accepted any more either when it returns nil.
 func (s *Server) revokeFamily(ctx context.Context, scope, family string) error {
 	_, _, err := revokeListed(ctx, s.Writer, gateway.Tokens, store.Query{Scope: scope, Index: gateway.IndexFamily, Value: family})
-	return err
+	if err != nil {
+		return err
+	}
+	return s.Writer.Settle(ctx)
 }

@@ -49,6 +49,9 @@ func (s *Server) token(w http.ResponseWriter, r *http.Request, t *Request) error
 	doc.State = t.state()
 	t.outcome.token = true
 	noStore(w)
+	if doc.unheard {
+		w.Header().Set("Warning", warningUnheard)
+	}
 	return writeReply(w, http.StatusOK, doc)
 }
 

@@ -176,7 +176,6 @@ func (r *Revoker) reached(ctx context.Context, at contract.Position) error {
 		r.mu.Lock()
 		ok, settled := r.confirmed() >= at, r.settled
 		if !ok && r.forgetOld() {
-			r.advance()
 			ok = r.confirmed() >= at
 		}
 		r.mu.Unlock()
@@ -209,19 +208,25 @@ func (r *Revoker) notApplied(d *round) error {
 func (r *Revoker) notReached(at contract.Position) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if r.awaitsOrder() {
+		return notYet("this control plane may not remember every gateway that its predecessor let in, and Redis was not put in order since: they may still read it")
+	}
 	var nodes []string
 	for name, k := range r.known {
 		if r.lacks(k, at) {
-			_, node, _ := strings.Cut(name, others)
-			nodes = append(nodes, node)
+			nodes = append(nodes, nodeOf(name))
 		}
 	}
 	if len(nodes) == 0 {
 		return notYet("it was not confirmed in time")
 	}
 	why := "Redis could not be written and %d of %d gateways have not confirmed that they do without it (%s)"
-	if r.redisAt >= at {
-		why = "Redis was replaced and %d of %d gateways have not confirmed that they do without the former one (%s)"
+	const gone = "; start each with its run directory or, if it is gone for good, say so with DELETE /nodes/{name}, and with ?former=true of the former processes of one that is connected)"
+	switch {
+	case r.keeper == nil:
+		why = "Redis is not used any more and %d of %d gateways have not confirmed that they do without it (%s" + gone
+	case r.redisAt >= at:
+		why = "%d of %d gateways were not seen since the control plane was restored or its Redis was replaced (%s" + gone
 	}
 	return notYet(fmt.Sprintf(why, len(nodes), len(r.known), named(nodes)))
 }

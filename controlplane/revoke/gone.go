@@ -21,7 +21,7 @@ func (r *Revoker) Filters() map[string]Filters {
 	defer r.mu.Unlock()
 	out := map[string]Filters{}
 	for name, k := range r.known {
-		_, node, _ := strings.Cut(name, others)
+		node := nodeOf(name)
 		n := out[node]
 		n.Known++
 		if k.links > 0 {
@@ -44,10 +44,15 @@ func (r *Revoker) Remembers(node string) bool {
 	return false
 }
 
+// nodeOf is the node of a known filter, empty for those of any node.
+func nodeOf(name string) string {
+	_, node, _ := strings.Cut(name, others)
+	return node
+}
+
 // isOf reports whether a known filter is one of a node, or several of them.
 func isOf(name, node string) bool {
-	_, of, _ := strings.Cut(name, others)
-	return of == node && node != ""
+	return nodeOf(name) == node && node != ""
 }
 
 // Gone forgets the filters of a node of which an operator says that it is gone for good:
@@ -76,6 +81,38 @@ func (r *Revoker) Gone(node string) error {
 	r.mu.Unlock()
 	if err := r.persistKnown(false); err != nil {
 		return fmt.Errorf("forget the filters of node %s: %w", node, err)
+	}
+	return nil
+}
+
+// GoneFormer forgets the filters of a node of which an operator says that they are gone for
+// good, as with [Revoker.Gone], while the node goes on with another process: those that
+// are not linked, of any process of which no filter is. It is Conflict while none of the
+// node is linked. Then nobody could tell the process that goes on from those that are
+// gone. It returns when that would survive a restart.
+func (r *Revoker) GoneFormer(node string) error {
+	r.mu.Lock()
+	linked, runs := false, map[string]bool{}
+	for name, k := range r.known {
+		if isOf(name, node) && k.links > 0 && k.welcomed {
+			linked = true
+			if p, ok := processOf(name, Node{ID: node}); ok {
+				runs[p] = true
+			}
+		}
+	}
+	if !linked {
+		r.mu.Unlock()
+		return fault.New(fault.Conflict, "no filter of node %s is connected, so nobody can tell the one that runs from those that are gone", node)
+	}
+	for name, k := range r.known {
+		if p, _ := processOf(name, Node{ID: node}); isOf(name, node) && k.links == 0 && !runs[p] {
+			r.leave(name)
+		}
+	}
+	r.mu.Unlock()
+	if err := r.persistKnown(false); err != nil {
+		return fmt.Errorf("forget former filters of node %s: %w", node, err)
 	}
 	return nil
 }

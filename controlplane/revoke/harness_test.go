@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -20,6 +21,7 @@ import (
 
 	"github.com/meshgate/meshgate/controlplane/gateway"
 	"github.com/meshgate/meshgate/controlplane/model"
+	"github.com/meshgate/meshgate/controlplane/steady/steadytest"
 	"github.com/meshgate/meshgate/controlplane/store"
 	"github.com/meshgate/meshgate/filter/contract"
 )
@@ -113,17 +115,21 @@ type world struct {
 	app    string
 	owner  string
 
+	// fresh says that no process was on the store before.
+	fresh  bool
 	now    func() time.Time // nil is the system's clock
 	checks func(Node) bool
 	// wall, if set, is a wall clock that is set by the test; clock is that of the
 	// process on it. A naive process takes it at its word.
-	wall  *hand
+	wall  *steadytest.Hand
 	clock Clock
 
 	// remote takes the place of Redis. A virtual world has no sockets.
 	remote  remote
 	virtual bool
-	tweak   func(*Options)
+	// pause is how long Redis is not looked at, 0 for as long as always.
+	pause atomic.Int64
+	tweak func(*Options)
 
 	tracker   Tracker
 	nodeRedis string
@@ -147,7 +153,19 @@ func (w *world) init(client redis.UniversalClient) {
 	t.Cleanup(func() { w.store.Close() })
 	w.source = &source{store: w.store}
 	w.open(client)
-	w.r.started = time.Now().Add(-contract.Lease)
+	w.begun(time.Now().Add(-contract.Lease))
+	w.seed()
+}
+
+// begun sets when the control plane began; it runs already.
+func (w *world) begun(at time.Time) {
+	w.r.mu.Lock()
+	defer w.r.mu.Unlock()
+	w.r.started = at
+}
+
+// seed makes a consumer with an application.
+func (w *world) seed() {
 	w.owner, w.app = uuid.NewString(), uuid.NewString()
 	w.must(func(tx store.Tx) error {
 		if _, err := tx.Create(&model.Resource{Kind: gateway.Consumers, Scope: scope, Name: w.owner, Spec: &gateway.Consumer{Username: "u"}}); err != nil {
@@ -162,10 +180,11 @@ func (w *world) init(client redis.UniversalClient) {
 func (w *world) open(client redis.UniversalClient) {
 	w.t.Helper()
 	if w.wall != nil {
-		w.clock = w.wall.process()
+		w.clock = w.wall.Begin()
 	}
 	o := Options{
 		Store: w.store, Subjects: subjects(), Source: w.source, Auth: auth{}, Redis: client, remote: w.remote,
+		pace: func() time.Duration { return cmp.Or(time.Duration(w.pause.Load()), watchEvery) },
 		NodeRedis: func(local bool) *contract.RedisSettings {
 			if !local {
 				return nil

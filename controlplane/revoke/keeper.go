@@ -10,7 +10,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/meshgate/meshgate/controlplane/store"
 	"github.com/meshgate/meshgate/filter/contract"
 	"github.com/meshgate/meshgate/filter/redisconn"
 )
@@ -39,7 +38,7 @@ type keeper struct {
 	first chan struct{}
 	once  sync.Once
 	fell  chan struct{} // wakes the keeper when a write has failed
-	told  chan struct{} // and when every filter has heard of its servers
+	told  chan struct{} // and when every filter has heard of its servers, or may be forgotten
 	queue chan refill
 	inUse chan *inUseBatch
 	owing chan struct{} // wakes the owner of what is owed
@@ -70,13 +69,21 @@ type keeper struct {
 	// were given up.
 	owed    map[refill]struct{}
 	dropped uint64
-	// ahead is by how much the clock of Redis is ahead of the wall clock.
+	// ahead is by how much the clock of Redis is ahead of the wall clock, lead by how much
+	// of the earliest time; see redisclock.go.
 	ahead atomic.Int64
+	lead  time.Duration
+	// began is what the clock of each server would have said at base, the least that was
+	// seen since what it holds was written, looked what it was at the last look. setAhead
+	// says that one was set ahead since. Only the keeper itself uses them.
+	base          time.Time
+	began, looked map[string]time.Time
+	setAhead      bool
 }
 
 func newKeeper(r *Revoker, remote remote) *keeper {
 	return &keeper{
-		r: r, remote: remote, first: make(chan struct{}), fell: make(chan struct{}, 1),
+		r: r, remote: remote, base: time.Now(), first: make(chan struct{}), fell: make(chan struct{}, 1),
 		told: make(chan struct{}, 1), queue: make(chan refill, refillQueue), inUse: make(chan *inUseBatch),
 		ordered: make(chan struct{}), owing: make(chan struct{}, 1), owed: map[refill]struct{}{},
 	}
@@ -102,6 +109,7 @@ func (k *keeper) setReady(ready bool) {
 		k.ordered = make(chan struct{})
 	}
 	k.ready = ready
+	k.r.waits.look()
 }
 
 // awaitOrder returns when Redis is in order; false if ctx ended before.
@@ -308,6 +316,7 @@ func (k *keeper) identify(ctx context.Context, ask func(context.Context) ([]redi
 	}
 	greet(all)
 	k.compareClocks(all)
+	k.compareTimes(all)
 	var ids []string
 	for i := range all {
 		if role := all[i].Role; role != "" && role != "master" {
@@ -348,13 +357,13 @@ func (k *keeper) decide(ctx context.Context, servers []string) error {
 	if !same { // one that was part of a control plane has ended with it
 		k.unheard = !k.allTold() || !k.stored.Within
 	}
-	next := Epoch{Epoch: k.stored.Epoch, Servers: servers, Log: k.r.history.id, Told: k.allTold(), Within: k.r.o.Tracker != nil}
+	next := Epoch{Epoch: k.stored.Epoch, Servers: servers, Log: k.r.history.id, Told: k.allTold(), Within: k.r.o.Tracker != nil, Forgotten: k.r.forgets()}
 	why := k.distrust(servers, data)
 	if why != "" {
 		next.Epoch = drawEpoch()
 		k.r.log.Info("a new epoch of redis is drawn: records written before are void", "reason", why)
 	}
-	if next.Epoch != k.stored.Epoch || next.Log != k.stored.Log || next.Told != k.stored.Told || !same {
+	if next.Epoch != k.stored.Epoch || next.Log != k.stored.Log || next.Told != k.stored.Told || next.Forgotten != k.stored.Forgotten || !same {
 		if err := k.r.persistEpoch(ctx, next); err != nil {
 			return err
 		}
@@ -364,6 +373,9 @@ func (k *keeper) decide(ctx context.Context, servers []string) error {
 	k.stored = next
 	if why != "" {
 		k.last = 0
+	}
+	if k.setAhead { // what is written from here on goes by the clock as it is
+		k.setAhead, k.began = false, k.looked
 	}
 	if k.clock[0], err = contract.ParseClock(data); err != nil {
 		k.clock[0] = contract.Clock{}
@@ -391,6 +403,8 @@ func (k *keeper) distrust(servers []string, data []byte) string {
 		return "it is another server"
 	case k.outlived():
 		return "the clock was set back, and records count for longer than revocations are remembered"
+	case k.setAhead:
+		return "its clock was set ahead, and records may have been dropped"
 	case data == nil:
 		return "it is empty"
 	case err != nil:
@@ -443,6 +457,10 @@ func (k *keeper) restore(ctx context.Context) error {
 	k.setReady(k.doubt == "")
 	k.mu.Unlock()
 	k.r.redisAt = at
+	if k.r.strangers { // who was told of another epoch believes nothing there
+		k.r.strangers = false
+		k.heard()
+	}
 	if changed {
 		if k.unheard {
 			k.unheard, k.r.serversAt = false, k.r.history.at+1
@@ -478,7 +496,7 @@ func (k *keeper) replay(ctx context.Context, from contract.Position) (contract.P
 
 // watch compares who answers, and the clock, until they are not what they were.
 func (k *keeper) watch(ctx context.Context, servers []string) error {
-	tick := time.NewTicker(watchEvery)
+	tick := time.NewTicker(k.r.o.pace())
 	defer tick.Stop()
 	untold := false // what noteTold has to do again
 	for {
@@ -491,6 +509,7 @@ func (k *keeper) watch(ctx context.Context, servers []string) error {
 			untold = !k.noteTold(ctx)
 			continue
 		case <-tick.C:
+			tick.Reset(k.r.o.pace())
 		}
 		if untold {
 			untold = !k.noteTold(ctx)
@@ -508,14 +527,18 @@ func (k *keeper) watch(ctx context.Context, servers []string) error {
 		if k.isOutlived() {
 			return errSetBack
 		}
+		if k.setAhead {
+			return errSetAhead
+		}
 	}
 }
 
-// noteTold persists that every filter has heard of the servers, and reports whether it
-// could. Without that the next process waits for filters that it need not wait for.
+// noteTold persists that every filter has heard of the servers, and that those may be
+// forgotten which nobody remembers. It reports whether it could. Without that the next
+// process waits for filters that it need not wait for.
 func (k *keeper) noteTold(ctx context.Context) bool {
 	next := k.stored
-	if next.Told = k.allTold(); next.Told == k.stored.Told {
+	if next.Told, next.Forgotten = k.allTold(), k.r.forgets(); next.Told == k.stored.Told && next.Forgotten == k.stored.Forgotten {
 		return true
 	}
 	if err := k.r.persistEpoch(ctx, next); err != nil {
@@ -553,8 +576,8 @@ func (k *keeper) compare(ctx context.Context) error {
 
 // load reads what was persisted about Redis. A predecessor that did not end in good
 // order may have left a write under way.
-func (k *keeper) load(tx store.Reader) (err error) {
-	k.stored, err = storedEpoch(tx)
+func (k *keeper) load() {
+	k.stored = k.r.before
 	switch {
 	case !k.stored.Clean:
 		k.doubt = "a predecessor may have left a write under way"
@@ -563,16 +586,4 @@ func (k *keeper) load(tx store.Reader) (err error) {
 	}
 	k.last = k.r.last.Until
 	k.stored.Clean, k.unheard = false, !k.stored.Told
-	return err
-}
-
-// handOver stores the time, and says that no write is under way any more.
-func (r *Revoker) handOver(ctx context.Context) error {
-	err, k := r.noteTimes(ctx), r.keeper
-	if err != nil || k == nil || k.doubt != "" || k.stored.Log != r.history.id {
-		return err
-	}
-	last := k.stored
-	last.Clean, last.Told = true, k.allTold()
-	return r.persistEpoch(ctx, last)
 }

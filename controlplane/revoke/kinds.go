@@ -40,8 +40,13 @@ type Epoch struct {
 	Within bool `json:"within,omitempty"`
 	// Log is that of the process which wrote the clock last.
 	Log contract.LogID `json:"log,omitempty"`
-	// Clean says that this process has ended and left no write under way.
+	// Clean says that this process has ended and left no write under way. A process that
+	// uses no Redis takes it back: nobody has watched Redis since.
 	Clean bool `json:"clean,omitempty"`
+	// Forgotten says that the store does not know every filter that its predecessors let
+	// in: they may hold a lease, and read Redis by what they were told before. It stays
+	// until Redis was put in order once. So is a store on which nothing was persisted yet.
+	Forgotten bool `json:"forgotten,omitempty"`
 }
 
 // Filter remembers a filter process that may read Redis, or several of them,

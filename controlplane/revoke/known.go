@@ -23,8 +23,10 @@ import (
 type known struct {
 	// seen is when it was last linked, of several that of the latest.
 	seen time.Time
-	// links counts those that are open or joining.
-	links int
+	// links counts those that are open or joining. latest is that whose hello came last:
+	// a filter has one link, and nothing that comes on its former ones counts.
+	links  int
+	latest *link
 	// welcomed says that it was ever: what was not can hold nothing.
 	welcomed bool
 	// covered is the position up to which it takes no old state from Redis, because
@@ -126,6 +128,7 @@ func (r *Revoker) drop(l *link) {
 // forgetOld forgets filters that were not seen for so long that they believe no
 // Redis any more, and reports whether there were any. mu is held.
 func (r *Revoker) forgetOld() (some bool) {
+	some = r.forgetStrangers()
 	now := r.o.Clock.Earliest()
 	for name, k := range r.known {
 		if k.links == 0 && now.Sub(k.seen) > contract.RememberFilter {

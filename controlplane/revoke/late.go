@@ -14,7 +14,7 @@ import (
 
 // write is the only way in which this package writes to Redis, but for the clock.
 func (k *keeper) write(ctx context.Context, cells []cell) error {
-	err := k.remote.write(ctx, cells)
+	err := k.remote.write(ctx, k.kept(cells))
 	if err == nil || errors.Is(err, errRefused) {
 		return err
 	}

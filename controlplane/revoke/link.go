@@ -36,6 +36,10 @@ const (
 	writeTimeout  = time.Second
 	helloTimeout  = 3 * time.Second
 	questionLimit = time.Second
+	// linkVersions is why a filter is refused that is older or newer. It does not say which
+	// version the filter speaks: a filter that said another one each time would be another
+	// refusal each time.
+	linkVersions = "its filter speaks another version of the link than the control plane"
 	// planLimit bounds how long a filter waits for its Welcome because its node is
 	// not planned, or Redis not in order. It hears of revocations all the same.
 	planLimit = time.Second
@@ -150,6 +154,7 @@ var (
 	errClosing = errors.New("the control plane is stopping")
 	errBye     = errors.New("the filter left")
 	errSlow    = errors.New("the filter does not read")
+	errFormer  = errors.New("the filter has another link")
 )
 
 func (r *Revoker) newLink(node Node, conn net.Conn, in *bufio.Reader) *link {
@@ -177,7 +182,7 @@ func (l *link) serve() error {
 		return fmt.Errorf("decode hello: %w", err)
 	}
 	if l.hello.Version != contract.LinkVersion && r.o.Refused != nil {
-		r.o.Refused(l.node, fmt.Sprintf("its filter speaks version %d of the link, the control plane version %d", l.hello.Version, contract.LinkVersion))
+		r.o.Refused(l.node, linkVersions)
 	}
 	if l.hello.Version != contract.LinkVersion || !validInstance(l.hello.Instance) {
 		return fmt.Errorf("hello of version %d is not understood", l.hello.Version)
@@ -229,10 +234,7 @@ func (l *link) serve() error {
 // A filter gives up a link whose Welcome takes a lease. Nobody reads from a link that
 // waits, so without an end of the wait those that were given up would take all places.
 func (r *Revoker) prepare(l *link) {
-	limit := planLimit
-	if left := time.Until(r.started.Add(contract.Lease - planMargin)); left > 0 {
-		limit = left
-	}
+	limit := max(planLimit, time.Until(r.started.Add(contract.Lease-planMargin)))
 	ctx, cancel := context.WithTimeout(l.ctx, limit)
 	defer cancel()
 	r.keeper.attempted(ctx)
@@ -263,8 +265,21 @@ func (r *Revoker) reserve(l *link) error {
 	r.joining[l] = struct{}{}
 	l.known = r.meet(l)
 	l.known.links++
+	l.known.latest = l
+	for _, all := range []map[*link]struct{}{r.links, r.joining} {
+		for o := range all {
+			if o.former() {
+				o.end()
+			}
+		}
+	}
 	return nil
 }
+
+// former reports whether the filter of a link has said hello on another one since. It has
+// given up this one, and what is still read of it may be older than what the filter has
+// been told on the other. mu is held.
+func (l *link) former() bool { return l.known != nil && l.known.latest != l }
 
 // release gives the place of a link back that was not welcomed.
 func (r *Revoker) release(l *link) {
@@ -284,6 +299,9 @@ func (r *Revoker) register(l *link) error {
 	defer r.mu.Unlock()
 	if r.closing {
 		return errClosing
+	}
+	if l.former() {
+		return errFormer
 	}
 	w := contract.Welcome{Log: r.history.id, Trust: r.trust}
 	// Who was forgotten is new, whatever it remembers: nobody has waited for it since.
@@ -333,10 +351,9 @@ func (r *Revoker) unregister(l *link, bye bool) {
 	r.lost = keep
 	l.known.seen = r.o.Clock.Latest()
 	l.known.links--
-	if bye {
-		if l.known.links == 0 { // else the same filter is linked again already
-			r.drop(l)
-		}
+	r.waits.look()
+	if bye && !l.former() {
+		r.drop(l)
 		l.settle(r.history.at)
 	} else if l.lease.After(now) {
 		r.lost = append(r.lost, l.lease)

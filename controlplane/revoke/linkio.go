@@ -106,6 +106,9 @@ func (l *link) renew(number uint64) {
 func (l *link) ack(a contract.Ack) error {
 	l.r.mu.Lock()
 	defer l.r.mu.Unlock()
+	if l.former() {
+		return errFormer
+	}
 	if a.Applied > l.r.history.at {
 		return fmt.Errorf("position %d was never sent", a.Applied)
 	}

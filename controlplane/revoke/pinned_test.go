@@ -5,13 +5,13 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"os/exec"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 
 	"github.com/meshgate/meshgate/filter/contract"
+	"github.com/meshgate/meshgate/filter/redisconn/redistest"
 )
 
 // sentinels says where the primary is.
@@ -68,9 +68,9 @@ func startSentinel(t *testing.T) *sentinels {
 // while a filter that is out of reach still reads the former one.
 func TestReplacedRedisIsNotWrittenUnderTheOldEpoch(t *testing.T) {
 	t.Parallel()
-	first, second := startRedis(t, ""), startRedis(t, "")
+	first, second := redistest.Start(t), redistest.Start(t)
 	s := startSentinel(t)
-	s.primary.Store(first.addr)
+	s.primary.Store(first.Address())
 	c, err := Open(contract.RedisSettings{URL: "redis+sentinel://" + s.address + "/m"})
 	if err != nil {
 		t.Fatal(err)
@@ -90,23 +90,20 @@ func TestReplacedRedisIsNotWrittenUnderTheOldEpoch(t *testing.T) {
 		}
 		return c
 	}
-	old := clockOf(first.addr)
+	old := clockOf(first.Address())
 	if old.Epoch == 0 {
 		t.Fatal("no clock")
 	}
-	s.primary.Store(second.addr)
-	_, port, _ := net.SplitHostPort(first.addr)
-	if out, err := exec.Command("redis-cli", "-p", port, "CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes").CombinedOutput(); err != nil {
-		t.Fatalf("%v %s", err, out)
-	}
+	s.primary.Store(second.Address())
+	first.Disconnect(t)
 	if err := w.delete(name); err != nil {
 		t.Fatal(err)
 	}
-	if got := clockOf(second.addr); got.Epoch == old.Epoch {
+	if got := clockOf(second.Address()); got.Epoch == old.Epoch {
 		t.Errorf("the successor was written to as if it was the former: %+v", got)
 	}
 	until(t, "the successor is in order", func() bool {
-		got := clockOf(second.addr)
+		got := clockOf(second.Address())
 		return got.Epoch != 0 && got.Epoch != old.Epoch
 	})
 }

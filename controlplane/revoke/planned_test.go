@@ -2,6 +2,7 @@ package revoke
 
 import (
 	"context"
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -49,11 +50,12 @@ func TestWelcomeWithoutAPlan(t *testing.T) {
 		o.Planned = func(ctx context.Context, _ Node) { <-ctx.Done() }
 	}
 	for runs, limit := range map[time.Duration]time.Duration{
-		0: contract.Lease - planMargin, 2 * time.Second: contract.Lease - planMargin - 2*time.Second,
+		0: contract.Lease - planMargin, time.Second: contract.Lease - planMargin - time.Second,
+		2 * time.Second: planLimit, contract.Lease - planMargin - time.Millisecond: planLimit,
 		contract.Lease: planLimit, time.Hour: planLimit,
 	} {
 		virtually(t, tweak, func(t *testing.T, w *world, _ *scripted) {
-			w.r.started = time.Now().Add(-runs)
+			w.begun(time.Now().Add(-runs))
 			begun := time.Now()
 			f, _ := w.pipe("a", contract.Hello{Instance: "one"})
 			if d := time.Since(begun); d != limit {
@@ -74,7 +76,7 @@ func TestWelcomeOutlivesALongReplay(t *testing.T) {
 		w.close(w.r) // in good order
 		redis.be(waiting)
 		w.open(nil)
-		w.r.started = time.Now()
+		w.begun(time.Now())
 		synctest.Wait()
 		begun := time.Now()
 		f = w.dial("a")
@@ -85,8 +87,8 @@ func TestWelcomeOutlivesALongReplay(t *testing.T) {
 			t.Errorf("welcomed after %v with %+v", d, wel.Trust)
 		}
 		f.lease()
-		hello, _ := contract.EncodeJSON(contract.Hello{Version: contract.LinkVersion, Instance: "one"})
-		for range w.r.o.MaxNodeLinks - 1 {
+		for i := range w.r.o.MaxNodeLinks - 1 {
+			hello, _ := contract.EncodeJSON(contract.Hello{Version: contract.LinkVersion, Instance: fmt.Sprint("other ", i)})
 			given := w.dial("a")
 			given.send(contract.FrameHello, hello)
 			given.cut()

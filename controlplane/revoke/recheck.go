@@ -2,9 +2,11 @@ package revoke
 
 import (
 	"context"
+	"errors"
 	"slices"
 
 	"github.com/meshgate/meshgate/controlplane/fault"
+	"github.com/meshgate/meshgate/xds/rejudge"
 )
 
 // Recheck authenticates links again with the tokens they came with and ends those
@@ -42,7 +44,11 @@ func (r *Revoker) judged(ctx context.Context, l *link) error {
 	_, err := r.o.Auth.Authenticate(ctx, l.node.ID, l.node.token)
 	switch fault.CodeOf(err) {
 	case fault.Denied, fault.Forbidden, fault.NotFound:
-		r.log.Warn("link revoked", "node", l.node.ID, "error", err)
+		if errors.Is(err, rejudge.ErrRenewed) {
+			r.log.Info("link ends, its node has a newer token", "node", l.node.ID)
+		} else {
+			r.log.Warn("link revoked", "node", l.node.ID, "error", err)
+		}
 		l.end()
 		return nil
 	}

@@ -3,11 +3,7 @@ package revoke
 import (
 	"context"
 	"fmt"
-	"net"
-	"os/exec"
-	"strconv"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
@@ -15,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/meshgate/meshgate/filter/contract"
+	"github.com/meshgate/meshgate/filter/redisconn/redistest"
 )
 
 func client(t *testing.T, addr string) redis.UniversalClient {
@@ -91,45 +88,10 @@ func TestDeadRedis(t *testing.T) {
 	until(t, "trusted again", func() bool { s := w.r.Stats(); return s.RedisUp && s.Trusted })
 }
 
-// server is a real Redis.
-type server struct {
-	cmd  *exec.Cmd
-	addr string
-}
-
-func startRedis(t *testing.T, addr string) *server {
-	t.Helper()
-	if addr == "" {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		addr = l.Addr().String()
-		l.Close()
-	}
-	_, port, _ := net.SplitHostPort(addr)
-	if _, err := strconv.Atoi(port); err != nil {
-		t.Fatal(err)
-	}
-	s := &server{cmd: exec.Command("redis-server", "--port", port, "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir", t.TempDir()), addr: addr}
-	if err := s.cmd.Start(); err != nil {
-		t.Fatalf("redis-server is needed: %v", err)
-	}
-	t.Cleanup(s.kill)
-	return s
-}
-
-func (s *server) kill() {
-	if s.cmd.ProcessState == nil {
-		s.cmd.Process.Kill()
-		s.cmd.Wait()
-	}
-}
-
 func TestRealRedisRestartsEmptyAndStops(t *testing.T) {
 	t.Parallel()
-	s := startRedis(t, "")
-	c := client(t, s.addr)
+	s := redistest.Start(t)
+	c := client(t, s.Address())
 	w := newWorld(t, c)
 	until(t, "redis up", func() bool { return w.r.Stats().RedisUp })
 	gone, second := w.mint("a", false), w.mint("b", false)
@@ -137,8 +99,7 @@ func TestRealRedisRestartsEmptyAndStops(t *testing.T) {
 		t.Fatal(err)
 	}
 	trust := w.trust()
-	s.kill()
-	s = startRedis(t, s.addr)
+	s.Restart(t)
 	until(t, "another epoch, of another server", func() bool {
 		now := w.trust()
 		return w.r.Stats().RedisUp && now.Epoch != 0 && now.Epoch != trust.Epoch && len(now.Servers) == 1 && now.Servers[0] != trust.Servers[0]
@@ -149,11 +110,11 @@ func TestRealRedisRestartsEmptyAndStops(t *testing.T) {
 	if d := c.PTTL(context.Background(), contract.RedisRecordKey(contract.HashToken([]byte("a")))).Val(); d < time.Hour {
 		t.Errorf("tombstone lives %v", d)
 	}
-	s.cmd.Process.Signal(syscall.SIGSTOP)
+	s.Freeze(t)
 	if err := w.delete(second); err != nil { // no filter is known, so nobody can read it
 		t.Error(err)
 	}
-	s.cmd.Process.Signal(syscall.SIGCONT)
+	s.Thaw(t)
 	until(t, "redis up again", func() bool { return w.r.Stats().RedisUp })
 	if e := entryOf(t, c, "b"); e.Revoked == 0 {
 		t.Error("the missed tombstone was not replayed")
@@ -164,7 +125,7 @@ func TestRealRedisRestartsEmptyAndStops(t *testing.T) {
 // reads the former one, in which nothing is written any more.
 func TestAnotherDatabaseIsAnotherServer(t *testing.T) {
 	t.Parallel()
-	addr := startRedis(t, "").addr
+	addr := redistest.Start(t).Address()
 	w := newWorld(t, client(t, addr+"/0"))
 	until(t, "redis up", func() bool { return w.r.Stats().RedisUp })
 	name := w.mint("a", false)
@@ -173,7 +134,7 @@ func TestAnotherDatabaseIsAnotherServer(t *testing.T) {
 	until(t, "unlinked", func() bool { return w.r.Stats().Links == 0 })
 	w.close(w.r)
 	w.open(client(t, addr+"/1"))
-	w.r.started = time.Now().Add(-contract.Lease)
+	w.begun(time.Now().Add(-contract.Lease))
 	until(t, "redis up", func() bool { return w.r.Stats().RedisUp })
 	unavailable(t, w.delete(name))
 }
@@ -182,7 +143,7 @@ func TestAnotherDatabaseIsAnotherServer(t *testing.T) {
 // would put back what is in use otherwise.
 func TestEmptiedRedisIsNoticedByTheNextWrite(t *testing.T) {
 	t.Parallel()
-	c := client(t, startRedis(t, "").addr)
+	c := client(t, redistest.Start(t).Address())
 	w := newWorld(t, c)
 	until(t, "redis up", func() bool { return w.r.Stats().RedisUp })
 	name, was := w.mint("a", false), w.trust()

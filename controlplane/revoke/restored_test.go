@@ -1,9 +1,13 @@
 package revoke
 
 import (
+	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"github.com/meshgate/meshgate/controlplane/fault"
+	"github.com/meshgate/meshgate/controlplane/gateway"
 	"github.com/meshgate/meshgate/controlplane/store"
 	"github.com/meshgate/meshgate/filter/contract"
 )
@@ -46,7 +50,7 @@ func TestFiltersOfAnOldBackupAreWaitedFor(t *testing.T) {
 				f, _ := j.pipe("node", contract.Hello{Instance: "i"})
 				j.rest()
 				f.cut()
-				j.wall.set(tt.off)
+				j.wall.Set(tt.off)
 				j.restored(tt.age, tt.unused, tt.change)
 				says(j.t, j.revoke(j.touchApp()), "1 of 1 gateways", "node")
 				says(j.t, j.r.Settle(j.t.Context()), "node")
@@ -109,4 +113,109 @@ func TestRestoredStoreWaitsForTheFirstLease(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A filter believes the Redis of the former control plane also where the next one has
+// none: it is waited for until it has heard that there is none, whether the store was
+// restored or Redis is not used any more.
+func TestFiltersOfAFormerRedisAreWaitedFor(t *testing.T) {
+	for name, next := range map[string]func(j *jumping){
+		"restored": func(j *jumping) { j.restored(2*day, 0, nil) },
+		"restored, of a store that knew none": func(j *jumping) {
+			j.restored(0, 0, func(tx store.Tx) error { return tx.Delete(epochs, "", singleton, 0) })
+		},
+		"after a crash":     func(j *jumping) { j.crash(); j.open(nil) },
+		"after a clean end": func(j *jumping) { j.close(j.r); j.open(nil) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			jumps(t, false, func(j *jumping) {
+				f, _ := j.pipe("node", contract.Hello{Instance: "i"})
+				j.rest()
+				f.cut()
+				j.remote = nil
+				next(j)
+				says(j.t, j.revoke(j.touchApp()), "Redis is not used any more", "1 of 1 gateways", "node")
+				says(j.t, j.r.Settle(j.t.Context()), "node")
+				j.crash()
+				j.open(nil)
+				says(j.t, j.revoke(j.touchApp()), "node")
+				f, _ = j.pipe("node", contract.Hello{Instance: "i"})
+				j.rest()
+				if err := j.revoke(j.touchApp()); err != nil {
+					j.t.Errorf("it has heard: %v", err)
+				}
+				f.cut()
+				j.close(j.r)
+				j.open(nil)
+				if err := j.revoke(j.touchApp()); err != nil {
+					j.t.Errorf("it had heard before the restart: %v", err)
+				}
+			})
+		})
+	}
+}
+
+// A gateway that was restarted between the backup and the restore is linked, and the one of
+// the backup is not: revocations wait for that, until its agent says that it has ended, or
+// an operator says that it is gone. Neither forgets a filter that may live: one of another
+// process that is linked, or of a node of which nothing is.
+func TestFormerFilterOfALinkedNode(t *testing.T) {
+	before, after := strings.Repeat("A", 26), strings.Repeat("B", 26)
+	for name, end := range map[string]func(j *jumping) error{
+		"its agent says it has ended": func(j *jumping) error {
+			return j.r.Ended(Node{ID: "node"}, contract.Ended{Processes: []string{before}, Successor: after})
+		},
+		"an operator says it is gone": func(j *jumping) error { return j.r.GoneFormer("node") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			jumps(t, false, func(j *jumping) {
+				f, _ := j.pipe("node", contract.Hello{Instance: instance(before, "x")})
+				j.rest()
+				f.cut()
+				j.restored(time.Hour, 0, nil)
+				if err := j.r.GoneFormer("node"); !fault.Is(err, fault.Conflict) || j.r.Stats().KnownFilters != 1 {
+					j.t.Errorf("while nothing is linked: %v", err)
+				}
+				link := func() { j.pipe("node", contract.Hello{Instance: instance(after, "x")}) }
+				link()
+				twin, _ := j.pipe("node", contract.Hello{Instance: instance(after, "y")})
+				twin.cut()
+				j.rest()
+				says(j.t, j.revoke(j.touchApp()), "node", "1 of 3 gateways", "former=true")
+				link() // the former one was silent for as long as the revocation took
+				if err := end(j); err != nil {
+					j.t.Fatal(err)
+				}
+				if known := j.r.Stats().KnownFilters; known != 2 || j.rows() != 2 {
+					j.t.Errorf("%d filters are known, of %d rows that outlive the process", known, j.rows())
+				}
+				j.rest()
+				if err := j.revoke(j.touchApp()); err != nil {
+					j.t.Error(err)
+				}
+				j.crash() // what was said is in the store when it was answered
+				j.open(nil)
+				if known := j.r.Stats().KnownFilters; known != 2 || j.rows() != 2 {
+					j.t.Errorf("after a restart %d filters are known, of %d rows", known, j.rows())
+				}
+			})
+		})
+	}
+}
+
+// Without Redis now and before, a filter that is away holds nothing but its lease.
+func TestNobodyIsWaitedForWithoutRedis(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := &world{t: t, virtual: true}
+		w.init(nil)
+		f, _ := w.pipe("node", contract.Hello{Instance: "i"})
+		f.cut()
+		for range 2 {
+			if err := w.write(w.touch(gateway.Applications, w.app)); err != nil {
+				t.Error(err)
+			}
+			w.close(w.r)
+			w.open(nil)
+		}
+	})
 }

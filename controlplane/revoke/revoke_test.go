@@ -108,7 +108,7 @@ func TestStartWithoutFiltersAnswersAtOnce(t *testing.T) {
 	w := newWorld(t, nil)
 	n := w.mint("a", false)
 	w.open(nil)
-	w.r.started = time.Now().Add(time.Hour) // whoever waits for a lease from here fails
+	w.begun(time.Now().Add(time.Hour)) // whoever waits for a lease from here fails
 	if err := w.delete(n); err != nil {
 		t.Fatal(err)
 	}

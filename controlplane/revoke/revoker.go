@@ -84,6 +84,9 @@ type Options struct {
 	// how much its clock is ahead, see [redisconn.Server].
 	RedisState func(error)
 	RedisAhead func(time.Duration)
+	// Waits, if set, hears whom revocations wait for in vain, and when that is over. It must
+	// not call the Revoker.
+	Waits func(Waits)
 	// Meter may be nil.
 	Meter Meter
 	Log   *slog.Logger
@@ -94,8 +97,10 @@ type Options struct {
 	// MaxLinks bounds links, MaxNodeLinks those of one node; 0 means 4096, 64.
 	// How many filters are remembered follows from them; see known.go.
 	MaxLinks, MaxNodeLinks int
-	// remote takes the place of Redis, in tests.
+	// remote takes the place of Redis, in tests, and pace says how long it is not looked at
+	// there: a day has many seconds in which nothing happens.
 	remote remote
+	pace   func() time.Duration
 }
 
 // Revoker revokes. Close must be called.
@@ -121,9 +126,14 @@ type Revoker struct {
 	// what this process has in the store of them.
 	persist sync.Mutex
 	written map[string]int64
+	// before is what was persisted about Redis when this process began.
+	before Epoch
 	// alone says that no filter was known at the start, of a store that knows them all,
 	// so that none can hold a lease from a predecessor of this process.
 	alone bool
+	// former says that filters may have been told to believe a Redis that this process
+	// does not use, because it uses none.
+	former bool
 	// last is what the predecessor knew of the time. gap is how much has passed since by
 	// the clock alone, 0 if that is little.
 	last Times
@@ -156,7 +166,11 @@ type Revoker struct {
 	// that are written to now; 0 if all have confirmed that, and nobody may reach
 	// others that hold an old state.
 	serversAt contract.Position
+	// strangers says that filters which nobody remembers may read Redis as it was before
+	// this process; see [Epoch.Forgotten].
+	strangers bool
 	stats     Stats
+	waits     waits
 }
 
 // Stats is a snapshot for metrics.
@@ -185,6 +199,9 @@ func New(ctx context.Context, o Options) (*Revoker, error) {
 	if o.Clock == nil {
 		o.Clock = taken{o.Now}
 	}
+	if o.pace == nil {
+		o.pace = func() time.Duration { return watchEvery }
+	}
 	if o.Meter == nil {
 		o.Meter = unmetered{}
 	}
@@ -196,6 +213,7 @@ func New(ctx context.Context, o Options) (*Revoker, error) {
 		tally: tally{}, writes: map[*pending]struct{}{}, settled: make(chan struct{}),
 	}
 	r.calls.stop = make(chan struct{})
+	r.waits.changed = make(chan struct{}, 1)
 	if o.Redis != nil {
 		o.remote = &reached{o.Redis, o.Tracker}
 	}
@@ -205,6 +223,9 @@ func New(ctx context.Context, o Options) (*Revoker, error) {
 	if err := o.Store.View(ctx, r.load); err != nil {
 		return nil, fmt.Errorf("read revocations: %w", err)
 	}
+	if err := r.leaveRedis(ctx); err != nil {
+		return nil, err
+	}
 	r.signer.store, r.signer.now = o.Store, o.Clock.Earliest
 	if _, err := r.signer.renew(ctx); err != nil {
 		return nil, err
@@ -213,6 +234,7 @@ func New(ctx context.Context, o Options) (*Revoker, error) {
 	r.owned.Go(r.remember)
 	r.owned.Go(r.renewKeys)
 	r.owned.Go(r.publisher)
+	r.owned.Go(r.tellWaits)
 	if r.keeper != nil {
 		r.owned.Go(r.keeper.run)
 		r.owned.Go(r.keeper.refiller)
@@ -225,7 +247,8 @@ func New(ctx context.Context, o Options) (*Revoker, error) {
 // load begins the log with what the store remembers. What a predecessor has
 // committed and not published is among it.
 func (r *Revoker) load(tx store.Reader) error {
-	if err := r.loadTimes(tx); err != nil {
+	var err error
+	if r.last, r.gap, err = resumeTime(tx, r.o.Clock); err != nil {
 		return err
 	}
 	rows, err := tx.List(tombstones, store.Query{})
@@ -255,20 +278,19 @@ func (r *Revoker) load(tx store.Reader) error {
 		r.written[row.Name] = f.Seen
 	}
 	r.forgetOld()
-	e, err := storedEpoch(tx)
-	if err != nil {
+	if r.before, err = storedEpoch(tx); err != nil {
 		return err
 	}
-	// A backup does not know of filters that were first linked after it.
-	r.alone = len(r.known) == 0 && !e.isRestored()
-	if len(entries) > 0 || r.gap > 0 || e.isRestored() { // some may be hidden that a predecessor has not confirmed
+	r.alone = len(r.known) == 0 && !r.before.Forgotten
+	r.recall()
+	if len(entries) > 0 || r.gap > 0 || r.before.Forgotten { // some may be hidden that a predecessor has not confirmed
 		r.revokedAt = r.history.at
 		r.pend(r.history.at)
 	}
-	if r.keeper == nil {
-		return nil
+	if r.keeper != nil {
+		r.keeper.load()
 	}
-	return r.keeper.load(tx)
+	return nil
 }
 
 // Close lets publications that wait finish within ctx, ends all links, and returns

@@ -59,33 +59,41 @@ var times = &model.Kind{
 	New: func() any { return new(Times) },
 }
 
-// loadTimes finds out how much time has passed since the last process by the clock
-// alone: nobody knows whether it has passed. A little is taken for not passed at all,
-// in addition to that of earlier restarts.
-func (r *Revoker) loadTimes(tx store.Reader) error {
-	row, err := tx.Get(times, "", singleton)
-	if fault.Is(err, fault.NotFound) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	r.last = *row.Spec.(*Times)
-	at := time.UnixMilli(r.last.Earliest)
-	if r.gap = max(0, r.o.Clock.Earliest().Sub(at)); r.gap <= unmeasured {
-		r.gap = 0
-		r.o.Clock.Note(at)
-	}
-	return nil
+// NoteTime tells a clock what the time was when the last process on a store ended, if
+// that was little ago. It comes before the first row of the store is taken to have ended:
+// what has ended by the wall clock alone may not have ended at all.
+func NoteTime(tx store.Reader, clock Clock) error {
+	_, _, err := resumeTime(tx, clock)
+	return err
 }
 
-// noteTimes stores the time. What it was before is needed until the epoch is stored that
-// a gap demands.
+// resumeTime returns what the last process knew of the time, and how much has passed
+// since by the clock alone. A little is taken for not passed at all, in addition to that
+// of earlier restarts.
+func resumeTime(tx store.Reader, clock Clock) (last Times, gap time.Duration, err error) {
+	row, err := tx.Get(times, "", singleton)
+	if fault.Is(err, fault.NotFound) {
+		return last, 0, nil
+	}
+	if err != nil {
+		return last, 0, err
+	}
+	last = *row.Spec.(*Times)
+	at := time.UnixMilli(last.Earliest)
+	if gap = max(0, clock.Earliest().Sub(at)); gap <= unmeasured {
+		gap = 0
+		clock.Note(at)
+	}
+	return last, gap, nil
+}
+
+// noteTimes stores the time. What it was before is needed until that is in force what a
+// gap demands: a process that ends before would hide the gap from the next one.
 func (r *Revoker) noteTimes(ctx context.Context) error {
-	decided, until := r.keeper.decided()
-	if r.gap > 0 && !decided {
+	if r.gap > 0 && !r.mended() {
 		return nil
 	}
+	until := r.keeper.ends()
 	_, err := r.o.Store.Update(ctx, model.Credential, func(tx store.Tx) error {
 		_, err := tx.Get(times, "", singleton)
 		return put(tx, &model.Resource{Kind: times, Name: singleton, Spec: &Times{r.o.Clock.Earliest().UnixMilli(), until}}, err)
@@ -108,15 +116,25 @@ func (k *keeper) until() int64 {
 	return now.Add(contract.RecordLife).UnixMilli()
 }
 
-// decided reports whether an epoch of this process is stored, and when the last record
-// ends. Without Redis there is nothing to decide.
-func (k *keeper) decided() (yes bool, until int64) {
+// mended reports whether no filter takes anything any more from a Redis as it was before a
+// gap: it was put in order under another epoch, or they have heard that there is none.
+func (r *Revoker) mended() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.keeper == nil {
+		return r.told()
+	}
+	return r.redisAt != 0
+}
+
+// ends says when the last record ends. After a process without Redis no record counts.
+func (k *keeper) ends() int64 {
 	if k == nil {
-		return true, 0
+		return 0
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return k.stored.Log == k.r.history.id, k.last
+	return k.last
 }
 
 // outlived says that there may be records in Redis which end later than a revocation of

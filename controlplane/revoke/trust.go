@@ -38,6 +38,7 @@ func (r *Revoker) announce(t contract.Trust) {
 		l.push(frame{contract.FrameTrust, body})
 		l.entrust(told{r.trustAt, t.Epoch == 0})
 	}
+	r.waits.look()
 }
 
 // entrust notes what the filter of a link may have on its disk from now on. One
@@ -112,14 +113,16 @@ func (t tally) lowest() contract.Position {
 // confirmed is the position up to which no known filter takes an old state from
 // Redis. mu is held.
 func (r *Revoker) confirmed() contract.Position {
-	if r.keeper == nil {
+	lowest := r.tally.lowest()
+	switch {
+	case r.awaitsOrder():
+		return 0
+	case lowest < r.serversAt:
+		return lowest
+	case r.keeper == nil:
 		return everything
 	}
-	lowest := r.tally.lowest()
-	if lowest >= r.serversAt {
-		return max(lowest, r.redisAt)
-	}
-	return lowest
+	return max(lowest, r.redisAt)
 }
 
 // lacks reports whether a filter may take a state before a position from Redis. mu is
@@ -138,6 +141,9 @@ func (r *Revoker) advance() {
 	if !r.told() && r.tally.lowest() >= r.serversAt {
 		r.serversAt = 0
 		r.keeper.heard()
+	}
+	if r.waits.blocked || !r.told() {
+		r.waits.look()
 	}
 	if len(r.unconfirmed) == 0 {
 		return
@@ -205,15 +211,12 @@ func writeEpoch(ctx context.Context, s store.Store, e Epoch, more ...func(store.
 // that it stores, and the first process on the store draws another one. Every filter
 // that the store knows counts as seen when that process begins.
 func Restored(ctx context.Context, s store.Store) error {
-	return writeEpoch(ctx, s, Epoch{Epoch: drawEpoch()}, stillSeen)
+	return writeEpoch(ctx, s, Epoch{Epoch: drawEpoch(), Forgotten: true}, stillSeen)
 }
-
-// isRestored reports whether no process has used what is stored since [Restored].
-func (e *Epoch) isRestored() bool { return e.Epoch != 0 && e.Log == "" }
 
 // stillSeen has every known filter seen no earlier than the time that the store knows.
 // It may have been linked until the host of the former process was lost, long after the
-// backup. The next process adds what has passed since by its own clock (loadTimes), so the
+// backup. The next process adds what has passed since by its own clock (resumeTime), so the
 // clock of whoever restores does not matter.
 func stillSeen(tx store.Tx) error {
 	rows, err := tx.List(filters, store.Query{})
@@ -242,14 +245,18 @@ func stillSeen(tx store.Tx) error {
 	return put(tx, &model.Resource{Kind: times, Name: singleton, Spec: &Times{Earliest: at}}, err)
 }
 
-// storedEpoch reads what was persisted, nothing if nothing was.
+// storedEpoch reads what was persisted. A store on which nothing was begins after processes
+// of which it knows nothing: it is in memory, or takes the place of one that was lost. A
+// new installation cannot be told from that.
 func storedEpoch(tx store.Reader) (Epoch, error) {
 	row, err := tx.Get(epochs, "", singleton)
 	switch {
 	case err == nil:
-		return *row.Spec.(*Epoch), nil
+		e := *row.Spec.(*Epoch)
+		e.Forgotten = e.Forgotten || e.Epoch != 0 && e.Log == "" // restored by an older release
+		return e, nil
 	case fault.Is(err, fault.NotFound):
-		return Epoch{}, nil
+		return Epoch{Forgotten: true}, nil
 	}
 	return Epoch{}, err
 }

@@ -52,6 +52,13 @@ func newScripted(id string) *scripted {
 	return &scripted{id: id, role: "master", gate: make(chan struct{}), values: map[string][]byte{}, expiries: map[string]int64{}, formers: map[string]map[string][]byte{}}
 }
 
+// inMood is a Redis that has been so from the beginning.
+func inMood(m mood) *scripted {
+	s := newScripted("run-1")
+	s.be(m)
+	return s
+}
+
 func (s *scripted) be(m mood) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -25,6 +25,9 @@ type ChangeRecord struct {
 	// Key has no name where Count changes are summed up.
 	Key     model.Key
 	Scoping model.Scoping
+	// Fleeting says that the resource comes and goes all day and ends by itself, as
+	// tokens do.
+	Fleeting bool
 	// Sealed says that the resource is encrypted at rest; so are then title and members.
 	Sealed bool
 	// Title is what people call the resource where its name is an id, or empty.
@@ -47,8 +50,8 @@ type Member struct {
 	// Path is a JSON pointer (RFC 6901) into the resource as its API shows it.
 	Path string `json:"path"`
 	// Old and New are scalars or empty containers; absent where the member was or is.
-	Old json.RawMessage `json:"old,omitempty"`
-	New json.RawMessage `json:"new,omitempty"`
+	Old json.RawMessage `json:"old,omitempty" jsonschema_description:"A scalar or an empty container; absent where the member was or is"`
+	New json.RawMessage `json:"new,omitempty" jsonschema_description:"A scalar or an empty container; absent where the member was or is"`
 	// Secret members have no values here.
 	Secret bool `json:"secret,omitempty"`
 	// Cut says that a value is longer than what is kept of it.
@@ -76,7 +79,13 @@ type RecordQuery struct {
 	// Actor is the name of one, ActorKind what it is.
 	Actor     string
 	ActorKind model.ActorKind
+	// Fleeting takes records of what comes and goes all day, too. They are left out
+	// otherwise, unless Kind is set.
+	Fleeting bool
 }
+
+// WithFleeting reports whether records of what comes and goes all day are selected.
+func (q RecordQuery) WithFleeting() bool { return q.Fleeting || q.Kind != "" }
 
 // Budget is what a record shares the room with in which records are kept. Who fills one
 // budget pushes nothing out of another.
@@ -90,34 +99,45 @@ const (
 	// OfProxies are those of what proxies do: they register, they drain, they are gone.
 	// Whoever has the token of one can write as many of them as they like.
 	OfProxies
+	// OfTokens are those of what comes and goes all day: a busy day of revocations would
+	// otherwise leave nothing of a month of administration.
+	OfTokens
 )
 
+// NumBudgets is how many budgets there are.
+const NumBudgets = int(OfTokens) + 1
+
 // Budgets lists all budgets.
-func Budgets() []Budget { return []Budget{OfOperators, OfProxies} }
+func Budgets() []Budget { return []Budget{OfOperators, OfProxies, OfTokens} }
 
 // Budget is what the record belongs to.
 func (r *ChangeRecord) Budget() Budget {
 	if r.Actor.Kind == model.ActorNode || r.Origin == model.OriginProxy {
 		return OfProxies
 	}
+	if r.Fleeting {
+		return OfTokens
+	}
 	return OfOperators
 }
 
 // Budgets are those that a query can select something of.
-func (q RecordQuery) Budgets() []Budget {
-	switch q.ActorKind {
-	case model.ActorNode:
-		return []Budget{OfProxies}
-	case model.ActorUser, model.ActorToken:
-		return []Budget{OfOperators}
-	case model.ActorSystem:
+func (q RecordQuery) Budgets() (list []Budget) {
+	if q.ActorKind != model.ActorNode {
+		list = append(list, OfOperators)
 	}
-	return Budgets()
+	if q.ActorKind == "" || q.ActorKind == model.ActorNode || q.ActorKind == model.ActorSystem {
+		list = append(list, OfProxies)
+	}
+	if q.ActorKind != model.ActorNode && q.WithFleeting() {
+		list = append(list, OfTokens)
+	}
+	return list
 }
 
 // Retention says how long change records are kept: what is older than Age goes, and
-// what is not among the newest of its [Budget]: Rows of operators, a tenth of that of
-// proxies. The newest record of each budget always stays. They go when others are
+// what is not among the newest of its [Budget]: Rows of operators and as many of tokens, a
+// tenth of that of proxies. The newest record of each budget always stays. They go when others are
 // written.
 type Retention struct {
 	Age  time.Duration

@@ -13,8 +13,8 @@ import (
 	"github.com/meshgate/meshgate/controlplane/store"
 )
 
-// draft is the next state while it is being made from the previous one.
-type draft struct {
+// gatewayEdit is the next state while it is being made from the previous one.
+type gatewayEdit struct {
 	reader    store.Reader
 	scope     string
 	services  *edit[*Service]
@@ -24,46 +24,38 @@ type draft struct {
 	bound     *edit[*Bound]
 	anonymous *edit[*Consumer]
 	users     *edit[int]
-	balancingDraft
-	identitiesDraft
+	balancingEdit
+	identitiesEdit
 }
 
-func draftOf(g *Gateway, r store.Reader) *draft {
-	return &draft{
+func draftOf(g *Gateway, r store.Reader) *gatewayEdit {
+	return &gatewayEdit{
 		reader: r, scope: g.scope,
 		services: editOf(g.services), routes: editOf(g.routes), plugins: editOf(g.plugins),
 		targets: editOf(g.targets), bound: editOf(g.bound), anonymous: editOf(g.anonymous), users: editOf(g.users),
-		balancingDraft: g.balancing.draft(), identitiesDraft: g.identities.draft(),
+		balancingEdit: g.balancing.draft(), identitiesEdit: g.identities.draft(),
 	}
 }
 
-func (d *draft) freeze() *Gateway {
+func (d *gatewayEdit) freeze() *Gateway {
 	return &Gateway{
 		scope: d.scope, revision: d.reader.Revision(),
 		services: d.services.table, routes: d.routes.table, plugins: d.plugins.table,
 		targets: d.targets.table, bound: d.bound.table, anonymous: d.anonymous.table, users: d.users.table,
-		balancing: d.balancingDraft.freeze(), identities: d.identitiesDraft.freeze(),
-	}
-}
-
-// held are the kinds of which a view holds every resource.
-func held() []*model.Kind {
-	return []*model.Kind{
-		gateway.Services, gateway.Routes, gateway.Plugins,
-		gateway.Upstreams, gateway.Targets, gateway.Certificates, gateway.SNIs, gateway.CACertificates,
+		balancing: d.balancingEdit.freeze(), identities: d.identitiesEdit.freeze(),
 	}
 }
 
 // Load reads a whole control plane once, without following it.
 func Load(scope string, r store.Reader) (*Gateway, error) {
 	d := draftOf(&Gateway{scope: scope}, r)
-	for _, k := range held() {
-		rs, err := r.List(k, store.Query{Scope: scope})
+	for _, k := range kinds {
+		rs, err := r.List(k.kind, store.Query{Scope: scope})
 		if err != nil {
-			return nil, fmt.Errorf("list %s of %s: %w", k.Path, scope, err)
+			return nil, fmt.Errorf("list %s of %s: %w", k.kind.Path, scope, err)
 		}
 		for _, res := range rs {
-			if err := d.put(res); err != nil {
+			if err := k.put(d, res); err != nil {
 				return nil, err
 			}
 		}
@@ -73,13 +65,11 @@ func Load(scope string, r store.Reader) (*Gateway, error) {
 
 // gatewaySource reads and follows a control plane.
 func gatewaySource(scope string) source[*Gateway] {
-	kinds := map[string]bool{gateway.Consumers.Name: true}
-	for _, k := range held() {
-		kinds[k.Name] = true
-	}
 	return source[*Gateway]{
 		load: func(r store.Reader) (*Gateway, error) { return Load(scope, r) },
-		mine: func(key model.Key) bool { return key.Scope == scope && kinds[key.Kind] },
+		mine: func(key model.Key) bool {
+			return key.Scope == scope && (key.Kind == gateway.Consumers.Name || keptAs(key.Kind) != nil)
+		},
 	}
 }
 
@@ -106,95 +96,59 @@ func (g *Gateway) apply(r store.Reader, keys []model.Key) (next *Gateway, releva
 }
 
 // refresh reads one resource again.
-func (d *draft) refresh(key model.Key) (bool, error) {
+func (d *gatewayEdit) refresh(key model.Key) (bool, error) {
 	if key.Kind == gateway.Consumers.Name {
 		return d.consumer(key.Name)
 	}
-	for _, k := range held() {
-		if k.Name == key.Kind {
-			return true, d.reread(k, key.Name)
-		}
+	k := keptAs(key.Kind)
+	if k == nil {
+		return false, nil
 	}
-	return false, nil
-}
-
-func (d *draft) reread(k *model.Kind, name string) error {
-	res, err := d.reader.Get(k, d.scope, name)
+	res, err := d.reader.Get(k.kind, d.scope, key.Name)
 	if fault.Is(err, fault.NotFound) {
-		return d.drop(k, name)
+		k.drop(d, key.Name)
+		return true, nil
 	}
 	if err != nil {
-		return err
+		return true, err
 	}
-	return d.put(res)
+	return true, k.put(d, res)
 }
 
-func (d *draft) put(res *model.Resource) error {
-	switch res.Kind.Name {
-	case gateway.Services.Name:
-		d.services.put(res.Name, entryOf[gateway.Service](res))
-	case gateway.Routes.Name:
-		d.routes.put(res.Name, entryOf[gateway.Route](res))
-	case gateway.Plugins.Name:
-		return d.putPlugin(pluginOf(res))
-	default:
-		d.balancingDraft.put(res)
-		d.identitiesDraft.put(res)
-	}
-	return nil
+// byAnonymous resolves what instances name as their anonymous consumer. The new name is
+// retained before the old one is released: a name that stays is not resolved again.
+var byAnonymous = index[*Plugin]{
+	before: func(d *gatewayEdit, p *Plugin) error {
+		if p.Anonymous == "" {
+			return nil
+		}
+		return d.retain(p.Anonymous)
+	},
+	leave: func(d *gatewayEdit, _ string, p *Plugin) { d.release(p.Anonymous) },
 }
 
-func (d *draft) drop(k *model.Kind, name string) error {
-	switch k.Name {
-	case gateway.Services.Name:
-		d.services.drop(name)
-	case gateway.Routes.Name:
-		d.routes.drop(name)
-	case gateway.Plugins.Name:
-		d.dropPlugin(name)
-	default:
-		d.balancingDraft.drop(k, name)
-		d.identitiesDraft.drop(k, name)
-	}
-	return nil
-}
-
-func (d *draft) dropPlugin(id string) {
-	old, ok := d.plugins.get(id)
-	if !ok {
-		return
-	}
-	d.plugins.drop(id)
-	if t, ok := gateway.TargetOf(old.Spec); ok {
-		// Another instance may have taken the target in the same commit.
-		if at, ok := d.targets.get(targetKey(t)); ok && at.ID == id {
+// byTarget finds instances by where they are attached.
+var byTarget = index[*Plugin]{
+	enter: func(d *gatewayEdit, id string, p *Plugin) {
+		if t, ok := gateway.AttachmentOf(p.Spec); ok {
+			d.targets.put(targetKey(t), p)
+		} else {
+			d.bind(t, id, p)
+		}
+	},
+	leave: func(d *gatewayEdit, id string, p *Plugin) {
+		t, ok := gateway.AttachmentOf(p.Spec)
+		if !ok {
+			d.bind(t, id, nil)
+		} else if at, ok := d.targets.get(targetKey(t)); ok && at.ID == id {
 			d.targets.drop(targetKey(t))
 		}
-	} else {
-		d.bind(t, id, nil)
-	}
-	d.release(old.Anonymous)
-}
-
-func (d *draft) putPlugin(p *Plugin) error {
-	if p.Anonymous != "" {
-		if err := d.retain(p.Anonymous); err != nil {
-			return err
-		}
-	}
-	d.dropPlugin(p.ID)
-	d.plugins.put(p.ID, p)
-	if t, ok := gateway.TargetOf(p.Spec); ok {
-		d.targets.put(targetKey(t), p)
-	} else {
-		d.bind(t, p.ID, p)
-	}
-	return nil
+	},
 }
 
 // bind puts p in the place of the instance of that id at a target, or removes
 // it if p is nil.
-func (d *draft) bind(t gateway.Target, id string, p *Plugin) {
+func (d *gatewayEdit) bind(t gateway.Attachment, id string, p *Plugin) {
 	var next Bound
 	if old, ok := d.bound.get(targetKey(t)); ok {
 		next.Plugins = slices.DeleteFunc(slices.Clone(old.Plugins), func(o *Plugin) bool { return o.ID == id })
@@ -211,7 +165,7 @@ func (d *draft) bind(t gateway.Target, id string, p *Plugin) {
 }
 
 // retain makes sure that a config.anonymous is resolved while it is in use.
-func (d *draft) retain(configured string) error {
+func (d *gatewayEdit) retain(configured string) error {
 	n, known := d.users.get(configured)
 	d.users.put(configured, n+1)
 	if known {
@@ -220,7 +174,7 @@ func (d *draft) retain(configured string) error {
 	return d.resolve(configured)
 }
 
-func (d *draft) release(configured string) {
+func (d *gatewayEdit) release(configured string) {
 	n, ok := d.users.get(configured)
 	switch {
 	case !ok:
@@ -234,7 +188,7 @@ func (d *draft) release(configured string) {
 
 // resolve finds the consumer that a config.anonymous names: by id if it looks
 // like one, then by username.
-func (d *draft) resolve(configured string) error {
+func (d *gatewayEdit) resolve(configured string) error {
 	if _, err := uuid.Parse(configured); err == nil {
 		res, err := d.reader.Get(gateway.Consumers, d.scope, configured)
 		if err == nil {
@@ -259,7 +213,7 @@ func (d *draft) resolve(configured string) error {
 
 // consumer resolves again what a changed consumer answered or answers to, and
 // reports whether anything was. Views hold no other consumers.
-func (d *draft) consumer(id string) (bool, error) {
+func (d *gatewayEdit) consumer(id string) (bool, error) {
 	if d.users.size == 0 {
 		return false, nil
 	}

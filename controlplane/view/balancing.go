@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"github.com/meshgate/meshgate/controlplane/gateway"
-	"github.com/meshgate/meshgate/controlplane/model"
 )
 
 type (
@@ -41,60 +40,41 @@ func (b *balancing) Targets(upstream string) *Targets {
 	return t
 }
 
-// balancingDraft is the next balancing while it is being made.
-type balancingDraft struct {
+// balancingEdit is the next balancing while it is being made.
+type balancingEdit struct {
 	upstreams, named *edit[*Upstream]
 	members          *edit[*Target]
 	pools            *edit[*Targets]
 }
 
-func (b *balancing) draft() balancingDraft {
-	return balancingDraft{editOf(b.upstreams), editOf(b.named), editOf(b.members), editOf(b.pools)}
+func (b *balancing) draft() balancingEdit {
+	return balancingEdit{editOf(b.upstreams), editOf(b.named), editOf(b.members), editOf(b.pools)}
 }
 
-func (d *balancingDraft) freeze() balancing {
+func (d *balancingEdit) freeze() balancing {
 	return balancing{d.upstreams.table, d.named.table, d.members.table, d.pools.table}
 }
 
-func (d *balancingDraft) put(res *model.Resource) {
-	switch res.Kind.Name {
-	case gateway.Upstreams.Name:
-		d.drop(res.Kind, res.Name)
-		u := entryOf[gateway.Upstream](res)
-		d.upstreams.put(u.ID, u)
-		d.named.put(strings.ToLower(u.Spec.Name), u)
-	case gateway.Targets.Name:
-		d.drop(res.Kind, res.Name)
-		t := entryOf[gateway.UpstreamTarget](res)
-		d.members.put(t.ID, t)
-		d.pool(t.Spec.Upstream, t.ID, t)
-	}
-}
-
-func (d *balancingDraft) drop(k *model.Kind, id string) {
-	switch k.Name {
-	case gateway.Upstreams.Name:
-		old, ok := d.upstreams.get(id)
-		if !ok {
-			return
-		}
-		d.upstreams.drop(id)
-		// Another upstream may have taken the name in the same commit.
-		name := strings.ToLower(old.Spec.Name)
-		if u, ok := d.named.get(name); ok && u.ID == id {
+// byHost finds upstreams as hosts of services name them.
+var byHost = index[*Upstream]{
+	enter: func(d *gatewayEdit, _ string, u *Upstream) { d.named.put(strings.ToLower(u.Spec.Name), u) },
+	leave: func(d *gatewayEdit, id string, u *Upstream) {
+		name := strings.ToLower(u.Spec.Name)
+		if at, ok := d.named.get(name); ok && at.ID == id {
 			d.named.drop(name)
 		}
-	case gateway.Targets.Name:
-		if old, ok := d.members.get(id); ok {
-			d.members.drop(id)
-			d.pool(old.Spec.Upstream, id, nil)
-		}
-	}
+	},
+}
+
+// byUpstream finds targets by their upstream.
+var byUpstream = index[*Target]{
+	enter: func(d *gatewayEdit, id string, t *Target) { d.pool(t.Spec.Upstream, id, t) },
+	leave: func(d *gatewayEdit, id string, t *Target) { d.pool(t.Spec.Upstream, id, nil) },
 }
 
 // pool puts t in the place of the target of that id of an upstream, or removes it
 // if t is nil.
-func (d *balancingDraft) pool(upstream, id string, t *Target) {
+func (d *balancingEdit) pool(upstream, id string, t *Target) {
 	var next Targets
 	if old, ok := d.pools.get(upstream); ok {
 		next.List = slices.DeleteFunc(slices.Clone(old.List), func(o *Target) bool { return o.ID == id })

@@ -82,7 +82,7 @@ func (g *Gateway) Routes() iter.Seq[*Route] { return values(g.routes) }
 func (g *Gateway) Plugins() iter.Seq[*Plugin] { return values(g.plugins) }
 
 // Attached returns the enabled plugin instance at a target.
-func (g *Gateway) Attached(t gateway.Target) (*Plugin, bool) {
+func (g *Gateway) Attached(t gateway.Attachment) (*Plugin, bool) {
 	p, ok := g.targets.get(targetKey(t))
 	return p, ok && p.Spec.Enabled
 }
@@ -93,7 +93,7 @@ type Bound struct{ Plugins []*Plugin }
 
 // Bound returns the instances at a target that are bound to consumers, enabled
 // or not; nil if there are none.
-func (g *Gateway) Bound(t gateway.Target) *Bound {
+func (g *Gateway) Bound(t gateway.Attachment) *Bound {
 	b, _ := g.bound.get(targetKey(t))
 	return b
 }
@@ -115,7 +115,7 @@ func values[V any](t table[V]) iter.Seq[V] {
 	}
 }
 
-func targetKey(t gateway.Target) string { return t.Name + " " + t.Route + " " + t.Service }
+func targetKey(t gateway.Attachment) string { return t.Name + " " + t.Route + " " + t.Service }
 
 func entryOf[T any](r *model.Resource) *Entry[T] {
 	spec, _ := r.Spec.(*T)

@@ -40,40 +40,22 @@ func (i *identities) SNIs() iter.Seq[*SNI] { return values(i.snis) }
 // CACertificate returns the certificate of an authority by id.
 func (i *identities) CACertificate(id string) (*CACertificate, bool) { return i.authorities.get(id) }
 
-// identitiesDraft is the next identities while it is being made.
-type identitiesDraft struct {
+// identitiesEdit is the next identities while it is being made.
+type identitiesEdit struct {
 	certificates *edit[*Certificate]
 	snis         *edit[*SNI]
 	authorities  *edit[*CACertificate]
 }
 
-func (i *identities) draft() identitiesDraft {
-	return identitiesDraft{editOf(i.certificates), editOf(i.snis), editOf(i.authorities)}
+func (i *identities) draft() identitiesEdit {
+	return identitiesEdit{editOf(i.certificates), editOf(i.snis), editOf(i.authorities)}
 }
 
-func (d *identitiesDraft) freeze() identities {
+func (d *identitiesEdit) freeze() identities {
 	return identities{d.certificates.table, d.snis.table, d.authorities.table}
 }
 
-func (d *identitiesDraft) put(res *model.Resource) {
-	switch res.Kind.Name {
-	case gateway.Certificates.Name:
-		spec, _ := res.Spec.(*gateway.Certificate)
-		d.certificates.put(res.Name, &Certificate{ID: res.Name, Version: res.Version, Alternative: spec != nil && spec.CertAlt != ""})
-	case gateway.SNIs.Name:
-		d.snis.put(res.Name, entryOf[gateway.SNI](res))
-	case gateway.CACertificates.Name:
-		d.authorities.put(res.Name, entryOf[gateway.CACertificate](res))
-	}
-}
-
-func (d *identitiesDraft) drop(k *model.Kind, id string) {
-	switch k.Name {
-	case gateway.Certificates.Name:
-		d.certificates.drop(id)
-	case gateway.SNIs.Name:
-		d.snis.drop(id)
-	case gateway.CACertificates.Name:
-		d.authorities.drop(id)
-	}
+func certificateOf(res *model.Resource) *Certificate {
+	spec, _ := res.Spec.(*gateway.Certificate)
+	return &Certificate{ID: res.Name, Version: res.Version, Alternative: spec != nil && spec.CertAlt != ""}
 }

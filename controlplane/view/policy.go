@@ -14,6 +14,8 @@ type Policy struct {
 	Kind    *model.Kind
 	Name    string
 	Created time.Time
+	// Modified is when it was written last.
+	Modified time.Time
 	// Version counts the writes of the resource.
 	Version uint64
 	// Spec implements model.Selecting.
@@ -32,7 +34,7 @@ func policyOf(res *model.Resource) (*Policy, error) {
 		return nil, fmt.Errorf("kind %s is no policy: its spec selects nothing", res.Kind.Name)
 	}
 	return &Policy{
-		Kind: res.Kind, Name: res.Name, Created: res.Created, Version: res.Version, Spec: res.Spec,
+		Kind: res.Kind, Name: res.Name, Created: res.Created, Modified: res.Modified, Version: res.Version, Spec: res.Spec,
 		Sources: tagSets(s.SelectedSources()), Destinations: tagSets(s.SelectedDestinations()),
 	}, nil
 }

@@ -1,6 +1,7 @@
 package view
 
 import (
+	"context"
 	"sync"
 
 	"github.com/meshgate/meshgate/controlplane/model"
@@ -50,6 +51,28 @@ func (sub *Subscription[S]) Close() {
 	sub.scope.mu.Lock()
 	defer sub.scope.mu.Unlock()
 	delete(sub.scope.subs, sub)
+}
+
+// Await returns the first state that shows a revision. While the store cannot be
+// followed it is the last one that could be read. The error is that of ctx.
+func (s *Scope[S]) Await(ctx context.Context, revision uint64) (state S, err error) {
+	if state = s.State(); state.Revision() >= revision {
+		return state, nil
+	}
+	wake := make(chan struct{}, 1)
+	sub := s.Subscribe(wake)
+	defer sub.Close()
+	for {
+		failure := s.Err()
+		if state = s.State(); state.Revision() >= revision || failure != nil {
+			return state, nil
+		}
+		select {
+		case <-wake:
+		case <-ctx.Done():
+			return state, ctx.Err()
+		}
+	}
 }
 
 // Take returns everything since the last call. The state is the one that the

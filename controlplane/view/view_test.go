@@ -212,7 +212,7 @@ func without(anonymous string, do func(store.Tx) error) func(store.Tx) error {
 
 func TestAttachedHidesDisabledPlugins(t *testing.T) {
 	r := open(t, memstore.New())
-	target := gateway.Target{Name: gateway.PluginOAuth2}
+	target := gateway.Attachment{Name: gateway.PluginOAuth2}
 	if c := r.write(put(gateway.Plugins, "p1", plugin(""))); first(c.State.Attached(target)) == nil {
 		t.Error("an enabled plugin is not found")
 	}

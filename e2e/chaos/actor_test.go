@@ -66,6 +66,9 @@ type reply struct {
 	answer map[string]any
 	// revision is that of a write.
 	revision string
+	// warned: the answer says that what it ends may still be accepted. A token is issued
+	// all the same, because what it was exchanged for is used up.
+	warned bool
 }
 
 // text is a member of the answer.
@@ -94,7 +97,7 @@ func decode(r *framework.Response, err error) reply {
 	if err != nil {
 		return reply{answer: map[string]any{"message": err.Error()}}
 	}
-	out := reply{status: r.Status, revision: r.Header.Get("X-Mesh-Revision")}
+	out := reply{status: r.Status, revision: r.Header.Get("X-Mesh-Revision"), warned: r.Header.Get("Warning") != ""}
 	_ = json.Unmarshal([]byte(r.Body), &out.answer) // not every answer is a document
 	return out
 }
@@ -210,7 +213,7 @@ func (a *actor) end(ctx context.Context, w *way, cs []*credential, call func() r
 		e := event{verb: revoke, call: b.time(), faults: b.faults()}
 		r := call()
 		e.status, e.remark, e.ret = r.status, r.remark(), b.time()
-		ok := e.status/100 == 2 || w.gone && e.status == http.StatusNotFound
+		ok := e.status/100 == 2 && !r.warned || w.gone && e.status == http.StatusNotFound
 		b.revocation(w.name, cs, e, ok)
 		return ok
 	}

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	. "github.com/onsi/ginkgo/v2"
 )
 
 // tally is what happened during one fault, or one pair of faults, and until all
@@ -277,7 +279,9 @@ func (b *book) judge(c *credential, t *tally) {
 	for i, p := range violated {
 		names[i] = proxyNames[p]
 	}
-	b.violations.add("accepted after its end at %s, during %q: %s", strings.Join(names, ", "), t.name, c.history())
+	text := fmt.Sprintf("accepted after its end at %s, found during %q: %s", strings.Join(names, ", "), t.name, c.history())
+	b.violations.add("%s", text)
+	By("  " + text) // at once: a run of hours may not come to its end
 }
 
 // kept is how many ended credentials go on being checked.

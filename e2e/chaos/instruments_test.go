@@ -159,7 +159,7 @@ var _ = Describe("a wire", func() {
 			w.mu.Lock()
 			defer w.mu.Unlock()
 			return len(w.pairs)
-		}, 5*time.Second, time.Millisecond).Should(Equal(2))
+		}, framework.ReadyTimeout, time.Millisecond).Should(Equal(2))
 		w.set(pass)
 		for _, silent := range []*line{l, during} {
 			_, err := read(silent, silence)

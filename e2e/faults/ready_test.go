@@ -32,7 +32,7 @@ var _ = Describe("/ready of a standalone", func() {
 		Expect(syscall.Kill(envoy, syscall.SIGCONT)).To(Succeed())
 		Eventually(says, 30*time.Second, 50*time.Millisecond).Should(HavePrefix("200 "))
 		c.Signal(syscall.SIGTERM)
-		Eventually(says, 3*time.Second, 20*time.Millisecond).Should(And(HavePrefix("503 "), ContainSubstring("gateway: draining")))
+		Eventually(says, framework.ReadyTimeout, 20*time.Millisecond).Should(And(HavePrefix("503 "), ContainSubstring("gateway: draining")))
 		Expect(c.Exit(30*time.Second)).To(Equal(0), c.Output())
 	})
 })

@@ -61,6 +61,21 @@ func (o *output) String() string {
 	return o.buf.String()
 }
 
+// shown is how much of an output a report shows. The reports of all processes of a long
+// run are in memory together.
+const shown = 256 << 10
+
+// end returns the last of what was printed.
+func (o *output) end() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	all := o.buf.Bytes()
+	if left := len(all) - shown; left > 0 {
+		return fmt.Sprintf("(%d bytes before)\n%s", left, all[left:])
+	}
+	return string(all)
+}
+
 // from returns what was printed after the first n bytes.
 func (o *output) from(n int) string {
 	o.mu.Lock()
@@ -68,7 +83,7 @@ func (o *output) from(n int) string {
 	return string(o.buf.Bytes()[n:])
 }
 
-// Start runs a command until the test ends, or until it is stopped. Its output
+// Start runs a command until the test ends, or until it is stopped. The end of its output
 // is shown if the test fails. A panic or a crash that it tells of fails the test,
 // see [ExpectSound].
 func Start(env []string, path string, args ...string) *Process {
@@ -86,7 +101,7 @@ func Start(env []string, path string, args ...string) *Process {
 		defer expectEndedSound(p)
 		defer func() {
 			if ginkgo.CurrentSpecReport().Failed() {
-				ginkgo.AddReportEntry(name+" output", p.output.String())
+				ginkgo.AddReportEntry(name+" output", p.output.end())
 			}
 		}()
 		p.Stop()

@@ -16,9 +16,9 @@ import (
 // nothing arrives any more, and nobody is told.
 type Road struct {
 	Port int
-	to   int
 
 	mu      sync.Mutex
+	to      int
 	changed chan struct{} // closed and replaced at each change
 	blocked bool
 	delay   time.Duration
@@ -63,6 +63,16 @@ func (r *Road) Open() { r.set(func() { r.blocked, r.delay = false, 0 }) }
 // Slow lets everything arrive that much later.
 func (r *Road) Slow(delay time.Duration) { r.set(func() { r.delay = delay }) }
 
+// Lead leads to another port from now on. What is open ends.
+func (r *Road) Lead(to int) {
+	r.set(func() { r.to = to })
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for conn := range r.conns {
+		_ = conn.Close()
+	}
+}
+
 func (r *Road) set(change func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -100,7 +110,10 @@ func (r *Road) carry(near net.Conn) {
 	if !r.keep(near) || r.pass(time.Now()) != nil {
 		return
 	}
-	far, err := net.Dial("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(r.to)))
+	r.mu.Lock()
+	to := r.to
+	r.mu.Unlock()
+	far, err := net.Dial("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(to)))
 	if err != nil {
 		return
 	}

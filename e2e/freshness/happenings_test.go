@@ -93,9 +93,9 @@ var happenings = []happening{
 	{"the control plane starts", false, func(p *play, _ event) { p.startPlane() }},
 	{"the control plane starts", false, func(p *play, _ event) { p.startPlane() }},
 
-	{"the clock of the control plane is set ahead", false, func(p *play, e event) { p.clock.set(time.Duration(e.A) * 17 * time.Hour) }},
-	{"the clock of the control plane is set back", true, func(p *play, e event) { p.clock.set(-time.Duration(e.A) * 17 * time.Hour) }},
-	{"the clock of the control plane is right", false, func(p *play, _ event) { p.clock.set(0) }},
+	{"the clock of the control plane is set ahead", false, func(p *play, e event) { p.clock.Set(time.Duration(e.A) * 17 * time.Hour) }},
+	{"the clock of the control plane is set back", true, func(p *play, e event) { p.clock.Set(-time.Duration(e.A) * 17 * time.Hour) }},
+	{"the clock of the control plane is right", false, func(p *play, _ event) { p.clock.Set(0) }},
 
 	{"redis is fine", false, func(p *play, _ event) { p.mendRedis() }},
 	{"redis is fine", false, func(p *play, _ event) { p.mendRedis() }},

@@ -20,6 +20,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/model"
 	"github.com/meshgate/meshgate/controlplane/oauth"
 	"github.com/meshgate/meshgate/controlplane/revoke"
+	"github.com/meshgate/meshgate/controlplane/steady/steadytest"
 	"github.com/meshgate/meshgate/controlplane/store"
 	"github.com/meshgate/meshgate/filter/contract"
 	"github.com/meshgate/meshgate/filter/redisconn"
@@ -119,7 +120,7 @@ func (p *plane) isPlanned() bool {
 
 // openPlane starts a control plane on a store, which has planned its nodes some time
 // later.
-func openPlane(s store.Store, clock *planeClock, to *route, planning time.Duration) (*plane, error) {
+func openPlane(s store.Store, clock *steadytest.Hand, to *route, planning time.Duration) (*plane, error) {
 	p := &plane{Store: s, door: newDoorway(), calls: &sync.WaitGroup{}, planned: make(chan struct{})}
 	var err error
 	p.redis, err = redisconn.Open(redisconn.Options{
@@ -138,7 +139,7 @@ func openPlane(s store.Store, clock *planeClock, to *route, planning time.Durati
 		Store: p, Subjects: oauth.Subjects(), Source: p, Auth: p, Redis: p.redis,
 		NodeRedis: func(bool) *contract.RedisSettings { return &contract.RedisSettings{URL: redisURL} },
 		Allowed:   func(revoke.Node, string) bool { return p.isPlanned() }, ChecksTokens: func(revoke.Node) bool { return true },
-		Planned: p.plan, Now: clock.now, Clock: clock.begin(), Log: slog.New(slog.DiscardHandler),
+		Planned: p.plan, Now: clock.Now, Clock: clock.Begin(), Log: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
 		return nil, errors.Join(err, p.redis.Close())

@@ -15,7 +15,9 @@ import (
 	"github.com/meshgate/meshgate/controlplane/fault"
 	"github.com/meshgate/meshgate/controlplane/gateway"
 	"github.com/meshgate/meshgate/controlplane/model"
+	"github.com/meshgate/meshgate/controlplane/steady/steadytest"
 	"github.com/meshgate/meshgate/controlplane/store"
+	"github.com/meshgate/meshgate/controlplane/store/memstore"
 	"github.com/meshgate/meshgate/filter/contract"
 )
 
@@ -80,7 +82,7 @@ type play struct {
 	seeded   defects
 	failover bool
 	n        *tried
-	clock    *planeClock
+	clock    *steadytest.Hand
 	store    store.Store
 	planning time.Duration // how long a control plane needs to plan its nodes
 	redis    *redises
@@ -102,11 +104,12 @@ type play struct {
 // begin starts everything.
 func begin(s *site, n *tried, seeded defects, failover bool) *play {
 	p := &play{
-		site: &site{dir: s.dir, cert: s.cert, ca: s.ca, token: s.token}, seeded: seeded, failover: failover, n: n, clock: &planeClock{atItsWord: seeded.atItsWord}, redis: &redises{},
+		site: &site{dir: s.dir, cert: s.cert, ca: s.ca, token: s.token}, seeded: seeded, failover: failover, n: n, clock: &steadytest.Hand{AtItsWord: seeded.atItsWord}, redis: &redises{},
 		committed: map[string]uint64{}, sure: map[string]uint64{},
 	}
 	n.orders.Add(1)
-	p.store = p.clock.store()
+	p.clock.Begin()
+	p.store = memstore.Open(memstore.Options{Now: p.clock.Now, Past: p.clock.Past})
 	p.redis.current = p.newServer(nil)
 	p.route = &route{redis: p.redis}
 	p.openPlane()

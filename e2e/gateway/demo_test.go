@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -27,6 +28,16 @@ var _ = Describe("the demo", func() {
 			Expect(out).NotTo(ContainSubstring("demo-app-secret"), "no secret in any log line")
 		}
 	})
+
+	DescribeTable("is ended by Ctrl-C without a warning, as what it begins is", func(command, begun string) {
+		c := framework.NewControlPlane(command)
+		c.Start()
+		Eventually(c.Process.Output, "60s", 50*time.Millisecond).Should(ContainSubstring(begun))
+		before := len(c.Process.Output())
+		c.Process.Signal(syscall.SIGINT)
+		Expect(c.Process.Exit(60*time.Second)).To(Equal(0), c.Process.Output())
+		Expect(c.Process.Output()[before:]).NotTo(Or(ContainSubstring("level=WARN"), ContainSubstring("level=ERROR")))
+	}, Entry(nil, "demo", "Ctrl-C ends everything"), Entry(nil, "standalone", "proxy is ready"), Entry(nil, "run", ""))
 
 	It("does what the README says, by copy and paste", func() {
 		c := framework.NewControlPlane("demo")

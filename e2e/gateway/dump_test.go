@@ -1,16 +1,9 @@
 package gateway_test
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/x509"
-	"crypto/x509/pkix"
 	"encoding/base64"
 	"encoding/json"
-	"encoding/pem"
 	"fmt"
-	"math/big"
 	"net/http"
 	"os"
 	"os/exec"
@@ -24,22 +17,6 @@ import (
 
 	"github.com/meshgate/meshgate/e2e/framework"
 )
-
-// pair makes a certificate and its key in PEM.
-func pair(name string) (certificate, key string) {
-	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	Expect(err).NotTo(HaveOccurred())
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name}, DNSNames: []string{name},
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, private.Public(), private)
-	Expect(err).NotTo(HaveOccurred())
-	raw, err := x509.MarshalPKCS8PrivateKey(private)
-	Expect(err).NotTo(HaveOccurred())
-	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})),
-		string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: raw}))
-}
 
 var _ = Describe("what a gateway really has", Ordered, func() {
 	const (
@@ -72,10 +49,10 @@ var _ = Describe("what a gateway really has", Ordered, func() {
 			"http_path": "/", "healthy": map[string]any{"interval": 1},
 			"headers": map[string]any{"Authorization": []string{"Basic " + secrets["a probe's credentials"]}, "X-Tenant": []string{probe}},
 		}}})
-		certificate, key := pair("client.test")
+		certificate, key := framework.Certificate("client.test")
 		secrets["key of a client certificate"] = strings.Split(key, "\n")[1]
 		client := f.Must(201, http.MethodPost, "/certificates", map[string]any{"cert": certificate, "key": key}).JSON()["id"]
-		certificate, key = pair("shop.test")
+		certificate, key = framework.Certificate("shop.test")
 		secrets["key of a server certificate"] = strings.Split(key, "\n")[1]
 		server := f.Must(201, http.MethodPost, "/certificates", map[string]any{"cert": certificate, "key": key}).JSON()["id"]
 		f.Must(201, http.MethodPost, "/snis", map[string]any{"name": "shop.test", "certificate": map[string]any{"id": server}})

@@ -11,6 +11,8 @@ var _ = Describe("docs/operations/troubleshooting.md", func() {
 		Expect(out["Look"]).To(And(HavePrefix(`{"message":"ready","conditions":[{"name":"store","state":"ok","since":"`), ContainSubstring(`meshgate_condition{condition="certificates",state="ok"} 1
 meshgate_condition{condition="clock",state="ok"} 1
 meshgate_condition{condition="redis",state="ok"} 1
+meshgate_condition{condition="revocations_wait",state="ok"} 1
+meshgate_condition{condition="signing_keys",state="ok"} 1
 meshgate_condition{condition="store",state="ok"} 1
 0`)))
 		Expect(out["A proxy does not find its control plane"]).To(MatchRegexp(`(?s)^reason=unknown_authority .* --ca-cert-file other.pem .*

@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"os/exec"
 	"strings"
+	"syscall"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -20,6 +21,7 @@ type node struct {
 	Name, Type, State, Reason string
 	InStep                    bool
 	Versions                  struct{ Envoy, Module, Agent string }
+	Trouble                   struct{ Reason string }
 	Revisions                 struct{ Desired, Sent, Acknowledged int }
 	CertificateExpires        time.Time
 	TokenExpires              time.Time
@@ -62,6 +64,30 @@ func (w *world) status(args ...string) (code int, output string) {
 }
 
 var _ = Describe("who is there", func() {
+	It("says that an Envoy hangs, though its agent is connected, and that it answers again", func() {
+		w := newWorld("STRICT")
+		admin := fmt.Sprintf("--address=http://127.0.0.1:%d", w.cp.Admin)
+		m := w.start("web-1", tags{service: "web"})
+		w.ready(m)
+		well := func(all map[string]node) bool { n := all["shop.web-1"]; return n.InStep && n.Trouble.Reason == "" }
+		w.nodes("it is in step", well)
+		pid := framework.RunningEnvoy(m.StateDir)
+		Expect(syscall.Kill(pid, syscall.SIGSTOP)).To(Succeed())
+		DeferCleanup(func() { _ = syscall.Kill(pid, syscall.SIGCONT) })
+		w.nodes("its agent says that it hangs", func(all map[string]node) bool {
+			n := all["shop.web-1"]
+			return n.State == "connected" && !n.InStep && strings.Contains(n.Trouble.Reason, "does not answer its agent")
+		})
+		code, output := w.status(admin)
+		Expect(code).To(Equal(2), output)
+		Expect(output).To(MatchRegexp(`^WRONG +SINCE +WHOM +WHY\nenvoy away +20\S+ +shop\.web-1 +its Envoy does not answer its agent`))
+		Expect(framework.Scrape(w.cp.Diagnostics).Sum("meshgate_node_envoys_away")).To(BeEquivalentTo(1))
+		Expect(syscall.Kill(pid, syscall.SIGCONT)).To(Succeed())
+		w.nodes("it answers again", well)
+		code, output = w.status(admin)
+		Expect(code).To(BeZero(), output)
+	})
+
 	It("says that sidecars are refused and why, and that a gateway is gone, and forgets who is gone for good", func() {
 		w := newWorld("STRICT")
 		admin := fmt.Sprintf("--address=http://127.0.0.1:%d", w.cp.Admin)
@@ -131,7 +157,7 @@ var _ = Describe("who is there", func() {
 			return e.State == "away"
 		})
 		_, out = w.status(admin, "-o", "json")
-		Expect(out).To(ContainSubstring(`"summary":{"connected":0,"away":1,"refused":3,"rejecting":0,"behind":0}`))
+		Expect(out).To(ContainSubstring(`"summary":{"connected":0,"away":1,"refused":3,"silent":0,"rejecting":0,"behind":0}`))
 
 		By("saying that it is gone for good")
 		name := "/nodes/" + url.PathEscape("cp/default/edge")

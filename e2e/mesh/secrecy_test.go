@@ -1,22 +1,14 @@
 package mesh_test
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/x509"
-	"crypto/x509/pkix"
 	"encoding/base64"
 	"encoding/pem"
 	"fmt"
 	"io/fs"
-	"math/big"
 	"net/http"
-	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
-	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -24,30 +16,13 @@ import (
 	"github.com/meshgate/meshgate/e2e/framework"
 )
 
-// authority makes a root for a mesh, as certificate and key in PEM.
-func authority(name string) (certificate, key string) {
-	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	Expect(err).NotTo(HaveOccurred())
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name}, URIs: []*url.URL{{Scheme: "spiffe", Host: name}},
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour * 24 * 365),
-		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageCRLSign,
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, &private.PublicKey, private)
-	Expect(err).NotTo(HaveOccurred())
-	raw, err := x509.MarshalPKCS8PrivateKey(private)
-	Expect(err).NotTo(HaveOccurred())
-	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})),
-		string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: raw}))
-}
-
 // Secrets of a mesh are planted on each way that leads in, and looked for on
 // each way that leads out.
 var _ = Describe("a secret of a mesh", func() {
 	It("is in no log, no file, no dump and no metric", func() {
 		const plain, global = "canary-mesh-secret-4Kd8sW1qZx", "canary-global-secret-7Yb2nL5vTc"
 		w := newWorld("", "--log-level", "debug", "--diagnostics-pprof", "true")
-		certificate, key := authority(shop)
+		certificate, key := framework.MeshRoot(shop)
 		put := func(path, kind, name, data string) {
 			doc := map[string]any{"type": kind, "name": name, "data": base64.StdEncoding.EncodeToString([]byte(data))}
 			if kind == "Secret" {

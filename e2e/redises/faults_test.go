@@ -94,8 +94,12 @@ var _ = Describe("A Redis", func() {
 
 var _ = Describe("What is no Redis", func() {
 	DescribeTable("hurts nobody when it answers with", func(answer string) {
-		url := fmt.Sprintf("redis://127.0.0.1:%d", babble(answer))
+		// A new store has its first Redis put in order before it confirms a revocation.
+		road := framework.StartRoad(framework.StartRedis("--maxmemory-policy", "noeviction").Port)
+		url := fmt.Sprintf("redis://127.0.0.1:%d", road.Port)
 		w := newWorld(url, url, nil, nil)
+		w.f.Must(204, "DELETE", "/oauth2_tokens/"+w.mint(), nil)
+		road.Lead(babble(answer))
 		w.story()
 		w.story()
 		w.stranded()

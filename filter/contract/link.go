@@ -57,6 +57,10 @@ const (
 	// TrustFor is how long after its last lease a filter believes Redis. It is
 	// shorter than RememberFilter, so no filter is forgotten that still does.
 	TrustFor = 22 * time.Hour
+	// LeaseAhead is how far the wall clock of a filter may be behind its last lease. Set
+	// back further it cannot say how old that lease is. Together with TrustFor it stays
+	// below RememberFilter.
+	LeaseAhead = time.Hour
 )
 
 // LogID names a log: everything that one process of the control plane has

@@ -92,6 +92,10 @@ type Ended struct {
 // control plane vouches for in Redis; see [Trust].
 const TrustFile = "trust.json"
 
+// Level2File stands in the run directory, beside the settings, and holds what the
+// control plane said last about the second level, as its member level2; see [Level2].
+const Level2File = "level2.json"
+
 // MaxEnded bounds [Ended].Processes.
 const MaxEnded = 64
 

@@ -139,6 +139,7 @@ func (m *module) handOver(program uint32, plugin, scheme, client string, r *resu
 		return
 	}
 	w := writer{buf: unsafe.Slice((*byte)(unsafe.Pointer(&r.buffer[0])), len(r.buffer))}
+	m.hasten() // the token that is issued is used next
 	edits := ref.Program().HandOver(&engine.Verdict{Action: engine.Issue, Plugin: plugin}, scheme, client)
 	for i := range edits {
 		r.names[i], r.values[i] = w.add(edits[i].Name), w.add(edits[i].Value)

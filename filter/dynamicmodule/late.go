@@ -107,6 +107,29 @@ func (l *lateCache) ResolveFor(from tokencache.Source, hash contract.Hash, plugi
 	return func() {}
 }
 
+// hasten has an open cache link soon, if it is not linked.
+func (l *lateCache) hasten() {
+	c := l.cache.Load()
+	if c == nil {
+		return
+	}
+	if linking, ok := (*c).(interface{ Hasten() }); ok {
+		linking.Hasten()
+	}
+}
+
+// hasten has every token cache link soon. It runs on a worker, which waits for nobody:
+// while configurations change none is told.
+func (m *module) hasten() {
+	if !m.mu.TryLock() {
+		return
+	}
+	defer m.mu.Unlock()
+	for _, h := range m.sourceOf {
+		m.sources.get(h).tokens.hasten()
+	}
+}
+
 // Close closes the cache if there is one, and keeps a later one from staying.
 func (l *lateCache) Close() {
 	l.mu.Lock()

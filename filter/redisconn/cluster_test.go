@@ -4,57 +4,56 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os/exec"
 	"strings"
 	"sync"
 	"testing"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/meshgate/meshgate/filter/redisconn/redistest"
 )
 
 // startCluster runs three primaries and a replica of the first.
-func startCluster(t *testing.T) (ports [4]string, servers [4]*exec.Cmd) {
+func startCluster(t *testing.T) (servers [4]*redistest.Server) {
 	t.Helper()
 	slots := []string{"0 5460", "5461 10922", "10923 16383"}
-	for i := range ports {
-		ports[i] = freePort(t)
-		bus := freePort(t)
-		servers[i] = startRedis(t, ports[i], "--cluster-enabled", "yes", "--cluster-port", bus, "--cluster-node-timeout", "1000", "--repl-diskless-sync-delay", "0")
+	for i := range servers {
+		servers[i] = redistest.StartMember(t, "--cluster-node-timeout", "1000", "--repl-diskless-sync-delay", "0")
 		if i < len(slots) {
-			redisCLI(t, ports[i], append([]string{"CLUSTER", "ADDSLOTSRANGE"}, strings.Fields(slots[i])...)...)
+			servers[i].CLI(t, append([]string{"CLUSTER", "ADDSLOTSRANGE"}, strings.Fields(slots[i])...)...)
 		}
-		redisCLI(t, ports[i], "CLUSTER", "SET-CONFIG-EPOCH", fmt.Sprint(i+1))
+		servers[i].CLI(t, "CLUSTER", "SET-CONFIG-EPOCH", fmt.Sprint(i+1))
 		if i > 0 {
-			redisCLI(t, ports[0], "CLUSTER", "MEET", "127.0.0.1", ports[i], bus)
+			servers[0].Meet(t, servers[i])
 		}
 	}
-	first := redisCLI(t, ports[0], "CLUSTER", "MYID")
+	first := servers[0].CLI(t, "CLUSTER", "MYID")
 	until(t, "the replica knows its primary", func() bool {
-		return strings.Contains(redisCLI(t, ports[3], "CLUSTER", "NODES"), first) && redisCLI(t, ports[3], "CLUSTER", "REPLICATE", first) == "OK"
+		return strings.Contains(servers[3].CLI(t, "CLUSTER", "NODES"), first) && servers[3].CLI(t, "CLUSTER", "REPLICATE", first) == "OK"
 	})
-	for _, port := range ports {
+	for _, s := range servers {
 		until(t, "the cluster is whole", func() bool {
-			return strings.Contains(redisCLI(t, port, "CLUSTER", "INFO"), "cluster_state:ok") && strings.Count(redisCLI(t, port, "CLUSTER", "NODES"), "\n") == 3 &&
-				strings.Contains(redisCLI(t, port, "CLUSTER", "NODES"), "slave")
+			return strings.Contains(s.CLI(t, "CLUSTER", "INFO"), "cluster_state:ok") && strings.Count(s.CLI(t, "CLUSTER", "NODES"), "\n") == 3 &&
+				strings.Contains(s.CLI(t, "CLUSTER", "NODES"), "slave")
 		})
 	}
 	until(t, "the replica follows", func() bool {
-		return strings.Contains(redisCLI(t, ports[3], "INFO", "replication"), "master_link_status:up")
+		return strings.Contains(servers[3].CLI(t, "INFO", "replication"), "master_link_status:up")
 	})
-	return ports, servers
+	return servers
 }
 
 // TestCluster: all primaries are identified and written to, moved slots and
 // replaced primaries are found again, by users who may do little.
 func TestCluster(t *testing.T) {
 	t.Parallel()
-	ports, servers := startCluster(t)
-	for _, port := range ports {
-		redisCLI(t, port, "ACL", "SETUSER", "u", "on", ">p", "~*", "-@all", "+get", "+set", "+info", "+cluster|slots")
+	servers := startCluster(t)
+	for _, s := range servers {
+		s.User(t, "u", "p", "~*", "-@all", "+get", "+set", "+info", "+cluster|slots")
 	}
 	var mu sync.Mutex
 	seen := map[string]bool{}
-	c := opened(t, Options{Settings: settings("redis+cluster://u:p@127.0.0.1:" + ports[1] + ",127.0.0.1:" + ports[0]), OnConnect: func(_ context.Context, info func() (Server, error)) error {
+	c := opened(t, Options{Settings: settings("redis+cluster://u:p@" + servers[1].Address() + "," + servers[0].Address()), OnConnect: func(_ context.Context, info func() (Server, error)) error {
 		s, err := info()
 		mu.Lock()
 		seen[s.RunID] = true
@@ -92,8 +91,8 @@ func TestCluster(t *testing.T) {
 	}
 
 	t.Log("slots move")
-	redisCLI(t, ports[0], "--cluster", "reshard", "127.0.0.1:"+ports[0], "--cluster-from", redisCLI(t, ports[0], "CLUSTER", "MYID"),
-		"--cluster-to", redisCLI(t, ports[2], "CLUSTER", "MYID"), "--cluster-slots", "2000", "--cluster-yes")
+	servers[0].CLI(t, "--cluster", "reshard", servers[0].Address(), "--cluster-from", servers[0].CLI(t, "CLUSTER", "MYID"),
+		"--cluster-to", servers[2].CLI(t, "CLUSTER", "MYID"), "--cluster-slots", "2000", "--cluster-yes")
 	if err := everywhere(); err != nil {
 		t.Error(err)
 	}
@@ -108,8 +107,8 @@ func TestCluster(t *testing.T) {
 	if err := everywhere(); err != nil {
 		t.Error(err)
 	}
-	_ = servers[0].Process.Kill()
-	until(t, "the replica takes over", func() bool { return redisCLI(t, ports[3], "CLUSTER", "FAILOVER", "TAKEOVER") == "OK" })
+	servers[0].Kill()
+	until(t, "the replica takes over", func() bool { return servers[3].CLI(t, "CLUSTER", "FAILOVER", "TAKEOVER") == "OK" })
 	until(t, "the new primary is met and not used", func() bool { return errors.Is(everywhere(), errStranger) })
 	until(t, "it is used once it was identified", func() bool {
 		all, err := Pin(t.Context(), c)
@@ -122,15 +121,13 @@ func TestCluster(t *testing.T) {
 // TestClusterWithoutPrimaries: what cannot be identified is an error.
 func TestClusterWithoutPrimaries(t *testing.T) {
 	t.Parallel()
-	port := freePort(t)
-	startRedis(t, port, "--cluster-enabled", "yes", "--cluster-port", freePort(t))
-	c := opened(t, Options{Settings: settings("redis+cluster://127.0.0.1:" + port)})
+	empty := redistest.StartMember(t)
+	c := opened(t, Options{Settings: settings("redis+cluster://" + empty.Address())})
 	if all, err := Identify(t.Context(), c); err == nil {
 		t.Errorf("%v", all)
 	}
-	plain := freePort(t)
-	startRedis(t, plain)
-	c = opened(t, Options{Settings: settings("redis+cluster://127.0.0.1:" + plain)})
+	plain := redistest.Start(t)
+	c = opened(t, Options{Settings: settings("redis+cluster://" + plain.Address())})
 	if err := c.Get(t.Context(), "x").Err(); err == nil || errors.Is(err, redis.Nil) {
 		t.Errorf("a server that is no cluster: %v", err)
 	}

@@ -176,7 +176,7 @@ func (k *keptConn) Close() error {
 
 // rootsOf finds the authorities of a server and reads them once, to refuse what
 // cannot be read; no pool means the system's.
-func rootsOf(s *contract.RedisSettings, t *target) (func() (*x509.CertPool, error), error) {
+func rootsOf(s *contract.RedisSettings, t *address) (func() (*x509.CertPool, error), error) {
 	if (s.CAFile != "" || s.CA != "") && !t.tls {
 		return nil, errors.New("ca_file or ca needs a rediss:// url")
 	}
@@ -198,7 +198,7 @@ func rootsOf(s *contract.RedisSettings, t *target) (func() (*x509.CertPool, erro
 }
 
 // secured adds TLS where the target wants it.
-func secured(next dial, t *target, roots func() (*x509.CertPool, error)) dial {
+func secured(next dial, t *address, roots func() (*x509.CertPool, error)) dial {
 	if !t.tls {
 		return next
 	}

@@ -38,8 +38,8 @@ type Server struct {
 	// Ahead is by how much its clock is ahead of this machine's, at least; negative if
 	// it is behind. 0 if the two may agree, or if it does not tell.
 	Ahead time.Duration
-
-	said time.Time
+	// Time is what its clock said when it was asked, zero if it does not tell.
+	Time time.Time
 }
 
 // Identity names the server together with the data that it holds: it changes when
@@ -112,8 +112,8 @@ func ask(ctx context.Context, pipe redis.Pipeliner, database int) (Server, error
 		}
 		s.parse(text)
 	}
-	if !s.said.IsZero() {
-		s.Ahead, s.said = contract.Ahead(s.said, before, after, 0), time.Time{}
+	if !s.Time.IsZero() {
+		s.Ahead = contract.Ahead(s.Time, before, after, 0)
 	}
 	return s, nil
 }
@@ -153,7 +153,7 @@ func (s *Server) parse(text string) {
 			s.Eviction = value
 		case "server_time_usec":
 			if n, err := strconv.ParseInt(value, 10, 64); err == nil {
-				s.said = time.UnixMicro(n)
+				s.Time = time.UnixMicro(n)
 			}
 		}
 	}

@@ -4,6 +4,8 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
+
+	"github.com/meshgate/meshgate/filter/redisconn/redistest"
 )
 
 func TestServerParse(t *testing.T) {
@@ -48,20 +50,19 @@ func FuzzServerParse(f *testing.F) {
 // must not be taken for one that never does, whose successor nobody would notice.
 func TestBusyServer(t *testing.T) {
 	t.Parallel()
-	port := freePort(t)
-	startRedis(t, port, "--lua-time-limit", "1")
-	c := opened(t, Options{Settings: settings("127.0.0.1:" + port)})
+	server := redistest.Start(t, "--lua-time-limit", "1")
+	c := opened(t, Options{Settings: settings(server.Address())})
 	all, err := Pin(t.Context(), c)
 	if err != nil {
 		t.Fatal(err)
 	}
-	script := exec.Command("redis-cli", "-p", port, "EVAL", "while true do end", "0")
+	script := exec.Command("redis-cli", "-p", server.Port, "EVAL", "while true do end", "0")
 	if err := script.Start(); err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = script.Wait() }()
-	defer redisCLI(t, port, "SCRIPT", "KILL")
-	until(t, "the script takes too long", func() bool { return strings.HasPrefix(redisCLI(t, port, "GET", "x"), "BUSY") })
+	defer server.CLI(t, "SCRIPT", "KILL")
+	until(t, "the script takes too long", func() bool { return strings.HasPrefix(server.CLI(t, "GET", "x"), "BUSY") })
 	if got, err := Identify(t.Context(), c); err == nil {
 		t.Errorf("it says it is %+v, and was %+v", got, all)
 	}

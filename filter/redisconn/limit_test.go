@@ -9,6 +9,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -153,7 +154,8 @@ func TestGarbage(t *testing.T) {
 				return garbage
 			})
 			for _, url := range []string{"redis://%s", "redis+cluster://%s", "redis+sentinel://%s/m"} {
-				c := opened(t, Options{Settings: settings(fmt.Sprintf(url, address))})
+				// What is no answer to the question is waited for in vain.
+				c := opened(t, Options{Settings: settings(fmt.Sprintf(url, address)), Timeout: time.Second, DialTimeout: time.Second})
 				if _, err := Identify(t.Context(), c); err == nil && garbage != "+OK\r\n" {
 					t.Errorf("identified %s by %q", url, garbage)
 				}

@@ -1,14 +1,12 @@
 package redisconn
 
 import (
-	"bufio"
+	"cmp"
 	"context"
 	"fmt"
 	"io"
 	"net"
 	"os"
-	"os/exec"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -20,64 +18,14 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// freePort is free now; nothing else of this package takes it.
-func freePort(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	_, port, _ := net.SplitHostPort(l.Addr().String())
-	return port
-}
+// patience is how long anything may take that is to succeed, on a busy machine.
+const patience = 20 * time.Second
 
-// startRedis runs a real server until the test ends.
-func startRedis(t *testing.T, port string, args ...string) *exec.Cmd {
-	t.Helper()
-	cmd := exec.Command("redis-server", append([]string{"--port", port, "--bind", "127.0.0.1", "--save", "", "--dir", t.TempDir()}, args...)...)
-	out, err := cmd.StdoutPipe()
-	if err == nil {
-		err = cmd.Start()
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	var reader sync.WaitGroup
-	t.Cleanup(func() {
-		_ = cmd.Process.Kill()
-		reader.Wait()
-		_ = cmd.Wait()
-	})
-	ready := make(chan struct{})
-	reader.Go(func() {
-		for lines := bufio.NewScanner(out); lines.Scan(); {
-			if strings.Contains(lines.Text(), "Ready to accept connections") {
-				close(ready)
-				break
-			}
-		}
-		_, _ = io.Copy(io.Discard, out)
-	})
-	select {
-	case <-ready:
-	case <-time.After(10 * time.Second):
-		t.Fatal("redis does not start")
-	}
-	return cmd
-}
-
-func redisCLI(t *testing.T, port string, args ...string) string {
-	t.Helper()
-	out, err := exec.Command("redis-cli", append([]string{"-p", port}, args...)...).CombinedOutput()
-	if err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
-	return strings.TrimSpace(string(out))
-}
-
+// opened is a client that waits longer than others do, so that an answer that is late
+// is not taken for another one.
 func opened(t *testing.T, o Options) *client {
 	t.Helper()
+	o.Timeout, o.DialTimeout = cmp.Or(o.Timeout, patience), cmp.Or(o.DialTimeout, patience)
 	c, err := Open(o)
 	if err != nil {
 		t.Fatal(err)
@@ -129,7 +77,7 @@ func respond(t *testing.T, answer func(question string) string) (address string)
 // until waits for a state that some other process brings about.
 func until(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	deadline := time.NewTimer(20 * time.Second)
+	deadline := time.NewTimer(patience)
 	defer deadline.Stop()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()

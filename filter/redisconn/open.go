@@ -15,7 +15,8 @@ import (
 const (
 	// defaultTimeout is that of exchanges and dials.
 	defaultTimeout = time.Second
-	// maxRedirects is how often a cluster may say that a slot is elsewhere.
+	// maxRedirects is how often a cluster may say that a slot is elsewhere, and how often
+	// a question is asked again that got no answer. Of what writes see [once].
 	maxRedirects = 3
 	// maxRetryPause is the longest pause of a client of a cluster between two
 	// attempts of one call.
@@ -81,6 +82,7 @@ func Open(o Options) (redis.UniversalClient, error) {
 	case t.cluster:
 		cluster := redis.NewClusterClient(clusterOptions(&o, t, dial))
 		cluster.OnNewNode(func(node *redis.Client) { node.AddHook(stamp{}) })
+		cluster.AddHook(once{})
 		c.UniversalClient = cluster
 	case t.master != "":
 		s := &sentinels{target: t, dial: dial, timeout: o.DialTimeout / 2}
@@ -106,7 +108,7 @@ func (o *Options) complete() {
 
 // serverOptions are those of one server. Pipelines share the connections of
 // single commands: a pool of their own would multiply what is open.
-func serverOptions(o *Options, t *target, d dial) *redis.Options {
+func serverOptions(o *Options, t *address, d dial) *redis.Options {
 	r := t.options // what the URL sets beyond address and credentials
 	r.Network, r.Addr, r.Dialer, r.TLSConfig = t.network, t.addresses[0], late(d), nil
 	r.Username, r.Password, r.DB = t.username, t.password, t.database
@@ -121,7 +123,7 @@ func serverOptions(o *Options, t *target, d dial) *redis.Options {
 	return &r
 }
 
-func clusterOptions(o *Options, t *target, d dial) *redis.ClusterOptions {
+func clusterOptions(o *Options, t *address, d dial) *redis.ClusterOptions {
 	return &redis.ClusterOptions{
 		Addrs: t.addresses, Dialer: late(d), Username: t.username, Password: t.password,
 		MaxRedirects: maxRedirects, MaxRetryBackoff: maxRetryPause, ClusterStateReloadInterval: slotsFresh,

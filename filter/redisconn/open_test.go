@@ -11,15 +11,17 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/meshgate/meshgate/filter/redisconn/redistest"
 )
 
 // TestServer identifies a real server, over TCP and over a Unix socket.
 func TestServer(t *testing.T) {
 	t.Parallel()
-	port, socket := freePort(t), filepath.Join(t.TempDir(), "redis.sock")
-	startRedis(t, port, "--unixsocket", socket, "--maxmemory-policy", "allkeys-lru")
+	socket := filepath.Join(t.TempDir(), "redis.sock")
+	server := redistest.Start(t, "--unixsocket", socket, "--maxmemory-policy", "allkeys-lru")
 	want := ""
-	for _, url := range []string{"redis://127.0.0.1:" + port + "/3", "127.0.0.1:" + port, "unix://" + socket + "?db=3"} {
+	for _, url := range []string{"redis://" + server.Address() + "/3", server.Address(), "unix://" + socket + "?db=3"} {
 		var seen atomic.Pointer[Server]
 		c := opened(t, Options{Settings: settings(url), OnConnect: func(_ context.Context, info func() (Server, error)) error {
 			s, err := info()
@@ -30,8 +32,11 @@ func TestServer(t *testing.T) {
 		if err != nil || len(all) != 1 {
 			t.Fatalf("%s: %v %v", url, all, err)
 		}
-		s := all[0]
-		if *seen.Load() != s || len(s.RunID) != 40 || len(s.ReplID) != 40 || s.Role != "master" || s.Eviction != "allkeys-lru" {
+		s, connected := all[0], *seen.Load()
+		if s.Time.IsZero() || connected.Time.After(s.Time) {
+			t.Errorf("%s: its clock says %v, on connecting %v", url, s.Time, connected.Time)
+		}
+		if connected.Time = s.Time; connected != s || len(s.RunID) != 40 || len(s.ReplID) != 40 || s.Role != "master" || s.Eviction != "allkeys-lru" {
 			t.Errorf("%s: %+v, on connecting %+v", url, s, *seen.Load())
 		}
 		if want == "" {
@@ -46,10 +51,9 @@ func TestServer(t *testing.T) {
 // TestRefusedFacts: who may not ask INFO still gets a client.
 func TestRefusedFacts(t *testing.T) {
 	t.Parallel()
-	port := freePort(t)
-	startRedis(t, port)
-	redisCLI(t, port, "ACL", "SETUSER", "reader", "on", ">pass", "~*", "-@all", "+get")
-	c := opened(t, Options{Settings: settings("redis://reader:pass@127.0.0.1:" + port)})
+	server := redistest.Start(t)
+	user := server.User(t, "reader", "pass", "~*", "-@all", "+get")
+	c := opened(t, Options{Settings: settings("redis://" + user + server.Address())})
 	all, err := Identify(t.Context(), c)
 	if err != nil || len(all) != 1 || all[0] != (Server{}) {
 		t.Fatalf("%+v %v", all, err)
@@ -62,14 +66,13 @@ func TestRefusedFacts(t *testing.T) {
 // TestOnConnectRefuses: a connection that the hook refuses is not used.
 func TestOnConnectRefuses(t *testing.T) {
 	t.Parallel()
-	port := freePort(t)
-	startRedis(t, port)
+	server := redistest.Start(t)
 	foreign := errors.New("foreign")
-	c := opened(t, Options{Settings: settings("127.0.0.1:" + port), OnConnect: func(context.Context, func() (Server, error)) error { return foreign }})
+	c := opened(t, Options{Settings: settings(server.Address()), OnConnect: func(context.Context, func() (Server, error)) error { return foreign }})
 	if err := c.Get(t.Context(), "x").Err(); !errors.Is(err, foreign) {
 		t.Fatal(err)
 	}
-	if strings.Contains(redisCLI(t, port, "INFO", "commandstats"), "cmdstat_get:") {
+	if strings.Contains(server.CLI(t, "INFO", "commandstats"), "cmdstat_get:") {
 		t.Fatal("the server was asked")
 	}
 }
@@ -109,12 +112,11 @@ func TestCloseEndsDials(t *testing.T) {
 // and nothing goes on trying behind its back.
 func TestServerIsBack(t *testing.T) {
 	t.Parallel()
-	port := freePort(t)
-	startRedis(t, port)
+	server := redistest.Start(t)
 	away := errors.New("away")
 	var back atomic.Bool
 	var dials atomic.Int32
-	c := opened(t, Options{Settings: settings("127.0.0.1:" + port), PoolSize: 2, Dial: func(ctx context.Context, network, address string) (net.Conn, error) {
+	c := opened(t, Options{Settings: settings(server.Address()), PoolSize: 2, Dial: func(ctx context.Context, network, address string) (net.Conn, error) {
 		dials.Add(1)
 		if !back.Load() {
 			return nil, away

@@ -8,17 +8,17 @@ import (
 	"testing"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/meshgate/meshgate/filter/redisconn/redistest"
 )
 
 // TestPin: once servers were identified, a client writes to no other one, however
 // it got there.
 func TestPin(t *testing.T) {
 	t.Parallel()
-	first, second := freePort(t), freePort(t)
-	startRedis(t, first)
-	startRedis(t, second)
+	first, second := redistest.Start(t), redistest.Start(t)
 	var named atomic.Value
-	named.Store(first)
+	named.Store(first.Port)
 	address := respond(t, func(question string) string {
 		if strings.Contains(strings.ToLower(question), "hello") {
 			return "-ERR unknown command\r\n"
@@ -31,28 +31,28 @@ func TestPin(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	named.Store(second)
+	named.Store(second.Port)
 	all, err := Pin(t.Context(), c) // the connection to the first is open
-	if err != nil || len(all) != 1 || !strings.Contains(redisCLI(t, second, "INFO", "server"), all[0].RunID) {
+	if err != nil || len(all) != 1 || !strings.Contains(second.CLI(t, "INFO", "server"), all[0].RunID) {
 		t.Fatalf("%+v %v", all, err)
 	}
-	redisCLI(t, first, "DEL", "x")
-	if err := set(); err != nil || redisCLI(t, first, "EXISTS", "x") != "0" {
+	first.CLI(t, "DEL", "x")
+	if err := set(); err != nil || first.CLI(t, "EXISTS", "x") != "0" {
 		t.Fatalf("not the server that was identified: %v", err)
 	}
 
-	named.Store(first)
-	redisCLI(t, second, "CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
-	if err := set(); !errors.Is(err, errStranger) || redisCLI(t, first, "EXISTS", "x") != "0" {
+	named.Store(first.Port)
+	second.Disconnect(t)
+	if err := set(); !errors.Is(err, errStranger) || first.CLI(t, "EXISTS", "x") != "0" {
 		t.Fatalf("the other server was written to: %v", err)
 	}
 	if _, err := Identify(t.Context(), c); !errors.Is(err, errStranger) {
 		t.Fatal(err)
 	}
-	if all, err := Pin(t.Context(), c); err != nil || !strings.Contains(redisCLI(t, first, "INFO", "server"), all[0].RunID) {
+	if all, err := Pin(t.Context(), c); err != nil || !strings.Contains(first.CLI(t, "INFO", "server"), all[0].RunID) {
 		t.Fatalf("%+v %v", all, err)
 	}
-	if err := set(); err != nil || redisCLI(t, first, "EXISTS", "x") != "1" {
+	if err := set(); err != nil || first.CLI(t, "EXISTS", "x") != "1" {
 		t.Fatal(err)
 	}
 }
@@ -60,13 +60,12 @@ func TestPin(t *testing.T) {
 // TestPinRefusesReplicas: what is a replica now may be a primary soon.
 func TestPinRefusesReplicas(t *testing.T) {
 	t.Parallel()
-	port := freePort(t)
-	startRedis(t, port, "--replicaof", "127.0.0.1 1")
-	c := opened(t, Options{Settings: settings("127.0.0.1:" + port)})
+	server := redistest.Start(t, "--replicaof", "127.0.0.1 1")
+	c := opened(t, Options{Settings: settings(server.Address())})
 	if _, err := Pin(t.Context(), c); !errors.Is(err, errNotPrimary) {
 		t.Fatal(err)
 	}
-	redisCLI(t, port, "REPLICAOF", "NO", "ONE")
+	server.CLI(t, "REPLICAOF", "NO", "ONE")
 	if _, err := Pin(t.Context(), c); err != nil {
 		t.Fatal(err)
 	}
@@ -76,14 +75,13 @@ func TestPinRefusesReplicas(t *testing.T) {
 // compare, and work goes on.
 func TestPinWithoutFacts(t *testing.T) {
 	t.Parallel()
-	port := freePort(t)
-	startRedis(t, port)
-	redisCLI(t, port, "ACL", "SETUSER", "u", "on", ">p", "~*", "-@all", "+get")
-	c := opened(t, Options{Settings: settings("redis://u:p@127.0.0.1:" + port)})
+	server := redistest.Start(t)
+	user := server.User(t, "u", "p", "~*", "-@all", "+get")
+	c := opened(t, Options{Settings: settings("redis://" + user + server.Address())})
 	if all, err := Pin(t.Context(), c); err != nil || all[0] != (Server{}) {
 		t.Fatalf("%+v %v", all, err)
 	}
-	redisCLI(t, port, "CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+	server.Disconnect(t)
 	if err := c.Get(t.Context(), "x").Err(); !errors.Is(err, redis.Nil) {
 		t.Fatal(err)
 	}

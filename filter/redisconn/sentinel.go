@@ -15,7 +15,7 @@ import (
 // nothing has to listen to them: when they replace a primary they close its
 // connections, and a primary that is gone has none.
 type sentinels struct {
-	target  *target
+	target  *address
 	dial    dial
 	timeout time.Duration // of one question
 }

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/meshgate/meshgate/filter/redisconn/redistest"
 )
 
 // sentinel says that the primary is on that port of this host, or nothing.
@@ -39,7 +41,7 @@ func silentListener(t *testing.T) (address string) {
 
 func TestSentinelsVote(t *testing.T) {
 	t.Parallel()
-	right, wrong := freePort(t), freePort(t)
+	const right, wrong = "7001", "7002" // nobody dials them
 	for name, tc := range map[string]struct {
 		sentinels []string
 		want      string
@@ -83,11 +85,10 @@ func TestSentinelsVote(t *testing.T) {
 // servers only, never sentinels.
 func TestSentinelNamesReplica(t *testing.T) {
 	t.Parallel()
-	port, replica := freePort(t), freePort(t)
-	startRedis(t, port)
-	startRedis(t, replica, "--replicaof", "127.0.0.1 "+port)
+	server := redistest.Start(t)
+	replica := redistest.Start(t, "--replicaof", "127.0.0.1 "+server.Port)
 	var named atomic.Value
-	named.Store(replica)
+	named.Store(replica.Port)
 	address := respond(t, func(question string) string {
 		if strings.Contains(strings.ToLower(question), "hello") {
 			return "-ERR unknown command\r\n"
@@ -106,7 +107,7 @@ func TestSentinelNamesReplica(t *testing.T) {
 	if err := c.Get(t.Context(), "x").Err(); !errors.Is(err, errNotPrimary) {
 		t.Fatal(err)
 	}
-	named.Store(port)
+	named.Store(server.Port)
 	if err := c.Get(t.Context(), "x").Err(); !errors.Is(err, redis.Nil) {
 		t.Fatal(err)
 	}

@@ -8,25 +8,25 @@ import (
 	"testing"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/meshgate/meshgate/filter/redisconn/redistest"
 )
 
 // TestPipelineWithoutConnection: what was never sent has no answer. It must not look
 // like a value that is absent: a floor that is absent revokes nothing.
 func TestPipelineWithoutConnection(t *testing.T) {
 	t.Parallel()
-	port, other := freePort(t), freePort(t)
-	startRedis(t, port, "--requirepass", "right")
-	startRedis(t, other)
+	server, other := redistest.Start(t, "--requirepass", "right").Address(), redistest.Start(t).Address()
 	closed := respond(t, func(string) string { return "-NOAUTH Authentication required.\r\n" })
 	hook := errors.New("not this one")
 	for name, o := range map[string]Options{
-		"a wrong password":                             {Settings: settings("redis://:wrong@127.0.0.1:" + port)},
-		"no password":                                  {Settings: settings("redis://127.0.0.1:" + port + "/1")},
-		"a database that is none":                      {Settings: settings("redis://127.0.0.1:" + other + "/4711")},
+		"a wrong password":                             {Settings: settings("redis://:wrong@" + server)},
+		"no password":                                  {Settings: settings("redis://" + server + "/1")},
+		"a database that is none":                      {Settings: settings("redis://" + other + "/4711")},
 		"a sentinel that wants another":                {Settings: settings("redis+sentinel://" + closed + "/m")},
-		"a cluster that wants another":                 {Settings: settings("redis+cluster://:wrong@127.0.0.1:" + port)},
-		"a server that is not wanted":                  {Settings: settings("127.0.0.1:" + other), OnConnect: onConnect(hook)},
-		"a server that is not wanted, by its own word": {Settings: settings("127.0.0.1:" + other), OnConnect: onConnect(fmt.Errorf("asked: %w", redis.Nil))},
+		"a cluster that wants another":                 {Settings: settings("redis+cluster://:wrong@" + server)},
+		"a server that is not wanted":                  {Settings: settings(other), OnConnect: onConnect(hook)},
+		"a server that is not wanted, by its own word": {Settings: settings(other), OnConnect: onConnect(fmt.Errorf("asked: %w", redis.Nil))},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := opened(t, o)
@@ -49,11 +49,10 @@ func TestPipelineWithoutConnection(t *testing.T) {
 // the others got.
 func TestPipelineKeepsItsAnswers(t *testing.T) {
 	t.Parallel()
-	port := freePort(t)
-	startRedis(t, port)
-	redisCLI(t, port, "SET", "a", "1")
-	redisCLI(t, port, "LPUSH", "b", "1")
-	pipe := opened(t, Options{Settings: settings("127.0.0.1:" + port)}).Pipeline()
+	server := redistest.Start(t)
+	server.CLI(t, "SET", "a", "1")
+	server.CLI(t, "LPUSH", "b", "1")
+	pipe := opened(t, Options{Settings: settings(server.Address())}).Pipeline()
 	one, two := pipe.GetRange(t.Context(), "a", 0, 9), pipe.GetRange(t.Context(), "b", 0, 9)
 	_, err := pipe.Exec(t.Context())
 	if one.Err() != nil || one.Val() != "1" || two.Err() == nil || !strings.HasPrefix(two.Err().Error(), "WRONGTYPE") || err == nil {

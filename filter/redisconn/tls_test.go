@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/meshgate/meshgate/filter/contract"
+	"github.com/meshgate/meshgate/filter/redisconn/redistest"
 )
 
 // authority writes a CA and a certificate of 127.0.0.1 that it signed.
@@ -57,12 +58,9 @@ func TestTLS(t *testing.T) {
 	t.Parallel()
 	dir, ca := authority(t)
 	_, foreign := authority(t)
-	port := freePort(t)
 	file := filepath.Join(dir, "trusted.pem")
 	writeFile(t, file, "%s", foreign)
-	startRedis(t, "0", "--tls-port", port, "--tls-cert-file", filepath.Join(dir, "server.pem"), "--tls-key-file", filepath.Join(dir, "server.key"),
-		"--tls-auth-clients", "no")
-	url := "rediss://127.0.0.1:" + port
+	url := "rediss://" + redistest.StartTLS(t, filepath.Join(dir, "server.pem"), filepath.Join(dir, "server.key")).Address()
 	set := func(s contract.RedisSettings) error {
 		return opened(t, Options{Settings: s}).Set(t.Context(), "x", 1, 0).Err()
 	}

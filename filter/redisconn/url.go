@@ -30,8 +30,8 @@ var (
 	errUser     = errors.New("redis url: user and password are not escaped as in a URL")
 )
 
-// target is what a URL names.
-type target struct {
+// address is what a URL names.
+type address struct {
 	network   string
 	addresses []string
 	tls       bool
@@ -48,14 +48,14 @@ type target struct {
 	options redis.Options
 }
 
-func parse(text string) (*target, error) {
+func parse(text string) (*address, error) {
 	scheme, rest, ok := strings.Cut(text, "://")
 	if !ok {
 		host, port, err := net.SplitHostPort(text)
 		if err != nil || !goodAddress(host, port) {
 			return nil, errBare
 		}
-		return &target{network: "tcp", addresses: []string{text}}, nil
+		return &address{network: "tcp", addresses: []string{text}}, nil
 	}
 	base, kind, _ := strings.Cut(scheme, "+")
 	secure := base == "rediss"
@@ -74,12 +74,12 @@ func parse(text string) (*target, error) {
 }
 
 // parseSingle takes what the library takes.
-func parseSingle(text string) (*target, error) {
+func parseSingle(text string) (*address, error) {
 	o, err := redis.ParseURL(text)
 	if err != nil {
 		return nil, errForm // the cause may quote the password
 	}
-	t := &target{
+	t := &address{
 		network: o.Network, addresses: []string{o.Addr}, username: o.Username, password: o.Password, database: o.DB,
 		options: *o,
 	}
@@ -89,8 +89,8 @@ func parseSingle(text string) (*target, error) {
 	return t, nil
 }
 
-func parseSentinels(rest string, secure bool) (*target, error) {
-	t := &target{network: "tcp", tls: secure}
+func parseSentinels(rest string, secure bool) (*address, error) {
+	t := &address{network: "tcp", tls: secure}
 	path, query, err := t.parseAuthority(rest, sentinelPort)
 	if err != nil {
 		return nil, err
@@ -117,8 +117,8 @@ func parseSentinels(rest string, secure bool) (*target, error) {
 	return t, nil
 }
 
-func parseCluster(rest string, secure bool) (*target, error) {
-	t := &target{network: "tcp", tls: secure, cluster: true}
+func parseCluster(rest string, secure bool) (*address, error) {
+	t := &address{network: "tcp", tls: secure, cluster: true}
 	path, query, err := t.parseAuthority(rest, serverPort)
 	if err != nil {
 		return nil, err
@@ -131,7 +131,7 @@ func parseCluster(rest string, secure bool) (*target, error) {
 
 // parseAuthority reads [user:password@]host[:port][,host[:port]…] and returns
 // what comes after it. The standard library takes one host only.
-func (t *target) parseAuthority(rest, port string) (path, query string, err error) {
+func (t *address) parseAuthority(rest, port string) (path, query string, err error) {
 	rest, query, _ = strings.Cut(rest, "?")
 	authority, path, _ := strings.Cut(rest, "/")
 	if at := strings.LastIndexByte(authority, '@'); at >= 0 {

@@ -14,32 +14,32 @@ const secret = "pa55word"
 
 func TestParse(t *testing.T) {
 	t.Parallel()
-	tcp := func(addresses ...string) target { return target{network: "tcp", addresses: addresses} }
-	with := func(t target, change func(*target)) target { change(&t); return t }
-	for url, want := range map[string]target{
+	tcp := func(addresses ...string) address { return address{network: "tcp", addresses: addresses} }
+	with := func(t address, change func(*address)) address { change(&t); return t }
+	for url, want := range map[string]address{
 		"r:1":                           tcp("r:1"),
 		"[::1]:6379":                    tcp("[::1]:6379"),
 		"redis://r":                     tcp("r:6379"),
-		"redis://u:pa55word@r:1/2":      with(tcp("r:1"), func(t *target) { t.username, t.password, t.database = "u", secret, 2 }),
-		"redis://:pa55word@r":           with(tcp("r:6379"), func(t *target) { t.password = secret }),
-		"rediss://r:1":                  with(tcp("r:1"), func(t *target) { t.tls, t.serverName = true, "r" }),
-		"rediss://r:1?skip_verify=true": with(tcp("r:1"), func(t *target) { t.tls, t.serverName, t.insecure = true, "r", true }),
+		"redis://u:pa55word@r:1/2":      with(tcp("r:1"), func(t *address) { t.username, t.password, t.database = "u", secret, 2 }),
+		"redis://:pa55word@r":           with(tcp("r:6379"), func(t *address) { t.password = secret }),
+		"rediss://r:1":                  with(tcp("r:1"), func(t *address) { t.tls, t.serverName = true, "r" }),
+		"rediss://r:1?skip_verify=true": with(tcp("r:1"), func(t *address) { t.tls, t.serverName, t.insecure = true, "r", true }),
 		"unix:///run/redis.sock?db=3":   {network: "unix", addresses: []string{"/run/redis.sock"}, database: 3},
-		"redis+sentinel://a/m":          with(tcp("a:26379"), func(t *target) { t.master = "m" }),
-		"redis+sentinel://u:pa%2F55word@a:1,b,[::1]:3/m%20n/7?sentinel_username=s&sentinel_password=p%26w": with(tcp("a:1", "b:26379", "[::1]:3"), func(t *target) {
+		"redis+sentinel://a/m":          with(tcp("a:26379"), func(t *address) { t.master = "m" }),
+		"redis+sentinel://u:pa%2F55word@a:1,b,[::1]:3/m%20n/7?sentinel_username=s&sentinel_password=p%26w": with(tcp("a:1", "b:26379", "[::1]:3"), func(t *address) {
 			t.username, t.password, t.master, t.database = "u", "pa/55word", "m n", 7
 			t.sentinelUsername, t.sentinelPassword = "s", "p&w"
 		}),
-		"rediss+sentinel://a:1/m":            with(tcp("a:1"), func(t *target) { t.tls, t.master = true, "m" }),
-		"redis+cluster://u:p@@a,b:7":         with(tcp("a:6379", "b:7"), func(t *target) { t.cluster, t.username, t.password = true, "u", "p@" }),
-		"rediss+cluster://a:1,b:2,[fe80::1]": with(tcp("a:1", "b:2", "[fe80::1]:6379"), func(t *target) { t.cluster, t.tls = true, true }),
+		"rediss+sentinel://a:1/m":            with(tcp("a:1"), func(t *address) { t.tls, t.master = true, "m" }),
+		"redis+cluster://u:p@@a,b:7":         with(tcp("a:6379", "b:7"), func(t *address) { t.cluster, t.username, t.password = true, "u", "p@" }),
+		"rediss+cluster://a:1,b:2,[fe80::1]": with(tcp("a:1", "b:2", "[fe80::1]:6379"), func(t *address) { t.cluster, t.tls = true, true }),
 	} {
 		got, err := parse(url)
 		if err != nil {
 			t.Errorf("%s: %v", url, err)
 			continue
 		}
-		if diff := cmp.Diff(&want, got, cmp.AllowUnexported(target{}), cmpopts.IgnoreTypes(redis.Options{})); diff != "" {
+		if diff := cmp.Diff(&want, got, cmp.AllowUnexported(address{}), cmpopts.IgnoreTypes(redis.Options{})); diff != "" {
 			t.Errorf("%s: %s", url, diff)
 		}
 	}

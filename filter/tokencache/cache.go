@@ -38,9 +38,11 @@ type Cache struct {
 	inUse     inUse
 	// session is the link that was welcomed, nil while there is none.
 	session atomic.Pointer[session]
-	// attempted is closed when the first attempt to link has come to an end.
-	attempted chan struct{}
-	attempt   sync.Once
+	// coming is closed unless look-ups wait for a link: during the first attempt, and while
+	// the control plane has taken a connection and not said Welcome. Only the link's
+	// goroutine replaces and closes it. hastened ends the pause between two attempts.
+	coming   atomic.Pointer[chan struct{}]
+	hastened chan struct{}
 
 	instance string
 	config   atomic.Pointer[config]
@@ -96,8 +98,10 @@ func Open(opts Options) (*Cache, error) {
 	c := &Cache{
 		clock: opts.Clock, log: opts.Logger, opts: opts,
 		instance: newInstance(os.Getenv(contract.ProcessEnv)),
-		changed:  make(chan struct{}, 1), attempted: make(chan struct{}),
+		changed:  make(chan struct{}, 1), hastened: make(chan struct{}, 1),
 	}
+	first := make(chan struct{})
+	c.coming.Store(&first)
 	c.flights.cache = c
 	c.inUse.ready = make(chan struct{}, 1)
 	c.openDisk()
@@ -105,14 +109,14 @@ func Open(opts Options) (*Cache, error) {
 	c.disk.onDisk = c.recallTrust(settings)
 	trust := c.recalled(c.disk.onDisk)
 	c.standing.Store(&standing{trust: trust})
-	first, err := c.configure(effective(c.base, c.level2), trust, nil)
+	initial, err := c.configure(effective(c.base, c.level2), trust, nil)
 	if err != nil {
 		tenants.leave(opts.Dir)
 		watch.close()
 		return nil, err
 	}
-	c.config.Store(first)
-	c.table = newTable(first.maxBytes, c.clock)
+	c.config.Store(initial)
+	c.table = newTable(initial.maxBytes, c.clock)
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	if c.disk.files != nil {
 		c.start("run directory", c.disk.run)
@@ -209,7 +213,7 @@ func (c *Cache) openL2(next *config, trust contract.Trust, last *config) (*level
 	if err != nil {
 		return nil, err
 	}
-	return &level2{store: st, servers: trust.Servers, timeout: c.opts.RedisTimeout, breaker: breaker{clock: c.clock}}, nil
+	return &level2{store: st, servers: trust.Servers, breaker: breaker{clock: c.clock}}, nil
 }
 
 func sameKey(a, b contract.RecordKey) bool { return a.ID == b.ID && bytes.Equal(a.Key, b.Key) }

@@ -43,9 +43,11 @@ type disk struct {
 	woken chan struct{} // has room for one
 	stop  chan struct{} // closed when nobody wishes anything any more
 
-	// onDisk is what the trust file holds, nil if that is not known; trouble is what
-	// was logged last. Both are the goroutine's.
+	// onDisk is what the trust file holds, nil if that is not known, and synced says that
+	// it still does after a power failure; trouble is what was logged last. They are the
+	// goroutine's.
 	onDisk  *rememberedTrust
+	synced  bool
 	trouble trouble
 }
 
@@ -233,7 +235,7 @@ func (d *disk) attempt() bool {
 // back.
 func (d *disk) bring(w wish, done uint64) (trouble, error) {
 	switch {
-	case w.trust == nil && w.number == done, w.trust != nil && d.onDisk.agrees(w.trust) && d.onDisk.Leased == w.trust.Leased:
+	case w.trust == nil && w.number == done, w.trust != nil && d.holds(w.trust) && d.onDisk.Leased == w.trust.Leased:
 		return noTrouble, nil
 	case w.trust == nil:
 		if r, err := readTrust(d.files); err == nil && r != nil && !r.usedBy(&w.of) {
@@ -247,10 +249,10 @@ func (d *disk) bring(w wish, done uint64) (trouble, error) {
 	}
 	err := writeTrust(d.files, w.trust)
 	if err == nil {
-		d.onDisk = w.trust
+		d.onDisk, d.synced = w.trust, true
 		return noTrouble, nil
 	}
-	if d.onDisk.agrees(w.trust) {
+	if d.holds(w.trust) {
 		return forgetful, err // only the time of the last lease is older
 	}
 	d.onDisk = nil
@@ -258,6 +260,19 @@ func (d *disk) bring(w wish, done uint64) (trouble, error) {
 		return outdated, errors.Join(err, gone)
 	}
 	return forgetful, err
+}
+
+// holds reports whether the disk holds a trust but for the time of the last lease. What
+// an earlier process left may not be there yet: killed after it had renamed the file, it
+// brought the directory nowhere, and a power failure would bring the former file back.
+func (d *disk) holds(r *rememberedTrust) bool {
+	if !d.onDisk.agrees(r) {
+		return false
+	}
+	if !d.synced {
+		d.synced = d.files.sync() == nil
+	}
+	return d.synced
 }
 
 // report logs when the trouble changes, not with each attempt.

@@ -15,6 +15,8 @@ type files interface {
 	write(name string, data []byte) error
 	// remove is no error if there is no such file.
 	remove(name string) error
+	// sync brings to the disk what an earlier process has written or removed.
+	sync() error
 }
 
 // runDirectory is the path of the directory with the settings file.

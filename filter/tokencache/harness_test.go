@@ -255,6 +255,7 @@ type fakeStore struct {
 	values  map[string][]byte
 	fail    error
 	block   bool
+	slow    time.Duration // what each key takes
 	reads   int
 	closed  int
 	reading func(key string) // called before each read of a key
@@ -268,7 +269,7 @@ func (s *fakeStore) set(key string, value []byte) {
 
 func (s *fakeStore) get(ctx context.Context, key string) ([]byte, error) {
 	s.mu.Lock()
-	hook, fail, block := s.reading, s.fail, s.block
+	hook, fail, block, slow := s.reading, s.fail, s.block, s.slow
 	s.reads++
 	s.mu.Unlock()
 	if hook != nil {
@@ -277,6 +278,13 @@ func (s *fakeStore) get(ctx context.Context, key string) ([]byte, error) {
 	if block {
 		<-ctx.Done()
 		return nil, ctx.Err()
+	}
+	if slow > 0 {
+		select {
+		case <-time.After(slow):
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -9,8 +9,15 @@ import (
 	"github.com/meshgate/meshgate/filter/contract"
 )
 
-// l2Timeout is the default of [Options.RedisTimeout].
-const l2Timeout = 100 * time.Millisecond
+const (
+	// l2Timeout is the default of [Options.RedisTimeout].
+	l2Timeout = 100 * time.Millisecond
+	// l2Patience is how many times as long a read may take when there is no link:
+	// nobody else can be asked then, and whoever gives up has to refuse. A machine
+	// with too much to do keeps good reads waiting for longer than l2Timeout. Two
+	// reads still fit into a round.
+	l2Patience = 4
+)
 
 // store reads single keys from Redis. Absent values are nil.
 type store interface {
@@ -26,7 +33,6 @@ type level2 struct {
 	store store
 	// servers are those that its connections may lead to; none means any.
 	servers []string
-	timeout time.Duration
 	breaker breaker
 }
 
@@ -108,8 +114,16 @@ func (c *Cache) countL2Failure(ctx context.Context, l2 *level2, since time.Durat
 	}
 }
 
+// patience is how long one read of Redis may take.
+func (c *Cache) patience() time.Duration {
+	if c.session.Load() == nil {
+		return l2Patience * c.opts.RedisTimeout
+	}
+	return c.opts.RedisTimeout
+}
+
 func (c *Cache) queryL2(ctx context.Context, cfg *config, began *standing, hash contract.Hash) (*contract.Record, l2Outcome, error) {
-	first, cancel := context.WithTimeout(ctx, cfg.l2.timeout)
+	first, cancel := context.WithTimeout(ctx, c.patience())
 	defer cancel()
 	raw, rawClock, err := cfg.l2.store.record(first, hash)
 	if err != nil || raw == nil {
@@ -130,7 +144,7 @@ func (c *Cache) queryL2(ctx context.Context, cfg *config, began *standing, hash 
 		c.counters.l2Foreign.Add(1)
 		return nil, l2Absent, nil
 	}
-	second, cancel := context.WithTimeout(ctx, cfg.l2.timeout)
+	second, cancel := context.WithTimeout(ctx, c.patience())
 	defer cancel()
 	if outcome, err := c.readFloors(second, cfg, r); outcome != l2Found {
 		return nil, outcome, err

@@ -9,10 +9,9 @@ import (
 	"github.com/meshgate/meshgate/filter/contract"
 )
 
-// level2File stands beside the settings file and holds what the control plane
-// said last about the second level, so that a filter that starts while the
-// control plane is away can read Redis.
-const level2File = "level2.json"
+// level2File holds what the control plane said last about the second level, so that
+// a filter that starts while the control plane is away can read Redis.
+const level2File = contract.Level2File
 
 // rememberedLevel2 is the content of that file. What another control plane said,
 // or to another node, is not used.

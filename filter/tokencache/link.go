@@ -1,7 +1,8 @@
 package tokencache
 
 import (
-	"context"
+	"errors"
+	"io"
 	"log/slog"
 	"math/rand/v2"
 	"regexp"
@@ -45,9 +46,7 @@ func (c *Cache) keepLink() {
 			return
 		}
 		c.counters.linkFailures.Add(1)
-		pause := time.NewTimer(backoff(failures))
-		c.wait(pause.C)
-		pause.Stop()
+		c.pause(backoff(failures))
 	}
 }
 
@@ -72,6 +71,36 @@ func (c *Cache) wait(timer <-chan time.Time) {
 	}
 }
 
+// pause waits before the next attempt: less long if somebody hastens it, but never so
+// that attempts follow each other faster than after a first failure.
+func (c *Cache) pause(d time.Duration) {
+	began, timer := time.Now(), time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-c.ctx.Done():
+	case <-c.changed:
+	case <-timer.C:
+	case <-c.hastened:
+		// Not jittered: the token may be used at once, and clients do not ask in step.
+		timer.Reset(min(d, max(0, backoffMin-time.Since(began))))
+		c.wait(timer.C)
+	}
+}
+
+// Hasten makes the next attempt to link begin soon. Whoever is handed to the control
+// plane for a token will use it next, when Redis may not have it yet: the proxy's way to a
+// control plane that has just started must not be back long before the link. It never
+// blocks.
+func (c *Cache) Hasten() {
+	if c.session.Load() != nil {
+		return
+	}
+	select {
+	case c.hastened <- struct{}{}:
+	default: // it is known
+	}
+}
+
 func backoff(failures int) time.Duration {
 	d := backoffMin << min(failures, 5) // the first pause is at least backoffMin
 	d = min(d, backoffMax)
@@ -81,12 +110,13 @@ func backoff(failures int) time.Duration {
 // runSession connects once and serves the link until it breaks, the cache
 // closes, or the settings name another control plane.
 func (c *Cache) runSession(cp contract.ControlPlaneSettings) sessionEnd {
-	defer c.firstAttemptEnded()
+	defer c.attemptEnded()
 	conn, err := c.dialLink(c.ctx, cp)
 	if err != nil {
 		c.logLink("control plane cannot be reached", &cp, err)
 		return sessionFailed
 	}
+	c.awaitWelcome()
 	s := newSession(c, conn, cp)
 	defer c.retire(s)
 	if err := s.hello(c.ctx); err != nil {
@@ -98,7 +128,7 @@ func (c *Cache) runSession(cp contract.ControlPlaneSettings) sessionEnd {
 	c.linkTrouble = ""
 	c.inUse.resume()
 	s.acknowledge() // the trust of the welcome may have come to the disk meanwhile
-	c.firstAttemptEnded()
+	c.attemptEnded()
 	if now := c.config.Load().settings.ControlPlane; now == nil || *now != cp {
 		s.depart() // whoever changed the settings did not see this session
 	}
@@ -118,7 +148,7 @@ func (c *Cache) runSession(cp contract.ControlPlaneSettings) sessionEnd {
 	case left:
 		return sessionLeft
 	case granted:
-		c.logLink("freshness link broke", &cp, err)
+		c.logBroke(&cp, err)
 		return sessionBroke
 	default:
 		c.logLink("freshness link broke before its first lease", &cp, err)
@@ -133,20 +163,31 @@ func (c *Cache) retire(s *session) {
 	s.fail()
 }
 
-// firstAttemptEnded lets look-ups go on that began before it was known whether
-// the control plane is there.
-func (c *Cache) firstAttemptEnded() { c.attempt.Do(func() { close(c.attempted) }) }
-
-// linked returns the session, nil if there is none. Right after the start it
-// waits for the first attempt: a filter that has just begun must not refuse what
-// it could know some milliseconds later.
-func (c *Cache) linked(ctx context.Context) *session {
+// awaitWelcome has look-ups wait: the control plane is there, and refusing what it may
+// have issued just now would be wrong some milliseconds later.
+func (c *Cache) awaitWelcome() {
 	select {
-	case <-c.attempted:
-	case <-ctx.Done():
+	case <-*c.coming.Load():
+		next := make(chan struct{})
+		c.coming.Store(&next)
+	default: // they wait already
 	}
-	return c.session.Load()
 }
+
+// attemptEnded lets look-ups go on that waited for the link.
+func (c *Cache) attemptEnded() {
+	coming := *c.coming.Load()
+	select {
+	case <-coming:
+	default:
+		close(coming)
+	}
+}
+
+// attempted is closed while no link may be there at once: it is open during the first
+// attempt, as a filter that has just begun must not refuse what it could know some
+// milliseconds later, and from a connection to its Welcome.
+func (c *Cache) attempted() <-chan struct{} { return *c.coming.Load() }
 
 // logLink reports a failure of the link unless the cache closes. One that every attempt
 // meets is reported once: a control plane that is away for an hour is no news each
@@ -161,6 +202,17 @@ func (c *Cache) logLink(msg string, cp *contract.ControlPlaneSettings, err error
 	}
 	c.linkTrouble = trouble
 	c.log.Log(c.ctx, level, msg, "address", cp.Address, "error", err)
+}
+
+// logBroke reports the end of a link that was good. A control plane that hangs up in good
+// order is no trouble by itself: it does so when the node has renewed its token. One that
+// is gone is told of by the attempt that follows at once.
+func (c *Cache) logBroke(cp *contract.ControlPlaneSettings, err error) {
+	if errors.Is(err, io.EOF) && c.ctx.Err() == nil {
+		c.log.Info("freshness link was ended by the control plane", "address", cp.Address)
+		return
+	}
+	c.logLink("freshness link broke", cp, err)
 }
 
 // ports are those of connections of this side, which differ with each.

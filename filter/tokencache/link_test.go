@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
+	"io"
 	"log/slog"
 	"strings"
 	"testing"
@@ -35,5 +37,18 @@ func TestLinkTroubleIsToldOnce(t *testing.T) {
 	say("the cache closes")
 	if strings.Contains(out.String(), "closes") {
 		t.Error("the end is no trouble")
+	}
+}
+
+// TestHangUpIsNoTrouble: a control plane that ends a link in good order, as at a rotation
+// by the book, warns nobody; a link that is cut does.
+func TestHangUpIsNoTrouble(t *testing.T) {
+	for err, warned := range map[error]bool{io.EOF: false, fmt.Errorf("read: %w", io.EOF): false, io.ErrUnexpectedEOF: true, errors.New("reset"): true} {
+		var out bytes.Buffer
+		c := &Cache{ctx: t.Context(), log: slog.New(slog.NewTextHandler(&out, nil))}
+		c.logBroke(&contract.ControlPlaneSettings{Address: "cp:5678"}, err)
+		if strings.Contains(out.String(), "level=WARN") != warned {
+			t.Errorf("%v: %s", err, &out)
+		}
 	}
 }

@@ -23,8 +23,9 @@ var unavailable = outcome{answer: contract.Unavailable}
 // lookUp goes through the levels by the table of states. Every read it uses
 // begins after it was called. What ends without an answer while the filter was told
 // to believe something else begins again: Redis may well answer now, and a control
-// plane that has just started may not be able to yet.
-func (c *Cache) lookUp(ctx context.Context, hash contract.Hash, plugin string) outcome {
+// plane that has just started may not be able to yet. linked waits for a link that may be
+// there at once.
+func (c *Cache) lookUp(ctx context.Context, hash contract.Hash, plugin string, linked func(context.Context) *session) outcome {
 	for attempt := 1; ; attempt++ {
 		last := attempt == maxAttempts
 		began, cfg := c.begin()
@@ -43,7 +44,7 @@ func (c *Cache) lookUp(ctx context.Context, hash contract.Hash, plugin string) o
 		if !last && c.overtaken(began, l2Absent) { // a publication alone is no reason not to ask
 			continue
 		}
-		out := c.introspect(ctx, cfg, &hash, plugin, l2)
+		out := c.introspect(ctx, cfg, &hash, plugin, l2, linked)
 		if last || out.answer != contract.Unavailable || !c.overtaken(began, l2) {
 			return out
 		}
@@ -60,9 +61,9 @@ func (c *Cache) overtaken(began *standing, l2 l2Outcome) bool {
 }
 
 // introspect asks the control plane; l2 is what Redis had said.
-func (c *Cache) introspect(ctx context.Context, cfg *config, hash *contract.Hash, plugin string, l2 l2Outcome) outcome {
+func (c *Cache) introspect(ctx context.Context, cfg *config, hash *contract.Hash, plugin string, l2 l2Outcome, linked func(context.Context) *session) outcome {
 	for range maxAttempts {
-		s := c.linked(ctx)
+		s := linked(ctx)
 		if s == nil {
 			return c.withoutLink(cfg, hash, l2)
 		}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/meshgate/meshgate/filter/contract"
+	"github.com/meshgate/meshgate/filter/redisconn"
 )
 
 // modelTokens is how many tokens a model has. Owners are those of testRecord.
@@ -128,7 +129,7 @@ func (c *modelClient) read(keys ...string) (values [2][]byte, err error) {
 	c.m.mu.Lock()
 	gate := c.m.gate
 	if !c.m.readable || (len(c.servers) > 0 && !slices.Contains(c.servers, fmt.Sprint(c.m.server))) {
-		err = errStranger
+		err = redisconn.ErrNotVouched
 	}
 	for i, key := range keys {
 		values[i] = c.m.redis[key]

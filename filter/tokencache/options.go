@@ -35,8 +35,8 @@ type Options struct {
 	// DialLink and DialRedis open the connections to the control plane and to
 	// Redis, without TLS, which the cache adds; the default is [net.Dialer].
 	DialLink, DialRedis Dial
-	// RedisTimeout bounds each of the two reads of a look-up in Redis; 0 means
-	// 100 ms.
+	// RedisTimeout bounds each of the two reads of a look-up in Redis, four times
+	// as long while there is no link; 0 means 100 ms.
 	RedisTimeout time.Duration
 
 	// openStore replaces Redis in tests, openFiles the disk.
@@ -79,7 +79,7 @@ func (o *Options) complete() error {
 	if o.openStore == nil {
 		dial, timeout := o.DialRedis, o.RedisTimeout
 		o.openStore = func(s *contract.RedisSettings, servers []string) (store, error) {
-			return openRedis(s, servers, dial, timeout)
+			return openRedis(s, servers, dial, l2Patience*timeout)
 		}
 	}
 	return nil

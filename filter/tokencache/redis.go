@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -23,12 +22,9 @@ const (
 	maxSmall = 1 << 10
 )
 
-var (
-	// errUnusable says that something stands under a key which nobody who may
-	// write there has written. It says nothing about Redis itself.
-	errUnusable = errors.New("redis holds a value that cannot be used")
-	errStranger = errors.New("redis is another server than the control plane vouches for")
-)
+// errUnusable says that something stands under a key which nobody who may
+// write there has written. It says nothing about Redis itself.
+var errUnusable = errors.New("redis holds a value that cannot be used")
 
 // redisStore is a store in Redis.
 type redisStore struct {
@@ -42,28 +38,13 @@ func openRedis(s *contract.RedisSettings, servers []string, dial Dial, timeout t
 		Settings: *s, Timeout: timeout, DialTimeout: redisDialTimeout, PoolSize: redisConnections, Dial: dial,
 	}
 	if len(servers) > 0 {
-		o.OnConnect = func(_ context.Context, info func() (redisconn.Server, error)) error {
-			server, err := info()
-			if err != nil {
-				return err
-			}
-			return vouchedFor(servers, server)
-		}
+		o.OnConnect = redisconn.Vouched(servers)
 	}
 	c, err := redisconn.Open(o)
 	if err != nil {
 		return nil, err
 	}
 	return &redisStore{client: c}, nil
-}
-
-// vouchedFor refuses servers that the control plane does not write to, and one
-// that has become a replica since: what it holds may be old.
-func vouchedFor(servers []string, s redisconn.Server) error {
-	if s.Identity() == "" || !slices.Contains(servers, s.Identity()) || (s.Role != "" && s.Role != "master") {
-		return errStranger
-	}
-	return nil
 }
 
 func (s *redisStore) record(ctx context.Context, hash contract.Hash) (entry, clock []byte, err error) {

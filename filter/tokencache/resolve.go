@@ -55,8 +55,10 @@ type flight struct {
 type flights struct {
 	cache *Cache
 
-	mu      sync.Mutex
-	turns   turns
+	mu    sync.Mutex
+	turns turns
+	// rests are the look-ups that wait for a Welcome and have no turn meanwhile.
+	rests   turns
 	byHash  map[contract.Hash]*flight
 	waiters share
 	closed  bool
@@ -174,7 +176,7 @@ func (f *flights) fly(hash contract.Hash, fl *flight) {
 		first := fl.serving[0]
 		left := min(first.deadline-f.cache.clock.Now().Mono, roundTimeout)
 		ctx, cancel := context.WithTimeout(f.cache.ctx, left)
-		out := f.cache.lookUp(ctx, hash, first.plugin)
+		out := f.cache.lookUp(ctx, hash, first.plugin, func(ctx context.Context) *session { return f.rest(ctx, fl, cancel) })
 		cancel()
 		f.endTurn(fl)
 		f.settle(fl, first.plugin, out)
@@ -245,6 +247,60 @@ func (f *flights) endTurn(fl *flight) {
 		f.turns.end(fl.from, fl.turn)
 		fl.turn = nil
 	}
+}
+
+// rest returns the link. It waits for one that may be there at once, without the turn: a
+// control plane that starts can take most of a round for its Welcome, and tokens that
+// nobody knows would keep those out that Redis can answer for. It returns nil if there is
+// no link. A round that does not get its turn back is over, which over tells it.
+func (f *flights) rest(ctx context.Context, fl *flight, over context.CancelFunc) *session {
+	attempted := f.cache.attempted()
+	if s := f.cache.session.Load(); s != nil {
+		return s
+	}
+	select {
+	case <-attempted:
+		return f.cache.session.Load() // it may just have come
+	default:
+	}
+	f.mu.Lock()
+	from := fl.from
+	if fl.turn == nil { // the round is over already
+		f.mu.Unlock()
+		return nil
+	}
+	f.turns.end(from, fl.turn)
+	fl.turn = nil
+	f.rests.resting = true
+	row := f.rests.ask(from)
+	f.mu.Unlock()
+	select {
+	case <-attempted:
+	case <-row.begin: // refused
+	case <-ctx.Done():
+	}
+	f.mu.Lock()
+	f.rests.end(from, row)
+	if row.refused || ctx.Err() != nil {
+		f.mu.Unlock()
+		over()
+		return nil
+	}
+	turn := f.turns.ask(from)
+	f.mu.Unlock()
+	select {
+	case <-turn.begin:
+	case <-ctx.Done():
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if !turn.granted {
+		f.turns.end(from, turn)
+		over()
+		return nil
+	}
+	fl.turn = turn
+	return f.cache.session.Load()
 }
 
 // settle answers the waiters of a round. Unavailable is for those too who came

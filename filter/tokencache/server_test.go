@@ -1,16 +1,10 @@
 package tokencache
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"errors"
-	"io"
-	"net"
-	"os/exec"
 	"runtime"
-	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -18,66 +12,20 @@ import (
 
 	"github.com/meshgate/meshgate/filter/contract"
 	"github.com/meshgate/meshgate/filter/redisconn"
+	"github.com/meshgate/meshgate/filter/redisconn/redistest"
 )
 
-// startRedis runs a real server on a port until it is stopped or the test ends.
-func startRedis(t *testing.T, port string) (stop func()) {
-	t.Helper()
-	cmd := exec.Command("redis-server", "--port", port, "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir", t.TempDir())
-	out, err := cmd.StdoutPipe()
-	if err == nil {
-		err = cmd.Start()
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	ready := make(chan struct{})
-	var reader sync.WaitGroup
-	reader.Go(func() {
-		for lines := bufio.NewScanner(out); lines.Scan(); {
-			if strings.Contains(lines.Text(), "Ready to accept connections") {
-				close(ready)
-				break
-			}
-		}
-		_, _ = io.Copy(io.Discard, out)
-	})
-	stop = sync.OnceFunc(func() {
-		_ = cmd.Process.Kill()
-		reader.Wait()
-		_ = cmd.Wait()
-	})
-	t.Cleanup(stop)
-	select {
-	case <-ready:
-	case <-time.After(10 * time.Second):
-		t.Fatal("redis does not start")
-	}
-	return stop
-}
-
-func unusedPort(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	_, port, _ := net.SplitHostPort(l.Addr().String())
-	return port
-}
-
 // admin is a client that may do everything.
-func admin(t *testing.T, port string) *redis.Client {
+func admin(t *testing.T, server *redistest.Server) *redis.Client {
 	t.Helper()
-	c := redis.NewClient(&redis.Options{Addr: "127.0.0.1:" + port, DisableIdentity: true})
+	c := redis.NewClient(&redis.Options{Addr: server.Address(), DisableIdentity: true})
 	t.Cleanup(func() { _ = c.Close() })
 	return c
 }
 
-func openServer(t *testing.T, port string, servers []string) *redisStore {
+func openServer(t *testing.T, server *redistest.Server, vouched []string) *redisStore {
 	t.Helper()
-	st, err := openRedis(&contract.RedisSettings{URL: "redis://127.0.0.1:" + port}, servers, nil, 5*time.Second)
+	st, err := openRedis(&contract.RedisSettings{URL: "redis://" + server.Address()}, vouched, nil, 5*time.Second)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -89,9 +37,8 @@ func openServer(t *testing.T, port string, servers []string) *redisStore {
 // not to one that was started anew on the same port, nor to one that follows
 // another since.
 func TestConnectionsLeadToTheServersVouchedFor(t *testing.T) {
-	port := unusedPort(t)
-	stop := startRedis(t, port)
-	ctx, db := context.Background(), admin(t, port)
+	server := redistest.Start(t)
+	ctx, db := context.Background(), admin(t, server)
 	all, err := redisconn.Identify(ctx, db)
 	if err != nil || len(all) != 1 || all[0].Identity() == "" {
 		t.Fatalf("%+v %v", all, err)
@@ -100,29 +47,28 @@ func TestConnectionsLeadToTheServersVouchedFor(t *testing.T) {
 	if err := db.Set(ctx, contract.RedisClockKey, contract.Clock{Epoch: 1}.Marshal(), 0).Err(); err != nil {
 		t.Fatal(err)
 	}
-	old := openServer(t, port, first)
+	old := openServer(t, server, first)
 	if _, clock, err := old.record(ctx, hashOf(1)); err != nil || clock == nil {
 		t.Errorf("the server: %q %v", clock, err)
 	}
-	if _, _, err := openServer(t, port, []string{"another"}).record(ctx, hashOf(1)); !errors.Is(err, errStranger) {
+	if _, _, err := openServer(t, server, []string{"another"}).record(ctx, hashOf(1)); !errors.Is(err, redisconn.ErrNotVouched) {
 		t.Errorf("another server: %v", err)
 	}
 	if err := db.Do(ctx, "REPLICAOF", "127.0.0.1", "1").Err(); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := openServer(t, port, first).record(ctx, hashOf(1)); !errors.Is(err, errStranger) {
+	if _, _, err := openServer(t, server, first).record(ctx, hashOf(1)); !errors.Is(err, redisconn.ErrNotVouched) {
 		t.Errorf("a replica: %v", err)
 	}
-	stop()
-	startRedis(t, port)
+	server.Restart(t)
 	if _, _, err := old.record(ctx, hashOf(1)); err == nil {
 		// The connection had ended; the next one finds another server.
 		t.Error("a server that was started anew is read")
 	}
-	if _, _, err := old.record(ctx, hashOf(1)); !errors.Is(err, errStranger) {
+	if _, _, err := old.record(ctx, hashOf(1)); !errors.Is(err, redisconn.ErrNotVouched) {
 		t.Errorf("a server that was started anew: %v", err)
 	}
-	if _, _, err := openServer(t, port, nil).record(ctx, hashOf(1)); err != nil {
+	if _, _, err := openServer(t, server, nil).record(ctx, hashOf(1)); err != nil {
 		t.Errorf("any server: %v", err)
 	}
 }
@@ -135,13 +81,13 @@ func TestServersThatSayLittle(t *testing.T) {
 	}{
 		{redisconn.Server{RunID: "a", Role: "master"}, nil},
 		{redisconn.Server{RunID: "b"}, nil},
-		{redisconn.Server{RunID: "a", ReplID: "r", Role: "master"}, errStranger}, // it has followed another one
-		{redisconn.Server{RunID: "a", Role: "slave"}, errStranger},
-		{redisconn.Server{RunID: "a", Role: "sentinel"}, errStranger},
-		{redisconn.Server{RunID: "c", Role: "master"}, errStranger},
-		{redisconn.Server{Role: "master"}, errStranger},
+		{redisconn.Server{RunID: "a", ReplID: "r", Role: "master"}, redisconn.ErrNotVouched}, // it has followed another one
+		{redisconn.Server{RunID: "a", Role: "slave"}, redisconn.ErrNotVouched},
+		{redisconn.Server{RunID: "a", Role: "sentinel"}, redisconn.ErrNotVouched},
+		{redisconn.Server{RunID: "c", Role: "master"}, redisconn.ErrNotVouched},
+		{redisconn.Server{Role: "master"}, redisconn.ErrNotVouched},
 	} {
-		if err := vouchedFor([]string{"a", "b", ""}, tc.server); !errors.Is(err, tc.want) {
+		if err := redisconn.Vouched([]string{"a", "b", ""})(t.Context(), func() (redisconn.Server, error) { return tc.server, nil }); !errors.Is(err, tc.want) {
 			t.Errorf("%+v: %v", tc.server, err)
 		}
 	}
@@ -152,9 +98,8 @@ func TestServersThatSayLittle(t *testing.T) {
 // Redis itself.
 func TestLargeValuesAreNotRead(t *testing.T) {
 	const size = 64 << 20
-	port := unusedPort(t)
-	startRedis(t, port)
-	ctx, db, st := context.Background(), admin(t, port), openServer(t, port, nil)
+	server := redistest.Start(t)
+	ctx, db, st := context.Background(), admin(t, server), openServer(t, server, nil)
 	record := func() error { _, _, err := st.record(ctx, hashOf(1)); return err }
 	floors := func() error { _, _, err := st.floors(ctx, "a", "b"); return err }
 	for name, tc := range map[string]struct {

@@ -192,7 +192,8 @@ func BenchmarkFill(b *testing.B) {
 			st := &fakeStore{values: map[string][]byte{}}
 			st.putClock(0)
 			c.lastLease.Store(new(c.clock.Now()))
-			cfg := &config{settings: &contract.Settings{ControlPlane: &contract.ControlPlaneSettings{}}, l2: &level2{store: st, servers: testTrust.Servers, timeout: time.Minute, breaker: breaker{clock: c.clock}}}
+			c.opts.RedisTimeout = time.Minute
+			cfg := &config{settings: &contract.Settings{ControlPlane: &contract.ControlPlaneSettings{}}, l2: &level2{store: st, servers: testTrust.Servers, breaker: breaker{clock: c.clock}}}
 			if signed {
 				cfg.verifier = &verifier{keys: testKeys(testKey)}
 			}

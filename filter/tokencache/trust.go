@@ -7,15 +7,9 @@ import (
 	"github.com/meshgate/meshgate/filter/contract"
 )
 
-const (
-	// leaseNoted is how old the time of the last lease in the trust file may
-	// become. It only makes a restarted filter believe Redis for less long.
-	leaseNoted = time.Hour
-	// leaseAhead is how far the wall clock may be behind the last lease. Set back
-	// further it cannot say how old that lease is. Together with
-	// [contract.TrustFor] it stays below [contract.RememberFilter].
-	leaseAhead = time.Hour
-)
+// leaseNoted is how old the time of the last lease in the trust file may
+// become. It only makes a restarted filter believe Redis for less long.
+const leaseNoted = time.Hour
 
 // adopt puts in force what the control plane vouches for in Redis, and has it
 // brought to the disk; the number is that of the wish. A session that has said
@@ -66,7 +60,7 @@ func (c *Cache) trusted(cfg *config, st *standing) bool {
 		return false
 	}
 	wall, mono := time.Duration(now.Wall-last.Wall), now.Mono-last.Mono
-	return wall >= -leaseAhead && max(wall, mono) < contract.TrustFor
+	return wall >= -contract.LeaseAhead && max(wall, mono) < contract.TrustFor
 }
 
 // believes applies rules 3 and 4 but for the signature: this Redis is the one

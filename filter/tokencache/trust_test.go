@@ -103,7 +103,7 @@ func TestTrustEndsWithTheMemoryOfTheControlPlane(t *testing.T) {
 	}{
 		"shortly before":     {contract.TrustFor - contract.Lease - time.Second, contract.Found},
 		"too long ago":       {contract.TrustFor, contract.Unavailable},
-		"set back a little":  {-leaseAhead + time.Minute, contract.Found},
+		"set back a little":  {-contract.LeaseAhead + time.Minute, contract.Found},
 		"set back by a year": {-365 * 24 * time.Hour, contract.Unavailable},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -117,7 +117,7 @@ func TestTrustEndsWithTheMemoryOfTheControlPlane(t *testing.T) {
 			})
 		})
 	}
-	if contract.TrustFor+leaseAhead >= contract.RememberFilter {
+	if contract.TrustFor+contract.LeaseAhead >= contract.RememberFilter {
 		t.Error("a filter may believe Redis longer than it is remembered")
 	}
 	t.Run("by the monotonic clock", func(t *testing.T) {

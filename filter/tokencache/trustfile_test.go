@@ -199,7 +199,7 @@ func TestTrustIsRecalled(t *testing.T) {
 		"never leased":     {func(d *directory, r *rememberedTrust) { r.Leased = 0; d.write(r) }, contract.Unavailable},
 		"long ago":         {func(d *directory, _ *rememberedTrust) { d.clock.step.Add(int64(contract.TrustFor)) }, contract.Unavailable},
 		"nearly long ago":  {func(d *directory, _ *rememberedTrust) { d.clock.step.Add(int64(contract.TrustFor - time.Minute)) }, contract.Found},
-		"in the future":    {func(d *directory, _ *rememberedTrust) { d.clock.step.Add(-int64(leaseAhead + time.Minute)) }, contract.Unavailable},
+		"in the future":    {func(d *directory, _ *rememberedTrust) { d.clock.step.Add(-int64(contract.LeaseAhead + time.Minute)) }, contract.Unavailable},
 		"damaged":          {func(d *directory, _ *rememberedTrust) { writeFile(t, d.path(), []byte(`{"address"`)) }, contract.Unavailable},
 		"cut off":          {func(d *directory, _ *rememberedTrust) { writeFile(t, d.path(), nil) }, contract.Unavailable},
 	} {

@@ -18,6 +18,8 @@ type Source struct{ Address, Connection uint64 }
 // other. A flood from one of them delays the others by one turn each, however
 // many look-ups it has waiting. Its owner serialises access.
 type turns struct {
+	// resting ones let nobody begin: whoever waits leaves by himself.
+	resting        bool
 	active, queued int
 	addresses      []*address // the next one first
 	byAddress      map[uint64]*address
@@ -133,7 +135,7 @@ func (t *turns) took(a *address, c *connection) {
 
 // grant lets those begin who may.
 func (t *turns) grant() {
-	for t.active < maxLookups && t.queued > 0 {
+	for !t.resting && t.active < maxLookups && t.queued > 0 {
 		a := t.addresses[0]
 		c := a.connections[0]
 		w := c.waiting[0]

@@ -18,7 +18,9 @@ func (s *session) write() {
 	for err == nil {
 		select {
 		case <-s.cache.ctx.Done():
-			s.leave()
+			if !s.isBroken() { // nobody would hear the goodbye, and the next filter here needs what is on disk
+				s.leave()
+			}
 			return
 		case <-s.leaving:
 			s.leave()
@@ -34,6 +36,15 @@ func (s *session) write() {
 		case q := <-s.questions:
 			err = s.send(contract.FrameIntrospect, q.Encode(), writeTimeout)
 		}
+	}
+}
+
+func (s *session) isBroken() bool {
+	select {
+	case <-s.broken:
+		return true
+	default:
+		return false
 	}
 }
 

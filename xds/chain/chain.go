@@ -70,11 +70,11 @@ func Effective(g *view.Gateway, route, service string) (out [MaxPlugins]Attached
 
 func boundAt(g *view.Gateway, name, route, service string) (out [numTargets]*view.Bound) {
 	if service != "" {
-		out[atRouteAndService] = g.Bound(gateway.Target{Name: name, Route: route, Service: service})
-		out[atService] = g.Bound(gateway.Target{Name: name, Service: service})
+		out[atRouteAndService] = g.Bound(gateway.Attachment{Name: name, Route: route, Service: service})
+		out[atService] = g.Bound(gateway.Attachment{Name: name, Service: service})
 	}
-	out[atRoute] = g.Bound(gateway.Target{Name: name, Route: route})
-	out[atGlobal] = g.Bound(gateway.Target{Name: name})
+	out[atRoute] = g.Bound(gateway.Attachment{Name: name, Route: route})
+	out[atGlobal] = g.Bound(gateway.Attachment{Name: name})
 	return out
 }
 

@@ -75,10 +75,10 @@ func TestFilters(t *testing.T) {
 
 // TestTargets lists the targets of rules before the others.
 func TestTargets(t *testing.T) {
-	target := func(v string) []Target { return []Target{{Tags: mesh.Tags{"v": v}, Weight: 1}} }
+	target := func(v string) []Destination { return []Destination{{Tags: mesh.Tags{"v": v}, Weight: 1}} }
 	s := &Split{Rules: []Rule{{To: target("a")}, {To: target("b")}}, Otherwise: target("c")}
 	var got []string
-	for _, x := range s.Targets() {
+	for _, x := range s.Destinations() {
 		got = append(got, x.Tags["v"])
 	}
 	if diff := cmp.Diff([]string{"a", "b", "c"}, got); diff != "" {

@@ -12,7 +12,7 @@ type Split struct {
 	// Rules are tried in order; the first whose Match fits is taken.
 	Rules []Rule
 	// Otherwise is where everything else goes. If it is empty, nothing is routed.
-	Otherwise []Target
+	Otherwise []Destination
 }
 
 // Rule is one conditional route of HTTP requests.
@@ -22,19 +22,19 @@ type Rule struct {
 	Action *routev3.RouteAction
 	// The headers that the rule changes, as in envoy.config.route.v3.Route.
 	Headers *routev3.Route
-	To      []Target
+	To      []Destination
 }
 
-// Target is one destination with its share.
-type Target struct {
+// Destination is one destination with its share.
+type Destination struct {
 	// Tags select endpoints; they hold the service tag.
 	Tags   mesh.Tags
 	Weight uint32
 }
 
-// Targets lists every target, those of the rules first.
-func (s *Split) Targets() []Target {
-	var out []Target
+// Destinations lists every target, those of the rules first.
+func (s *Split) Destinations() []Destination {
+	var out []Destination
 	for _, r := range s.Rules {
 		out = append(out, r.To...)
 	}

@@ -3,6 +3,7 @@ package machine
 import (
 	"errors"
 	"fmt"
+	"net/netip"
 	"slices"
 
 	"google.golang.org/protobuf/encoding/protowire"
@@ -10,14 +11,27 @@ import (
 	"google.golang.org/protobuf/reflect/protoregistry"
 )
 
-// Files are those of the machine to which configuration may lead. The zero value has
-// none.
-type Files struct {
+// Bounds are what configuration may have of a machine. The zero value has no files, and
+// demands nothing of addresses but that they are not link-local.
+type Bounds struct {
 	// AccessLog is where an access log goes; empty for standard output.
 	AccessLog string
 	// Roots are the authorities against which certificates of servers are checked;
 	// empty if there is no such file.
 	Roots string
+	// Admin and Status are the ports of this machine at which Envoy's administration and the
+	// agent's status are, 0 for none: nothing leads there.
+	Admin, Status uint16
+	// Workloads demands that the clusters of the proxy's own workloads lead to this machine
+	// or to an allowed address.
+	Workloads bool
+	// Allowed are further addresses of workloads. Link-local ones must be among them.
+	Allowed []netip.Prefix
+	// Local returns the addresses of this machine beside loopback; nil for those of its
+	// network interfaces.
+	Local func() ([]netip.Addr, error)
+	// anywhere has addresses lead where they like, to find what else is wrong.
+	anywhere bool
 }
 
 // typePrefix begins the type URLs of Envoy.
@@ -67,25 +81,27 @@ func Names(name protoreflect.FullName) bool {
 // Admit returns a resource as this machine takes it: the same bytes, or those with the
 // machine's own files in the place of others. The error says what it names that nobody
 // else may name, and what cannot be looked into.
-func (f Files) Admit(typeURL string, body []byte) (own []byte, err error) {
-	w := &walk{files: f}
+func (b Bounds) Admit(typeURL string, body []byte) (own []byte, err error) {
+	w := &walk{bounds: b}
 	if err := w.any(typeURL, body, 0); err != nil {
 		return nil, err
 	}
 	if !w.foreign {
 		return body, nil
 	}
-	return f.replace(typeURL, body)
+	return b.replace(typeURL, body)
 }
 
 // walk looks at all of a message as it is on the wire, without decoding it: most is
 // configuration that names nothing, and route tables are large.
 type walk struct {
-	files Files
+	bounds Bounds
 	// foreign says that there is something to replace.
 	foreign bool
 	// path are the fields that lead to what is looked at.
 	path []protoreflect.Name
+	// from counts those of them that say where Envoy listens or connects from.
+	from int
 }
 
 // any looks at the content of an Any, or at a whole resource.
@@ -97,13 +113,13 @@ func (w *walk) any(typeURL string, body []byte, depth int) error {
 	md := t.Descriptor()
 	switch md.FullName() {
 	case stdoutLog:
-		w.foreign = w.foreign || w.files.AccessLog != ""
+		w.foreign = w.foreign || w.bounds.AccessLog != ""
 	case fileLog:
-		path, err := last(body, 1)
+		path, err := last(md, body, 1)
 		if err != nil {
 			return err
 		}
-		w.foreign = w.foreign || w.files.AccessLog == "" || string(path) != w.files.AccessLog
+		w.foreign = w.foreign || w.bounds.AccessLog == "" || string(path) != w.bounds.AccessLog
 	}
 	return w.message(md, body, false, depth)
 }
@@ -115,19 +131,17 @@ func (w *walk) message(md protoreflect.MessageDescriptor, body []byte, roots boo
 	if what, is := refused[name]; is {
 		return unnamed(what, name)
 	}
+	if err := w.leads(md, body); err != nil {
+		return err
+	}
 	switch {
 	case depth > maxDepth:
 		return errors.New("its messages lie too deep in each other")
 	case name == "google.protobuf.Any":
 		return w.packed(body, depth)
 	}
-	fields := md.Fields()
 	var once []protowire.Number
-	return each(body, func(n protowire.Number, value []byte) error {
-		fd := fields.ByNumber(n)
-		if fd == nil {
-			return nil // nothing to an Envoy of this version either
-		}
+	return each(md, body, func(fd protoreflect.FieldDescriptor, value []byte) error {
 		w.path = append(w.path, fd.Name())
 		defer func() { w.path = w.path[:len(w.path)-1] }()
 		switch fd.Kind() {
@@ -135,15 +149,23 @@ func (w *walk) message(md protoreflect.MessageDescriptor, body []byte, roots boo
 			// Two of a message that stands once are merged by who decodes them: the type of
 			// one Any would come to the content of another.
 			if !fd.IsList() && !fd.IsMap() {
-				if slices.Contains(once, n) {
+				if slices.Contains(once, fd.Number()) {
 					return errMalformed
 				}
-				once = append(once, n)
+				once = append(once, fd.Number())
 			}
-			if name := fd.FullName(); name == ofListener || name == ofRoute {
+			name := fd.FullName()
+			if name == ofListener || name == ofRoute {
 				return told(name, value)
 			}
-			return w.message(fd.Message(), value, fd.FullName() == trustedCA, depth+1)
+			if name == oldByClient {
+				return chosen(name)
+			}
+			if from[name] {
+				w.from++
+				defer func() { w.from-- }()
+			}
+			return w.message(fd.Message(), value, name == trustedCA, depth+1)
 		case protoreflect.StringKind, protoreflect.BytesKind:
 			return w.text(fd.FullName(), value, roots)
 		default:
@@ -154,12 +176,8 @@ func (w *walk) message(md protoreflect.MessageDescriptor, body []byte, roots boo
 
 // packed looks into an Any. One without a type is empty.
 func (w *walk) packed(body []byte, depth int) error {
-	url, err := last(body, 1)
+	url, value, err := unpack(body)
 	if err != nil || len(url) == 0 {
-		return err
-	}
-	value, err := last(body, 2)
-	if err != nil {
 		return err
 	}
 	return w.any(string(url), value, depth+1)
@@ -167,44 +185,4 @@ func (w *walk) packed(body []byte, depth int) error {
 
 func unnamed(what string, by protoreflect.FullName) error {
 	return fmt.Errorf("it names %s of the proxy's machine, which only its agent may (%s)", what, by)
-}
-
-var errMalformed = errors.New("it is no message of its type")
-
-// last returns the value of a field that counts, the last one.
-func last(body []byte, number protowire.Number) (value []byte, err error) {
-	err = each(body, func(n protowire.Number, v []byte) error {
-		if n == number {
-			value = v
-		}
-		return nil
-	})
-	return value, err
-}
-
-// each visits the fields of a message that have a length.
-func each(body []byte, visit func(protowire.Number, []byte) error) error {
-	for len(body) > 0 {
-		number, kind, n := protowire.ConsumeTag(body)
-		if n < 0 {
-			return errMalformed
-		}
-		body = body[n:]
-		if kind != protowire.BytesType {
-			if n = protowire.ConsumeFieldValue(number, kind, body); n < 0 {
-				return errMalformed
-			}
-			body = body[n:]
-			continue
-		}
-		value, n := protowire.ConsumeBytes(body)
-		if n < 0 {
-			return errMalformed
-		}
-		body = body[n:]
-		if err := visit(number, value); err != nil {
-			return err
-		}
-	}
-	return nil
 }

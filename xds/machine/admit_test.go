@@ -47,7 +47,7 @@ func bytesOf(t testing.TB, m proto.Message) []byte {
 	return b
 }
 
-func admit(t testing.TB, f machine.Files, m proto.Message) ([]byte, error) {
+func admit(t testing.TB, f machine.Bounds, m proto.Message) ([]byte, error) {
 	t.Helper()
 	return f.Admit("type.googleapis.com/"+string(m.ProtoReflect().Descriptor().FullName()), bytesOf(t, m))
 }
@@ -93,17 +93,17 @@ func trusting(t testing.TB, path string) *clusterv3.Cluster {
 // own is used.
 func TestOwnFilesStandForOthers(t *testing.T) {
 	for name, c := range map[string]struct {
-		files     machine.Files
+		files     machine.Bounds
 		got, want proto.Message
 	}{
-		"standard output, and there is a file": {machine.Files{AccessLog: own}, logging(t, toStdout()), logging(t, toFile(own))},
-		"standard output":                      {machine.Files{}, logging(t, toStdout()), logging(t, toStdout())},
-		"the file":                             {machine.Files{AccessLog: own}, logging(t, toFile(own)), logging(t, toFile(own))},
-		"another file":                         {machine.Files{AccessLog: own}, logging(t, toFile("/etc/cron.d/x")), logging(t, toFile(own))},
-		"a file, and there is none":            {machine.Files{}, logging(t, toFile("/etc/cron.d/x")), logging(t, toStdout())},
-		"no path":                              {machine.Files{}, logging(t, toFile("")), logging(t, toStdout())},
-		"the roots":                            {machine.Files{Roots: roots}, trusting(t, roots), trusting(t, roots)},
-		"other roots":                          {machine.Files{Roots: roots}, trusting(t, "/tmp/thief.pem"), trusting(t, roots)},
+		"standard output, and there is a file": {machine.Bounds{AccessLog: own}, logging(t, toStdout()), logging(t, toFile(own))},
+		"standard output":                      {machine.Bounds{}, logging(t, toStdout()), logging(t, toStdout())},
+		"the file":                             {machine.Bounds{AccessLog: own}, logging(t, toFile(own)), logging(t, toFile(own))},
+		"another file":                         {machine.Bounds{AccessLog: own}, logging(t, toFile("/etc/cron.d/x")), logging(t, toFile(own))},
+		"a file, and there is none":            {machine.Bounds{}, logging(t, toFile("/etc/cron.d/x")), logging(t, toStdout())},
+		"no path":                              {machine.Bounds{}, logging(t, toFile("")), logging(t, toStdout())},
+		"the roots":                            {machine.Bounds{Roots: roots}, trusting(t, roots), trusting(t, roots)},
+		"other roots":                          {machine.Bounds{Roots: roots}, trusting(t, "/tmp/thief.pem"), trusting(t, roots)},
 	} {
 		body, err := admit(t, c.files, c.got)
 		if err != nil {
@@ -182,7 +182,7 @@ func TestNothingElseOfTheMachineIsNamed(t *testing.T) {
 		"an unknown extension": {route(nil, map[string]*anypb.Any{"f": {TypeUrl: "type.googleapis.com/envoy.extensions.filters.http.lua.v3.LuaPerRoute"}}), "does not know"},
 		"a hidden extension":   {route(nil, map[string]*anypb.Any{"f": pack(t, &typedv3.TypedStruct{TypeUrl: "lua"})}), "cannot be looked into"},
 	} {
-		body, err := admit(t, machine.Files{AccessLog: own}, c.got)
+		body, err := admit(t, machine.Bounds{AccessLog: own}, c.got)
 		switch {
 		case c.want == "" && (err != nil || !bytes.Equal(body, bytesOf(t, c.got))):
 			t.Errorf("%s: %v", name, err)
@@ -211,11 +211,11 @@ func TestPiecesOfOneExtension(t *testing.T) {
 	if err := proto.Unmarshal(body, &merged); err != nil || merged.GetAccessLog()[0].GetTypedConfig().UnmarshalTo(&logger) != nil || logger.GetPath() != "/etc/cron.d/x" {
 		t.Fatalf("they are not merged: %v %v", err, &merged)
 	}
-	if own, err := (machine.Files{}).Admit("type.googleapis.com/envoy.config.listener.v3.Listener", body); err == nil {
+	if own, err := (machine.Bounds{}).Admit("type.googleapis.com/envoy.config.listener.v3.Listener", body); err == nil {
 		t.Errorf("it is taken: %q", own)
 	}
 	for name, broken := range map[string][]byte{"cut off": body[:len(body)-1], "no tag": {0xff}, "no message": bytes.Repeat([]byte{9}, 5)} {
-		if _, err := (machine.Files{}).Admit("type.googleapis.com/envoy.config.listener.v3.Listener", broken); err == nil {
+		if _, err := (machine.Bounds{}).Admit("type.googleapis.com/envoy.config.listener.v3.Listener", broken); err == nil {
 			t.Errorf("%s is taken", name)
 		}
 	}
@@ -235,7 +235,7 @@ func BenchmarkAdmit(b *testing.B) {
 	body := bytesOf(b, r)
 	b.SetBytes(int64(len(body)))
 	for b.Loop() {
-		if _, err := (machine.Files{}).Admit("type.googleapis.com/envoy.config.route.v3.RouteConfiguration", body); err != nil {
+		if _, err := (machine.Bounds{}).Admit("type.googleapis.com/envoy.config.route.v3.RouteConfiguration", body); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -10,5 +10,5 @@
 // filter, which would send a file as a credential to whoever they name.
 //
 // What cannot be looked into is refused as well: an extension whose type this program
-// does not have may name anything.
+// does not have may name anything, and so may a field of a later version.
 package machine

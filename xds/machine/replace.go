@@ -20,16 +20,16 @@ const (
 )
 
 // replace puts the machine's own files into a resource.
-func (f Files) replace(typeURL string, body []byte) ([]byte, error) {
+func (b Bounds) replace(typeURL string, body []byte) ([]byte, error) {
 	a := &anypb.Any{TypeUrl: typeURL, Value: body}
-	if err := f.inAny(a); err != nil {
+	if err := b.inAny(a); err != nil {
 		return nil, err
 	}
 	return a.GetValue(), nil
 }
 
 // inAny replaces what an Any names, or a whole logger in it.
-func (f Files) inAny(a *anypb.Any) error {
+func (b Bounds) inAny(a *anypb.Any) error {
 	if a.GetTypeUrl() == "" {
 		return nil
 	}
@@ -39,11 +39,11 @@ func (f Files) inAny(a *anypb.Any) error {
 	}
 	switch log := m.(type) {
 	case *filev3.FileAccessLog:
-		m = f.logger(log.GetLogFormat())
+		m = b.logger(log.GetLogFormat())
 	case *streamv3.StdoutAccessLog:
-		m = f.logger(log.GetLogFormat())
+		m = b.logger(log.GetLogFormat())
 	default:
-		if err := f.inMessage(m.ProtoReflect()); err != nil {
+		if err := b.inMessage(m.ProtoReflect()); err != nil {
 			return err
 		}
 	}
@@ -56,21 +56,21 @@ func (f Files) inAny(a *anypb.Any) error {
 }
 
 // logger writes to where the machine's access log goes.
-func (f Files) logger(format *corev3.SubstitutionFormatString) proto.Message {
-	if f.AccessLog == "" {
+func (b Bounds) logger(format *corev3.SubstitutionFormatString) proto.Message {
+	if b.AccessLog == "" {
 		return &streamv3.StdoutAccessLog{AccessLogFormat: &streamv3.StdoutAccessLog_LogFormat{LogFormat: format}}
 	}
-	return &filev3.FileAccessLog{Path: f.AccessLog, AccessLogFormat: &filev3.FileAccessLog_LogFormat{LogFormat: format}}
+	return &filev3.FileAccessLog{Path: b.AccessLog, AccessLogFormat: &filev3.FileAccessLog_LogFormat{LogFormat: format}}
 }
 
 // inMessage replaces what a message names.
-func (f Files) inMessage(m protoreflect.Message) (err error) {
+func (b Bounds) inMessage(m protoreflect.Message) (err error) {
 	switch x := m.Interface().(type) {
 	case *anypb.Any:
-		return f.inAny(x)
+		return b.inAny(x)
 	case *tlsv3.CertificateValidationContext:
 		if file, is := x.GetTrustedCa().GetSpecifier().(*corev3.DataSource_Filename); is {
-			file.Filename = f.Roots
+			file.Filename = b.Roots
 		}
 	}
 	m.Range(func(fd protoreflect.FieldDescriptor, v protoreflect.Value) bool {
@@ -78,17 +78,17 @@ func (f Files) inMessage(m protoreflect.Message) (err error) {
 		case fd.IsMap():
 			if fd.MapValue().Message() != nil {
 				v.Map().Range(func(_ protoreflect.MapKey, v protoreflect.Value) bool {
-					err = f.inMessage(v.Message())
+					err = b.inMessage(v.Message())
 					return err == nil
 				})
 			}
 		case fd.Message() == nil:
 		case fd.IsList():
 			for i := 0; i < v.List().Len() && err == nil; i++ {
-				err = f.inMessage(v.List().Get(i).Message())
+				err = b.inMessage(v.List().Get(i).Message())
 			}
 		default:
-			err = f.inMessage(v.Message())
+			err = b.inMessage(v.Message())
 		}
 		return err == nil
 	})

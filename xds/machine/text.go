@@ -24,13 +24,15 @@ const variable = "%ENVIRONMENT"
 func (w *walk) text(field protoreflect.FullName, value []byte, roots bool) error {
 	what, is := refused[field]
 	switch {
-	case field == filename && roots && w.files.Roots != "":
-		w.foreign = w.foreign || string(value) != w.files.Roots
+	case field == filename && roots && w.bounds.Roots != "":
+		w.foreign = w.foreign || string(value) != w.bounds.Roots
 		return nil
 	case field == library && string(value) != contract.FilterName:
 		return unnamed("a library", field)
 	case is:
 		return unnamed(what, field)
+	case field == stateKey && string(value) == chosenAddress:
+		return chosen(field)
 	case readsVariable(value) && !compared(field):
 		return unnamed("a variable of the environment", protoreflect.FullName(joined(w.path)))
 	}
@@ -79,18 +81,14 @@ func compared(field protoreflect.FullName) bool {
 // several others, and what is not read here could hold settings. Those of the filter say
 // what it connects to and which file is its credential.
 func told(field protoreflect.FullName, packed []byte) error {
-	url, err := last(packed, 1)
-	if err != nil {
-		return err
-	}
-	value, err := last(packed, 2)
+	url, value, err := unpack(packed)
 	if err != nil || len(url)+len(value) == 0 {
 		return err
 	}
 	if string(url) != typePrefix+"google.protobuf.StringValue" {
 		return fmt.Errorf("it configures the filter in a form that cannot be looked into (%s)", field)
 	}
-	text, err := last(value, 1)
+	text, err := last(ofText, value, 1)
 	if err != nil || field == ofRoute {
 		return err
 	}

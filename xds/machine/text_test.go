@@ -23,7 +23,7 @@ import (
 // refusal is that of a whole resource, empty if it is taken.
 func refusal(t *testing.T, m proto.Message) string {
 	t.Helper()
-	if _, err := admit(t, machine.Files{}, m); err != nil {
+	if _, err := admit(t, machine.Bounds{}, m); err != nil {
 		return err.Error()
 	}
 	return ""

@@ -8,20 +8,28 @@ import (
 	"github.com/meshgate/meshgate/controlplane/view"
 )
 
-// Interner makes equal selections one pointer for as long as somebody holds it,
-// so that selections can be compared and be parts of keys. It holds none itself:
-// a selection that nobody uses any more is collected. One goroutine uses it. The
-// zero value is ready.
+// Interner makes equal selections, and equal choices, one pointer for as long as
+// somebody holds it, so that they can be compared and be parts of keys. It holds none
+// itself: what nobody uses any more is collected. One goroutine uses it. The zero
+// value is ready.
 type Interner struct {
-	seed    maphash.Seed
-	buckets map[uint64][]weak.Pointer[Selection]
-	// entries counts weak pointers; at limit the dead ones are swept out, and
-	// the limit becomes twice what is left, so that a sweep costs little per entry.
-	entries, limit int
+	seed       maphash.Seed
+	selections pool[Selection]
+	choices    pool[Choices]
 }
 
-// minLimit is the number of entries below which nothing is swept.
-const minLimit = 1024
+// Choices are what every policy of a list chose for one cell, by the place of the
+// policy in the list. They are interned: equal ones are one pointer, however many
+// policies there are. Nil stands for nothing chosen at all.
+type Choices struct{ of []*Selection }
+
+// At is what the policy at a place of the list chose, nil for nothing.
+func (c *Choices) At(i int) *Selection {
+	if c == nil || i >= len(c.of) {
+		return nil
+	}
+	return c.of[i]
+}
 
 // Selection returns the selection of policies, best first, with facts, which
 // must be comparable. It is nil if there are no policies. Policies are compared
@@ -30,43 +38,84 @@ func (i *Interner) Selection(ps []*view.Policy, facts any) *Selection {
 	if len(ps) == 0 {
 		return nil
 	}
-	if i.buckets == nil {
-		i.seed, i.buckets, i.limit = maphash.MakeSeed(), map[uint64][]weak.Pointer[Selection]{}, minLimit
+	h := i.hash(facts) // panics on facts that are not comparable
+	for _, p := range ps {
+		h = h*factor ^ maphash.Comparable(i.seed, p)
 	}
-	h := i.hash(ps, facts)
-	for _, w := range i.buckets[h] {
+	for _, w := range i.selections.buckets[h] {
 		if s := w.Value(); s != nil && s.Facts == facts && slices.Equal(s.Policies, ps) {
 			return s
 		}
 	}
-	if i.entries >= i.limit {
-		i.sweep()
-	}
-	s := &Selection{Policies: slices.Clone(ps), Facts: facts}
-	i.buckets[h] = append(i.buckets[h], weak.Make(s))
-	i.entries++
-	return s
+	return i.selections.add(h, &Selection{Policies: slices.Clone(ps), Facts: facts})
 }
 
-// hash panics on facts that are not comparable.
-func (i *Interner) hash(ps []*view.Policy, facts any) uint64 {
-	h := maphash.Comparable(i.seed, facts)
-	for _, p := range ps {
-		h = h*0x9e3779b97f4a7c15 ^ maphash.Comparable(i.seed, p)
+// Choices returns the choices of a list of policies, nil if none chose anything. The
+// slice stays the caller's.
+func (i *Interner) Choices(of []*Selection) *Choices {
+	last := len(of)
+	for last > 0 && of[last-1] == nil {
+		last--
 	}
-	return h
-}
-
-func (i *Interner) sweep() {
-	i.entries = 0
-	for h, bucket := range i.buckets {
-		live := slices.DeleteFunc(bucket, func(w weak.Pointer[Selection]) bool { return w.Value() == nil })
-		i.entries += len(live)
-		if len(live) == 0 {
-			delete(i.buckets, h)
-		} else {
-			i.buckets[h] = live
+	if of = of[:last]; last == 0 {
+		return nil
+	}
+	h := i.hash(nil)
+	for _, s := range of {
+		h = h*factor ^ maphash.Comparable(i.seed, s)
+	}
+	for _, w := range i.choices.buckets[h] {
+		if c := w.Value(); c != nil && slices.Equal(c.of, of) {
+			return c
 		}
 	}
-	i.limit = max(minLimit, 2*i.entries)
+	return i.choices.add(h, &Choices{slices.Clone(of)})
+}
+
+// factor spreads hashes.
+const factor = 0x9e3779b97f4a7c15
+
+// hash begins a hash.
+func (i *Interner) hash(first any) uint64 {
+	if i.seed == (maphash.Seed{}) {
+		i.seed = maphash.MakeSeed()
+	}
+	return maphash.Comparable(i.seed, first)
+}
+
+// pool holds values by their hashes, weakly.
+type pool[T any] struct {
+	buckets map[uint64][]weak.Pointer[T]
+	// entries counts weak pointers; at limit the dead ones are swept out, and
+	// the limit becomes twice what is left, so that a sweep costs little per entry.
+	entries, limit int
+}
+
+// minLimit is the number of entries below which nothing is swept.
+const minLimit = 1024
+
+func (p *pool[T]) add(h uint64, v *T) *T {
+	if p.buckets == nil {
+		p.buckets, p.limit = map[uint64][]weak.Pointer[T]{}, minLimit
+	}
+	if p.entries >= p.limit {
+		p.sweep()
+	}
+	p.buckets[h] = append(p.buckets[h], weak.Make(v))
+	p.entries++
+	return v
+}
+
+func (p *pool[T]) sweep() {
+	p.entries = 0
+	for h, bucket := range p.buckets {
+		live := slices.DeleteFunc(bucket, func(w weak.Pointer[T]) bool { return w.Value() == nil })
+		p.entries += len(live)
+		if len(live) == 0 {
+			delete(p.buckets, h)
+		} else {
+			p.buckets[h] = live
+		}
+	}
+	p.limit = max(minLimit, 2*p.entries)
 }

@@ -53,15 +53,41 @@ func TestInternerForgets(t *testing.T) {
 	kept := &view.Policy{}
 	held := i.Selection([]*view.Policy{kept}, nil)
 	for n := range 10 * minLimit {
-		if i.entries >= i.limit {
+		if i.selections.entries >= i.selections.limit {
 			runtime.GC()
 		}
 		i.Selection([]*view.Policy{{}}, n)
 	}
-	if i.entries > 2*minLimit || len(i.buckets) > i.entries {
-		t.Errorf("%d entries in %d buckets after %d selections", i.entries, len(i.buckets), 10*minLimit)
+	if i.selections.entries > 2*minLimit || len(i.selections.buckets) > i.selections.entries {
+		t.Errorf("%d entries in %d buckets after %d selections", i.selections.entries, len(i.selections.buckets), 10*minLimit)
 	}
 	if i.Selection([]*view.Policy{kept}, nil) != held {
 		t.Error("a selection in use was forgotten")
+	}
+}
+
+// TestChoices: equal lists are one pointer, whatever is missing at their end, and a hit
+// allocates nothing.
+func TestChoices(t *testing.T) {
+	var i Interner
+	a, b := i.Selection([]*view.Policy{{Name: "a"}}, nil), i.Selection([]*view.Policy{{Name: "b"}}, nil)
+	if c := i.Choices([]*Selection{nil, nil}); c != nil || c.At(1) != nil {
+		t.Errorf("nothing chosen makes %v", c)
+	}
+	buffer := []*Selection{a, nil, b, nil}
+	held := i.Choices(buffer)
+	if held.At(0) != a || held.At(1) != nil || held.At(2) != b || held.At(3) != nil || held.At(7) != nil {
+		t.Error("the choices are others")
+	}
+	if n := testing.AllocsPerRun(100, func() {
+		if i.Choices(buffer[:3]) != held {
+			t.Error("equal choices are two")
+		}
+	}); n != 0 {
+		t.Errorf("a hit allocates %v times", n)
+	}
+	buffer[0] = nil
+	if i.Choices(buffer) == held || held.At(0) != a {
+		t.Error("different choices are one")
 	}
 }

@@ -17,20 +17,23 @@ type Phase int
 const (
 	// Routes decides where traffic goes.
 	Routes Phase = iota
-	// Settings tunes what is there.
+	// Settings tunes what is there. What is finished then is for [Edits.Patch].
 	Settings
-	// Raw patches what the others have made.
-	Raw
 )
 
-// Attachment is the place that a policy is chosen for (mesh policy selection).
-type Attachment int
+// Attachment is a set of the sorts of places that a policy is chosen for (mesh policy
+// selection). An edit gets what was chosen for the narrowest of them: that of an inbound
+// what was chosen for the inbound, and else for the proxy; that of a listener or of
+// routes of an outbound what was chosen for the outbound, else for its service, and else
+// for the proxy; that of a cluster what was chosen for its service, else for the
+// outbound, and else for the proxy.
+type Attachment uint
 
-// Attachments.
+// Sorts of places.
 const (
 	// ByInbound chooses one policy by the tags of an inbound, which its
 	// destinations must match; sources say whom it is about.
-	ByInbound Attachment = iota
+	ByInbound Attachment = 1 << iota
 	// AllByInbound chooses every policy whose destinations match an inbound.
 	AllByInbound
 	// ByOutbound chooses one policy by the tags of the proxy and the service of
@@ -42,6 +45,9 @@ const (
 	// ByProxy chooses one policy by the tag sets of a proxy.
 	ByProxy
 )
+
+// Has reports whether a policy is chosen for one of some sorts of places.
+func (a Attachment) Has(any Attachment) bool { return a&any != 0 }
 
 // Policy is one policy. Values are package variables that are never changed.
 type Policy struct {
@@ -55,12 +61,17 @@ type Policy struct {
 	// NeedsFilter policies work by the token filter: a proxy that lacks it refuses
 	// every request where one is chosen, which is reported.
 	NeedsFilter bool
+	// Rule says that the policy says itself whom it is about (a target and from), so
+	// that it is shown among the rules of a proxy and not among its policies.
+	Rule bool
 	Edits
-	// Facts, if set, finds what the edits need of outside the mesh. The result is
-	// comparable and becomes Selection.Facts: a change of it makes the edits anew.
-	Facts func(o Outside, chosen []*view.Policy) any
+	// Facts, if set, finds what the edits need of the mesh and of outside it. The result
+	// is comparable and becomes Selection.Facts: a change of it, and of nothing else
+	// there, makes the edits anew.
+	Facts func(w World, chosen []*view.Policy) any
 	// Explain returns the configuration that a selection amounts to, with the
-	// defaults that the edits apply, in the form of the kind's conf.
+	// defaults that the edits apply, in the form of the kind's conf. It does not look at
+	// facts, which whoever asks does not have.
 	Explain func(*Selection) any
 }
 
@@ -79,6 +90,14 @@ type Awaiting interface {
 
 // ErrReading is the error of an [Outside] that has not read yet what is asked for.
 var ErrReading = errors.New("it is being read")
+
+// World is what facts are found in.
+type World struct {
+	// Mesh is the mesh itself; nil while it does not exist.
+	Mesh *mesh.Mesh
+	// Outside is nil where there is nothing.
+	Outside Outside
+}
 
 // Outside is what a policy may ask of beyond its mesh.
 type Outside interface {
@@ -105,6 +124,24 @@ type Edits struct {
 	// permits is for the policy to say.
 	Inbound       func(*draft.Inbound, *Selection) error
 	InboundRoutes func(*draft.Routes, *Selection) error
+
+	// Route edits each route of an outbound that leads to destinations, with what was
+	// chosen for the outbound, and Target each destination of such a route, with what was
+	// chosen for that destination. They run after OutboundRoutes.
+	Route  func(*draft.Route, *Selection) error
+	Target func(*draft.Target, *Selection) error
+
+	// Contribute adds clusters, listeners and secrets to each proxy for a place of which
+	// something was chosen.
+	Contribute func(*draft.Contribution, *Selection) error
+
+	// Patch is the raw stage: it edits each cluster, listener and route table of a proxy
+	// when it is finished, and so what nobody else does. Add makes resources that take
+	// the place of those of the same names. Both get what was chosen for the proxy.
+	// What cannot be patched is closed: it may be the patch that was to keep somebody
+	// out.
+	Patch func(*draft.Finished, *Selection) error
+	Add   func(*draft.Contribution, *Selection) error
 }
 
 // Selection is what was chosen for one place, best first. Selections are

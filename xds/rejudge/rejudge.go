@@ -5,10 +5,24 @@ package rejudge
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"sync"
 	"time"
 )
+
+// ErrRenewed is in the chain of the error of a token that counts no more, if its node has
+// shown a newer one since. What is open with it ends all the same, for nobody can tell
+// who is at the other end; but its node comes back at once, and nothing is wrong.
+var ErrRenewed = errors.New("the node has a newer token")
+
+// Renewed adds [ErrRenewed] to a chain and nothing to its text.
+func Renewed(err error) error { return renewed{err} }
+
+type renewed struct{ error }
+
+// Unwrap returns both.
+func (r renewed) Unwrap() []error { return []error{r.error, ErrRenewed} }
 
 // The pauses between two rounds of questions: the first one, twice as long after
 // each round, and the longest one.

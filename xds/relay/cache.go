@@ -3,7 +3,6 @@ package relay
 import (
 	"crypto/sha256"
 	"encoding/binary"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -11,44 +10,205 @@ import (
 	"path/filepath"
 	"slices"
 
+	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/anypb"
+
+	"github.com/meshgate/meshgate/xds/durable"
 	"github.com/meshgate/meshgate/xds/resource"
 )
 
 // cacheMagic begins every cache file; the digit is the version of its layout.
-const cacheMagic = "meshgate-xds-cache-1\n"
+const cacheMagic = "meshgate-xds-cache-2\n"
 
-// maxCacheBytes bounds what is read back.
-const maxCacheBytes = 512 << 20
+const (
+	// maxCacheBytes bounds what is read back.
+	maxCacheBytes = 512 << 20
+	// cacheSlack is how much a file may hold beyond twice what it has to, so that small
+	// ones are not written anew all the time.
+	cacheSlack = 1 << 20
+	// recordHead is the length and the sum before a record's body.
+	recordHead = 4 + sha256.Size
+)
 
 // errForeign is a cache of another node.
 var errForeign = errors.New("the cache belongs to another node")
 
-// cached is one resource on disk.
-type cached struct {
-	Type    resource.TypeURL `json:"t"`
-	Name    string           `json:"n"`
-	Version string           `json:"v"`
-	Body    []byte           `json:"b"`
+// cache is a file with what Envoy has confirmed: the magic, a record with the name of the
+// node, and one record for each confirmed response, in their order. A change costs what
+// it holds and not what the proxy holds. A file that has grown to more than twice what it
+// needs is written anew.
+//
+// The sum of a record covers the sum before it, so that none can be missing or come from
+// elsewhere. The first record whose sum is wrong ends what is believed: the file is then
+// what it was before that record. A power failure may leave any part of what was being
+// added, in several records maybe, and a proxy that starts while the control plane is away
+// must not lose for it what was confirmed before.
+type cache struct {
+	path, node string
+	// size is that of the file, and sum that of its last record; at more than limit bytes
+	// it is written anew.
+	size, limit int64
+	sum         [sha256.Size]byte
+	// whole is false if the file is not known to be there and to end with a record.
+	whole bool
 }
 
-// cacheFile is the content behind magic, length and SHA-256.
-type cacheFile struct {
-	Node      string   `json:"node"`
-	Resources []cached `json:"resources"`
-}
-
-// saveCache writes the file beside its place, syncs and renames it: a crash
-// leaves the old one. It holds private keys, hence the mode.
-func saveCache(path, node string, rs []*resource.Resource) (err error) {
-	f := cacheFile{Node: node, Resources: make([]cached, 0, len(rs))}
-	for _, r := range rs {
-		f.Resources = append(f.Resources, cached{Type: r.Type, Name: r.Name, Version: r.Version, Body: r.Body})
+// record is one response as the file holds it.
+func record(typ resource.TypeURL, put []*resource.Resource, dropped []string) *discovery.DeltaDiscoveryResponse {
+	m := &discovery.DeltaDiscoveryResponse{TypeUrl: string(typ), RemovedResources: dropped}
+	for _, r := range put {
+		m.Resources = append(m.Resources, &discovery.Resource{Name: r.Name, Version: r.Version, Resource: &anypb.Any{Value: r.Body}})
 	}
-	body, err := json.Marshal(f)
+	return m
+}
+
+// load reads the file back; os.ErrNotExist if there is none. Without an error the next
+// changes are added to it.
+func (c *cache) load() (table, error) {
+	file, err := os.Open(c.path)
 	if err != nil {
-		return fmt.Errorf("encode the cache: %w", err)
+		return nil, fmt.Errorf("open the cache: %w", err)
 	}
-	tmp, err := os.CreateTemp(filepath.Dir(path), ".cache-*") // 0600
+	defer func() { _ = file.Close() }()
+	raw, err := io.ReadAll(io.LimitReader(file, maxCacheBytes+1))
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("read the cache: %w", err)
+	case len(raw) > maxCacheBytes:
+		return nil, fmt.Errorf("the cache has more than %d bytes", maxCacheBytes)
+	}
+	return c.parse(raw)
+}
+
+// parse checks everything before it believes anything.
+func (c *cache) parse(raw []byte) (table, error) {
+	if len(raw) < len(cacheMagic) || string(raw[:len(cacheMagic)]) != cacheMagic {
+		return nil, errors.New("the file is not a cache")
+	}
+	size, sum := int64(len(cacheMagic)), sha256.Sum256([]byte(cacheMagic))
+	named, out := false, table{}
+	for rest := raw[size:]; len(rest) > 0; rest = raw[size:] {
+		body, next, ok := split(rest, sum)
+		if !ok {
+			break // a crash has torn it
+		}
+		size, sum = size+recordHead+int64(len(body)), next
+		var err error
+		switch {
+		case named:
+			err = out.replay(body)
+		case string(body) != c.node:
+			err = errForeign
+		}
+		if err != nil {
+			return nil, err
+		}
+		named = true
+	}
+	if !named {
+		return nil, errors.New("the cache is damaged")
+	}
+	c.size, c.sum, c.whole = size, sum, size == int64(len(raw))
+	c.limit = cacheLimit(out.bytes())
+	return out, nil
+}
+
+// split cuts off the first record and returns its body and sum; ok is false if it is not
+// whole.
+func split(raw []byte, before [sha256.Size]byte) (body []byte, sum [sha256.Size]byte, ok bool) {
+	if len(raw) < recordHead {
+		return nil, sum, false
+	}
+	n := int64(binary.BigEndian.Uint32(raw))
+	if n > int64(len(raw)-recordHead) {
+		return nil, sum, false
+	}
+	body = raw[recordHead : recordHead+n]
+	sum = chain(before, body)
+	return body, sum, string(sum[:]) == string(raw[4:recordHead])
+}
+
+// chain is the sum of a record after the one with the sum before.
+func chain(before [sha256.Size]byte, body []byte) [sha256.Size]byte {
+	return sha256.Sum256(slices.Concat(before[:], body))
+}
+
+// replay applies a record.
+func (t table) replay(body []byte) error {
+	var m discovery.DeltaDiscoveryResponse
+	if err := proto.Unmarshal(body, &m); err != nil {
+		return fmt.Errorf("decode the cache: %w", err)
+	}
+	typ := resource.TypeURL(m.GetTypeUrl())
+	if !slices.Contains(resource.Types[:], typ) {
+		return errors.New("the cache holds an unknown type")
+	}
+	for _, x := range m.GetResources() {
+		t.put(resource.Received(typ, x.GetName(), x.GetVersion(), x.GetResource().GetValue()))
+	}
+	for _, name := range m.GetRemovedResources() {
+		t.drop(typ, name)
+	}
+	return nil
+}
+
+// cacheLimit is how large a file may become that has to hold so many bytes.
+func cacheLimit(needed int64) int64 { return 2*needed + cacheSlack }
+
+// save adds the changes to the file or, if it has to, writes all of good anew. After an
+// error the next call writes everything.
+func (c *cache) save(good table, changes []*discovery.DeltaDiscoveryResponse) error {
+	if c.whole && c.size <= c.limit {
+		more, sum, err := encode(nil, c.sum, changes)
+		if err != nil {
+			return err
+		}
+		if c.append(more) == nil {
+			c.size, c.sum = c.size+int64(len(more)), sum
+			return nil
+		}
+	}
+	return c.rewrite(good)
+}
+
+// append adds records to the file and syncs it. It fails where the file is not the one
+// that was written.
+func (c *cache) append(more []byte) (err error) {
+	c.whole = false
+	file, err := os.OpenFile(c.path, os.O_WRONLY|os.O_APPEND, 0)
+	if err != nil {
+		return fmt.Errorf("open the cache: %w", err)
+	}
+	defer func() { err = errors.Join(err, file.Close()); c.whole = err == nil }()
+	switch info, err := file.Stat(); {
+	case err != nil:
+		return fmt.Errorf("look at the cache: %w", err)
+	case info.Size() != c.size:
+		return errors.New("the cache was changed by others")
+	}
+	if _, err = file.Write(more); err != nil {
+		return fmt.Errorf("write the cache: %w", err)
+	}
+	return file.Sync()
+}
+
+// rewrite writes the file beside its place, syncs and renames it: a crash leaves the old
+// one. It holds private keys, hence the mode.
+func (c *cache) rewrite(good table) (err error) {
+	c.whole = false
+	var all []*discovery.DeltaDiscoveryResponse
+	for _, url := range resource.Types {
+		for part := range slices.Chunk(good.of(url), 1000) {
+			all = append(all, record(url, part, nil))
+		}
+	}
+	first := sha256.Sum256([]byte(cacheMagic))
+	body, sum := put([]byte(cacheMagic), first, []byte(c.node))
+	if body, sum, err = encode(body, sum, all); err != nil {
+		return err
+	}
+	tmp, err := os.CreateTemp(filepath.Dir(c.path), ".cache-*") // 0600
 	if err != nil {
 		return fmt.Errorf("create the cache: %w", err)
 	}
@@ -58,9 +218,7 @@ func saveCache(path, node string, rs []*resource.Resource) (err error) {
 			_ = os.Remove(tmp.Name())
 		}
 	}()
-	sum := sha256.Sum256(body)
-	head := binary.BigEndian.AppendUint64([]byte(cacheMagic), uint64(len(body)))
-	if _, err = tmp.Write(slices.Concat(head, sum[:], body)); err != nil {
+	if _, err = tmp.Write(body); err != nil {
 		return fmt.Errorf("write the cache: %w", err)
 	}
 	if err = tmp.Sync(); err != nil {
@@ -69,51 +227,32 @@ func saveCache(path, node string, rs []*resource.Resource) (err error) {
 	if err = tmp.Close(); err != nil {
 		return fmt.Errorf("close the cache: %w", err)
 	}
-	if err = os.Rename(tmp.Name(), path); err != nil {
+	if err = os.Rename(tmp.Name(), c.path); err != nil {
 		return fmt.Errorf("put the cache in place: %w", err)
 	}
+	if err := durable.SyncDir(filepath.Dir(c.path)); err != nil {
+		return fmt.Errorf("sync the directory of the cache: %w", err)
+	}
+	c.size, c.sum, c.whole = int64(len(body)), sum, true
+	c.limit = cacheLimit(c.size)
 	return nil
 }
 
-// loadCache reads the file back; os.ErrNotExist if there is none.
-func loadCache(path, node string) ([]*resource.Resource, error) {
-	file, err := os.Open(path) //nolint:gosec // the path is the agent's own run directory
-	if err != nil {
-		return nil, fmt.Errorf("open the cache: %w", err)
+// encode adds records to raw, and returns the sum of the last one.
+func encode(raw []byte, sum [sha256.Size]byte, records []*discovery.DeltaDiscoveryResponse) ([]byte, [sha256.Size]byte, error) {
+	for _, m := range records {
+		body, err := proto.Marshal(m)
+		if err != nil {
+			return nil, sum, fmt.Errorf("encode the cache: %w", err)
+		}
+		raw, sum = put(raw, sum, body)
 	}
-	defer file.Close()
-	raw, err := io.ReadAll(io.LimitReader(file, maxCacheBytes))
-	if err != nil {
-		return nil, fmt.Errorf("read the cache: %w", err)
-	}
-	return parseCache(raw, node)
+	return raw, sum, nil
 }
 
-// parseCache checks everything before it believes anything.
-func parseCache(raw []byte, node string) ([]*resource.Resource, error) {
-	const head = len(cacheMagic) + 8 + sha256.Size
-	if len(raw) < head || string(raw[:len(cacheMagic)]) != cacheMagic {
-		return nil, errors.New("the file is not a cache")
-	}
-	body := raw[head:]
-	sum := sha256.Sum256(body)
-	if binary.BigEndian.Uint64(raw[len(cacheMagic):]) != uint64(len(body)) ||
-		string(sum[:]) != string(raw[len(cacheMagic)+8:head]) {
-		return nil, errors.New("the cache is damaged")
-	}
-	var f cacheFile
-	if err := json.Unmarshal(body, &f); err != nil {
-		return nil, fmt.Errorf("decode the cache: %w", err)
-	}
-	if f.Node != node {
-		return nil, errForeign
-	}
-	out := make([]*resource.Resource, 0, len(f.Resources))
-	for _, c := range f.Resources {
-		if !slices.Contains(resource.Types[:], c.Type) {
-			return nil, errors.New("the cache holds an unknown type")
-		}
-		out = append(out, resource.Received(c.Type, c.Name, c.Version, c.Body))
-	}
-	return out, nil
+// put adds one record to raw, and returns its sum.
+func put(raw []byte, before [sha256.Size]byte, body []byte) ([]byte, [sha256.Size]byte) {
+	sum := chain(before, body)
+	raw = binary.BigEndian.AppendUint32(raw, uint32(len(body))) //nolint:gosec // a response has at most maxResponseBytes
+	return append(append(raw, sum[:]...), body...), sum
 }

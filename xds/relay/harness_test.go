@@ -176,11 +176,11 @@ func within(t *testing.T, what string, c <-chan struct{}) {
 // startRelay runs a relay in a directory; the function stops it.
 func startRelay(t *testing.T, dir, addr string) (*relay.Relay, func()) {
 	t.Helper()
-	return startRelayOn(t, dir, addr, machine.Files{})
+	return startRelayOn(t, dir, addr, machine.Bounds{})
 }
 
 // startRelayOn is startRelay on a machine that has files.
-func startRelayOn(t *testing.T, dir, addr string, files machine.Files) (*relay.Relay, func()) {
+func startRelayOn(t *testing.T, dir, addr string, files machine.Bounds) (*relay.Relay, func()) {
 	t.Helper()
 	r, err := relay.New(relay.Config{
 		Node: node, Socket: filepath.Join(dir, "run", "xds.sock"), Cache: filepath.Join(dir, "cache"),

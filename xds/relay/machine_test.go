@@ -1,6 +1,7 @@
 package relay_test
 
 import (
+	"net/netip"
 	"strings"
 	"testing"
 
@@ -53,7 +54,7 @@ func logOf(t *testing.T, c *xdstest.Client) (path string) {
 // an agent that was started with another one, Envoy writes to the file of this agent.
 func TestAccessLogIsTheMachines(t *testing.T) {
 	p, dir := startPlane(t, "127.0.0.1:0"), t.TempDir()
-	_, stop := startRelayOn(t, dir, p.addr, machine.Files{AccessLog: "/var/log/own"})
+	_, stop := startRelayOn(t, dir, p.addr, machine.Bounds{AccessLog: "/var/log/own"})
 	c := local(t, dir, xdstest.Options{})
 	for _, sent := range []proto.Message{&streamv3.StdoutAccessLog{}, &filev3.FileAccessLog{Path: "/etc/cron.d/x"}} {
 		l := logging(t, sent)
@@ -70,7 +71,7 @@ func TestAccessLogIsTheMachines(t *testing.T) {
 	stop()
 	p.kill()
 	for _, own := range []string{"/var/log/moved", ""} {
-		_, stop = startRelayOn(t, dir, p.addr, machine.Files{AccessLog: own})
+		_, stop = startRelayOn(t, dir, p.addr, machine.Bounds{AccessLog: own})
 		c := local(t, dir, xdstest.Options{})
 		if path := logOf(t, c); path != own {
 			t.Errorf("envoy writes to %q, its agent was started with %q", path, own)
@@ -116,6 +117,46 @@ func TestWhatNamesTheMachineIsRefused(t *testing.T) {
 	if refused := r.Refused(); len(refused) != 0 {
 		t.Errorf("listeners: %v", refused)
 	}
+	c.Close()
+	stop()
+}
+
+// TestEndpointThatMayNotBeIsLeftOut: Envoy gets the others of the service, and hears of
+// those that come and go later.
+func TestEndpointThatMayNotBeIsLeftOut(t *testing.T) {
+	p, dir := startPlane(t, "127.0.0.1:0"), t.TempDir()
+	_, stop := startRelay(t, dir, p.addr)
+	c := local(t, dir, xdstest.Options{})
+	p.settle(t, p.publish(clusterA, endA, listener, routesA))
+	for _, honest := range []string{"10.0.0.8", "10.0.0.9"} {
+		lead := func(address string) *endpointv3.LbEndpoint {
+			return &endpointv3.LbEndpoint{HostIdentifier: &endpointv3.LbEndpoint_Endpoint{Endpoint: &endpointv3.Endpoint{
+				Address: &corev3.Address{Address: &corev3.Address_SocketAddress{SocketAddress: &corev3.SocketAddress{
+					Address: address, PortSpecifier: &corev3.SocketAddress_PortValue{PortValue: 80},
+				}}},
+			}}}
+		}
+		sent := xdstest.Freeze(resource.Endpoint, "a", &endpointv3.ClusterLoadAssignment{ClusterName: "a", Endpoints: []*endpointv3.LocalityLbEndpoints{{
+			LbEndpoints: []*endpointv3.LbEndpoint{lead("169.254.169.254"), lead(honest)},
+		}}})
+		if got := p.settle(t, p.publish(clusterA, sent, listener, routesA)); len(got.Acknowledged) != 1 || len(got.Rejected) != 0 {
+			t.Errorf("%+v", got)
+		}
+		c.WaitFor(t, "the endpoint", func(v xdstest.View) bool { return strings.Contains(string(v.Body(resource.Endpoint, "a")), honest) })
+		c.See(func(v xdstest.View) {
+			if body := string(v.Body(resource.Endpoint, "a")); strings.Contains(body, "169.254") {
+				t.Errorf("envoy has %q", body)
+			}
+		})
+	}
+	c.Close()
+	stop()
+	// What is on disk lacks it; an agent that is started with another setting gets it.
+	_, stop = startRelayOn(t, dir, p.addr, machine.Bounds{Allowed: []netip.Prefix{netip.MustParsePrefix("169.254.0.0/16")}})
+	c = local(t, dir, xdstest.Options{})
+	c.WaitFor(t, "the whole assignment", func(v xdstest.View) bool {
+		return strings.Contains(string(v.Body(resource.Endpoint, "a")), "169.254.169.254")
+	})
 	c.Close()
 	stop()
 }

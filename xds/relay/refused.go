@@ -92,13 +92,25 @@ func (r *Relay) refuse(name, text string) {
 	r.turned = make(chan struct{})
 }
 
+// told is what the control plane hears of a type on reconnecting. A listener that Envoy
+// refused may have been removed meanwhile, of which only those that are told hear.
+func (r *Relay) told(url resource.TypeURL) map[string]string {
+	out := versions(r.current, r.good, url)
+	if url == resource.Listener {
+		for name := range r.refused {
+			out[name] = unconfirmed
+		}
+	}
+	return out
+}
+
 // disown drops the listeners that Envoy refuses although they count as good, so that
 // the control plane hears of it, and reports whether there are any.
 func (r *Relay) disown(open []pending) bool {
 	if !r.settled() {
 		return false
 	}
-	found := false
+	var found []string
 	for _, x := range r.local.Rejections(r.cfg.Node) {
 	names:
 		for _, name := range blamedListeners(x) {
@@ -116,14 +128,14 @@ func (r *Relay) disown(open []pending) bool {
 				r.good.drop(x.Type, name)
 			})
 			r.refuse(name, x.Error)
-			found = true
+			found = append(found, name)
 		}
 	}
-	if found {
+	if len(found) > 0 {
 		r.publish()
-		r.save()
+		r.save(record(resource.Listener, nil, found))
 	}
-	return found
+	return len(found) > 0
 }
 
 // locked changes the tables, which others than the goroutine of the upstream half read.

@@ -85,6 +85,23 @@ func TestRefusedListenerIsWantedNoMore(t *testing.T) {
 	lacks(t, r)
 }
 
+// TestRefusedListenerThatIsRemovedWhileTheLinkIsDown: nobody sends a removal of what he was
+// never told of.
+func TestRefusedListenerThatIsRemovedWhileTheLinkIsDown(t *testing.T) {
+	p, dir := startPlane(t, "127.0.0.1:0"), t.TempDir()
+	rev := p.publish(clusterA, endA, listener, routesA)
+	r, _ := startRelay(t, dir, p.addr)
+	var next atomic.Int64
+	next.Store(all)
+	local(t, dir, refusing(&next))
+	p.settle(t, rev)
+	lacks(t, r, "in")
+	p.kill()
+	back := startPlane(t, p.addr)
+	back.settle(t, back.publish(clusterA, endA, routesA))
+	lacks(t, r)
+}
+
 // TestListenerThatTheNextEnvoyRefuses: a port was taken while a proxy was away. The
 // control plane, which takes the listener for confirmed, hears that it is not there.
 func TestListenerThatTheNextEnvoyRefuses(t *testing.T) {

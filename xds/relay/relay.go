@@ -61,7 +61,7 @@ type Config struct {
 	Saved func(error)
 	// Machine are the files of this machine; configuration that names others, or anything
 	// else of it, is refused.
-	Machine machine.Files
+	Machine machine.Bounds
 	// Secrets hears which secrets Envoy is served, whenever some of them have changed.
 	Secrets func([]*resource.Resource)
 	Log     *slog.Logger
@@ -97,7 +97,8 @@ type Relay struct {
 	// The rest belongs to the goroutine of the upstream half, which holds mu while it
 	// changes one of the tables.
 	current  table  // what Envoy is served
-	good     table  // what Envoy has confirmed; what is on disk
+	good     table  // what Envoy has confirmed
+	cache    cache  // good, on disk
 	revision uint64 // of the local snapshot
 	answered map[resource.TypeURL]struct{}
 	// unsaved says that the cache could not be written; saving has it tried.
@@ -140,18 +141,21 @@ func New(cfg Config) (*Relay, error) {
 		cfg: cfg, local: snapshot.New(), ready: make(chan struct{}), bound: make(chan struct{}),
 		current: table{}, good: table{}, answered: map[resource.TypeURL]struct{}{},
 		status: Status{Since: time.Now()}, refused: map[string]string{}, turned: make(chan struct{}),
-		saving: make(chan struct{}, 1),
+		saving: make(chan struct{}, 1), cache: cache{path: cfg.Cache, node: cfg.Node},
 	}
-	rs, err := loadCache(cfg.Cache, cfg.Node)
+	stored, err := r.cache.load()
 	switch {
 	case errors.Is(err, os.ErrNotExist):
 	case err != nil:
 		cfg.Log.Warn("xds_cache_ignored", "path", cfg.Cache, "error", err)
 	default:
-		for _, x := range rs {
+		for _, x := range stored.all() {
 			// The machine's files may be others than when this was written.
 			own, err := r.admit(x.Type, x.Name, x.Version, x.Body)
 			if err != nil {
+				if x.Type == resource.Listener {
+					r.refuse(x.Name, err.Error())
+				}
 				continue
 			}
 			r.current.put(own)

@@ -47,7 +47,7 @@ func settling(t *testing.T) (*Relay, *answers) {
 
 func clusters(nonce string, names ...string) *discovery.DeltaDiscoveryResponse {
 	m := &discovery.DeltaDiscoveryResponse{TypeUrl: string(resource.Cluster), Nonce: nonce}
-	body := protowire.AppendString(protowire.AppendTag(nil, 1000, protowire.BytesType), nonce) // of a field that nobody knows
+	body := protowire.AppendString(protowire.AppendTag(nil, 1, protowire.BytesType), nonce) // the name, of every type
 	for _, name := range names {
 		m.Resources = append(m.Resources, &discovery.Resource{Name: name, Version: nonce, Resource: &anypb.Any{Value: body}})
 	}

@@ -3,9 +3,9 @@ package relay
 import (
 	"maps"
 	"slices"
-	"strings"
 
 	"github.com/meshgate/meshgate/xds/resource"
+	"github.com/meshgate/meshgate/xds/server"
 )
 
 // table is a mutable set of resources by type and name.
@@ -24,11 +24,28 @@ func (t table) drop(url resource.TypeURL, name string) { delete(t[url], name) }
 func (t table) all() []*resource.Resource {
 	var out []*resource.Resource
 	for _, url := range resource.Types {
-		for _, name := range slices.Sorted(maps.Keys(t[url])) {
-			out = append(out, t[url][name])
-		}
+		out = append(out, t.of(url)...)
 	}
 	return out
+}
+
+// of lists the resources of a type by name.
+func (t table) of(url resource.TypeURL) []*resource.Resource {
+	out := make([]*resource.Resource, 0, len(t[url]))
+	for _, name := range slices.Sorted(maps.Keys(t[url])) {
+		out = append(out, t[url][name])
+	}
+	return out
+}
+
+// bytes is the size of all bodies.
+func (t table) bytes() (n int64) {
+	for _, rs := range t {
+		for _, r := range rs {
+			n += int64(len(r.Body))
+		}
+	}
+	return n
 }
 
 // set freezes the table. Secrets are held with their bytes, so that they have no
@@ -68,7 +85,7 @@ func versions(current, good table, url resource.TypeURL) map[string]string {
 func blamed(text string, names []string) []string {
 	var out []string
 	for _, n := range names {
-		if mentions(text, n) {
+		if server.Mentions(text, n) {
 			out = append(out, n)
 		}
 	}
@@ -76,24 +93,4 @@ func blamed(text string, names []string) []string {
 		return names
 	}
 	return out
-}
-
-// mentions reports whether a text holds a name as a whole word.
-func mentions(text, name string) bool {
-	for rest := text; ; {
-		i := strings.Index(rest, name)
-		if i < 0 || name == "" {
-			return false
-		}
-		end := i + len(name)
-		if (i == 0 || !inName(rest[i-1])) && (end == len(rest) || !inName(rest[end])) {
-			return true
-		}
-		rest = rest[i+1:]
-	}
-}
-
-func inName(c byte) bool {
-	return c == '-' || c == '_' || c == '.' || c == '/' ||
-		'0' <= c && c <= '9' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z'
 }

@@ -157,7 +157,7 @@ func (r *Relay) subscribe(ctx context.Context, conn *grpc.ClientConn) (upstreamC
 	}
 	for i, url := range resource.Types {
 		m := &discovery.DeltaDiscoveryRequest{
-			TypeUrl: string(url), ResourceNamesSubscribe: []string{"*"}, InitialResourceVersions: versions(r.current, r.good, url),
+			TypeUrl: string(url), ResourceNamesSubscribe: []string{"*"}, InitialResourceVersions: r.told(url),
 		}
 		if i == 0 {
 			m.Node = &corev3.Node{Id: r.cfg.Node, UserAgentName: "meshgate", Metadata: r.cfg.Metadata}
@@ -247,12 +247,23 @@ func (r *Relay) early(stream upstreamClient, open []pending) error {
 // admit is a resource as this machine takes it. The error names it.
 func (r *Relay) admit(typ resource.TypeURL, name, version string, body []byte) (*resource.Resource, error) {
 	own, err := r.cfg.Machine.Admit(string(typ), body)
+	if err != nil && (typ == resource.Endpoint || typ == resource.Cluster) {
+		if rest, left, wrong := r.cfg.Machine.Endpoints(string(typ), body); wrong == nil && len(left) > 0 {
+			r.cfg.Log.Warn("endpoints_left_out", "name", name, "count", len(left), "first", left[0])
+			own, err, version = rest, nil, version+partly
+		}
+	}
 	if err != nil {
 		r.cfg.Log.Warn("configuration_refused", "type", typ, "name", name, "error", err)
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
 	return resource.Received(typ, name, version, own), nil
 }
+
+// partly ends the version of an assignment or cluster without the endpoints that this machine does
+// not take. It is none that the control plane has, which sends all of it again
+// whenever the agent returns: by then the machine may take them.
+const partly = "-part"
 
 func (r *Relay) publish() {
 	r.revision++
@@ -261,7 +272,7 @@ func (r *Relay) publish() {
 
 // settle answers upstream what Envoy has answered here, and keeps the rest.
 func (r *Relay) settle(stream upstreamClient, open []pending) (rest []pending, err error) {
-	changed := false
+	var changes []*discovery.DeltaDiscoveryResponse
 	for err == nil {
 		i, rejected := r.answeredNext(open)
 		if i < 0 {
@@ -273,7 +284,9 @@ func (r *Relay) settle(stream upstreamClient, open []pending) (rest []pending, e
 			r.revert(p, rejected)
 			r.again(open, rejected)
 		}
-		changed = r.keep(p) || changed
+		if put, dropped := r.keep(p); len(put)+len(dropped) > 0 {
+			changes = append(changes, record(p.typ, put, dropped))
+		}
 		switch {
 		case p.early && len(rejected) > 0:
 			err = errRefusedEarly
@@ -283,16 +296,16 @@ func (r *Relay) settle(stream upstreamClient, open []pending) (rest []pending, e
 			}
 		}
 	}
-	if changed || r.unsaved {
-		r.save()
+	if len(changes) > 0 || r.unsaved {
+		r.save(changes...)
 	}
 	return open, err
 }
 
-// save writes what is good to disk. What could not be written is tried again at the
-// next event of the stream.
-func (r *Relay) save() {
-	err := saveCache(r.cfg.Cache, r.cfg.Node, r.good.all())
+// save writes to disk what has changed of what is good. What could not be written is
+// tried again at the next event of the stream.
+func (r *Relay) save(changes ...*discovery.DeltaDiscoveryResponse) {
+	err := r.cache.save(r.good, changes)
 	if r.unsaved = err != nil; r.cfg.Saved != nil {
 		r.cfg.Saved(err)
 	} else if err != nil {
@@ -386,17 +399,16 @@ func (r *Relay) revert(p pending, rejected []snapshot.Rejection) {
 	r.publish()
 }
 
-// keep takes a settled response into what is good and reports a change. What was
-// reverted is no longer current and is passed over.
-func (r *Relay) keep(p pending) bool {
-	changed := false
+// keep takes a settled response into what is good and returns what changed by it. What
+// was reverted is no longer current and is passed over.
+func (r *Relay) keep(p pending) (put []*resource.Resource, dropped []string) {
 	for _, a := range p.add {
 		if r.current[p.typ][a.Name] != a {
 			continue
 		}
 		if r.good[p.typ][a.Name] != a {
 			r.locked(func() { r.good.put(a) })
-			changed = true
+			put = append(put, a)
 		}
 		if p.typ == resource.Listener {
 			r.refuse(a.Name, "")
@@ -405,8 +417,8 @@ func (r *Relay) keep(p pending) bool {
 	for _, name := range p.remove {
 		if r.current[p.typ][name] == nil && r.good[p.typ][name] != nil {
 			r.locked(func() { r.good.drop(p.typ, name) })
-			changed = true
+			dropped = append(dropped, name)
 		}
 	}
-	return changed
+	return put, dropped
 }

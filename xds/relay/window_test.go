@@ -16,7 +16,7 @@ func mebibytes(t resource.TypeURL, n int) (out []*resource.Resource) {
 	for i := range n {
 		text := make([]byte, 1<<20)
 		copy(text, fmt.Sprint(i))
-		body := protowire.AppendBytes(protowire.AppendTag(nil, 1000, protowire.BytesType), text) // of a field that nobody knows
+		body := protowire.AppendBytes(protowire.AppendTag(nil, 1, protowire.BytesType), text) // the name, of every type
 		out = append(out, resource.New(t, fmt.Sprintf("big-%02d", i), body))
 	}
 	return out

@@ -20,16 +20,23 @@ func (t *Table) Become(rs []*Resource) *Table {
 
 // Same reports whether two tables hold the same bytes under the same names.
 func (t *Table) Same(o *Table) bool {
-	if t == o {
+	switch {
+	case t == o:
 		return true
-	}
-	if t.Len() != o.Len() {
+	case t.Len() != o.Len():
 		return false
+	case t.Root() == o.Root():
+		return len(t.Above(o)) == 0
 	}
-	for name, r := range t.byName {
-		if x := o.byName[name]; x != r && (x == nil || x.Version != r.Version) {
+	for r := range t.all() {
+		if !r.same(o.Get(r.Name)) {
 			return false
 		}
 	}
 	return true
+}
+
+// same reports whether two resources, or none, are the same bytes.
+func (r *Resource) same(o *Resource) bool {
+	return r == o || r != nil && o != nil && r.Version == o.Version
 }

@@ -1,9 +1,15 @@
 package resource
 
-// Comparer compares many sets that share tables: each pair of tables is looked
-// at once. The zero value is ready; it is for one goroutine and holds on to the
-// tables that it has seen.
-type Comparer struct{ same map[[2]*Table]bool }
+// Comparer compares many sets that share tables: each pair of tables that are no
+// layers is looked at once. The zero value is ready; it is for one goroutine and holds
+// on to the tables that it has seen.
+type Comparer struct{ differences map[[2]*Table]difference }
+
+// difference is a name under which two tables differ.
+type difference struct {
+	name string
+	none bool
+}
 
 // Equal is [Set.Equal] with a memory.
 func (c *Comparer) Equal(a, b *Set) bool {
@@ -14,25 +20,46 @@ func (c *Comparer) Equal(a, b *Set) bool {
 		return false
 	}
 	for _, t := range Types {
-		if !c.tables(a.Table(t), b.Table(t)) {
+		if !c.Same(a.Table(t), b.Table(t)) {
 			return false
 		}
 	}
 	return true
 }
 
-func (c *Comparer) tables(a, b *Table) bool {
+// Same is [Table.Same] with a memory.
+func (c *Comparer) Same(a, b *Table) bool {
 	if a == b {
 		return true
 	}
-	pair := [2]*Table{a, b}
-	same, known := c.same[pair]
-	if !known {
-		if c.same == nil {
-			c.same = map[[2]*Table]bool{}
-		}
-		same = a.Same(b)
-		c.same[pair] = same
+	if a.Len() != b.Len() {
+		return false
 	}
-	return same
+	d := c.roots(a.Root(), b.Root())
+	if d.none {
+		return len(a.Above(b)) == 0
+	}
+	// A layer may hide where the roots differ.
+	return a.Get(d.name).same(b.Get(d.name)) && a.Same(b)
+}
+
+// roots finds a difference of two tables that are no layers.
+func (c *Comparer) roots(a, b *Table) difference {
+	if a == b {
+		return difference{none: true}
+	}
+	pair := [2]*Table{a, b}
+	d, known := c.differences[pair]
+	if !known {
+		if c.differences == nil {
+			c.differences = map[[2]*Table]difference{}
+		}
+		if names := a.Differences(b, 1); len(names) > 0 {
+			d.name = names[0]
+		} else {
+			d.none = true
+		}
+		c.differences[pair] = d
+	}
+	return d
 }

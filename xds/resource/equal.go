@@ -8,11 +8,7 @@ import (
 
 // Each yields the resources of a type in no order, without building a list.
 func (s *Set) Each(t TypeURL) iter.Seq[*Resource] {
-	table := s.Table(t)
-	if table == nil {
-		return func(func(*Resource) bool) {}
-	}
-	return maps.Values(table.byName)
+	return s.Table(t).all()
 }
 
 // Equal reports whether two sets hold the same bytes under the same names and
@@ -22,16 +18,8 @@ func (s *Set) Equal(o *Set) bool {
 		return true
 	}
 	for _, t := range Types {
-		if s.Table(t) == o.Table(t) {
-			continue
-		}
-		if s.Len(t) != o.Len(t) {
+		if !s.Table(t).Same(o.Table(t)) {
 			return false
-		}
-		for r := range s.Each(t) {
-			if x := o.Get(t, r.Name); x != r && (x == nil || x.Version != r.Version) {
-				return false
-			}
 		}
 	}
 	return sameSecrets(s, o)

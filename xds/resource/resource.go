@@ -43,6 +43,9 @@ type Resource struct {
 	// Plugins are the ids of the plugin instances whose chains a route table of a
 	// sidecar carries. They follow from Body; whoever makes the table says them.
 	Plugins []string
+	// Delta is the resource with its name and version as a field of a
+	// DeltaDiscoveryResponse, and Packed the Any in it; Body is a part of both.
+	Delta, Packed []byte
 }
 
 // New freezes bytes. The caller gives them away.
@@ -58,6 +61,7 @@ func Received(t TypeURL, name, version string, body []byte) *Resource {
 	if t == Listener {
 		r.Routes = routesOf(body)
 	}
+	r.encode()
 	return r
 }
 
@@ -122,7 +126,7 @@ func (s *Set) HasPlugin(id string) bool { return s.Table(Route).hasPlugin(id) }
 
 // HasPlugins reports whether a route table carries a chain with any plugin
 // instance.
-func (s *Set) HasPlugins() bool { return len(s.Table(Route).carried()) > 0 }
+func (s *Set) HasPlugins() bool { return s.Table(Route).hasPlugins() }
 
 // Len returns the number of resources of a type.
 func (s *Set) Len(t TypeURL) int { return s.Table(t).Len() }

@@ -52,6 +52,9 @@ func (st *stream) admit(first request) (func(), error) {
 		st.claim, st.token = first.node, token
 		st.srv.mu.Unlock()
 		until, err := cfg.Auth.Authenticate(st.ctx, first.node, token)
+		st.srv.mu.Lock()
+		st.proved = err == nil
+		st.srv.mu.Unlock()
 		if err == nil && !until.IsZero() && !until.After(cfg.Now()) {
 			return nil, turnAway(errExpired, errExpired)
 		}

@@ -11,32 +11,23 @@ import (
 )
 
 // Responses are encoded here and not through their messages, because a thousand
-// streams send the same resources: gRPC takes the bodies from where they are. With
-// messages each stream holds a copy of what it sends until the proxy has read it, in
-// buffers of a megabyte for whatever is longer than 32 KiB.
+// streams send the same resources: gRPC takes those from where they are, encoded
+// already. With messages each stream holds a copy of what it sends until the proxy has
+// read it, in buffers of a megabyte for whatever is longer than 32 KiB.
 
-// Fields of DeltaDiscoveryResponse, Resource, DiscoveryResponse (envoy.service.discovery.v3)
-// and Any (google.protobuf).
+// Fields of DeltaDiscoveryResponse and DiscoveryResponse (envoy.service.discovery.v3).
 const (
-	deltaResources protowire.Number = 2
-	deltaType      protowire.Number = 4
-	deltaNonce     protowire.Number = 5
-	deltaRemoved   protowire.Number = 6
-
-	resourceVersion protowire.Number = 1
-	resourceBody    protowire.Number = 2
-	resourceName    protowire.Number = 3
+	deltaType    protowire.Number = 4
+	deltaNonce   protowire.Number = 5
+	deltaRemoved protowire.Number = 6
 
 	wholeVersion   protowire.Number = 1
 	wholeResources protowire.Number = 2
 	wholeType      protowire.Number = 4
 	wholeNonce     protowire.Number = 5
-
-	anyType  protowire.Number = 1
-	anyValue protowire.Number = 2
 )
 
-// leastShared is the length in bytes from which a body is sent from where it is. A
+// leastShared is the length in bytes from which a resource is sent from where it is. A
 // shorter one costs less in a copy than in a buffer of its own.
 const leastShared = 512
 
@@ -46,7 +37,7 @@ type encoded struct{ buffers mem.BufferSlice }
 // encoder builds one message.
 type encoder struct {
 	encoded
-	// open is what was encoded since the last body that is shared.
+	// open is what was encoded since the last resource that is shared.
 	open []byte
 }
 
@@ -63,15 +54,18 @@ func (e *encoder) begin(field protowire.Number, length int) {
 	e.open = protowire.AppendVarint(e.open, uint64(length)) //nolint:gosec // a length
 }
 
-// body adds bytes that never change.
-func (e *encoder) body(b []byte) {
+// frozen adds bytes that never change.
+func (e *encoder) frozen(b []byte) {
 	if len(b) < leastShared {
 		e.open = append(e.open, b...)
 		return
 	}
-	// What follows must not overwrite what the buffer shows.
-	e.buffers = append(e.buffers, mem.SliceBuffer(e.open), mem.SliceBuffer(b))
-	e.open = e.open[len(e.open):]
+	if len(e.open) > 0 {
+		e.buffers = append(e.buffers, mem.SliceBuffer(e.open))
+		// What follows must not overwrite what the buffer shows.
+		e.open = e.open[len(e.open):]
+	}
+	e.buffers = append(e.buffers, mem.SliceBuffer(b))
 }
 
 func (e *encoder) end() *encoded {
@@ -81,42 +75,11 @@ func (e *encoder) end() *encoded {
 	return &e.encoded
 }
 
-// any adds a resource as an Any.
-func (e *encoder) any(field protowire.Number, r *resource.Resource) {
-	e.begin(field, sizeOfAny(r))
-	e.text(anyType, string(r.Type))
-	if len(r.Body) > 0 {
-		e.begin(anyValue, len(r.Body))
-		e.body(r.Body)
-	}
-}
-
-// sizeOfBytes is the length of a field of so many bytes; an empty one is left out.
-func sizeOfBytes(field protowire.Number, length int) int {
-	if length == 0 {
-		return 0
-	}
-	return protowire.SizeTag(field) + protowire.SizeBytes(length)
-}
-
-func sizeOfAny(r *resource.Resource) int {
-	return sizeOfBytes(anyType, len(r.Type)) + sizeOfBytes(anyValue, len(r.Body))
-}
-
-// sizeOfResource is the length of a Resource without its tag.
-func sizeOfResource(r *resource.Resource) int {
-	return sizeOfBytes(resourceName, len(r.Name)) + sizeOfBytes(resourceVersion, len(r.Version)) +
-		protowire.SizeTag(resourceBody) + protowire.SizeBytes(sizeOfAny(r))
-}
-
 // encodeDelta is a response of the delta variant.
 func encodeDelta(r *response) *encoded {
-	e := newEncoder(r, 0)
+	e := newEncoder(r, 0, inDelta)
 	for _, a := range r.add {
-		e.begin(deltaResources, sizeOfResource(a))
-		e.text(resourceVersion, a.Version)
-		e.any(resourceBody, a)
-		e.text(resourceName, a.Name)
+		e.frozen(a.Delta)
 	}
 	e.text(deltaType, string(r.typ))
 	e.text(deltaNonce, r.nonce)
@@ -127,31 +90,37 @@ func encodeDelta(r *response) *encoded {
 	return e.end()
 }
 
+// inDelta and inWhole are the forms of a resource in the variants.
+func inDelta(r *resource.Resource) []byte { return r.Delta }
+func inWhole(r *resource.Resource) []byte { return r.Packed }
+
 // encodeWhole is a response of the state-of-the-world variant.
 func encodeWhole(r *response) *encoded {
 	version := r.version
 	if version == "" {
 		version = r.nonce
 	}
-	e := newEncoder(r, len(version))
+	e := newEncoder(r, len(version), inWhole)
 	e.text(wholeVersion, version)
 	for _, a := range r.add {
-		e.any(wholeResources, a)
+		e.begin(wholeResources, len(a.Packed))
+		e.frozen(a.Packed)
 	}
 	e.text(wholeType, string(r.typ))
 	e.text(wholeNonce, r.nonce)
 	return e.end()
 }
 
-// newEncoder makes room for all that is not shared, so that it is allocated once.
-func newEncoder(r *response, more int) *encoder {
+// newEncoder makes room for all that is not shared, so that it is allocated once. The
+// resources will be in a form.
+func newEncoder(r *response, more int, form func(*resource.Resource) []byte) *encoder {
 	// A tag has one byte here, a length at most five.
-	const overhead = 2 * (1 + 5)
+	const overhead = 1 + 5
 	room, shared := more+len(r.typ)+len(r.nonce)+3*overhead, 0
 	for _, a := range r.add {
-		room += 3*overhead + len(a.Name) + len(a.Version) + len(a.Type)
-		if len(a.Body) < leastShared {
-			room += len(a.Body)
+		room += overhead
+		if n := len(form(a)); n < leastShared {
+			room += n
 		} else {
 			shared++
 		}

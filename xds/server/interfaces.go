@@ -26,6 +26,13 @@ func (e *Unauthenticated) Error() string { return ErrUnauthenticated.Error() + "
 // Is makes it an ErrUnauthenticated.
 func (e *Unauthenticated) Is(target error) bool { return target == ErrUnauthenticated }
 
+// Proof is what an error of an [Authenticator] may have in its chain: the token that it
+// refuses was given to a node, though it does not count now.
+type Proof interface {
+	// Proves reports whether it was given to this node.
+	Proves(node string) bool
+}
+
 // Authenticator proves who a stream belongs to, at its first request and at
 // each [Server.Recheck].
 type Authenticator interface {
@@ -50,10 +57,12 @@ type Nodes interface {
 // Secrets makes the bytes of a secret at its first subscription. It is asked
 // only for names that the node's set allows, from several goroutines at once.
 type Secrets interface {
-	// Secret returns the secret for what the node's set wants at present. The
-	// context ends when the set turns to another generation of the secret, with
-	// the stream, or after Limits.SecretTimeout.
-	Secret(ctx context.Context, nodeID, name string) (*resource.Resource, error)
+	// Secret returns the secret in the generation that the node's set wants as the
+	// stream sees it. A certificate for other tags must not be returned: the stream
+	// would keep it as the right one. The context ends when the set turns to
+	// another generation of the secret, with the stream, or after
+	// Limits.SecretTimeout.
+	Secret(ctx context.Context, nodeID, name, generation string) (*resource.Resource, error)
 }
 
 // Event is something that happened on a stream.
@@ -75,6 +84,8 @@ type Event struct {
 	// Disconnected what the proxy was told, empty if it left by itself; in Refused
 	// what is wrong, for operators and not for the proxy.
 	Error string
+	// Proved says of a Refused that its Node was proved.
+	Proved bool
 }
 
 // Observer is told what happens on streams, in the order of each stream. Its
@@ -86,9 +97,10 @@ type Observer interface {
 	Rejected(Event)
 	Disconnected(Event)
 	// Refused is told of a stream that is not let in, or ended, because of what its
-	// token is or who it says it is; of one that was connected after Disconnected. If
-	// it was not, Node is the word of whoever came and was proved by nothing: empty,
-	// or any name, at most 512 bytes.
+	// token is or who it says it is; of one that was connected after Disconnected.
+	// Proved says that it was connected, or that its token was of the Node once
+	// ([Proof]). Otherwise Node is the word of whoever came and was proved by nothing:
+	// empty, or any name, at most 512 bytes.
 	Refused(Event)
 }
 

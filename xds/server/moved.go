@@ -1,6 +1,7 @@
 package server
 
 import (
+	"slices"
 	"sync"
 	"weak"
 
@@ -42,8 +43,8 @@ func (t *typed) touch(names ...string) {
 }
 
 // diffs remembers what differs between tables. The streams of a server go from
-// one table to the next together, since replicas share tables; each pair is
-// looked at once. It keeps no table alive.
+// one table to the next together, since proxies share tables, or the roots of them;
+// each pair of those is looked at once. It keeps no table alive.
 type diffs struct {
 	mu    sync.Mutex
 	pairs map[pair]func() []string
@@ -57,6 +58,15 @@ const maxPairs = 256
 // between lists the names whose bytes differ; more than maxMoved of them are cut
 // short, for then everything is looked at anyway. It is not to be changed.
 func (d *diffs) between(from, to *resource.Table) []string {
+	names := d.roots(from.Root(), to.Root())
+	if above := from.Above(to); len(above) > 0 {
+		return slices.Concat(names, above)
+	}
+	return names
+}
+
+// roots is between for tables that are no layers.
+func (d *diffs) roots(from, to *resource.Table) []string {
 	if from == to {
 		return nil
 	}

@@ -43,6 +43,9 @@ type answer struct {
 	response *response
 	refused  bool
 	text     string
+	// asks is whether the request asked for something besides: what it makes the server
+	// send can be answered and asked for again, for ever.
+	asks bool
 }
 
 // receive takes a request into account. The answer is nil if it answered
@@ -62,10 +65,14 @@ func (s *session) receive(r request) (*answer, error) {
 		s.quiet = quiet{}
 	}
 	t.asked = true
+	asks := len(r.subscribe)+len(r.unsubscribe) > 0
 	if s.sotw {
-		s.replace(t, r, first)
+		asks = s.replace(t, r, first)
 	} else {
 		s.subscribe(t, r, first)
+	}
+	if a != nil {
+		a.asks = asks
 	}
 	if s.count() > s.limits.Names {
 		return a, status.Error(codes.ResourceExhausted, "the stream subscribes to too many names")
@@ -121,8 +128,9 @@ func (s *session) everything(t *typed, answer bool) {
 	}
 }
 
-// replace applies the whole list of a state-of-the-world request.
-func (s *session) replace(t *typed, r request, first bool) {
+// replace applies the whole list of a state-of-the-world request, and reports whether it
+// is another one than before.
+func (s *session) replace(t *typed, r request, first bool) bool {
 	next := make(map[string]struct{}, len(r.subscribe))
 	all := first && len(r.subscribe) == 0 || t.wildcard && len(r.subscribe) == 0
 	all = all && (t.url == resource.Cluster || t.url == resource.Listener)
@@ -133,6 +141,7 @@ func (s *session) replace(t *typed, r request, first bool) {
 		}
 		next[name] = struct{}{}
 	}
+	changed := all != t.wildcard || !maps.Equal(next, t.names)
 	if all {
 		s.everything(t, first)
 	}
@@ -142,6 +151,7 @@ func (s *session) replace(t *typed, r request, first bool) {
 		t.accepted = r.accepted
 		s.resume(t)
 	}
+	return changed
 }
 
 // forgetUnnamed drops what is no longer subscribed.
@@ -168,7 +178,7 @@ func (s *session) settle(t *typed, r request) *answer {
 	t.out = slices.Delete(t.out, i, i+1)
 	switch {
 	case r.refused:
-		a.text = safeText(t.url, r.text)
+		a.text = safeText(t.url, r.text, a.response.add)
 		s.refuse(t, a)
 	case a.response.frees:
 		s.repeat(t, a.response)
@@ -349,12 +359,14 @@ func (s *session) count() int {
 	return n
 }
 
-// safeText bounds a proxy's reason and drops it where it may quote a key: a
-// proxy prints a secret that fails its validation, under any type.
-func safeText(t resource.TypeURL, text string) string {
+// safeText bounds a proxy's reason to refuse some resources and drops it where it may
+// quote a key, which a proxy prints with a secret that fails its validation, under any
+// type, or another value that is shown to nobody.
+func safeText(t resource.TypeURL, text string, refused []*resource.Resource) string {
 	if t == resource.Secret || strings.Contains(text, "PRIVATE KEY") || strings.Contains(text, "private_key") {
 		return secretError
 	}
+	text = conceal(text, refused) // before it is cut: a part of a value is not found
 	if len(text) > maxErrorBytes {
 		text = text[:maxErrorBytes]
 	}

@@ -8,11 +8,14 @@ import (
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	"github.com/meshgate/meshgate/xds/rejudge"
 )
 
 var (
 	errExpired  = status.Error(codes.Unauthenticated, "the token has expired")
 	errSilent   = status.Error(codes.ResourceExhausted, "too many streams are open without a request")
+	errRenewed  = status.Error(codes.Aborted, "the node has a newer token: come back with that")
 	errReplaced = status.Error(codes.ResourceExhausted, "the node has opened too many streams")
 )
 
@@ -50,6 +53,9 @@ func (s *Server) recheck(ctx context.Context, st *stream, c claim) error {
 	switch {
 	case ctx.Err() != nil:
 		return err
+	case errors.Is(err, rejudge.ErrRenewed):
+		s.cfg.Log.Info("stream_renewed", "node", c.node)
+		s.judge(st, verdict{err: errRenewed})
 	case errors.Is(err, ErrUnauthenticated), errors.Is(err, ErrForbidden), errors.Is(err, ErrUnknownNode):
 		s.cfg.Log.Warn("stream_revoked", "node", c.node, "error", err)
 		s.judge(st, verdict{err: turnAway(refused(err, codes.Unauthenticated, ""), err)})

@@ -180,21 +180,21 @@ func (st *stream) request(names []string) {
 		s.running++
 		s.work.Go(func() {
 			defer cancel()
-			r, err := st.make(ctx, name)
+			r, err := st.make(ctx, name, generation)
 			s.put(made{name: name, resource: r, generation: generation, err: err, job: j})
 		})
 	}
 }
 
 // make asks for one secret and checks it. A panic of the maker is its failure.
-func (st *stream) make(ctx context.Context, name string) (r *resource.Resource, err error) {
+func (st *stream) make(ctx context.Context, name, generation string) (r *resource.Resource, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			st.log.Error("secret_panicked", "node", st.node, "secret", name, "stack", string(debug.Stack()))
 			r, err = nil, errors.New("making the secret failed")
 		}
 	}()
-	r, err = st.srv.cfg.Secrets.Secret(ctx, st.node, name)
+	r, err = st.srv.cfg.Secrets.Secret(ctx, st.node, name, generation)
 	if err != nil {
 		return nil, err
 	}

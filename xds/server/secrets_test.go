@@ -44,7 +44,7 @@ func newGated(t *testing.T, deaf bool) *gated {
 	return g
 }
 
-func (g *gated) Secret(ctx context.Context, _, name string) (*resource.Resource, error) {
+func (g *gated) Secret(ctx context.Context, _, name, _ string) (*resource.Resource, error) {
 	a := ask{ctx, name, make(chan *resource.Resource, 1)}
 	g.asks <- a
 	over := ctx.Done()

@@ -45,8 +45,8 @@ type Limits struct {
 	// ClusterWindow is the same for clusters, whose answers are withheld until
 	// they are warm. Default 8; below 2 a proxy could wait for what is not sent.
 	ClusterWindow int
-	// Burst and Rate (per second) bound requests that answer nothing. Defaults
-	// 5000 and 500.
+	// Burst and Rate (per second) bound requests that do more than accept a response:
+	// that answer none, refuse one, or ask for other names. Defaults 5000 and 500.
 	Burst, Rate int
 	// FirstRequest is how long a stream may stay silent after it was opened.
 	// Default 10 s.

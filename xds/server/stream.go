@@ -27,9 +27,13 @@ type stream struct {
 	sub     *snapshot.Subscription
 	log     *slog.Logger
 	bucket  bucket
+	// refusals are what the log was told of.
+	refusals refusalLog
 
-	// claim and token are what the stream came with; guarded by Server.mu.
+	// claim and token are what the stream came with, proved that they belong together;
+	// guarded by Server.mu.
 	claim, token string
+	proved       bool
 	until        time.Time    // when the token expires, zero for never
 	expiry       *alarm.Alarm // set to until
 	verdicts     chan verdict
@@ -244,7 +248,10 @@ func (st *stream) take(r request) error {
 		return status.Error(codes.InvalidArgument, "the node id of a stream cannot change")
 	}
 	a, err := st.session.receive(r)
-	if a == nil && !st.bucket.take(time.Now(), st.srv.cfg.Limits) {
+	// An answer costs nothing, unless it refuses or asks for more: a proxy could have the
+	// same sent to it, and logged, for ever.
+	costs := a == nil || a.refused || a.asks
+	if costs && !st.bucket.take(time.Now(), st.srv.cfg.Limits) {
 		return status.Error(codes.ResourceExhausted, "too many requests")
 	}
 	if a != nil {
@@ -264,7 +271,9 @@ func (st *stream) settled(a *answer) {
 		return
 	}
 	e.Error = a.text
-	st.log.Warn("configuration_refused", "node", st.node, "type", e.Type, "revision", e.Revision, "error", a.text)
+	if skipped, due := st.refusals.due(st.srv.cfg.Now(), a.text); due {
+		st.log.Warn("configuration_refused", "node", st.node, "type", e.Type, "revision", e.Revision, "error", a.text, "skipped", skipped)
+	}
 	st.srv.cfg.Observer.Rejected(e)
 	st.report()
 }

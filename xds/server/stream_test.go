@@ -8,6 +8,8 @@ import (
 	"crypto/x509"
 	"encoding/pem"
 	"errors"
+	"fmt"
+	"log/slog"
 	"math/big"
 	"sync"
 	"testing"
@@ -17,12 +19,14 @@ import (
 	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"github.com/google/go-cmp/cmp"
+	rpcstatus "google.golang.org/genproto/googleapis/rpc/status"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
 	"github.com/meshgate/meshgate/xds/resource"
 	"github.com/meshgate/meshgate/xds/server"
 	"github.com/meshgate/meshgate/xds/snapshot"
 	"github.com/meshgate/meshgate/xds/xdstest"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 )
 
 func TestMisbehaviourEndsTheStream(t *testing.T) {
@@ -54,7 +58,7 @@ type maker struct {
 	body  *resource.Resource
 }
 
-func (m *maker) Secret(context.Context, string, string) (*resource.Resource, error) {
+func (m *maker) Secret(context.Context, string, string, string) (*resource.Resource, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.asked++
@@ -206,4 +210,106 @@ func TestStormOfPublishAndClose(t *testing.T) {
 	wg.Wait()
 	c := r.dial(t, xdstest.Options{})
 	c.Request(resource.Endpoint).Equals(t, xdstest.Endpoints("a", 199))
+}
+
+// counted counts the lines of a log by their message.
+type counted struct {
+	slog.Handler
+	mu    sync.Mutex
+	lines map[string]int
+}
+
+func (c *counted) Handle(_ context.Context, r slog.Record) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.lines[r.Message]++
+	return nil
+}
+
+func (c *counted) Enabled(context.Context, slog.Level) bool { return true }
+func (c *counted) WithAttrs([]slog.Attr) slog.Handler       { return c }
+
+// TestRefusalsForEver: a proxy that refuses a resource and asks for it again in one
+// message is sent it again, but not for ever; the log hears little of it.
+func TestRefusalsForEver(t *testing.T) {
+	log := &counted{lines: map[string]int{}}
+	r := setup(t, func(c *server.Config) { c.Limits, c.Log = server.Limits{Burst: 200, Rate: 1}, slog.New(log) })
+	r.publish(clusterA)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	stream, err := discovery.NewAggregatedDiscoveryServiceClient(r.connect(t)).DeltaAggregatedResources(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := &discovery.DeltaDiscoveryRequest{Node: &corev3.Node{Id: nodeID}, TypeUrl: string(resource.Cluster), ResourceNamesSubscribe: []string{"*"}}
+	for i := range 1000 {
+		if err = stream.Send(m); err != nil {
+			_, err = stream.Recv()
+			break
+		}
+		var got *discovery.DeltaDiscoveryResponse
+		if got, err = stream.Recv(); err != nil {
+			break
+		}
+		m = &discovery.DeltaDiscoveryRequest{
+			TypeUrl: string(resource.Cluster), ResponseNonce: got.GetNonce(), ResourceNamesSubscribe: []string{clusterA.Name},
+			ErrorDetail: &rpcstatus.Status{Message: fmt.Sprintf("%s: bad %d", clusterA.Name, i)},
+		}
+	}
+	if status.Code(err) != codes.ResourceExhausted {
+		t.Errorf("it ends with %v", err)
+	}
+	log.mu.Lock()
+	defer log.mu.Unlock()
+	if n := log.lines["configuration_refused"]; n == 0 || n > 20 {
+		t.Errorf("%d refusals are logged", n)
+	}
+}
+
+// TestNamesToggledForEver: a proxy that asks for other names with each answer is sent them
+// each time, but not for ever. Answers that ask for nothing new cost nothing.
+func TestNamesToggledForEver(t *testing.T) {
+	for what, tc := range map[string]struct {
+		url   resource.TypeURL
+		lists [2][]string
+		want  codes.Code
+	}{
+		"assignments":      {resource.Endpoint, [2][]string{{"a"}, {"b"}}, codes.ResourceExhausted},
+		"clusters":         {resource.Cluster, [2][]string{{clusterA.Name}, {clusterB.Name}}, codes.ResourceExhausted},
+		"all, and one":     {resource.Cluster, [2][]string{{"*"}, {clusterA.Name}}, codes.ResourceExhausted},
+		"the same":         {resource.Endpoint, [2][]string{{"a", "b"}, {"b", "a", "b"}}, codes.OK},
+		"all, in two ways": {resource.Cluster, [2][]string{nil, {"*"}}, codes.OK},
+	} {
+		r := setup(t, func(c *server.Config) { c.Limits = server.Limits{Burst: 20, Rate: 1} })
+		if err := r.toggle(t, tc.url, tc.lists); status.Code(err) != tc.want {
+			t.Errorf("%s: it ends with %v, want %v", what, err, tc.want)
+		}
+	}
+}
+
+// toggle answers many responses, with two lists of names in turn. Each of them is followed
+// by another, since something changes after each.
+func (r *rig) toggle(t *testing.T, url resource.TypeURL, lists [2][]string) error {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	g, err := discovery.NewAggregatedDiscoveryServiceClient(r.connect(t)).StreamAggregatedResources(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := &discovery.DiscoveryRequest{Node: &corev3.Node{Id: nodeID}}
+	for i := range 200 {
+		r.publish(xdstest.Cluster(clusterA.Name, time.Duration(i+1)*time.Second), clusterB, xdstest.Endpoints("a", i), endB)
+		m.TypeUrl, m.ResourceNames = string(url), lists[i%2]
+		ended := g.Send(m) != nil
+		got, err := g.Recv()
+		for ended && err == nil { // responses that were on their way come first
+			_, err = g.Recv()
+		}
+		if err != nil {
+			return err
+		}
+		m = &discovery.DiscoveryRequest{ResponseNonce: got.GetNonce(), VersionInfo: got.GetVersionInfo()}
+	}
+	return nil
 }

@@ -23,7 +23,9 @@ func TestListenerTakesTheAddressOfOneThatGoes(t *testing.T) {
 			renamed := xdstest.Listener("in2", 1000, "r")
 			r.settle(t, r.publish(clusterA, endA, renamed, routesA))
 			c.Request(resource.Listener).Equals(t, renamed)
-			want(t, sent(c, n), xdstest.Message{Type: resource.Listener, Names: []string{"in2"}, Removed: []string{"in"}})
+			// The first answer about secrets, of which there are none, comes in its own time.
+			got := slices.DeleteFunc(slices.Clone(sent(c, n)), func(m xdstest.Message) bool { return len(m.Names)+len(m.Removed) == 0 })
+			want(t, got, xdstest.Message{Type: resource.Listener, Names: []string{"in2"}, Removed: []string{"in"}})
 		})
 	}
 }

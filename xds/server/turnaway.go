@@ -2,6 +2,7 @@ package server
 
 import (
 	"cmp"
+	"errors"
 	"strings"
 
 	"google.golang.org/grpc/codes"
@@ -31,6 +32,12 @@ func turnAway(told, cause error) error {
 	return told
 }
 
+// proves reports whether an error says that whoever was refused is a node.
+func proves(err error, node string) bool {
+	var p Proof
+	return errors.As(err, &p) && p.Proves(node)
+}
+
 // note tells the observer that a stream was turned away, if that is its error.
 func (st *stream) note(err error) error {
 	t, ok := err.(turnedAway) //nolint:errorlint // nobody wraps it
@@ -38,7 +45,7 @@ func (st *stream) note(err error) error {
 		return err
 	}
 	st.srv.mu.Lock()
-	node := cmp.Or(st.node, st.claim)
+	node, proved := cmp.Or(st.node, st.claim), st.proved
 	st.srv.mu.Unlock()
 	if node == "" {
 		md, _ := metadata.FromIncomingContext(st.ctx)
@@ -52,6 +59,6 @@ func (st *stream) note(err error) error {
 	} else if _, more, joined := strings.Cut(cause, "\n"); joined {
 		cause = more // it goes with the error that the proxy is told
 	}
-	st.srv.cfg.Observer.Refused(Event{Node: node, Stream: st.id, Error: cause})
+	st.srv.cfg.Observer.Refused(Event{Node: node, Stream: st.id, Error: cause, Proved: proved || proves(t.cause, node)})
 	return err
 }

@@ -26,7 +26,13 @@ func (l lastWords) Disconnected(e server.Event) {
 	l <- fmt.Sprintf("%s left: %q", e.Node, e.Error)
 }
 
-func (l lastWords) Refused(e server.Event) { l <- fmt.Sprintf("%s refused: %s", e.Node, e.Error) }
+func (l lastWords) Refused(e server.Event) {
+	who := e.Node
+	if e.Proved {
+		who += ", proved,"
+	}
+	l <- fmt.Sprintf("%s refused: %s", who, e.Error)
+}
 
 // next is what is said next.
 func (l lastWords) next(t *testing.T) string {
@@ -46,9 +52,9 @@ func TestRefusalsNameTheNode(t *testing.T) {
 	for name, tc := range map[string]struct{ node, token, named, want string }{
 		"garbage":              {nodeID, "bad", nodeID, nodeID + " refused: internal detail"},
 		"garbage without name": {nodeID, "bad", "", " refused: internal detail"},
-		"expired":              {nodeID, "expired", "", nodeID + " refused: the token has expired"},
+		"expired":              {nodeID, "expired", "", nodeID + ", proved, refused: the token has expired"},
 		"another proxy's":      {nodeID, "other", "somebody", nodeID + " refused: the token belongs to another proxy"},
-		"of no dataplane":      {"ghost", "good", "", "ghost refused: no such proxy"},
+		"of no dataplane":      {"ghost", "good", "", "ghost, proved, refused: no such proxy"},
 		"no token, but a name": {nodeID, "", nodeID, nodeID + " refused: exactly one authorization value is required"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -88,7 +94,7 @@ func TestRevokedStreamIsAwayAndRefused(t *testing.T) {
 	ends(t, c, codes.Unauthenticated)
 	want := []string{
 		nodeID + ` left: "the token does not prove who the proxy is"`,
-		nodeID + " refused: signing key 3 is gone",
+		nodeID + ", proved, refused: signing key 3 is gone",
 	}
 	if diff := cmp.Diff(want, []string{said.next(t), said.next(t)}); diff != "" {
 		t.Error(diff)

@@ -8,9 +8,14 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/meshgate/meshgate/controlplane/cli"
+	"github.com/meshgate/meshgate/controlplane/cli/clitest"
+	"github.com/meshgate/meshgate/controlplane/gatewayapi"
 	"github.com/meshgate/meshgate/controlplane/meshapi"
 	"github.com/meshgate/meshgate/controlplane/nodes/nodestest"
+	"github.com/meshgate/meshgate/controlplane/store/memstore"
 )
 
 // askingCommands are all that ask a running control plane, with the arguments they need.
@@ -37,10 +42,22 @@ func TestOneWayToAsk(t *testing.T) {
 	}
 }
 
+const apiSecret = "a-secret-of-administrators"
+
+// serveAdmin serves an administration API that wants a token.
+func serveAdmin(t *testing.T) (address string) {
+	t.Helper()
+	db := memstore.New()
+	t.Cleanup(func() { _ = db.Close() })
+	s := httptest.NewServer(gatewayapi.New(gatewayapi.Options{Store: db, Nodes: nodestest.New(), Token: apiSecret, Log: slog.New(slog.DiscardHandler), Now: time.Now}).Handler())
+	t.Cleanup(s.Close)
+	return s.URL
+}
+
 // TestAskingInVain: what is refused is one sentence with the flag that mends it, the same
 // for every command, and with the code that says whose fault it is.
 func TestAskingInVain(t *testing.T) {
-	admin, _ := serveNodes(t, nodestest.New())
+	admin := serveAdmin(t)
 	secure := httptest.NewUnstartedServer(meshapi.Handler(meshapi.Options{}))
 	secure.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)
 	secure.StartTLS()
@@ -67,39 +84,39 @@ func TestAskingInVain(t *testing.T) {
 		args, want string
 		code       int
 	}{
-		"nobody there":      {"--address http://" + nobody, "nobody listens at http://" + nobody + ": start the control plane, or correct --address", exitFailed},
-		"nobody here":       {"--config " + settings, "nobody listens at http://" + nobody + " (mesh.listen and mesh.port of the settings): start", exitFailed},
-		"another CA":        {"--address " + secure.URL, "name the ca.pem of this control plane's state directory with --ca-cert-file", exitFailed},
-		"no token":          {"--address " + admin, "name a file that holds it with --token-file", exitFailed},
-		"a wrong token":     {"--address " + admin + " " + tokenFlag(t, "another-secret-of-theirs"), "put the control plane's (admin.token or admin.tokenFile) there", exitFailed},
-		"another path":      {"--address " + admin + "/x " + tokenFlag(t, adminSecret), "correct --address", exitFailed},
-		"no URL":            {"--address 127.0.0.1:5681", `--address "127.0.0.1:5681" is no URL that begins with http:// or https://`, exitNotBegun},
-		"a password":        {"--address http://u:" + adminSecret + "@h", "--address must not hold a user or a password", exitNotBegun},
-		"a token in clear":  {"--address http://cp.example " + tokenFlag(t, adminSecret), "could be overheard on the way", exitNotBegun},
-		"no token in it":    {"--token-file " + empty, empty + " is empty", exitNotBegun},
-		"no file":           {"--token-file " + empty + "x", "--token-file: open ", exitNotBegun},
-		"no certificate":    {"--address https://h --ca-cert-file " + empty, "holds no certificate", exitNotBegun},
-		"nothing to check":  {"--ca-cert-file " + empty, "--ca-cert-file means nothing for http://127.0.0.1:5681", exitNotBegun},
-		"two ways":          {"--config " + settings + " --address " + admin, "leave one of them out", exitNotBegun},
-		"no settings":       {"--config " + empty + "x", "cannot read the configuration file", exitNotBegun},
-		"a port of its own": {"--config " + write("zero.yaml", "mesh:\n  port: 0\n"), "name it with --address", exitNotBegun},
+		"nobody there":      {"--address http://" + nobody, "nobody listens at http://" + nobody + ": start the control plane, or correct --address", cli.ExitFailed},
+		"nobody here":       {"--config " + settings, "nobody listens at http://" + nobody + " (mesh.listen and mesh.port of the settings): start", cli.ExitFailed},
+		"another CA":        {"--address " + secure.URL, "name the ca.pem of this control plane's state directory with --ca-cert-file", cli.ExitFailed},
+		"no token":          {"--address " + admin, "name a file that holds it with --token-file", cli.ExitFailed},
+		"a wrong token":     {"--address " + admin + " " + clitest.TokenFile(t, "another-secret-of-theirs"), "put the control plane's (admin.token or admin.tokenFile) there", cli.ExitFailed},
+		"another path":      {"--address " + admin + "/x " + clitest.TokenFile(t, apiSecret), "correct --address", cli.ExitFailed},
+		"no URL":            {"--address 127.0.0.1:5681", `--address "127.0.0.1:5681" is no URL that begins with http:// or https://`, cli.ExitNotBegun},
+		"a password":        {"--address http://u:" + apiSecret + "@h", "--address must not hold a user or a password", cli.ExitNotBegun},
+		"a token in clear":  {"--address http://cp.example " + clitest.TokenFile(t, apiSecret), "could be overheard on the way", cli.ExitNotBegun},
+		"no token in it":    {"--token-file " + empty, empty + " is empty", cli.ExitNotBegun},
+		"no file":           {"--token-file " + empty + "x", "--token-file: open ", cli.ExitNotBegun},
+		"no certificate":    {"--address https://h --ca-cert-file " + empty, "holds no certificate", cli.ExitNotBegun},
+		"nothing to check":  {"--ca-cert-file " + empty, "--ca-cert-file means nothing for http://127.0.0.1:5681", cli.ExitNotBegun},
+		"two ways":          {"--config " + settings + " --address " + admin, "leave one of them out", cli.ExitNotBegun},
+		"no settings":       {"--config " + empty + "x", "cannot read the configuration file", cli.ExitNotBegun},
+		"a port of its own": {"--config " + write("zero.yaml", "mesh:\n  port: 0\n"), "name it with --address", cli.ExitNotBegun},
 	} {
 		for _, command := range askingCommands {
 			want := tc.code
 			if command == "status" {
-				want = exitFailed // 2 has another meaning there
+				want = cli.ExitFailed // 2 has another meaning there
 			}
-			out, err := execute(t, rootCommand(), append(strings.Fields(command), strings.Fields(tc.args)...)...)
-			if err == nil || code(err) != want || !strings.Contains(err.Error(), tc.want) || out != "" {
-				t.Errorf("%s, %s: code %d, %v %s", command, name, code(err), err, out)
+			out, err := clitest.Execute(t, rootCommand(), append(strings.Fields(command), strings.Fields(tc.args)...)...)
+			if err == nil || clitest.Code(err) != want || !strings.Contains(err.Error(), tc.want) || out != "" {
+				t.Errorf("%s, %s: code %d, %v %s", command, name, clitest.Code(err), err, out)
 			}
-			if err != nil && (strings.Contains(err.Error(), adminSecret) || strings.Contains(err.Error(), "\n") || strings.Contains(err.Error(), "dial tcp")) {
+			if err != nil && (strings.Contains(err.Error(), apiSecret) || strings.Contains(err.Error(), "\n") || strings.Contains(err.Error(), "dial tcp")) {
 				t.Errorf("%s, %s: %v", command, name, err)
 			}
 		}
 	}
 	for _, command := range []string{"status", "changes", "keys list"} {
-		if _, err := execute(t, rootCommand(), append(strings.Fields(command), "-o", "xml")...); err == nil || !strings.Contains(err.Error(), `--output "xml" is neither table nor json`) {
+		if _, err := clitest.Execute(t, rootCommand(), append(strings.Fields(command), "-o", "xml")...); err == nil || !strings.Contains(err.Error(), `--output "xml" is neither table nor json`) {
 			t.Errorf("%s: %v", command, err)
 		}
 	}

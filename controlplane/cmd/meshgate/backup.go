@@ -1,17 +1,10 @@
 package main
 
 import (
-	"context"
-	"errors"
-	"fmt"
-	"io"
-	"time"
-
 	"github.com/spf13/cobra"
 
-	"github.com/meshgate/meshgate/controlplane/backup"
-	"github.com/meshgate/meshgate/controlplane/config"
-	"github.com/meshgate/meshgate/controlplane/store/sqlstore"
+	"github.com/meshgate/meshgate/controlplane/assembly"
+	"github.com/meshgate/meshgate/controlplane/cli"
 )
 
 const backupHelp = `Write both databases of a control plane into one new file, with a manifest.
@@ -31,76 +24,16 @@ func backupCommand() *cobra.Command {
 		Short:   "Write a backup of the control plane's databases, while it runs",
 		Long:    backupHelp,
 		Example: `  meshgate backup meshgate.backup --state-dir /var/lib/meshgate --passphrase-file passphrase`,
-		Args:    cobra.ExactArgs(1),
+		Args:    cli.Wants,
 		RunE: func(c *cobra.Command, args []string) error {
-			l, err := load(c)
+			l, err := cli.Load(c)
 			if err != nil {
 				return err
 			}
-			return writeBackup(c.Context(), &l.Config, args[0], passphraseFile, c.OutOrStdout())
+			return assembly.WriteBackup(c.Context(), &l.Config, args[0], passphraseFile, c.OutOrStdout())
 		},
 	}
 	c.Flags().StringVar(&passphraseFile, "passphrase-file", "", "file with a passphrase; the encryption key is then in the backup, wrapped with it")
-	addFlags(c, only(storeSettings...))
+	cli.AddFlags(c, cli.Only(cli.StoreSettings...))
 	return c
-}
-
-// writeBackup writes a backup and says what it needs to be restored.
-func writeBackup(ctx context.Context, c *config.Config, file, passphraseFile string, out io.Writer) error {
-	source, err := backupSource(c)
-	if err != nil {
-		return err
-	}
-	if passphraseFile != "" {
-		if err := withKey(ctx, c, &source, passphraseFile); err != nil {
-			return err
-		}
-	}
-	m, err := backup.Write(ctx, source, file)
-	if err != nil {
-		return fmt.Errorf("writing the backup: %w", err)
-	}
-	_, _ = fmt.Fprintf(out, "backup %s: revision %d of the store %s, at %s\n", file, m.Revision, m.Incarnation, m.Time.Format(time.RFC3339))
-	if m.HasKey() {
-		_, _ = fmt.Fprintln(out, "The encryption key is in it, wrapped with the passphrase. Keep the passphrase apart from the backup.")
-		return nil
-	}
-	_, _ = fmt.Fprintf(out, "The encryption key is NOT in it. It is in %s: keep a copy apart from the backup, which cannot be restored without it.\n", keySource(&c.Store))
-	return nil
-}
-
-// backupSource is what is backed up, without the key.
-func backupSource(c *config.Config) (backup.Source, error) {
-	s := backup.Source{Main: c.Store.SQLite.Path, Status: statusPath(c), Program: version}
-	if c.Store.Type == "memory" {
-		return s, notBegun(errors.New("store.type is memory: there is nothing to back up"))
-	}
-	there, err := sqlstore.Present(s.Main)
-	if err == nil && !there {
-		err = fmt.Errorf("there is no database %s; set stateDir (environment %s) to the state directory of the control plane", s.Main, config.EnvName("stateDir"))
-	}
-	return s, notBegun(err)
-}
-
-// withKey adds the key, if it is the right one.
-func withKey(ctx context.Context, c *config.Config, s *backup.Source, passphraseFile string) (err error) {
-	if s.Passphrase, err = backup.Passphrase(passphraseFile); err != nil {
-		return notBegun(fmt.Errorf("--passphrase-file: %w", err))
-	}
-	s.Key = backupKeys(&c.Store)
-	_, err = s.Key(ctx, s.Main) // before anything is written
-	return err
-}
-
-// backupSchedule is that of the settings, nil if there is none. The key is not in such
-// a backup: a passphrase that the control plane could read would lie beside it.
-func (cp *controlPlane) backupSchedule() *backup.Schedule {
-	c := cp.cfg
-	if c.Backup.Every == 0 {
-		return nil
-	}
-	return &backup.Schedule{
-		Every: c.Backup.Every, Keep: c.Backup.Keep, Directory: c.Backup.Directory, Log: cp.log,
-		Source: backup.Source{Main: c.Store.SQLite.Path, Status: statusPath(c), Program: version},
-	}
 }

@@ -13,7 +13,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/meshgate/meshgate/controlplane/agent"
+	"github.com/meshgate/meshgate/controlplane/assembly"
+	"github.com/meshgate/meshgate/controlplane/cli"
 	"github.com/meshgate/meshgate/controlplane/config"
+	"github.com/meshgate/meshgate/controlplane/fault"
 	"github.com/meshgate/meshgate/controlplane/identity"
 	"github.com/meshgate/meshgate/controlplane/mesh"
 	"github.com/meshgate/meshgate/controlplane/model"
@@ -41,12 +44,12 @@ func dataplaneCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "dataplane",
 		Short: "Run one Envoy of a given type",
-		Long:  "Run one Envoy of a given type, with a token and the ca.pem of its control plane." + settingsHelp,
+		Long:  "Run one Envoy of a given type, with a token and the ca.pem of its control plane." + cli.SettingsHelp,
 		Example: `  meshgate dataplane --proxy-type oauth-gateway --name gateway-2 --ca-cert-file ca.pem \
     --cp-address https://cp.example:5678 --dataplane-token-file gateway-2.token`,
 		Args: cobra.NoArgs,
 		// The name of the state's folder is made of these flags.
-		PreRunE: func(*cobra.Command, []string) error { return notBegun(f.check()) },
+		PreRunE: func(*cobra.Command, []string) error { return fault.NotBegun(f.check()) },
 		RunE: withStateBelow(f.folder, func(ctx context.Context, l *config.Loaded, _ io.Writer) error {
 			a, err := openDataplane(ctx, &l.Config, &f)
 			if err != nil {
@@ -67,7 +70,7 @@ func dataplaneCommand() *cobra.Command {
 	c.Flags().IntVar(&f.adminPort, "admin-port", 0, "loopback port of Envoy's administration; 0: a Unix socket")
 	c.Flags().IntVar(&f.adminPort, "admin-interface-port", 0, "the same as --admin-port")
 	c.Flags().Lookup("admin-interface-port").Hidden = true // one name is enough to see
-	addFlags(c, only(proxySettings...))
+	cli.AddFlags(c, cli.Only(cli.ProxySettings...))
 	return c
 }
 
@@ -81,42 +84,45 @@ func (f *dataplaneFlags) folder() string {
 }
 
 func openDataplane(ctx context.Context, cfg *config.Config, f *dataplaneFlags) (*agent.Agent, error) {
-	envoy, line, err := findEnvoy(cfg.Envoy.Path)
+	envoy, line, err := assembly.FindEnvoy(cfg.Envoy.Path)
 	if err != nil {
 		return nil, err
 	}
-	module, err := findModule(cfg.ModulePath)
+	module, err := assembly.FindModule(cfg.ModulePath)
 	if err != nil {
 		return nil, err
 	}
 	o := agent.Options{
 		StateDir: cfg.StateDir, ControlPlane: f.controlPlane, Name: f.name, Address: f.cpAddress, CAFile: f.caFile, TokenFile: f.tokenFile,
-		Instance: instance(cfg), EnvoyPath: envoy, ModuleDir: module, Versions: versionsOfProxy(line, module), AdminPort: f.adminPort,
-		Concurrency: cfg.Envoy.Concurrency, LogLevel: cfg.Envoy.LogLevel, Drain: agent.Drain(cfg.Drain), StatusAddress: statusAddress(cfg),
-		Abort: aborted(ctx), Cache: cacheSettings(cfg), Log: newLogger(cfg.Log),
+		Instance: assembly.Instance(cfg), EnvoyPath: envoy, ModuleDir: module, Versions: assembly.VersionsOfProxy(line, module), AdminPort: f.adminPort,
+		Concurrency: cfg.Envoy.Concurrency, LogLevel: cfg.Envoy.LogLevel, Drain: agent.Drain(cfg.Drain), StatusAddress: assembly.StatusAddress(cfg),
+		Abort: aborted(ctx), Cache: assembly.CacheSettings(cfg), Log: cfg.Log.Logger(),
 	}
-	if err := freeStatusPort(cfg); err != nil {
+	if o.WorkloadAddresses, err = cfg.Workload.Networks(); err != nil {
+		return nil, fault.NotBegun(err)
+	}
+	if err := assembly.FreeStatusPort(cfg); err != nil {
 		return nil, err
 	}
 	if f.proxyType == proxyGateway {
-		if o.AccessLog, err = accessLogFile(&cfg.AccessLog); err != nil {
-			return nil, notBegun(err)
+		if o.AccessLog, err = assembly.AccessLogFile(&cfg.AccessLog); err != nil {
+			return nil, fault.NotBegun(err)
 		}
 		o.Access = os.Stdout
-		err = freeGatewayPorts(ctx, cfg, f.name, o.Log)
+		err = assembly.FreeGatewayPorts(ctx, cfg, f.name, o.Log)
 	} else if o.Sidecar, err = f.sidecar(); err == nil {
 		// Which ports the sidecar opens is known to its Dataplane alone.
 		err = agent.EndPredecessor(ctx, cfg.StateDir, f.mesh+"."+f.name, cfg.Drain.Timeout, o.Log)
 	}
 	if err != nil {
-		return nil, notBegun(err)
+		return nil, fault.NotBegun(err)
 	}
 	o.Log = slog.New(telemetry.NewLog(o.Log.Handler()))
 	a, err := agent.New(o)
 	if err != nil {
-		return nil, notBegun(err)
+		return nil, fault.NotBegun(err)
 	}
-	return meterNode(a), nil
+	return assembly.MeterNode(a), nil
 }
 
 func (f *dataplaneFlags) check() error {

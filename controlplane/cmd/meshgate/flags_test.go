@@ -1,38 +1,26 @@
 package main
 
 import (
-	"context"
-	"log/slog"
-	"maps"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/cobra"
 
+	"github.com/meshgate/meshgate/controlplane/cli"
+	"github.com/meshgate/meshgate/controlplane/cli/clitest"
 	"github.com/meshgate/meshgate/controlplane/config"
+	"github.com/meshgate/meshgate/controlplane/version"
 )
-
-func TestFlagName(t *testing.T) {
-	for key, want := range map[string]string{
-		"stateDir": "state-dir", "store.sqlite.path": "store-sqlite-path", "store.encryption.keyFile": "store-encryption-key-file",
-		"redis.url": "redis-url", "dataPlane.port": "data-plane-port", "admin.tlsPort": "admin-tls-port", "modulePath": "module-path",
-	} {
-		if got := flagName(key); got != want {
-			t.Errorf("%s: --%s, want --%s", key, got, want)
-		}
-	}
-}
 
 // TestEverySettingIsAFlag holds for each command that runs everything, but for what is
 // always secret.
 func TestEverySettingIsAFlag(t *testing.T) {
 	name := regexp.MustCompile(`^[a-z0-9]+(-[a-z0-9]+)*$`)
-	for _, c := range []*cobra.Command{standaloneCommand(), demoCommand(), configCommand()} {
+	for _, c := range []*cobra.Command{standaloneCommand(), demoCommand(), cli.ConfigCommand()} {
 		for _, k := range config.Table {
-			f := c.Flags().Lookup(flagName(k.Name))
+			f := c.Flags().Lookup(cli.FlagName(k.Name))
 			if config.NeverFlag(k.Name) != "" {
 				if f != nil {
 					t.Errorf("%s: %s is a flag, which is always refused", c.Name(), k.Name)
@@ -47,7 +35,7 @@ func TestEverySettingIsAFlag(t *testing.T) {
 }
 
 // TestFlagsThatDoNothing: a command without a control plane has none of its
-// settings as flags. A word in the lists that names no setting is a mistake.
+// settings as flags.
 func TestFlagsThatDoNothing(t *testing.T) {
 	for _, tt := range []struct {
 		command *cobra.Command
@@ -70,35 +58,17 @@ func TestFlagsThatDoNothing(t *testing.T) {
 			}
 		}
 	}
-	for _, s := range slices.Concat(proxySettings, storeSettings, ownGateway, slices.Concat(slices.Collect(maps.Values(listedSettings))...)) {
-		if !slices.ContainsFunc(config.Table, func(k config.Key) bool { return concerns([]string{s}, k.Name) }) {
-			t.Errorf("%q names no setting", s)
-		}
-	}
-}
-
-// execute runs a command as main does.
-func execute(t *testing.T, c *cobra.Command, args ...string) (string, error) {
-	t.Helper()
-	t.Setenv("MESHGATE_CONFIG", "")
-	var out strings.Builder
-	c.SetOut(&out)
-	c.SetErr(&out)
-	c.SetArgs(append([]string{}, args...)) // without any it would take those of the test
-	c.SilenceErrors, c.SilenceUsage = true, true
-	err := c.ExecuteContext(t.Context())
-	return out.String(), err
 }
 
 func TestVersion(t *testing.T) {
-	got, err := execute(t, versionCommand())
+	got, err := clitest.Execute(t, cli.VersionCommand())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if flag, err := execute(t, rootCommand(), "--version"); err != nil || flag != got {
+	if flag, err := clitest.Execute(t, rootCommand(), "--version"); err != nil || flag != got {
 		t.Errorf("--version: %q %v, the command says %q", flag, err, got)
 	}
-	want := `^meshgate development \(revision \S+, go1\.\S+, [a-z0-9]+/[a-z0-9]+, for Envoy ` + regexp.QuoteMeta(envoyVersion) + `\)\n$`
+	want := `^meshgate development \(revision \S+, go1\.\S+, [a-z0-9]+/[a-z0-9]+, for Envoy ` + regexp.QuoteMeta(version.Envoy) + `\)\n$`
 	if !regexp.MustCompile(want).MatchString(got) {
 		t.Errorf("%q does not match %s", got, want)
 	}
@@ -108,7 +78,7 @@ func TestVersion(t *testing.T) {
 func TestConfig(t *testing.T) {
 	t.Setenv("MESHGATE_ADMIN_PORT", "9001")
 	t.Setenv("MESHGATE_REDIS_URL", "redis://:hunter2@r")
-	got, err := execute(t, configCommand(), "--mesh-port", "9002", "--state-dir", "/tmp/x")
+	got, err := clitest.Execute(t, cli.ConfigCommand(), "--mesh-port", "9002", "--state-dir", "/tmp/x")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -136,22 +106,5 @@ func TestConfig(t *testing.T) {
 	}
 	if strings.Contains(got, "hunter2") {
 		t.Errorf("a secret is shown:\n%s", got)
-	}
-}
-
-func TestLogger(t *testing.T) {
-	for _, test := range []struct {
-		level string
-		want  slog.Level
-	}{{"debug", slog.LevelDebug}, {"info", slog.LevelInfo}, {"warn", slog.LevelWarn}, {"error", slog.LevelError}} {
-		for _, format := range []string{"text", "json"} {
-			log := newLogger(config.Log{Level: test.level, Format: format})
-			if !log.Enabled(context.Background(), test.want) || log.Enabled(context.Background(), test.want-1) {
-				t.Errorf("%s %s: does not begin at %s", format, test.level, test.want)
-			}
-			if _, json := log.Handler().(*slog.JSONHandler); json != (format == "json") {
-				t.Errorf("%s: %T", format, log.Handler())
-			}
-		}
 	}
 }

@@ -7,6 +7,10 @@ import (
 	"unicode/utf8"
 
 	"github.com/spf13/cobra"
+
+	"github.com/meshgate/meshgate/controlplane/cli"
+	"github.com/meshgate/meshgate/controlplane/cli/clitest"
+	"github.com/meshgate/meshgate/controlplane/fault"
 )
 
 // screen is how many lines of a help text are seen at once.
@@ -26,7 +30,7 @@ func TestHelpFits(t *testing.T) {
 	every(rootCommand(), func(c *cobra.Command) {
 		visited++
 		words := strings.Fields(c.CommandPath())[1:]
-		text, err := execute(t, rootCommand(), append(words, "--help")...)
+		text, err := clitest.Execute(t, rootCommand(), append(words, "--help")...)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -35,7 +39,7 @@ func TestHelpFits(t *testing.T) {
 			t.Errorf("%s: %d lines\n%s", c.CommandPath(), len(lines), text)
 		}
 		for _, line := range lines {
-			if utf8.RuneCountInString(line) > helpWidth {
+			if utf8.RuneCountInString(line) > cli.HelpWidth {
 				t.Errorf("%s: a line of %d columns: %s", c.CommandPath(), utf8.RuneCountInString(line), line)
 			}
 		}
@@ -60,11 +64,11 @@ func TestHelpFits(t *testing.T) {
 
 // TestHiddenFlagsWork: what a help text does not list is a flag all the same.
 func TestHiddenFlagsWork(t *testing.T) {
-	help, err := execute(t, rootCommand(), "run", "--help")
+	help, err := clitest.Execute(t, rootCommand(), "run", "--help")
 	if err != nil || strings.Contains(help, "--backup-every") || !strings.Contains(help, "--state-dir") || !strings.Contains(help, "meshgate config --explain") {
 		t.Errorf("%v\n%s", err, help)
 	}
-	out, err := execute(t, rootCommand(), "config", "--backup-every", "2h", "backup.every")
+	out, err := clitest.Execute(t, rootCommand(), "config", "--backup-every", "2h", "backup.every")
 	if err != nil || !strings.Contains(out, "2h") {
 		t.Errorf("%v %s", err, out)
 	}
@@ -75,20 +79,27 @@ func TestHiddenFlagsWork(t *testing.T) {
 func TestRefused(t *testing.T) {
 	const canary = "canary-secret-0123"
 	for call, want := range map[string]string{
-		"":                               "",
-		"stauts":                         `unknown command "stauts" for "meshgate"`,
-		"keys rotatee":                   `unknown command "rotatee" for "meshgate keys"`,
-		"keys rotate":                    "accepts 1 arg(s), received 0",
-		"keys delete node-tokens":        "accepts 2 arg(s), received 1",
-		"keys delete dataplane-tokens 1": "--mesh is needed",
-		"backup":                         "accepts 1 arg(s), received 0",
-		"run now":                        `unknown command "now" for "meshgate run"`,
-		"version --vresion":              "unknown flag: --vresion; did you mean --",
-		"run --stat-dir x":               "unknown flag: --stat-dir; did you mean --state-dir?",
-		"run --admin-token " + canary:    "--admin-token: admin.token must not be given as a flag, which every user of this machine can read: use the environment variable MESHGATE_ADMIN_TOKEN or the setting admin.tokenFile",
-		"run --admin-token=" + canary:    "MESHGATE_ADMIN_TOKEN",
-		"run --admin-token=":             "MESHGATE_ADMIN_TOKEN",
-		"config --admin-token " + canary: "MESHGATE_ADMIN_TOKEN",
+		"":                                "",
+		"stauts":                          `unknown command "stauts" for "meshgate"`,
+		"keys rotatee":                    `unknown command "rotatee" for "meshgate keys"`,
+		"keys rotate":                     "KIND is missing: meshgate keys rotate KIND [flags]; for example: meshgate keys rotate node-tokens",
+		"run --gateway-htp-port 1":        "unknown flag: --gateway-htp-port; did you mean --gateway-http-port? It is a flag of config, dataplane, demo, standalone",
+		"standalone --gateway-htp-port 1": "unknown flag: --gateway-htp-port; did you mean --gateway-http-port?",
+		"changes --gateway-htp-port 1":    "did you mean --gateway-http-port? It is a flag of",
+		"keys list --adres 1":             "did you mean --address?",
+		"keys delete node-tokens":         "NAME is missing: meshgate keys delete KIND NAME [flags]; for example: meshgate keys delete node-tokens 1",
+		"keys delete":                     "KIND and NAME are missing",
+		"backup a b " + canary:            "too much is given, 3 arguments instead of FILE",
+		"keys delete dataplane-tokens 1":  "--mesh is needed",
+		"backup":                          "FILE is missing: meshgate backup FILE [flags]; for example: meshgate backup meshgate.backup",
+		"restore":                         "FILE is missing: meshgate restore FILE [flags]; for example: meshgate restore meshgate.backup",
+		"run now":                         `unknown command "now" for "meshgate run"`,
+		"version --vresion":               "unknown flag: --vresion; did you mean --",
+		"run --stat-dir x":                "unknown flag: --stat-dir; did you mean --state-dir?",
+		"run --admin-token " + canary:     "--admin-token: admin.token must not be given as a flag, which every user of this machine can read: use the environment variable MESHGATE_ADMIN_TOKEN or the setting admin.tokenFile",
+		"run --admin-token=" + canary:     "MESHGATE_ADMIN_TOKEN",
+		"run --admin-token=":              "MESHGATE_ADMIN_TOKEN",
+		"config --admin-token " + canary:  "MESHGATE_ADMIN_TOKEN",
 		"backup x --store-encryption-key " + canary: "--store-encryption-key: store.encryption.key must not be given as a flag, which every user of this machine can read: " +
 			"use the environment variable MESHGATE_STORE_ENCRYPTION_KEY or the setting store.encryption.keyFile",
 		"run --redis-url redis://:" + canary + "@h":  "redis.url: must not be given as a flag",
@@ -107,7 +118,7 @@ func TestRefused(t *testing.T) {
 		"run --config /no/such/file":                 "cannot read the configuration file",
 	} {
 		root := rootCommand()
-		_, err := execute(t, root, strings.Fields(call)...)
+		_, err := clitest.Execute(t, root, strings.Fields(call)...)
 		if want == "" {
 			if err != nil {
 				t.Errorf("%q: %v", call, err)
@@ -115,14 +126,14 @@ func TestRefused(t *testing.T) {
 			continue
 		}
 		code, text := verdict(root, err)
-		if err == nil || code != exitNotBegun || !strings.Contains(text, want) || strings.Contains(text, canary) || strings.Contains(text, "\n") {
+		if err == nil || code != cli.ExitNotBegun || !strings.Contains(text, want) || strings.Contains(text, canary) || strings.Contains(text, "\n") {
 			t.Errorf("%q: code %d, %s", call, code, text)
 		}
 	}
 	for _, call := range []string{"status --adress x", "status --admin-port 1", "status --admin-token " + canary, "status now", "status -o xml"} {
 		root := rootCommand()
-		_, err := execute(t, root, strings.Fields(call)...)
-		if code, text := verdict(root, err); err == nil || code != exitFailed || strings.Contains(text, canary) {
+		_, err := clitest.Execute(t, root, strings.Fields(call)...)
+		if code, text := verdict(root, err); err == nil || code != cli.ExitFailed || strings.Contains(text, canary) {
 			t.Errorf("%q: code %d, %s: 2 says that something is wrong with the fleet", call, code, text)
 		}
 	}
@@ -131,13 +142,13 @@ func TestRefused(t *testing.T) {
 // TestVerdict: what fails after it was begun is another code than what was never begun.
 func TestVerdict(t *testing.T) {
 	root := rootCommand()
-	if code, _ := verdict(root, errors.New("x")); code != exitNotBegun {
+	if code, _ := verdict(root, errors.New("x")); code != cli.ExitNotBegun {
 		t.Error(code)
 	}
-	if _, err := execute(t, root, "version"); err != nil {
+	if _, err := clitest.Execute(t, root, "version"); err != nil {
 		t.Fatal(err)
 	}
-	for want, err := range map[int]error{exitFailed: errors.New("x"), exitNotBegun: notBegun(errors.New("x")), 7: codedError{7, "x"}} {
+	for want, err := range map[int]error{cli.ExitFailed: errors.New("x"), cli.ExitNotBegun: fault.NotBegun(errors.New("x")), 7: cli.CodedError{Code: 7, Text: "x"}} {
 		if code, text := verdict(root, err); code != want || text != "x" {
 			t.Errorf("%d %s, want %d", code, text, want)
 		}

@@ -22,60 +22,76 @@ var layers = map[string]string{
 	"filter/tokencache":    "filter/contract filter/engine filter/redisconn",
 	"filter/filtertest":    "filter/contract filter/engine",
 	"filter/dynamicmodule": "filter/contract filter/engine filter/tokencache",
+	// Real servers for tests, on ports that no other test is given.
+	"filter/redisconn/redistest": "e2e/ports",
 
 	// Everything in xds but plan, chain, draft and policy could serve any resources.
 	"xds/resource":      "",
 	"xds/snapshot":      "xds/resource",
 	"xds/alarm":         "",
+	"xds/concealed":     "",
 	"xds/rejudge":       "",
-	"xds/server":        "xds/alarm xds/bootstrap xds/rejudge xds/resource xds/snapshot",
-	"xds/machine":       "filter/contract",
-	"xds/relay":         "xds/machine xds/resource xds/snapshot xds/server",
+	"xds/server":        "xds/alarm xds/bootstrap xds/concealed xds/rejudge xds/resource xds/snapshot",
+	"xds/machine":       "controlplane/hostname filter/contract xds/bootstrap",
+	"xds/relay":         "xds/durable xds/machine xds/resource xds/snapshot xds/server",
 	"xds/xdstest":       "xds/resource",
 	"xds/bootstrap":     "filter/contract",
 	"xds/plan":          "xds/resource",
 	"xds/chain":         "controlplane/gateway controlplane/view filter/contract xds/plan",
 	"xds/accesslog":     "filter/contract xds/plan",
-	"xds/plan/gateway":  "controlplane/gateway controlplane/view filter/contract xds/accesslog xds/chain xds/plan xds/resource",
-	"xds/plan/sidecar":  "controlplane/mesh controlplane/model controlplane/view xds/draft xds/plan xds/policy xds/resource",
+	"xds/plan/edge":     "controlplane/gateway controlplane/view filter/contract xds/accesslog xds/chain xds/plan xds/resource",
+	"xds/plan/sidecar":  "controlplane/mesh controlplane/model controlplane/view xds/draft xds/plan xds/policy xds/resource xds/selection",
 	"xds/plan/plantest": "filter/contract xds/machine xds/resource",
 	"xds/draft":         "controlplane/mesh xds/plan",
+
+	// What is chosen is the same for whoever asks: planner, inspection, explanation.
+	"xds/selection": "controlplane/mesh controlplane/model controlplane/view xds/draft xds/policy",
 
 	// A policy sees drafts and its own kind of resources, never another policy.
 	"xds/policy":                   "controlplane/fault controlplane/mesh controlplane/model controlplane/view xds/draft",
 	"xds/policy/circuitbreaker":    policyRow,
+	"xds/policy/faultinjection":    policyRow,
+	"xds/policy/healthcheck":       policyRow,
 	"xds/policy/retry":             policyRow,
 	"xds/policy/timeout":           policyRow,
 	"xds/policy/trafficpermission": policyRow,
 	"xds/policy/trafficroute":      policyRow,
 	"xds/policy/meshtokenauth":     policyRow + " controlplane/gateway filter/contract xds/chain",
-	"xds/policy/all": policyRow + " xds/policy/circuitbreaker xds/policy/meshtokenauth xds/policy/retry xds/policy/timeout " +
+	"xds/policy/all": policyRow + " xds/policy/circuitbreaker xds/policy/faultinjection xds/policy/healthcheck xds/policy/meshtokenauth xds/policy/retry xds/policy/timeout " +
 		"xds/policy/trafficpermission xds/policy/trafficroute",
 	"xds/policy/policytest": policyRow + " xds/plan xds/resource",
 
 	// Read-only answers.
-	"inspect": "controlplane/fault controlplane/insight controlplane/nodes xds/resource",
+	"inspect": "controlplane/mesh controlplane/fault controlplane/insight controlplane/model controlplane/nodes controlplane/turns controlplane/view xds/concealed xds/policy xds/resource xds/selection",
 
 	// What everything stands on.
-	"controlplane/fault":   "",
-	"controlplane/yamldoc": "",
-	"controlplane/config":  "controlplane/fault controlplane/yamldoc",
-	"controlplane/model":   "controlplane/fault controlplane/yamldoc",
-	"controlplane/httpkit": "controlplane/fault controlplane/model",
-	"controlplane/health":  "",
-	"controlplane/steady":  "",
-	"controlplane/gateway": "controlplane/fault controlplane/model filter/contract",
-	"controlplane/mesh":    "controlplane/fault controlplane/model",
+	"xds/durable":                      "",
+	"controlplane/fault":               "",
+	"controlplane/yamldoc":             "",
+	"controlplane/hostname":            "",
+	"controlplane/config":              "controlplane/fault controlplane/yamldoc",
+	"controlplane/model":               "controlplane/fault controlplane/yamldoc",
+	"controlplane/httpkit":             "controlplane/fault controlplane/model",
+	"controlplane/openapi":             "controlplane/httpkit",
+	"controlplane/openapi/openapitest": "controlplane/httpkit",
+	"controlplane/health":              "",
+	"controlplane/steady":              "",
+	"controlplane/turns":               "controlplane/fault",
+	// A wall clock that tests set.
+	"controlplane/steady/steadytest": "controlplane/steady",
+
+	"controlplane/gateway": "controlplane/fault controlplane/hostname controlplane/model filter/contract",
+	"controlplane/mesh":    "controlplane/fault controlplane/hostname controlplane/model",
 
 	// Only the backends see inside the store.
 	"controlplane/store":                 "controlplane/fault controlplane/model",
 	"controlplane/store/internal/engine": "controlplane/fault controlplane/model controlplane/store",
 	"controlplane/store/internal/feed":   "controlplane/fault controlplane/model controlplane/store",
 	"controlplane/store/memstore":        "controlplane/fault controlplane/model controlplane/store controlplane/store/internal/engine controlplane/store/internal/feed",
-	"controlplane/store/sqlstore":        "controlplane/fault controlplane/model controlplane/store controlplane/store/internal/engine controlplane/store/internal/feed",
+	"controlplane/store/sqlstore":        "xds/durable controlplane/fault controlplane/model controlplane/store controlplane/store/internal/engine controlplane/store/internal/feed",
 	"controlplane/store/metered":         "controlplane/fault controlplane/model controlplane/store",
-	"controlplane/store/seal":            "",
-	"controlplane/backup":                "controlplane/store/sqlstore xds/alarm",
+	"controlplane/store/seal":            "xds/durable",
+	"controlplane/backup":                "xds/durable controlplane/store/sqlstore xds/alarm",
 	"controlplane/store/storetest":       "controlplane/fault controlplane/gateway controlplane/model controlplane/store",
 
 	// What reads and writes through the store.
@@ -90,23 +106,23 @@ var layers = map[string]string{
 	"controlplane/identity":        "controlplane/fault controlplane/mesh controlplane/model controlplane/store filter/contract xds/alarm",
 	"controlplane/revoke":          "controlplane/fault controlplane/model controlplane/store filter/contract filter/redisconn xds/alarm xds/rejudge",
 	"controlplane/revoke/embedded": "",
-	"controlplane/loop":            "controlplane/fault controlplane/mesh controlplane/model controlplane/view xds/plan xds/plan/gateway xds/plan/sidecar xds/policy xds/resource xds/snapshot",
+	"controlplane/publish":         "controlplane/fault controlplane/mesh controlplane/model controlplane/view xds/plan xds/plan/edge xds/plan/sidecar xds/policy xds/resource xds/snapshot",
 
 	// What answers requests.
-	"controlplane/oauth": "controlplane/admit controlplane/fault controlplane/gateway controlplane/model controlplane/revoke controlplane/store filter/contract",
+	"controlplane/oauth": "controlplane/admit controlplane/fault controlplane/gateway controlplane/model controlplane/revoke controlplane/store controlplane/turns filter/contract",
 	// What both APIs are held against.
 	"controlplane/changes/changestest": "controlplane/httpkit",
 	// The cases are data; what they are held against is for their users to say.
 	"controlplane/oauth/oauthtest": "",
 	"controlplane/enrol":           "controlplane/admit controlplane/fault controlplane/gateway controlplane/httpkit controlplane/identity controlplane/mesh controlplane/model controlplane/store filter/contract xds/bootstrap",
 	"controlplane/adminlink":       "controlplane/fault xds/alarm xds/rejudge",
-	"controlplane/adminapi":        "controlplane/admit controlplane/changes controlplane/fault controlplane/gateway controlplane/httpkit controlplane/insight controlplane/model controlplane/nodes controlplane/oauth controlplane/revoke controlplane/store",
-	"controlplane/meshapi":         "controlplane/admit controlplane/changes controlplane/fault controlplane/httpkit controlplane/identity controlplane/mesh controlplane/model controlplane/nodes controlplane/store",
+	"controlplane/gatewayapi":      "controlplane/admit controlplane/changes controlplane/fault controlplane/gateway controlplane/health controlplane/httpkit controlplane/insight controlplane/model controlplane/nodes controlplane/oauth controlplane/openapi controlplane/revoke controlplane/store",
+	"controlplane/meshapi":         "controlplane/admit controlplane/changes controlplane/fault controlplane/health controlplane/httpkit controlplane/identity controlplane/mesh controlplane/model controlplane/nodes controlplane/openapi controlplane/store controlplane/turns",
 	"controlplane/declarative":     "controlplane/admit controlplane/fault controlplane/gateway controlplane/model controlplane/store controlplane/yamldoc",
 
 	// The agent is a client of the control plane: of enrol and gateway it needs
 	// the messages of an enrolment only.
-	"controlplane/agent": "controlplane/adminlink controlplane/enrol controlplane/health controlplane/httpkit controlplane/mesh controlplane/fault controlplane/gateway filter/contract xds/alarm xds/bootstrap xds/machine xds/relay xds/resource",
+	"controlplane/agent": "xds/durable controlplane/adminlink controlplane/enrol controlplane/health controlplane/httpkit controlplane/mesh controlplane/fault controlplane/gateway filter/contract filter/redisconn xds/alarm xds/bootstrap xds/machine xds/relay xds/resource",
 
 	// It implements what the parts that it measures declare.
 	"controlplane/telemetry":               "controlplane/httpkit controlplane/store/metered xds/resource xds/server",
@@ -115,6 +131,13 @@ var layers = map[string]string{
 	// It is on the other side of the APIs, and knows nothing of what is behind them.
 	"controlplane/client": "",
 
+	// The programs. Whatever makes a whole of the parts may name all of them.
+	"controlplane/version":      "",
+	"controlplane/cli":          "controlplane/config controlplane/fault controlplane/version",
+	"controlplane/cli/clitest":  "controlplane/cli controlplane/fault",
+	"controlplane/operator":     "controlplane/changes controlplane/cli controlplane/client controlplane/fault controlplane/health controlplane/httpkit controlplane/insight controlplane/mesh controlplane/meshapi controlplane/nodes controlplane/store inspect",
+	"controlplane/assembly":     "*",
+	"controlplane/demo":         "controlplane/agent controlplane/assembly controlplane/config controlplane/fault controlplane/identity controlplane/mesh",
 	"controlplane/cmd/meshgate": "*",
 
 	// Examples know nothing of the module: whoever reads them can take them along.
@@ -143,7 +166,7 @@ var layers = map[string]string{
 	"e2e/examples":      "e2e/framework",
 	"e2e/bench/gateway": "e2e/framework",
 	// Both halves of the freshness protocol, and nothing of their processes.
-	"e2e/freshness": "controlplane/fault controlplane/gateway controlplane/model controlplane/oauth controlplane/revoke controlplane/steady controlplane/store controlplane/store/memstore " +
+	"e2e/freshness": "controlplane/fault controlplane/gateway controlplane/model controlplane/oauth controlplane/revoke controlplane/steady/steadytest controlplane/store controlplane/store/memstore " +
 		"filter/contract filter/redisconn filter/tokencache",
 	// The module's suite plays the control plane, in the filter's own messages.
 	"e2e/module": "e2e/framework e2e/ports filter/contract filter/engine filter/filtertest",

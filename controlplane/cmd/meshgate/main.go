@@ -13,29 +13,12 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"github.com/meshgate/meshgate/controlplane/cli"
+	"github.com/meshgate/meshgate/controlplane/fault"
+	"github.com/meshgate/meshgate/controlplane/operator"
+	"github.com/meshgate/meshgate/controlplane/version"
 )
-
-// version is set by the linker.
-var version = "development"
-
-// Exit codes, which `meshgate status` has of its own; see statusHelp. A program that did
-// not start has changed nothing that is served.
-const (
-	exitFailed   = 1
-	exitNotBegun = 2
-)
-
-// startError is a reason why nothing was started; it is shown as one line.
-type startError struct{ error }
-
-func (e startError) Unwrap() error { return e.error }
-
-func notBegun(err error) error {
-	if err == nil {
-		return nil
-	}
-	return startError{err}
-}
 
 const rootHelp = `An OAuth 2.0 gateway and a service mesh on one Envoy fleet.
 
@@ -51,16 +34,16 @@ func rootCommand() *cobra.Command {
 		Short:         "An OAuth 2.0 gateway and a service mesh on one Envoy fleet",
 		Long:          rootHelp,
 		Example:       "  meshgate demo",
-		Version:       version, // makes --version, which prints what the command does
+		Version:       version.Program, // makes --version, which prints what the command does
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		// It is called when arguments and flags have been understood, before anything else.
 		PersistentPreRun: func(c *cobra.Command, _ []string) { c.Root().Annotations = map[string]string{begun: ""} },
 	}
-	root.SetFlagErrorFunc(badFlag)
-	briefHelp(root)
-	root.SetVersionTemplate(versionLine())
-	root.AddCommand(runCommand(), standaloneCommand(), demoCommand(), dataplaneCommand(), statusCommand(), backupCommand(), restoreCommand(), changesCommand(), keysCommand(), configCommand(), versionCommand())
+	root.SetFlagErrorFunc(cli.BadFlag)
+	cli.BriefHelp(root)
+	root.SetVersionTemplate(version.Line())
+	root.AddCommand(runCommand(), standaloneCommand(), demoCommand(), dataplaneCommand(), operator.StatusCommand(), backupCommand(), restoreCommand(), operator.ChangesCommand(), operator.KeysCommand(), cli.ConfigCommand(), cli.VersionCommand())
 	return root
 }
 
@@ -72,7 +55,7 @@ func main() {
 	if err == nil {
 		select {
 		case <-aborted(ctx):
-			os.Exit(exitFailed)
+			os.Exit(cli.ExitFailed)
 		default:
 			return
 		}
@@ -86,14 +69,14 @@ func main() {
 
 // verdict is how the program ends because of an error, and what it says.
 func verdict(root *cobra.Command, err error) (code int, text string) {
-	if coded, ok := errors.AsType[codedError](err); ok {
-		return coded.code, coded.text
+	if coded, ok := errors.AsType[cli.CodedError](err); ok {
+		return coded.Code, coded.Text
 	}
 	_, understood := root.Annotations[begun]
-	if _, ok := errors.AsType[startError](err); ok || !understood {
-		return exitNotBegun, strings.Join(strings.Fields(err.Error()), " ")
+	if !fault.Begun(err) || !understood {
+		return cli.ExitNotBegun, strings.Join(strings.Fields(err.Error()), " ")
 	}
-	return exitFailed, err.Error()
+	return cli.ExitFailed, err.Error()
 }
 
 // abortTime is what is left to kill children after a second signal.
@@ -139,7 +122,7 @@ func untilSignal(parent context.Context) (context.Context, func()) {
 		}
 		select {
 		case <-time.After(abortTime):
-			os.Exit(exitFailed)
+			os.Exit(cli.ExitFailed)
 		case <-done:
 		}
 	}()

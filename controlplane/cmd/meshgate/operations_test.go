@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -13,6 +14,9 @@ import (
 
 	"github.com/meshgate/meshgate/controlplane/telemetry/telemetrytest"
 )
+
+// familyRow is a row of the list of metrics.
+var familyRow = regexp.MustCompile("(?m)^\\| `([a-z0-9_]+)` \\| (gauge|counter|histogram) \\|")
 
 var operations = filepath.Join("..", "..", "..", "docs", "operations")
 
@@ -145,7 +149,7 @@ func expectDocumented(t *testing.T, where, expr string) {
 		t.Fatal(err)
 	}
 	known := map[string]bool{"up": true, "process_cpu_seconds_total": true, "process_resident_memory_bytes": true}
-	for _, row := range documentedRow.FindAllStringSubmatch(string(text), -1) {
+	for _, row := range familyRow.FindAllStringSubmatch(string(text), -1) {
 		known[row[1]] = row[2] != "histogram"
 		if row[2] == "histogram" {
 			known[row[1]+"_bucket"], known[row[1]+"_sum"], known[row[1]+"_count"] = true, true, true

@@ -14,7 +14,7 @@ import (
 
 // Nodes are documents in the order of their names. It is not for concurrent use.
 type Nodes struct {
-	Documents []nodes.Document
+	Documents []nodes.Node
 	// Awaited are the marks that were waited for, Failing is the error of each removal.
 	Awaited []string
 	Failing error
@@ -27,7 +27,7 @@ func New() *Nodes {
 		t := time.Date(2026, 3, 1, 12, minute, 0, 0, time.UTC)
 		return &t
 	}
-	return &Nodes{Documents: []nodes.Document{
+	return &Nodes{Documents: []nodes.Node{
 		{
 			Name: "cp/default/gw-1", Type: insight.Gateway, ControlPlane: "default", State: insight.Connected, Since: at(1), InStep: true,
 			Revisions: nodes.Revisions{Desired: 67, Sent: 67, Acknowledged: 67}, Rejected: []insight.Rejected{},
@@ -46,7 +46,7 @@ func New() *Nodes {
 		},
 		{
 			Name: "default.web", Type: insight.Sidecar, Mesh: "default", State: insight.Refused, Since: at(3), Reason: "signing key 3 is gone",
-			Refusal:   &insight.Refusal{Since: *at(3), Time: *at(4), Count: 30, Reason: "signing key 3 is gone"},
+			Refusal:   &insight.Refusal{Since: *at(3), Time: *at(4), Count: 30, Reason: "signing key 3 is gone", Proved: true},
 			Revisions: nodes.Revisions{Desired: 67, Sent: 66, Acknowledged: 66}, Rejected: []insight.Rejected{},
 			Versions: nodes.Versions{Envoy: "1.39.3", Agent: "v1.0.0"}, TokenExpires: at(50),
 		},
@@ -55,7 +55,7 @@ func New() *Nodes {
 
 // List answers a query.
 func (n *Nodes) List(q nodes.Query) nodes.Page {
-	p := nodes.Page{Nodes: []nodes.Document{}, Mark: "cp-1.7.9"}
+	p := nodes.Page{Nodes: []nodes.Node{}, Mark: "cp-1.7.9"}
 	for _, d := range n.Documents {
 		picked := q.State == "" || d.State == q.State || q.State == insight.Away && d.State == insight.Refused
 		if !picked || !strings.Contains(d.Name, q.Part) {
@@ -76,13 +76,13 @@ func (n *Nodes) List(q nodes.Query) nodes.Page {
 func (n *Nodes) Await(_ context.Context, mark string) { n.Awaited = append(n.Awaited, mark) }
 
 // Get returns one.
-func (n *Nodes) Get(name string) (nodes.Document, error) {
+func (n *Nodes) Get(name string) (nodes.Node, error) {
 	for _, d := range n.Documents {
 		if d.Name == name {
 			return d, nil
 		}
 	}
-	return nodes.Document{}, fault.New(fault.NotFound, "node %q is not known", name)
+	return nodes.Node{}, fault.New(fault.NotFound, "node %q is not known", name)
 }
 
 // Remove removes one that is away.
@@ -90,13 +90,22 @@ func (n *Nodes) Remove(_ context.Context, name string) error {
 	if n.Failing != nil {
 		return n.Failing
 	}
-	i := slices.IndexFunc(n.Documents, func(d nodes.Document) bool { return d.Name == name })
+	i := slices.IndexFunc(n.Documents, func(d nodes.Node) bool { return d.Name == name })
 	switch {
 	case i < 0:
 		return fault.New(fault.NotFound, "node %q is not known", name)
 	case n.Documents[i].State == insight.Connected:
-		return fault.New(fault.Conflict, "node %s is connected: stop it first", name)
+		return fault.New(fault.Conflict, "node %s is connected: stop it first. That only former processes of it are gone for good is said with ?former=true", name)
 	}
 	n.Documents = slices.Delete(n.Documents, i, i+1)
 	return nil
+}
+
+// RemoveFormer takes one that is connected, and does nothing.
+func (n *Nodes) RemoveFormer(name string) error {
+	d, err := n.Get(name)
+	if err == nil && d.State != insight.Connected {
+		err = fault.New(fault.Conflict, "no filter of node %s is connected, so nobody can tell the one that runs from those that are gone", name)
+	}
+	return err
 }

@@ -83,7 +83,8 @@ func (s *state) Tally(q store.RecordQuery) (n int, _ error) {
 
 // selects reports whether a query selects a record, wherever its pages start.
 func selects(q store.RecordQuery, r *store.ChangeRecord) bool {
-	return (q.Since == nil || r.Previous >= *q.Since) &&
+	return (q.WithFleeting() || r.Budget() != store.OfTokens) &&
+		(q.Since == nil || r.Previous >= *q.Since) &&
 		(q.Kind == "" || q.Kind == r.Key.Kind) &&
 		(q.Scope == "" || q.Scope == r.Key.Scope) &&
 		(q.Scoping == nil || *q.Scoping == r.Scoping) &&

@@ -29,7 +29,7 @@ type state struct {
 	recorded uint64
 	// budgets are the same records by budget. Unlike a map the array is copied with the
 	// state.
-	budgets [2]budget
+	budgets [store.NumBudgets]budget
 }
 
 // budget holds the records of a [store.Budget].
@@ -215,7 +215,7 @@ func (s *state) index(row engine.Row, key string) {
 	}
 }
 
-func referrerKey(from model.Key, t engine.Target) string {
+func referrerKey(from model.Key, t engine.Reference) string {
 	return path(t.Kind, from.Scope, t.Name) + from.Kind + "\x00" + from.Name + "\x00" + t.Ref
 }
 

@@ -7,6 +7,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+
+	"github.com/meshgate/meshgate/xds/durable"
 )
 
 // Load returns the keys of a control plane. value is the content of the environment
@@ -131,22 +133,13 @@ func place(path string, r *Ring, put func(tmp string) error, between func(step s
 		func() error { return between("synchronised") },
 		func() error { return put(tmp.Name()) },
 		func() error { return between("placed") },
-		func() error { return syncDir(dir) },
+		func() error { return durable.SyncDir(dir) },
 	} {
 		if err := step(); err != nil {
 			return bare(err)
 		}
 	}
 	return nil
-}
-
-// syncDir makes a new name in a directory durable.
-func syncDir(dir string) error {
-	d, err := os.Open(dir) //nolint:gosec // the path is the operator's
-	if err != nil {
-		return bare(err)
-	}
-	return errors.Join(d.Sync(), d.Close())
 }
 
 // bare drops the path from an error whose reader knows it.

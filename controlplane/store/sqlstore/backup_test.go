@@ -184,6 +184,7 @@ func TestHalfADatabase(t *testing.T) {
 
 // TestSnapshot takes one of a store at work: what was acknowledged before is in it.
 func TestSnapshot(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "meshgate.db")
 	s := open(t, options(t, path))
 	create(t, s, "a")

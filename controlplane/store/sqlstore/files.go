@@ -7,6 +7,8 @@ import (
 	"os"
 	"path/filepath"
 	"syscall"
+
+	"github.com/meshgate/meshgate/xds/durable"
 )
 
 // Present reports whether there is a database at a path, or a part of one: its file
@@ -77,7 +79,7 @@ func create(path string) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(db.Close(), syncDir(filepath.Dir(path)))
+	return errors.Join(db.Close(), durable.SyncDir(filepath.Dir(path)))
 }
 
 // withoutLog reports whether a file exists whose contents may have been left behind
@@ -89,12 +91,4 @@ func withoutLog(path string) (bool, error) {
 	}
 	log, err := size(path + "-wal")
 	return file > 0 && log == 0, err
-}
-
-func syncDir(dir string) error {
-	d, err := os.Open(dir) //nolint:gosec // the path is the operator's
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
 }

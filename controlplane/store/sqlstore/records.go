@@ -72,7 +72,9 @@ func (t *rows) Eldest(b store.Budget, n int) (list []store.ChangeRecord, _ error
 }
 
 // sinceNames are the rows of meta in which it stands since when all of a budget is there.
-var sinceNames = map[store.Budget]string{store.OfOperators: "changes_since", store.OfProxies: "changes_since_proxies"}
+var sinceNames = map[store.Budget]string{
+	store.OfOperators: "changes_since", store.OfProxies: "changes_since_proxies", store.OfTokens: "changes_since_tokens",
+}
 
 // Forget implements engine.Records.
 func (t *rows) Forget(b store.Budget, number, since uint64) error {
@@ -99,6 +101,9 @@ func selected(q store.RecordQuery) (from string, args []any) {
 	from = ` FROM changes WHERE 1`
 	demand := func(text string, values ...any) {
 		from, args = from+` AND `+text, append(args, values...)
+	}
+	if !q.WithFleeting() {
+		demand(`budget <> ?`, int(store.OfTokens))
 	}
 	if q.Since != nil {
 		demand(`number > `+lastBefore, *q.Since)
@@ -137,18 +142,19 @@ func (t *rows) Select(q store.RecordQuery) (list []store.ChangeRecord, _ error) 
 	}
 	var number, previous, revision, micro int64
 	var sealed bool
-	var scoping int
+	var scoping, budget int
 	var raw []byte
 	var r store.ChangeRecord
-	err := t.each(`SELECT number, previous, revision, time, actor_kind, actor, origin, op, kind, scoping, scope, name, sealed, detail`+from+order+` LIMIT ?`,
+	err := t.each(`SELECT number, previous, revision, time, actor_kind, actor, origin, op, kind, scoping, scope, name, sealed, detail, budget`+from+order+` LIMIT ?`,
 		append(args, limit), func() error {
 			out := r
 			out.Number, out.Previous, out.Revision = uint64(number), uint64(previous), uint64(revision) //nolint:gosec // written from uint64
 			out.Time, out.Scoping, out.Sealed = time.UnixMicro(micro).UTC(), model.Scoping(scoping), sealed
+			out.Fleeting = store.Budget(budget) == store.OfTokens
 			t.open(&out, raw)
 			list = append(list, out)
 			return nil
-		}, &number, &previous, &revision, &micro, &r.Actor.Kind, &r.Actor.Name, &r.Origin, &r.Op, &r.Key.Kind, &scoping, &r.Key.Scope, &r.Key.Name, &sealed, &raw)
+		}, &number, &previous, &revision, &micro, &r.Actor.Kind, &r.Actor.Name, &r.Origin, &r.Op, &r.Key.Kind, &scoping, &r.Key.Scope, &r.Key.Name, &sealed, &raw, &budget)
 	return list, err
 }
 
@@ -173,12 +179,12 @@ func (c *codec) open(r *store.ChangeRecord, raw []byte) {
 // Tally implements engine.Records. Places have no gaps, so that what is not filtered
 // needs no counting.
 func (t *rows) Tally(q store.RecordQuery) (n int, err error) {
-	if (q == store.RecordQuery{Since: q.Since, Oldest: q.Oldest, After: q.After, Limit: q.Limit}) {
+	if (q == store.RecordQuery{Since: q.Since, Oldest: q.Oldest, After: q.After, Limit: q.Limit, Fleeting: q.Fleeting}) {
 		var since uint64
 		if q.Since != nil {
 			since = *q.Since
 		}
-		for _, b := range store.Budgets() {
+		for _, b := range q.Budgets() {
 			var of int
 			if _, err := t.row(`SELECT coalesce(`+lastPlace+` - `+firstPlace+lastBefore+endPlace+` + 1, 0)`, []any{int(b), int(b), since}, &of); err != nil {
 				return 0, err

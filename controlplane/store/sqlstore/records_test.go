@@ -19,6 +19,7 @@ import (
 )
 
 func TestRetention(t *testing.T) {
+	t.Parallel()
 	storetest.RunRetention(t, func(t *testing.T, keep store.Retention, now func() time.Time) (store.Store, func() store.Store) {
 		o := options(t, filepath.Join(t.TempDir(), "meshgate.db"))
 		o.Retention, o.Now = keep, now
@@ -203,6 +204,53 @@ func TestRecordsOfOneBudget(t *testing.T) {
 		return nil
 	}); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// TestRecordsOfTokensOfBefore opens a database in which what tokens left shared the room
+// of operators: it comes into its own, what proxies did stays, and nothing is lost.
+func TestRecordsOfTokensOfBefore(t *testing.T) {
+	var rows []string
+	for i, of := range []struct {
+		kind   string
+		budget int
+	}{{"box", 0}, {"oauth2_token", 0}, {"oauth2_token", 1}, {"oauth2_token", 0}, {"box", 0}} {
+		n := i + 11 // the oldest ten are gone
+		rows = append(rows, fmt.Sprintf(`INSERT INTO changes VALUES (%d, %d, %d, %d, 'user', 'ann', 'api', 'deleted', '%s', 1, 's', 'n', 0, CAST('{}' AS BLOB), %d, %d)`,
+			n, n-1, n, time.Now().UnixMicro(), of.kind, of.budget, n))
+	}
+	s := open(t, options(t, previous(t, 3, append(rows, `UPDATE meta SET value = 15 WHERE name = 'revision'`, `UPDATE meta SET value = 10 WHERE name = 'changes_since'`)...)))
+	record(t, s, recordOf(storetest.Box, "x"))
+	numbers := func(q store.RecordQuery) (out []uint64) {
+		t.Helper()
+		if err := s.View(t.Context(), func(r store.Reader) error {
+			list, err := r.Records(q)
+			for _, rec := range list {
+				out = append(out, rec.Number)
+			}
+			if n, err := r.CountRecords(q); n != len(list) || err != nil {
+				t.Errorf("%+v: counts %d of %d, %v", q, n, len(list), err)
+			}
+			return err
+		}); err != nil {
+			t.Fatal(err)
+		}
+		return out
+	}
+	for _, c := range []struct {
+		q    store.RecordQuery
+		want []uint64
+	}{
+		{store.RecordQuery{Oldest: true}, []uint64{11, 13, 15, 16}},
+		{store.RecordQuery{Oldest: true, Fleeting: true}, []uint64{11, 12, 13, 14, 15, 16}},
+		{store.RecordQuery{Oldest: true, Kind: "oauth2_token"}, []uint64{12, 13, 14}},
+	} {
+		if diff := cmp.Diff(c.want, numbers(c.q)); diff != "" {
+			t.Errorf("%+v (-want +got):\n%s", c.q, diff)
+		}
+		if since := sinceOf(t, s, c.q); since != 10 {
+			t.Errorf("%+v: all since %d", c.q, since)
+		}
 	}
 }
 

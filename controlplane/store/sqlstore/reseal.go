@@ -48,7 +48,7 @@ const (
 	metaReseal = "reseal"
 )
 
-// resealPage is how many rows are sealed anew in one transaction.
+// resealPage is how many rows are sealed anew in one transaction; see [Options.page].
 const resealPage = 100
 
 // cursor is how far a change to the key To has come; stored as JSON. Resources come
@@ -275,14 +275,14 @@ func (t *rows) resealResources(at *cursor) error {
 		}
 		at.Last = page[i].id
 	}
-	at.Complete = len(page) < resealPage
+	at.Complete = len(page) < t.page
 	return nil
 }
 
 // records reads a page of rows as they are stored.
 func (t *rows) records(after int64) (page []record, err error) {
 	var r record
-	err = t.each(`SELECT `+columns+` FROM resources r WHERE r.id > ? ORDER BY r.id LIMIT ?`, []any{after, resealPage}, func() error {
+	err = t.each(`SELECT `+columns+` FROM resources r WHERE r.id > ? ORDER BY r.id LIMIT ?`, []any{after, t.page}, func() error {
 		one := r
 		one.spec = append([]byte(nil), r.spec...)
 		page = append(page, one)
@@ -381,7 +381,7 @@ type keptChange struct {
 func (t *rows) resealChanges(at *cursor, c *sealing) error {
 	var page []keptChange
 	var r keptChange
-	if err := t.each(`SELECT number, sealed, detail FROM changes WHERE number > ? ORDER BY number LIMIT ?`, []any{at.LastChange, resealPage}, func() error {
+	if err := t.each(`SELECT number, sealed, detail FROM changes WHERE number > ? ORDER BY number LIMIT ?`, []any{at.LastChange, t.page}, func() error {
 		page = append(page, keptChange{r.number, r.sealed, append([]byte(nil), r.detail...)})
 		return nil
 	}, &r.number, &r.sealed, &r.detail); err != nil {
@@ -406,7 +406,7 @@ func (t *rows) resealChanges(at *cursor, c *sealing) error {
 			return err
 		}
 	}
-	at.ChangesComplete = len(page) < resealPage
+	at.ChangesComplete = len(page) < t.page
 	return nil
 }
 

@@ -20,6 +20,8 @@ type codec struct {
 	// one waiting.
 	mortal  string
 	sealing atomic.Pointer[sealing]
+	// page is how many rows are sealed anew in one transaction.
+	page int
 }
 
 // rows implements [engine.Rows] on a session with an open transaction.

@@ -1,6 +1,7 @@
 package sqlstore
 
 import (
+	"cmp"
 	"embed"
 	"encoding/json"
 	"errors"
@@ -22,7 +23,7 @@ var migrations embed.FS
 
 // newCodec checks the kinds and what they need.
 func newCodec(o Options) (*codec, error) {
-	c := &codec{kinds: make(map[string]*model.Kind, len(o.Kinds))}
+	c := &codec{kinds: make(map[string]*model.Kind, len(o.Kinds)), page: cmp.Or(o.page, resealPage)}
 	c.sealing.Store(&sealing{Sealer: o.Sealer})
 	for _, k := range o.Kinds {
 		if k.Class != model.Config && k.Class != model.Credential {

@@ -75,6 +75,12 @@ type Options struct {
 	// Report, if set, hears when writing begins to fail, why, and when it works again.
 	// It must not use the store.
 	Report func(store.Trouble, error)
+	// Begin, if set, reads what the last process has left, before any row is removed
+	// because it has ended. If it fails the store does not open.
+	Begin func(store.Reader) error
+
+	// page is how many rows are sealed anew in one transaction; 0 = resealPage.
+	page int
 }
 
 // ErrKey is the error of an Open with another key than the database has.
@@ -151,6 +157,13 @@ func (s *sqlite) open(ctx context.Context, o Options) (err error) {
 		return errors.Join(err, session.close())
 	}
 	s.readers = newReaders(read, s.closing)
+	if o.Begin == nil {
+		return nil
+	}
+	if err := s.View(ctx, o.Begin); err != nil {
+		s.readers.close()
+		return errors.Join(err, session.close())
+	}
 	return nil
 }
 

@@ -67,6 +67,7 @@ func closeStore(t testing.TB, s store.Store) {
 }
 
 func TestConformance(t *testing.T) {
+	t.Parallel()
 	storetest.Run(t, func(t *testing.T) (store.Store, func() store.Store) {
 		path := filepath.Join(t.TempDir(), "meshgate.db")
 		s := open(t, options(t, path))
@@ -258,6 +259,7 @@ func TestNewIndexesAreBuilt(t *testing.T) {
 // TestReadThenWrite is the load under which a store with several writing
 // connections fails with SQLITE_BUSY_SNAPSHOT whatever its timeout.
 func TestReadThenWrite(t *testing.T) {
+	t.Parallel()
 	s := open(t, options(t, filepath.Join(t.TempDir(), "meshgate.db")))
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 	defer cancel()
@@ -271,7 +273,7 @@ func TestReadThenWrite(t *testing.T) {
 			class = model.Config
 		}
 		wg.Go(func() {
-			for ctx.Err() == nil {
+			for ctx.Err() == nil || done.Load() < writers {
 				_, err := s.Update(t.Context(), class, func(tx store.Tx) error {
 					r := &model.Resource{Kind: storetest.Quiet, Scope: "s", Name: name, Spec: &storetest.Item{}}
 					old, err := tx.Get(storetest.Quiet, "s", name)

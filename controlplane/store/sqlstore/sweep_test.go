@@ -112,6 +112,7 @@ func (s *sqlite) left(t testing.TB) (rows, entries int) {
 // TestSweepCatchesUp: whatever has ended when the alarm goes off is gone before
 // the next alarm, in steps between which others write.
 func TestSweepCatchesUp(t *testing.T) {
+	t.Parallel()
 	s, clock, swept := mortality(t)
 	const n = 3000
 	bear(t, s, "m", n, clock.Load()+100, "")
@@ -133,6 +134,7 @@ func TestSweepCatchesUp(t *testing.T) {
 // TestSweepTakesAlong: rows that go with an ended one are announced, and may
 // have ended themselves.
 func TestSweepTakesAlong(t *testing.T) {
+	t.Parallel()
 	s, clock, swept := mortality(t)
 	bear(t, s, "old", 1, clock.Load()+50, "")
 	bear(t, s, "ends", 300, clock.Load()+60, "old0")

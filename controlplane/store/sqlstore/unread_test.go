@@ -34,6 +34,7 @@ func (s *sqlite) spoil(t *testing.T, names ...string) {
 // TestDeleteUnreadable: a row that cannot be decoded can be deleted, by itself and with
 // what it refers to; who hears of it is told which it was, and what it referred to.
 func TestDeleteUnreadable(t *testing.T) {
+	t.Parallel()
 	for _, tc := range []struct {
 		name   string
 		spoilt []string
@@ -91,6 +92,7 @@ func TestDeleteUnreadable(t *testing.T) {
 // TestSweepUnreadable: a row that has ended and cannot be decoded, or of which even the
 // kind is not known, keeps no other one from being removed.
 func TestSweepUnreadable(t *testing.T) {
+	t.Parallel()
 	s, clock, swept := mortality(t)
 	bear(t, s, "m", 3, clock.Load()+100, "")
 	s.spoil(t, "m0")

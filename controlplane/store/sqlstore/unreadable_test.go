@@ -19,6 +19,7 @@ var newer = &model.Kind{Name: "note", Class: model.Config, New: func() any { ret
 // TestListReadable: rows that another version wrote do not take those that can be
 // read with them.
 func TestListReadable(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "meshgate.db")
 	in := func(kind *model.Kind, do func(store.Store)) {
 		t.Helper()
@@ -90,6 +91,7 @@ func TestListReadable(t *testing.T) {
 // TestReindexWithUnreadableRows: a row that does not decode keeps nobody from starting
 // with other indexes, loses none of its own, and gets the new ones when it can be read.
 func TestReindexWithUnreadableRows(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "meshgate.db")
 	text := func(spec any) string { return spec.(*note).Text }
 	before := &model.Kind{Name: "note", Class: model.Config, New: func() any { return new(note) }, Unique: []model.Index{

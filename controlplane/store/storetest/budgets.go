@@ -17,13 +17,17 @@ import (
 var writers = []struct {
 	actor  model.Actor
 	origin model.Origin
-	budget store.Budget
+	// fleeting says that they are about what comes and goes all day.
+	fleeting bool
+	budget   store.Budget
 }{
-	{model.User("ann"), model.OriginAPI, store.OfOperators},
-	{model.Actor{Kind: model.ActorToken, Name: "t"}, model.OriginFile, store.OfOperators},
-	{model.System("rotation"), "", store.OfOperators},
-	{model.Node("default.web"), model.OriginProxy, store.OfProxies},
-	{model.System("removal"), model.OriginProxy, store.OfProxies},
+	{model.User("ann"), model.OriginAPI, false, store.OfOperators},
+	{model.Actor{Kind: model.ActorToken, Name: "t"}, model.OriginFile, false, store.OfOperators},
+	{model.System("rotation"), "", false, store.OfOperators},
+	{model.Node("default.web"), model.OriginProxy, false, store.OfProxies},
+	{model.System("removal"), model.OriginProxy, false, store.OfProxies},
+	{model.User("ann"), model.OriginAPI, true, store.OfTokens},
+	{model.Node("default.web"), model.OriginProxy, true, store.OfProxies},
 }
 
 // testFlood has a proxy write without an end: nothing of an operator goes.
@@ -51,6 +55,40 @@ func testFlood(t *testing.T, open OpenRetaining) {
 	} {
 		if since := kept(t, s, c.q); since != c.want {
 			t.Errorf("%+v: all since %d, want %d", c.q, since, c.want)
+		}
+	}
+}
+
+// testTokens has tokens revoked without an end: nothing of an operator goes, and who does
+// not ask for them does not see them.
+func testTokens(t *testing.T, open OpenRetaining) {
+	s, _ := open(t, store.Retention{Rows: 100}, time.Now)
+	write(t, s, Box, "s", "of-ann", "ann")
+	for n := range 400 {
+		must(t, s, func(tx store.Tx) error {
+			r := noted(Box, "s", "token", "ann")
+			r.Fleeting = true
+			tx.Record(r)
+			_, err := tx.Create(res(Box, fmt.Sprint("token", n), Item{}))
+			return err
+		})
+	}
+	for _, c := range []struct {
+		q     store.RecordQuery
+		first []string
+		count int
+		since uint64
+	}{
+		{store.RecordQuery{Oldest: true, Limit: 2}, []string{"1:of-ann"}, 1, 0},
+		{store.RecordQuery{Oldest: true, Limit: 2, Actor: "ann"}, []string{"1:of-ann"}, 1, 0},
+		{store.RecordQuery{Oldest: true, Limit: 2, Fleeting: true}, []string{"1:of-ann", "302:token"}, 101, 301},
+		{store.RecordQuery{Oldest: true, Limit: 2, Kind: Box.Name}, []string{"1:of-ann", "302:token"}, 101, 301},
+	} {
+		if page, count := records(t, s, c.q); !cmp.Equal(page, c.first) || count != c.count {
+			t.Errorf("%+v: %v of %d", c.q, page, count)
+		}
+		if since := kept(t, s, c.q); since != c.since {
+			t.Errorf("%+v: all since %d, want %d", c.q, since, c.since)
 		}
 	}
 }
@@ -97,8 +135,9 @@ func (l *ledger) add(now time.Time, list []store.ChangeRecord, revises bool) {
 // selected is what a query finds, in its order, on all pages.
 func (l *ledger) selected(q store.RecordQuery) (out []string) {
 	for _, r := range l.all {
-		if (q.Since == nil || r.Previous >= *q.Since) && (q.ActorKind == "" || r.Actor.Kind == q.ActorKind) && (q.Actor == "" || r.Actor.Name == q.Actor) {
-			out = append(out, fmt.Sprintf("%d:%s", r.Number, r.Key.Name))
+		if (q.Since == nil || r.Previous >= *q.Since) && (q.ActorKind == "" || r.Actor.Kind == q.ActorKind) && (q.Actor == "" || r.Actor.Name == q.Actor) &&
+			(q.Fleeting || q.Kind == r.Key.Kind || r.Budget() != store.OfTokens) && (q.Kind == "" || q.Kind == r.Key.Kind) {
+			out = append(out, listed(&r))
 		}
 	}
 	if !q.Oldest {
@@ -122,7 +161,7 @@ func testBudgets(t *testing.T, open OpenRetaining) {
 			var list []store.ChangeRecord
 			for range rapid.IntRange(1, 4).Draw(rt, "records") {
 				r := noted(Box, "s", fmt.Sprint(n), by.actor.Name)
-				r.Actor, r.Origin = by.actor, by.origin
+				r.Actor, r.Origin, r.Fleeting = by.actor, by.origin, by.fleeting
 				if r.Budget() != by.budget {
 					rt.Fatalf("%v by %q is of budget %d", by.actor, by.origin, r.Budget())
 				}
@@ -143,27 +182,33 @@ func testBudgets(t *testing.T, open OpenRetaining) {
 				s = reopen()
 			}
 		}
-		want.compare(t, rt, s)
+		view(t, s, func(r store.Reader) error { return want.compare(rt, r) })
 	})
 }
 
-func (l *ledger) compare(t *testing.T, rt *rapid.T, s store.Store) {
+// compare asks every query of one state.
+func (l *ledger) compare(rt *rapid.T, r store.Reader) error {
 	since := uint64(rapid.IntRange(0, 30).Draw(rt, "since"))
 	for _, q := range []store.RecordQuery{
 		{}, {Oldest: true}, {Oldest: true, Since: &since}, {ActorKind: model.ActorUser}, {ActorKind: model.ActorNode, Since: &since},
 		{ActorKind: model.ActorSystem, Actor: "removal"}, {ActorKind: model.ActorToken, Oldest: true},
+		{Fleeting: true}, {Fleeting: true, Oldest: true, Since: &since}, {Fleeting: true, ActorKind: model.ActorUser}, {Kind: Box.Name}, {Kind: "other"},
 	} {
-		_, count := records(t, s, q)
+		count, err := r.CountRecords(q)
+		if err != nil {
+			return err
+		}
 		var got []string
 		q.Limit = 3
-		for {
-			page, _ := records(t, s, q)
-			if got = append(got, page...); len(page) < q.Limit {
-				break
+		for last := false; !last; {
+			page, err := r.Records(q)
+			if err != nil {
+				return err
 			}
-			if _, err := fmt.Sscanf(page[len(page)-1], "%d:", &q.After); err != nil {
-				rt.Fatal(err)
+			for _, rec := range page {
+				got, q.After = append(got, listed(&rec)), rec.Number
 			}
+			last = len(page) < q.Limit
 		}
 		if diff := cmp.Diff(l.selected(q), got); diff != "" || count != len(got) {
 			rt.Fatalf("%+v: counts %d (-want +got):\n%s", q, count, diff)
@@ -172,8 +217,9 @@ func (l *ledger) compare(t *testing.T, rt *rapid.T, s store.Store) {
 		for _, b := range q.Budgets() {
 			lost = max(lost, l.since[b])
 		}
-		if since := kept(t, s, q); since != lost {
-			rt.Fatalf("%+v: all since %d, want %d", q, since, lost)
+		if since, err := r.RecordsSince(q); err != nil || since != lost {
+			rt.Fatalf("%+v: all since %d, %v, want %d", q, since, err, lost)
 		}
 	}
+	return nil
 }

@@ -44,13 +44,16 @@ func records(t *testing.T, s store.Store, q store.RecordQuery) (page []string, c
 			return err
 		}
 		for _, rec := range list {
-			page = append(page, fmt.Sprintf("%d:%s", rec.Number, rec.Key.Name))
+			page = append(page, listed(&rec))
 		}
 		count, err = r.CountRecords(q)
 		return err
 	})
 	return page, count
 }
+
+// listed is how a record is shown.
+func listed(r *store.ChangeRecord) string { return fmt.Sprintf("%d:%s", r.Number, r.Key.Name) }
 
 // kept is the oldest revision after which all records that a query can select are there.
 func kept(t *testing.T, s store.Store, q store.RecordQuery) (since uint64) {
@@ -186,6 +189,7 @@ type OpenRetaining func(t *testing.T, keep store.Retention, now func() time.Time
 // RunRetention holds a store against [store.Retention].
 func RunRetention(t *testing.T, open OpenRetaining) {
 	t.Run("a proxy that floods", func(t *testing.T) { testFlood(t, open) })
+	t.Run("tokens without an end", func(t *testing.T) { testTokens(t, open) })
 	t.Run("budgets", func(t *testing.T) { testBudgets(t, open) })
 	t.Run("number", func(t *testing.T) {
 		s, _ := open(t, store.Retention{Rows: 3}, time.Now)

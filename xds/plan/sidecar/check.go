@@ -16,8 +16,10 @@ func (p *Planner) Check() error {
 	fresh := New(p.policies, p.outside, p.state)
 	maps.Copy(fresh.secured, p.secured)
 	maps.Copy(fresh.bare, p.bare)
-	for name := range p.proxies {
-		fresh.Join(name)
+	for name, x := range p.proxies {
+		if fresh.Join(name) && x.begun {
+			fresh.Begun(name)
+		}
 	}
 	fresh.Plan()
 	for _, name := range slices.Sorted(maps.Keys(p.proxies)) {

@@ -2,12 +2,16 @@ package sidecar
 
 import (
 	"fmt"
+	"maps"
+	"net/netip"
 	"slices"
 
 	"github.com/meshgate/meshgate/controlplane/mesh"
 	"github.com/meshgate/meshgate/controlplane/view"
 	"github.com/meshgate/meshgate/xds/plan"
+	"github.com/meshgate/meshgate/xds/policy"
 	"github.com/meshgate/meshgate/xds/resource"
+	"github.com/meshgate/meshgate/xds/selection"
 )
 
 // class are the proxies of one shape.
@@ -15,27 +19,25 @@ type class struct {
 	key     string
 	shape   shape
 	sources []mesh.Tags
-	// source is the header with the tags.
-	source    string
-	outbounds []*outbound
-	inbounds  []*inbound
+	// reach has the outbounds, which other classes may share.
+	reach    *reach
+	inbounds []*inbound
+	// proxy is what was chosen for its proxies as wholes.
+	proxy *policy.Choices
 	// was finds the inbounds as they were built last.
 	was     map[*inboundShape]*inbound
 	members map[*proxy]struct{}
+	// staleIn says that the inbounds are to be built at the next Plan.
+	staleIn bool
+	// learned is what policies on whole proxies found.
+	learned []learned
 
-	// stale pieces are to be built at the next Plan; relist says that the list of
-	// outbounds is to be made anew.
-	staleOut map[*outbound]struct{}
-	staleIn  bool
-	relist   bool
-	// refused are the outbounds that no proxy could have.
-	refused []plan.Failure
-
-	// tables are what the members share.
-	clusters, endpoints, listeners, routes *resource.Table
-	failures                               []plan.Failure
-	// distinct says that no two pieces contribute one name.
-	distinct bool
+	// What the members share: the tables of the reach, with what is the class's own.
+	clusters, listeners, routes mixed
+	failures                    []plan.Failure
+	// contributed is what policies contribute, and sockets are where its listeners are.
+	contributed part
+	sockets     map[string]netip.AddrPort
 	// generation is that of the identities under a trust.
 	generation string
 	trust      *view.Entry[mesh.Trust]
@@ -44,7 +46,11 @@ type class struct {
 // part is what one piece of a class, or a proxy by itself, contributes.
 type part struct {
 	clusters, endpoints, listeners, routes []*resource.Resource
-	failures                               []plan.Failure
+	// secrets and contributions are of policies.
+	secrets       []*resource.Resource
+	contributions []*contribution
+	learned       []learned
+	failures      []plan.Failure
 	// secured are the names of the clusters that speak mutual TLS.
 	secured map[string]bool
 }
@@ -66,12 +72,10 @@ func (p *Planner) classify(x *proxy, d *view.Dataplane) {
 	c := p.classes[key]
 	if c == nil {
 		c = &class{
-			key: key, shape: s, sources: s.sources(), members: map[*proxy]struct{}{},
-			was: map[*inboundShape]*inbound{}, staleOut: map[*outbound]struct{}{}, relist: true, staleIn: true,
+			key: key, shape: s, sources: sourcesOf(d), members: map[*proxy]struct{}{}, was: map[*inboundShape]*inbound{}, staleIn: true,
 		}
-		c.source = sourceHeader(c.sources)
 		p.classes[key] = c
-		p.dirty[c] = struct{}{}
+		p.place(c)
 	}
 	if x.class != c {
 		p.unclassify(x)
@@ -85,6 +89,13 @@ func (p *Planner) classify(x *proxy, d *view.Dataplane) {
 	p.loose[x] = struct{}{}
 }
 
+func sourcesOf(d *view.Dataplane) []mesh.Tags {
+	if d.Spec.Networking == nil {
+		return nil
+	}
+	return selection.Sources(d.Spec.Networking)
+}
+
 func (p *Planner) unclassify(x *proxy) {
 	c := x.class
 	if c == nil {
@@ -95,30 +106,13 @@ func (p *Planner) unclassify(x *proxy) {
 	if len(c.members) > 0 {
 		return
 	}
-	for _, o := range c.outbounds {
-		p.unlink(o)
-	}
+	p.displace(c)
 	delete(p.classes, c.key)
 	delete(p.dirty, c)
 }
 
-// build makes the stale pieces of a class and its tables.
+// build makes the stale inbounds of a class and its tables. Its reach is built before.
 func (p *Planner) build(c *class) {
-	if c.relist {
-		p.list(c)
-	}
-	before := make(map[*outbound]part, len(c.staleOut))
-	resettled := c.relist
-	for o := range c.staleOut {
-		wants := o.wants
-		before[o] = o.part
-		p.buildOutbound(o)
-		resettled = resettled || !slices.Equal(wants, o.wants)
-	}
-	if resettled {
-		p.rename(c, before)
-	}
-	patched := !c.staleIn && !c.relist && c.patch(before)
 	if c.staleIn {
 		c.inbounds = nil
 		for i := range c.shape.Inbounds {
@@ -127,100 +121,40 @@ func (p *Planner) build(c *class) {
 			c.inbounds = append(c.inbounds, in)
 			c.was[in.shape] = in
 		}
+		c.staleIn = false
 	}
-	moved := c.staleIn || c.relist || len(before) > 0
-	clear(c.staleOut)
-	c.staleIn, c.relist = false, false
-	if moved {
-		if !patched {
-			p.gather(c)
-		}
-		for x := range c.members {
-			p.loose[x] = struct{}{}
-		}
+	p.gather(c)
+	for x := range c.members {
+		p.loose[x] = struct{}{}
 	}
 }
 
-// rename builds the outbounds again of which clusters get other names.
-func (p *Planner) rename(c *class, before map[*outbound]part) {
-	for _, o := range c.tellApart() {
-		if _, ok := before[o]; !ok {
-			before[o] = o.part
-		}
-		p.buildOutbound(o)
-	}
-}
-
-// list makes the outbounds of a class, keeping those that stay.
-func (p *Planner) list(c *class) {
-	before := map[string]*outbound{}
-	for _, o := range c.outbounds {
-		before[o.id()] = o
-	}
-	c.outbounds = c.outbounds[:0]
-	shapes, refused := usable(p.outboundsOf(c))
-	c.refused = refused
-	shared := map[string]int{}
-	for i := range shapes {
-		shared[shapes[i].Tags.Service()]++
-	}
-	for i := range shapes {
-		at, _ := addressOf(shapes[i].Address, shapes[i].Port) // usable
-		o := &outbound{class: c, shape: shapes[i], at: at, tags: shapes[i].Tags.String(), shared: shared[shapes[i].Tags.Service()] > 1}
-		if old := before[o.id()]; old != nil {
-			delete(before, o.id())
-			o = old
-		} else {
-			c.staleOut[o] = struct{}{}
-		}
-		c.outbounds = append(c.outbounds, o)
-	}
-	for _, o := range before {
-		p.unlink(o)
-		delete(c.staleOut, o)
-	}
-}
-
-// gather makes the shared tables. Of two pieces that contribute one name the
-// first wins: a cluster that two outbounds reach is one cluster. A table of
-// which no bytes differ stays the same pointer.
+// gather makes the shared tables. Of two pieces that contribute one name the first
+// wins: what is redirected, then outbounds, then inbounds.
 func (p *Planner) gather(c *class) {
-	all := p.redirected(c)
-	all.failures = append(all.failures, c.refused...)
-	for _, o := range c.outbounds {
-		all.add(&o.part)
-	}
+	r, first := c.reach, p.redirected(c)
+	var rest part
 	for _, in := range c.inbounds {
-		all.add(&in.part)
+		rest.add(&in.part)
 	}
-	c.clusters = c.clusters.Become(all.clusters)
-	c.endpoints = c.endpoints.Become(all.endpoints)
-	c.listeners = c.listeners.Become(all.listeners)
-	c.routes = c.routes.Become(all.routes)
-	c.failures = all.failures
-	c.distinct = c.clusters.Len() == len(all.clusters) && c.endpoints.Len() == len(all.endpoints) &&
-		c.listeners.Len() == len(all.listeners) && c.routes.Len() == len(all.routes)
+	p.contribute(c, &first, &rest)
+	rest.clusters = append(rest.clusters, c.contributed.clusters...)
+	c.clusters.with(&p.compare, r.clusters, beside(r.clusters, first.clusters, rest.clusters), nil)
+	c.listeners.with(&p.compare, r.listeners, beside(r.listeners, first.listeners, c.contributed.listeners), nil)
+	c.routes.with(&p.compare, r.routes, beside(r.routes, nil, rest.routes), nil)
+	c.failures = slices.Concat(first.failures, r.failures, rest.failures, c.contributed.failures)
 }
 
-// patch puts what outbounds contribute into the tables without gathering all
-// that did not change. It can only if the names are those of before and no two
-// pieces contribute one name.
-func (c *class) patch(before map[*outbound]part) bool {
-	if !c.distinct || len(c.failures) > 0 {
-		return false
-	}
-	var all part
-	for o, old := range before {
-		if len(o.part.failures) > 0 || !o.part.sameNames(&old) {
-			return false
+// beside is what is put over a table: first, and of the rest what bears names that
+// neither has.
+func beside(table *resource.Table, first, rest []*resource.Resource) []*resource.Resource {
+	out := slices.Clone(first)
+	for _, r := range rest {
+		if table.Get(r.Name) == nil && !slices.ContainsFunc(out, func(o *resource.Resource) bool { return o.Name == r.Name }) {
+			out = append(out, r)
 		}
-		all.add(&o.part)
 	}
-	c.clusters = c.clusters.With(all.clusters, nil)
-	c.endpoints = c.endpoints.With(all.endpoints, nil)
-	c.listeners = c.listeners.With(all.listeners, nil)
-	c.routes = c.routes.With(all.routes, nil)
-	return true
+	return out
 }
 
 func (a *part) sameNames(b *part) bool {
@@ -235,6 +169,7 @@ func (a *part) add(b *part) {
 	a.listeners = append(a.listeners, b.listeners...)
 	a.routes = append(a.routes, b.routes...)
 	a.failures = append(a.failures, b.failures...)
+	a.contributions = append(a.contributions, b.contributions...)
 }
 
 // assemble makes the set of a proxy: what its class shares, and its own.
@@ -242,9 +177,9 @@ func (p *Planner) assemble(x *proxy) *resource.Set {
 	p.buildOwn(x)
 	c := x.class
 	tables := map[resource.TypeURL]*resource.Table{
-		resource.Cluster:  x.clusters.with(c.clusters, x.own.clusters, nil),
-		resource.Listener: x.listeners.with(c.listeners, x.own.listeners, x.hidden),
-		resource.Endpoint: c.endpoints, resource.Route: c.routes,
+		resource.Cluster:  x.clusters.with(&p.compare, c.clusters.table, x.own.clusters, nil),
+		resource.Listener: x.listeners.with(&p.compare, c.listeners.table, x.own.listeners, x.hidden),
+		resource.Endpoint: c.reach.endpoints, resource.Route: c.routes.table,
 	}
 	var secrets map[string]string
 	if p.facts.security != plain {
@@ -254,24 +189,43 @@ func (p *Planner) assemble(x *proxy) *resource.Set {
 			mesh.SecretCA(p.facts.mesh):       "",
 		}
 	}
+	if put := c.contributed.secrets; len(put) > 0 || x.secrets.table != nil {
+		tables[resource.Secret] = x.secrets.with(&p.compare, tables[resource.Secret], put, nil)
+		secrets = allowed(secrets, put)
+	}
 	x.failures = x.own.failures
+	if c.proxy != nil && p.has.patch {
+		x.failures = slices.Concat(x.failures, p.finish(x, tables))
+	}
 	return resource.Assemble(tables, secrets)
 }
 
-// mixed remembers a table of the class with what is a proxy's own, so that a
-// proxy of which nothing differs keeps its table.
+// allowed adds secrets that are in the set to those that a proxy may ask for.
+func allowed(names map[string]string, more []*resource.Resource) map[string]string {
+	out := maps.Clone(names)
+	for _, r := range more {
+		if out == nil {
+			out = map[string]string{}
+		}
+		out[r.Name] = ""
+	}
+	return out
+}
+
+// mixed remembers a table that others share too with what is put over it and taken
+// from it, so that who needs nothing else keeps its table.
 type mixed struct {
 	base, table *resource.Table
 	put         []*resource.Resource
 	drop        []string
 }
 
-func (m *mixed) with(base *resource.Table, put []*resource.Resource, drop []string) *resource.Table {
+func (m *mixed) with(compare *resource.Comparer, base *resource.Table, put []*resource.Resource, drop []string) *resource.Table {
 	if m.base == base && slices.Equal(m.put, put) && slices.Equal(m.drop, drop) {
 		return m.table
 	}
-	next := base.With(put, drop)
-	if m.table != nil && m.table.Same(next) {
+	next := base.Layer(put, drop)
+	if m.table != nil && compare.Same(m.table, next) {
 		next = m.table
 	}
 	*m = mixed{base, next, put, drop}
@@ -281,7 +235,11 @@ func (m *mixed) with(base *resource.Table, put []*resource.Resource, drop []stri
 // identity is the generation of the identities of a class.
 func (c *class) identity(t *view.Entry[mesh.Trust]) string {
 	if c.generation == "" || c.trust != t {
-		c.generation, c.trust = generation(t, c.sources), t
+		issuer := ""
+		if t != nil {
+			issuer = t.Spec.Issuer
+		}
+		c.generation, c.trust = Generation(issuer, c.sources), t
 	}
 	return c.generation
 }
@@ -323,20 +281,28 @@ func (p *Planner) buildOwn(x *proxy) {
 	x.hide(taken)
 }
 
-// hide takes away the outbounds that would listen where an inbound does. It is
+// hide takes away the outbounds, and what policies contribute, that would listen where an inbound does. It is
 // the inbound that stays: who calls it must not be led elsewhere.
 func (x *proxy) hide(taken sockets) {
-	for _, o := range x.class.outbounds {
-		if taken.has(o.at) {
-			name := outboundName(o.shape.Address, o.shape.Port)
-			x.hidden = append(x.hidden, name)
-			x.own.failures = append(x.own.failures, plan.Failure{Cell: name, Err: fmt.Errorf("an inbound listens on %s", o.at)})
+	for _, port := range taken.ports() {
+		for _, o := range x.class.reach.ports[port] {
+			if taken.has(o.at) {
+				name := outboundName(o.shape.Address, o.shape.Port)
+				x.hidden = append(x.hidden, name)
+				x.own.failures = append(x.own.failures, plan.Failure{Cell: name, Err: fmt.Errorf("an inbound listens on %s", o.at)})
+			}
+		}
+	}
+	for _, l := range x.class.contributed.listeners {
+		if at := x.class.sockets[l.Name]; taken.has(at) {
+			x.hidden = append(x.hidden, l.Name)
+			x.own.failures = append(x.own.failures, plan.Failure{Cell: l.Name, Err: fmt.Errorf("an inbound listens on %s", at)})
 		}
 	}
 }
 
 // usable drops the outbounds that Envoy would refuse, and says why.
-func usable(shapes []outboundShape) (out []outboundShape, refused []plan.Failure) {
+func usable(shapes []selection.Outbound) (out []selection.Outbound, refused []plan.Failure) {
 	taken := sockets{}
 	for _, s := range shapes {
 		at, err := addressOf(s.Address, s.Port)

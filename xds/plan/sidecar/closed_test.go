@@ -33,7 +33,7 @@ import (
 func TestInboundThatFailsLetsNobodyPass(t *testing.T) {
 	for name, spoil := range map[string]func(*policy.Policy){
 		"looking up": func(p *policy.Policy) {
-			p.Facts = func(policy.Outside, []*view.Policy) any { panic("a mistake") }
+			p.Facts = func(policy.World, []*view.Policy) any { panic("a mistake") }
 		},
 		"routes": func(p *policy.Policy) {
 			p.InboundRoutes = func(_ *draft.Routes, s *policy.Selection) error {
@@ -165,7 +165,7 @@ func TestOutboundThatFailsDoesNotStayInClear(t *testing.T) {
 			}
 		},
 		"looking up": func(p *policy.Policy) {
-			p.Facts = func(policy.Outside, []*view.Policy) any {
+			p.Facts = func(policy.World, []*view.Policy) any {
 				if broken {
 					panic("a mistake")
 				}

@@ -15,6 +15,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/mesh"
 	"github.com/meshgate/meshgate/xds/draft"
 	"github.com/meshgate/meshgate/xds/plan"
+	"github.com/meshgate/meshgate/xds/policy"
 	"github.com/meshgate/meshgate/xds/resource"
 )
 
@@ -40,7 +41,7 @@ type clusterKey struct {
 	// named are the endpoints of a destination of which some have names, zero
 	// otherwise: an assignment carries addresses alone.
 	named      assignmentKey
-	selections selections
+	selections *policy.Choices
 }
 
 // cluster builds the cluster of a destination. Its assignment has its name.
@@ -70,7 +71,7 @@ func (p *Planner) cluster(k clusterKey) (*resource.Resource, error) {
 			MaxConnectionDuration: durationpb.New(k.life), MaxStreamDuration: durationpb.New(k.life),
 		}
 	}
-	if err := p.edit(k.selections, func(e *edits, s *selection) error { return e.cluster(d, s) }); err != nil {
+	if err := p.edit(k.selections, func(e *edits, s *chosen) error { return e.cluster(d, s) }); err != nil {
 		return nil, err
 	}
 	return freezeCluster(d)

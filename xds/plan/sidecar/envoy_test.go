@@ -8,6 +8,7 @@ import (
 	"encoding/pem"
 	"math/big"
 	"net/url"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -47,6 +48,11 @@ func static(t *testing.T, set *resource.Set) *bootstrapv3.Bootstrap {
 	b := &bootstrapv3.Bootstrap{
 		StaticResources: &bootstrapv3.Bootstrap_StaticResources{Secrets: secrets()},
 		Node:            &corev3.Node{Id: "test", Cluster: "test"},
+	}
+	for _, r := range set.All(resource.Secret) {
+		if r.Name != mesh.SecretCA(meshName) {
+			b.StaticResources.Secrets = append(slices.Clone(b.StaticResources.Secrets), load(t, r, new(tlsv3.Secret)))
+		}
 	}
 	for _, r := range set.All(resource.Listener) {
 		l := load(t, r, new(listenerv3.Listener))

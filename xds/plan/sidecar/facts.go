@@ -20,8 +20,8 @@ const (
 	strict
 )
 
-// facts are what of the mesh itself goes into keys.
-type facts struct {
+// meshSettings are what of the mesh itself goes into keys.
+type meshSettings struct {
 	mesh          string
 	security      security
 	localityAware bool
@@ -36,10 +36,10 @@ type facts struct {
 // time.
 const minLife = time.Minute
 
-// factsOf reads a mesh. One that does not exist is as strict as can be: it has
+// meshSettingsOf reads a mesh. One that does not exist is as strict as can be: it has
 // no authority, so nothing connects.
-func factsOf(m *view.Mesh) facts {
-	f := facts{mesh: m.Name(), security: strict}
+func meshSettingsOf(m *view.Mesh) meshSettings {
+	f := meshSettings{mesh: m.Name(), security: strict}
 	spec := m.Spec()
 	if spec == nil {
 		return f
@@ -68,13 +68,10 @@ func factsOf(m *view.Mesh) facts {
 	return f
 }
 
-// generation tells certificates apart that must not be mixed up: another issuer
-// or other names make another generation.
-func generation(trust *view.Entry[mesh.Trust], sources []mesh.Tags) string {
-	issuer := ""
-	if trust != nil {
-		issuer = trust.Spec.Issuer
-	}
+// Generation tells certificates apart that must not be mixed up: another issuer, as
+// [mesh.Trust] names it, or other tag sets, in any order, make another generation. A set
+// wants the identity of its proxy in one of them.
+func Generation(issuer string, sources []mesh.Tags) string {
 	names := make([]string, 0, len(sources))
 	for _, t := range sources {
 		names = append(names, t.String())

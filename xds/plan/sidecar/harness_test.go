@@ -3,6 +3,7 @@ package sidecar_test
 import (
 	"fmt"
 	"log/slog"
+	"slices"
 	"testing"
 	"time"
 
@@ -13,6 +14,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/store"
 	"github.com/meshgate/meshgate/controlplane/store/memstore"
 	"github.com/meshgate/meshgate/controlplane/view"
+	"github.com/meshgate/meshgate/xds/plan"
 	"github.com/meshgate/meshgate/xds/plan/sidecar"
 	"github.com/meshgate/meshgate/xds/policy"
 	"github.com/meshgate/meshgate/xds/policy/all"
@@ -33,8 +35,13 @@ type world struct {
 	scope   *view.Scope[*view.Mesh]
 	changes *view.Subscription[*view.Mesh]
 	wake    chan struct{}
+	// policies are those that the planner applies.
+	policies []*policy.Policy
 	// outside is what policies see of beyond the mesh; mostly nothing.
 	outside policy.Outside
+	// together are the names of proxies, none by default, that settle holds against
+	// plans of each alone.
+	together func() []string
 	// written is the revision of the last write.
 	written uint64
 }
@@ -44,12 +51,19 @@ type fataler interface {
 	Fatalf(string, ...any)
 }
 
-func newWorld(t testing.TB) *world {
+func newWorld(t testing.TB) *world { return newWorldOf(t, all.Policies()) }
+
+// newWorldOf is a mesh with other policies than those that the program has.
+func newWorldOf(t testing.TB, policies []*policy.Policy) *world {
 	db := memstore.New()
 	t.Cleanup(func() { _ = db.Close() })
-	views := view.New(db, all.Kinds(), slog.New(slog.DiscardHandler))
+	var kinds []*model.Kind
+	for _, pol := range policies {
+		kinds = append(kinds, pol.Kind)
+	}
+	views := view.New(db, kinds, slog.New(slog.DiscardHandler))
 	t.Cleanup(views.Close)
-	w := &world{t: t, db: db, wake: make(chan struct{}, 1)}
+	w := &world{t: t, db: db, policies: policies, wake: make(chan struct{}, 1)}
 	var err error
 	if w.scope, err = views.Mesh(ctx, meshName); err != nil {
 		t.Fatal(err)
@@ -65,7 +79,7 @@ func newWorld(t testing.TB) *world {
 
 // restart makes a planner from nothing, as a restarted control plane does.
 func (w *world) restart() {
-	w.planner = sidecar.New(all.Policies(), w.outside, w.take().State)
+	w.planner = sidecar.New(w.policies, w.outside, w.take().State)
 }
 
 // take waits until the view shows the last write and takes what changed.
@@ -140,7 +154,27 @@ func (w *world) settle() map[string]bool {
 	if err := w.planner.Check(); err != nil {
 		w.t.Fatalf("the incremental plan differs: %v", err)
 	}
+	w.alone()
 	return changed
+}
+
+// alone holds what proxies share against what each would have if it was the only one.
+func (w *world) alone() {
+	w.t.Helper()
+	if w.together == nil {
+		return
+	}
+	for _, name := range w.together() {
+		kept := slices.ContainsFunc(w.planner.Failures(name), func(f plan.Failure) bool { return f.Kept })
+		_, exists := w.planner.State().Dataplane(name)
+		alone := w.planner.Alone(name)
+		if kept || !exists || alone == nil { // it has older versions, or cannot begin
+			continue
+		}
+		if err := plan.Differ(w.planner.Set(name), alone); err != nil {
+			w.t.Fatalf("the plan of %s alone differs: %v", name, err)
+		}
+	}
 }
 
 // dataplane serves a service at an address and consumes others at ports from

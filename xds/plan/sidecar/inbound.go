@@ -17,21 +17,23 @@ type inbound struct {
 	part   part
 	// awaits is what it waits for; see Planner.await.
 	awaits string
+	// missing says that there is nothing yet of what is being read.
+	missing bool
 }
 
 // buildInbound makes what the replicas of an inbound share. One of which the rules
 // cannot be made is closed.
 func (p *Planner) buildInbound(c *class, in *inbound) {
-	in.awaits = ""
+	in.awaits, in.missing = "", false
 	if err := guard(func() { p.makeInbound(c, in) }); err != nil {
-		in.part = part{}
+		in.part = part{learned: unknown}
 		in.close(err)
 	}
 }
 
 func (p *Planner) makeInbound(c *class, in *inbound) {
 	old, s := c.formerly(in), in.shape
-	chosen := p.forInbound(s.Tags)
+	chosen := p.forInbound(c, s.Tags)
 	if p.await(c, in, chosen) {
 		return
 	}
@@ -40,7 +42,8 @@ func (p *Planner) makeInbound(c *class, in *inbound) {
 		life: p.facts.life, withdrawn: p.facts.withdrawn,
 		selections: p.only(chosen, func(pol *policy.Policy) bool { return pol.Inbound != nil }),
 	}
-	in.part = part{failures: p.problems(c, chosen, s)}
+	in.part = part{failures: p.problems(c, chosen, s), learned: p.learnAll(nil, chosen)}
+	p.contributed(chosen, &in.part)
 	// The workload of a transparent proxy is at the proxy's own address.
 	if s.WorkloadAddress != "" {
 		lk := localKey{name: s.Cluster, address: s.WorkloadAddress, port: s.WorkloadPort, protocol: s.Tags.Protocol()}
@@ -72,7 +75,7 @@ func (p *Planner) makeInbound(c *class, in *inbound) {
 }
 
 // problems lists what of the chosen policies cannot take effect on an inbound.
-func (p *Planner) problems(c *class, chosen selections, s *inboundShape) (out []plan.Failure) {
+func (p *Planner) problems(c *class, chosen picks, s *inboundShape) (out []plan.Failure) {
 	for i, pol := range p.policies {
 		if chosen[i] == nil {
 			continue

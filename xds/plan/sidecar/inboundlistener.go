@@ -16,6 +16,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/mesh"
 	"github.com/meshgate/meshgate/xds/draft"
 	"github.com/meshgate/meshgate/xds/plan"
+	"github.com/meshgate/meshgate/xds/policy"
 	"github.com/meshgate/meshgate/xds/resource"
 )
 
@@ -36,7 +37,7 @@ type inboundKey struct {
 	routes string
 	// bare proxies lack the filter.
 	bare       bool
-	selections selections
+	selections *policy.Choices
 }
 
 // chains are the filter chains of an inbound, shared by its replicas.
@@ -66,7 +67,7 @@ func (p *Planner) chains(k inboundKey) (*chains, error) {
 	} else {
 		d.TCP = tcpLocal(stat, k.cluster)
 	}
-	if err := p.edit(k.selections, func(e *edits, s *selection) error { return e.inbound(d, s) }); err != nil {
+	if err := p.edit(k.selections, func(e *edits, s *chosen) error { return e.inbound(d, s) }); err != nil {
 		return nil, err
 	}
 	l := &listenerv3.Listener{

@@ -5,7 +5,6 @@ import (
 	"encoding/hex"
 	"maps"
 	"net"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -74,25 +73,6 @@ func statName(name string) string {
 		}
 		return '_'
 	}, name)
-}
-
-// sourceHeader is the value of the header that tells a destination the tags of
-// the source: &key=value1,value2& for each key, keys and values sorted.
-func sourceHeader(sets []mesh.Tags) string {
-	merged := map[string]map[string]bool{}
-	for _, tags := range sets {
-		for k, v := range tags {
-			if merged[k] == nil {
-				merged[k] = map[string]bool{}
-			}
-			merged[k][v] = true
-		}
-	}
-	var b strings.Builder
-	for _, k := range slices.Sorted(maps.Keys(merged)) {
-		b.WriteString("&" + k + "=" + strings.Join(slices.Sorted(maps.Keys(merged[k])), ",") + "&")
-	}
-	return b.String()
 }
 
 // tagsOf reads the canonical form of tags, in which they are parts of keys.

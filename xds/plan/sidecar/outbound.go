@@ -1,7 +1,6 @@
 package sidecar
 
 import (
-	"cmp"
 	"net/netip"
 	"slices"
 	"strconv"
@@ -11,16 +10,17 @@ import (
 	"github.com/meshgate/meshgate/xds/plan"
 	"github.com/meshgate/meshgate/xds/policy"
 	"github.com/meshgate/meshgate/xds/resource"
+	"github.com/meshgate/meshgate/xds/selection"
 )
 
-// outbound is one port of a class through which a service is reached.
+// outbound is one port of a reach through which a service is reached.
 type outbound struct {
-	class *class
-	shape outboundShape
+	reach *reach
+	shape selection.Outbound
 	// at is where it listens.
 	at   netip.AddrPort
 	tags string
-	// shared says that other outbounds of the class lead to the same service,
+	// shared says that other outbounds of the reach lead to the same service,
 	// perhaps by other tags, so that route tables are told apart by address.
 	shared bool
 	// split is the last one that could be made.
@@ -56,6 +56,7 @@ func (p *Planner) buildOutbound(o *outbound) {
 	old, wants := o.part, o.wants
 	if err := guard(func() { p.makeOutbound(o) }); err != nil {
 		o.part, o.wants = old, wants
+		o.part.learned = unknown
 		o.part.clusters = p.fit(&old)
 		o.part.failures = []plan.Failure{{Cell: o.routeTable(), Err: err, Kept: true}}
 	}
@@ -64,10 +65,9 @@ func (p *Planner) buildOutbound(o *outbound) {
 func (p *Planner) makeOutbound(o *outbound) {
 	old, wants := o.part, o.wants
 	o.part, o.wants = part{}, nil
-	c := o.class
-	var chosen selections
+	chosen := p.spread(o.reach.key.proxy, aboutOutbounds)
 	service := o.shape.Tags.Service()
-	p.forConnection(c, service, policy.ByOutbound, &chosen)
+	p.forConnection(o.reach.sources, service, policy.ByOutbound, 0, chosen)
 	split, err := p.split(o, chosen)
 	if err != nil {
 		// The endpoints of where requests went before must not grow old.
@@ -75,7 +75,7 @@ func (p *Planner) makeOutbound(o *outbound) {
 		split = o.split
 	}
 	o.split = split
-	destinations, services := destinationsOf(split, service)
+	destinations, services := selection.Destinations(split, service)
 	p.link(o, services)
 	o.unserved = slices.DeleteFunc(slices.Clone(services), func(s string) bool { return p.state.Service(s) != nil })
 	protocol := p.protocol(o, destinations)
@@ -83,9 +83,11 @@ func (p *Planner) makeOutbound(o *outbound) {
 	for _, tags := range destinations {
 		names = names.and(ClusterName(tags), p.buildDestination(o, &old, wants, chosen, tags, protocol))
 	}
-	p.forConnection(c, principal(services, service), policy.ByDestination, &chosen)
+	p.forConnection(o.reach.sources, selection.Principal(services, service), policy.ByDestination, policy.ByOutbound, chosen)
+	o.part.learned = p.learnAll(o.part.learned, chosen)
+	p.contributed(chosen, &o.part)
 	k := outboundKey{
-		mesh: p.facts.mesh, address: o.shape.Address, port: o.shape.Port, tags: o.tags, protocol: protocol, transparent: c.shape.Transparent, renamed: names,
+		mesh: p.facts.mesh, address: o.shape.Address, port: o.shape.Port, tags: o.tags, protocol: protocol, transparent: o.reach.shape.Transparent, renamed: names,
 		selections: p.only(chosen, func(pol *policy.Policy) bool { return pol.Outbound != nil }),
 	}
 	if !mesh.IsHTTP(protocol) {
@@ -93,8 +95,11 @@ func (p *Planner) makeOutbound(o *outbound) {
 	} else {
 		k.routes = o.routeTable()
 		rk := outboundRoutesKey{
-			mesh: p.facts.mesh, name: k.routes, service: service, protocol: protocol, source: c.source, split: split, renamed: names,
-			selections: p.only(chosen, func(pol *policy.Policy) bool { return pol.OutboundRoutes != nil }),
+			mesh: p.facts.mesh, name: k.routes, service: service, protocol: protocol, split: split, renamed: names,
+			selections: p.only(chosen, func(pol *policy.Policy) bool { return pol.OutboundRoutes != nil || pol.Route != nil }),
+		}
+		if p.has.targets {
+			rk.targets = p.forTargets(o, chosen, destinations)
 		}
 		r, err := of(p.cells.outboundRoutes, p.round, rk, p.outboundRoutes)
 		o.part.keep(&o.part.routes, old.routes, rk.name, r, err)
@@ -110,16 +115,20 @@ func (p *Planner) makeOutbound(o *outbound) {
 // returns the name that they bear. A cluster that resolves names is another one
 // than that with an assignment: requests switch from one to the other when it is
 // warm.
-func (p *Planner) buildDestination(o *outbound, old *part, wants []want, chosen selections, tags mesh.Tags, protocol string) (name string) {
+func (p *Planner) buildDestination(o *outbound, old *part, wants []want, outer picks, tags mesh.Tags, protocol string) (name string) {
 	canonical, service := tags.String(), tags.Service()
-	p.forConnection(o.class, service, policy.ByDestination, &chosen)
+	chosen := p.blank(atDestination)
+	copy(chosen, outer)
+	p.forConnection(o.reach.sources, service, policy.ByDestination, 0, chosen)
+	o.part.learned = p.learnAll(o.part.learned, chosen)
+	p.contributed(chosen, &o.part)
 	ak := assignmentKey{name: ClusterName(tags), tags: canonical, service: p.state.Service(service)}
 	resolved := named(tags, ak.service)
 	if resolved {
 		ak.name += byName
 	}
 	if p.facts.localityAware {
-		ak.aware, ak.local = true, o.class.shape.zone()
+		ak.aware, ak.local = true, o.reach.shape.Zone
 	}
 	ck := clusterKey{
 		mesh: p.facts.mesh, name: ak.name, tags: canonical, protocol: protocol, secured: p.speaksTLS(service),
@@ -172,7 +181,7 @@ func (p *Planner) fit(old *part) []*resource.Resource {
 
 // split asks the policy that decides where requests go. Without one nothing is
 // routed.
-func (p *Planner) split(o *outbound, chosen selections) (*draft.Split, error) {
+func (p *Planner) split(o *outbound, chosen picks) (*draft.Split, error) {
 	for i, pol := range p.policies {
 		if pol.Split == nil || chosen[i] == nil {
 			continue
@@ -182,36 +191,6 @@ func (p *Planner) split(o *outbound, chosen selections) (*draft.Split, error) {
 		})
 	}
 	return nil, nil //nolint:nilnil // no split is a meaning: nothing is routed
-}
-
-// destinationsOf lists the distinct targets of a split and their services, the
-// outbound's own service if there are none.
-func destinationsOf(split *draft.Split, own string) (destinations []mesh.Tags, services []string) {
-	seen := map[string]bool{}
-	if split != nil {
-		for _, t := range split.Targets() {
-			if k := t.Tags.String(); !seen[k] {
-				seen[k] = true
-				destinations = append(destinations, t.Tags)
-				if !slices.Contains(services, t.Tags.Service()) {
-					services = append(services, t.Tags.Service())
-				}
-			}
-		}
-	}
-	if len(services) == 0 {
-		services = []string{own}
-	}
-	return destinations, services
-}
-
-// principal is the service whose policies shape the listener and the routes of an
-// outbound: its own if it is reached at all, otherwise the first that is.
-func principal(services []string, own string) string {
-	if slices.Contains(services, own) {
-		return own
-	}
-	return services[0]
 }
 
 // protocol is what the endpoints of all destinations speak. Where there are none
@@ -281,21 +260,4 @@ func (p *Planner) unlink(o *outbound) {
 		}
 	}
 	o.services = nil
-}
-
-// outboundsOf lists the outbounds of a class: the declared ones, or for proxies
-// that may reach everything one for each service of the mesh.
-func (p *Planner) outboundsOf(c *class) []outboundShape {
-	if !c.shape.Everything {
-		return c.shape.Outbounds
-	}
-	var out []outboundShape
-	for s := range p.state.Services() {
-		if len(c.shape.Reachable) > 0 && !slices.Contains(c.shape.Reachable, s.Name) {
-			continue
-		}
-		out = append(out, outboundShape{Address: virtualAddress(s.Name), Port: virtualPort, Tags: mesh.Tags{mesh.TagService: s.Name}})
-	}
-	slices.SortFunc(out, func(a, b outboundShape) int { return cmp.Compare(a.Tags.Service(), b.Tags.Service()) })
-	return distinct(out)
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/mesh"
 	"github.com/meshgate/meshgate/xds/draft"
 	"github.com/meshgate/meshgate/xds/plan"
+	"github.com/meshgate/meshgate/xds/policy"
 	"github.com/meshgate/meshgate/xds/resource"
 )
 
@@ -42,7 +43,7 @@ type outboundKey struct {
 	split       *draft.Split
 	transparent bool
 	renamed     renames
-	selections  selections
+	selections  *policy.Choices
 }
 
 // outbound builds the listener of an outbound.
@@ -67,7 +68,7 @@ func (p *Planner) outbound(k outboundKey) (*resource.Resource, error) {
 		d.TCP = tcpTo(statName(d.Service), k.split, k.renamed)
 		d.TCP.IdleTimeout = durationpb.New(outboundIdle)
 	}
-	if err := p.edit(k.selections, func(e *edits, s *selection) error { return e.outbound(d, s) }); err != nil {
+	if err := p.edit(k.selections, func(e *edits, s *chosen) error { return e.outbound(d, s) }); err != nil {
 		return nil, err
 	}
 	var filter *listenerv3.Filter
@@ -135,7 +136,7 @@ func packFilter(name string, m proto.Message) (*listenerv3.Filter, error) {
 // closed.
 func tcpTo(stat string, split *draft.Split, names renames) *tcpv3.TcpProxy {
 	t := &tcpv3.TcpProxy{StatPrefix: stat}
-	var targets []draft.Target
+	var targets []draft.Destination
 	if split != nil {
 		targets = split.Otherwise
 	}

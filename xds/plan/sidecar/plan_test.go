@@ -197,7 +197,7 @@ func TestPanicOfAPolicyFailsOnePiece(t *testing.T) {
 	for i, p := range policies {
 		if p.Kind == circuitbreaker.Kind {
 			broken := *p
-			broken.Facts = func(_ policy.Outside, chosen []*view.Policy) any {
+			broken.Facts = func(_ policy.World, chosen []*view.Policy) any {
 				if chosen[0].Name == "bad" {
 					panic("a mistake")
 				}

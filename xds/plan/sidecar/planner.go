@@ -12,18 +12,24 @@ import (
 )
 
 // Planner plans the connected proxies of one mesh. It is used by one goroutine.
-// The order of calls is: any number of Update, Join, Leave, Bare, Secured and
-// Outside, then one Plan.
+// The order of calls is: any number of Update, Join, Begun, Leave, Bare, Secured
+// and Outside, then one Plan.
 type Planner struct {
 	// policies is ordered by phase, otherwise as given.
 	policies []*policy.Policy
 	outside  policy.Outside
 	interner *policy.Interner
+	picked   [layers]picks
+	// has says which of the edits that are rare any policy has.
+	has has
 
 	state   *view.Mesh
-	facts   facts
+	facts   meshSettings
 	proxies map[string]*proxy
 	classes map[string]*class
+	reaches map[reachKey]*reach
+	// selectors are the sources by which policies on connections tell proxies apart.
+	selectors []selector
 	// byService leads from a service to the outbounds whose clusters it fills.
 	byService map[string]map[*outbound]struct{}
 	// bare are the dataplanes whose proxies lack the filter.
@@ -35,10 +41,13 @@ type Planner struct {
 	cells cells
 	ca    *resource.Table
 
-	// dirty are the classes of which something may differ, and loose the proxies
-	// whose own part may.
+	// moved are the reaches and dirty the classes of which something may differ, and
+	// loose the proxies whose own part may.
+	moved map[*reach]struct{}
 	dirty map[*class]struct{}
 	loose map[*proxy]struct{}
+	// compare remembers which tables differ, for the time of a Plan.
+	compare resource.Comparer
 }
 
 // cells are the memories of all builders.
@@ -52,6 +61,10 @@ type cells struct {
 	chains         *memo[inboundKey, *chains]
 	inboundRoutes  *memo[inboundRoutesKey, *resource.Resource]
 	listeners      *memo[listenerKey, *resource.Resource]
+	redirects      *memo[redirectKey, *resource.Resource]
+	originals      *memo[redirectKey, *resource.Resource]
+	contributions  *memo[contributionKey, *contribution]
+	patches        *memo[patchKey, *resource.Resource]
 }
 
 // splitKey is everything that a split is made of.
@@ -69,34 +82,43 @@ type proxy struct {
 	listening []string
 	address   string
 	set       *resource.Set
-	failures  []plan.Failure
+	// begun says that it has a set, maybe of an earlier planner.
+	begun    bool
+	failures []plan.Failure
 	// own is what it does not share with its class.
 	own part
 	// hidden are the listeners of the class that would be in its way.
 	hidden []string
-	// clusters and listeners are those of the class with its own.
-	clusters, listeners mixed
+	// clusters and listeners are those of the class with its own, secrets those of the
+	// mesh with what policies contribute.
+	clusters, listeners, secrets mixed
+	// finished are the tables after the raw stage.
+	finished map[resource.TypeURL]finished
 }
 
 // New returns a planner of a mesh in a state. outside answers what policies ask
 // of beyond the mesh; nil if no policy does.
 func New(policies []*policy.Policy, outside policy.Outside, state *view.Mesh) *Planner {
-	if len(policies) > maxPolicies {
-		panic("sidecar: more kinds of policies than a key has room for")
-	}
 	p := &Planner{
-		policies: slices.Clone(policies), outside: outside, interner: &policy.Interner{}, state: state, facts: factsOf(state),
-		proxies: map[string]*proxy{}, classes: map[string]*class{}, byService: map[string]map[*outbound]struct{}{},
-		bare: map[string]bool{}, secured: map[string]bool{}, dirty: map[*class]struct{}{}, loose: map[*proxy]struct{}{},
+		policies: slices.Clone(policies), outside: outside, interner: &policy.Interner{}, state: state, facts: meshSettingsOf(state),
+		proxies: map[string]*proxy{}, classes: map[string]*class{}, reaches: map[reachKey]*reach{}, byService: map[string]map[*outbound]struct{}{},
+		bare: map[string]bool{}, secured: map[string]bool{}, moved: map[*reach]struct{}{}, dirty: map[*class]struct{}{}, loose: map[*proxy]struct{}{},
 		cells: cells{
 			newMemo[splitKey, *draft.Split](), newMemo[clusterKey, *resource.Resource](), newMemo[localKey, *resource.Resource](),
 			newMemo[assignmentKey, *resource.Resource](), newMemo[outboundKey, *resource.Resource](),
 			newMemo[outboundRoutesKey, *resource.Resource](), newMemo[inboundKey, *chains](),
 			newMemo[inboundRoutesKey, *resource.Resource](), newMemo[listenerKey, *resource.Resource](),
+			newMemo[redirectKey, *resource.Resource](), newMemo[redirectKey, *resource.Resource](),
+			newMemo[contributionKey, *contribution](), newMemo[patchKey, *resource.Resource](),
 		},
 	}
+	for i := range p.picked {
+		p.picked[i] = make(picks, len(policies))
+	}
 	slices.SortStableFunc(p.policies, func(a, b *policy.Policy) int { return int(a.Phase) - int(b.Phase) })
+	p.has = hasOf(p.policies)
 	p.trust()
+	p.survey()
 	return p
 }
 
@@ -152,21 +174,27 @@ func (p *Planner) Leave(name string) {
 // does, by dataplane name.
 func (p *Planner) Plan() map[string]*resource.Set {
 	p.round++
+	for r := range p.moved {
+		p.follow(r)
+	}
+	clear(p.moved)
 	for c := range p.dirty {
 		p.build(c)
 	}
 	clear(p.dirty)
 	changed := map[string]*resource.Set{}
 	for x := range p.loose {
-		if x.class.held() != "" {
+		if x.held() != "" {
 			continue // all of the class are loose again when it is built
 		}
-		if set := p.assemble(x); !set.Equal(x.set) {
+		x.begun = true
+		if set := p.assemble(x); !p.compare.Equal(set, x.set) {
 			x.set = set
 			changed[x.name] = set
 		}
 	}
 	clear(p.loose)
+	p.compare = resource.Comparer{}
 	p.sweep()
 	return changed
 }
@@ -197,7 +225,7 @@ func (p *Planner) Unserved(name string) (out []plan.Failure) {
 	if x == nil {
 		return nil
 	}
-	for _, o := range x.class.outbounds {
+	for _, o := range x.class.reach.outbounds {
 		for _, service := range o.unserved {
 			out = append(out, plan.Failure{
 				Cell: outboundName(o.shape.Address, o.shape.Port), Err: fmt.Errorf("no dataplane of the mesh serves %q", service), Awaited: true,
@@ -212,20 +240,25 @@ func (p *Planner) Unserved(name string) (out []plan.Failure) {
 func (p *Planner) sweep() {
 	c := &p.cells
 	if !c.clusters.crowded() && !c.assignments.crowded() && !c.outbounds.crowded() && !c.outboundRoutes.crowded() &&
-		!c.chains.crowded() && !c.inboundRoutes.crowded() && !c.listeners.crowded() && !c.splits.crowded() && !c.locals.crowded() {
+		!c.chains.crowded() && !c.inboundRoutes.crowded() && !c.listeners.crowded() && !c.splits.crowded() && !c.locals.crowded() && !c.redirects.crowded() && !c.contributions.crowded() && !c.patches.crowded() {
 		return
 	}
 	p.round++
-	for _, class := range p.classes {
-		for _, o := range class.outbounds {
+	for _, r := range p.reaches {
+		for _, o := range r.outbounds {
 			p.buildOutbound(o)
 		}
+	}
+	for _, class := range p.classes {
+		p.redirected(class)
+		p.contributed(class.picks(p), nil)
 		for _, in := range class.inbounds {
 			p.buildInbound(class, in)
 		}
 	}
 	for _, x := range p.proxies {
 		p.buildOwn(x)
+		p.repatch(x)
 	}
 	c.splits.sweep(p.round)
 	c.clusters.sweep(p.round)
@@ -236,4 +269,8 @@ func (p *Planner) sweep() {
 	c.chains.sweep(p.round)
 	c.inboundRoutes.sweep(p.round)
 	c.listeners.sweep(p.round)
+	c.redirects.sweep(p.round)
+	c.originals.sweep(p.round)
+	c.contributions.sweep(p.round)
+	c.patches.sweep(p.round)
 }

@@ -101,8 +101,21 @@ func (d *driver) yes() bool { return rapid.Bool().Draw(d.rt, "yes") }
 // policy writes one of two policies of a kind.
 func (d *driver) policy(k *model.Kind, spec any) { d.put(k, meshName, pick(d, fewPolicies...), spec) }
 
+// connection is between any services. Its sources may ask for tags that proxies of one
+// service differ in.
 func (d *driver) connection() mesh.Connection {
-	return connection(pick(d, anyService...), pick(d, anyService...))
+	c := connection(pick(d, anyService...), pick(d, anyService...))
+	if d.yes() {
+		return c
+	}
+	for range pick(d, 1, 2) {
+		tags := mesh.Tags{pick(d, "version", mesh.TagZone): pick(d, mesh.AnyValue, "v1", "east")}
+		if d.yes() {
+			tags[mesh.TagService] = pick(d, anyService...)
+		}
+		c.Sources = append(c.Sources, mesh.Selector{Match: tags})
+	}
+	return c
 }
 
 // dataplane writes a proxy, of which anything may be new.
@@ -229,7 +242,7 @@ func (d *driver) join() {
 func (d *driver) again() {
 	d.restart()
 	for name := range d.joined {
-		d.planner.Join(name)
+		d.joined[name] = d.planner.Join(name)
 	}
 }
 
@@ -246,7 +259,9 @@ func (d *driver) steps() map[string]func(*rapid.T) {
 		"dataplane": d.dataplane, "no dataplane": d.gone, "timeout": d.timeout, "retry": d.retry, "route": d.route, "tokens": d.tokens,
 		"mesh": d.mesh, "trust": d.trust, "no policy": d.remove, "join": d.join, "restart": d.again,
 		"breaker": func() {
-			d.policy(circuitbreaker.Kind, breaker(pick(d, anyService...), pick(d, anyService...), pick(d, uint32(5), 6)))
+			spec := breaker("", "", pick(d, uint32(5), 6))
+			spec.Connection = d.connection()
+			d.policy(circuitbreaker.Kind, spec)
 		},
 		"permission": func() {
 			d.policy(trafficpermission.Kind, permission(pick(d, anyService...), pick(d, anyService...)))
@@ -271,6 +286,9 @@ func (d *driver) steps() map[string]func(*rapid.T) {
 func newDriver(t testing.TB, rt *rapid.T, gs []*view.Gateway) *driver {
 	d := &driver{world: newWorld(t), rt: rt, outside: &plugged{}, gateways: gs, joined: map[string]bool{}, aspects: aspects{mode: mesh.ModeStrict, issuer: "r1"}}
 	d.world.t, d.world.outside = rt, d.outside
+	d.together = func() []string {
+		return slices.DeleteFunc(slices.Sorted(maps.Keys(d.joined)), func(name string) bool { return !d.joined[name] })
+	}
 	d.restart()
 	// It begins with proxies under mutual TLS, so that most changes matter at once.
 	for i, name := range fewNames[:3] {
@@ -286,7 +304,8 @@ func newDriver(t testing.TB, rt *rapid.T, gs []*view.Gateway) *driver {
 }
 
 // TestIncrementalEqualsFromNothing drives random changes through one planner; the
-// harness holds every batch against a plan from nothing.
+// harness holds every batch against a plan from nothing, and what proxies share
+// against a plan of each alone.
 func TestIncrementalEqualsFromNothing(t *testing.T) {
 	gs := gateways(t)
 	rapid.Check(t, func(rt *rapid.T) {

@@ -42,14 +42,14 @@ func (r renames) and(plain, other string) renames {
 // cluster is the name of the cluster of a destination.
 func (r renames) cluster(tags mesh.Tags) string { return r.of(ClusterName(tags)) }
 
-// tellApart gives the clusters of a class that have one name and several settings
+// tellApart gives the clusters of a reach that have one name and several settings
 // a name for each. The outbound to the very service keeps the plain one, of others
 // the first; the rest is named after the outbound that is the first to want it. It
 // returns the outbounds for which that changes something.
-func (c *class) tellApart() (moved []*outbound) {
+func (r *reach) tellApart() (moved []*outbound) {
 	names := map[string]map[string]string{} // by plain name and version
 	for _, own := range []bool{true, false} {
-		for _, o := range c.outbounds {
+		for _, o := range r.outbounds {
 			for _, w := range o.wants {
 				if own && strings.TrimSuffix(w.name, byName) != ClusterName(o.shape.Tags) {
 					continue
@@ -62,9 +62,9 @@ func (c *class) tellApart() (moved []*outbound) {
 			}
 		}
 	}
-	for _, o := range c.outbounds {
-		if r := renamed(o.wants, names); r != o.renamed {
-			o.renamed = r
+	for _, o := range r.outbounds {
+		if other := renamed(o.wants, names); other != o.renamed {
+			o.renamed = other
 			moved = append(moved, o)
 		}
 	}

@@ -10,26 +10,27 @@ import (
 	"github.com/meshgate/meshgate/controlplane/mesh"
 	"github.com/meshgate/meshgate/xds/draft"
 	"github.com/meshgate/meshgate/xds/plan"
+	"github.com/meshgate/meshgate/xds/policy"
 	"github.com/meshgate/meshgate/xds/resource"
+	"github.com/meshgate/meshgate/xds/selection"
 )
 
 // outboundRoutesKey is everything that the route table of an outbound is made of.
 type outboundRoutesKey struct {
 	mesh, name, service, protocol string
-	// source is the value of the header with the tags of the proxy.
-	source     string
-	split      *draft.Split
-	renamed    renames
-	selections selections
+	split                         *draft.Split
+	renamed                       renames
+	selections                    *policy.Choices
+	// targets are the choices for the destinations of the split, one after another.
+	targets *policy.Choices
 }
 
-// outboundRoutes builds the route table of an HTTP outbound.
+// outboundRoutes builds the route table of an HTTP outbound. Nothing in it says whose
+// it is: no policy reads the tags of the source from a header, and a table that bore
+// them could not be shared. The header is removed, so that no workload says them.
 func (p *Planner) outboundRoutes(k outboundRoutesKey) (*resource.Resource, error) {
 	d := routes(k.mesh, k.name, k.service, k.protocol)
-	d.Proto.RequestHeadersToAdd = append(d.Proto.RequestHeadersToAdd, &corev3.HeaderValueOption{
-		Header:       &corev3.HeaderValue{Key: mesh.HeaderTags, Value: plan.Literal(k.source)},
-		AppendAction: corev3.HeaderValueOption_OVERWRITE_IF_EXISTS_OR_ADD,
-	})
+	d.Proto.RequestHeadersToRemove = []string{mesh.HeaderTags}
 	if k.split != nil {
 		for _, r := range k.split.Rules {
 			if route := conditional(r, k.renamed); route != nil {
@@ -42,10 +43,58 @@ func (p *Planner) outboundRoutes(k outboundRoutesKey) (*resource.Resource, error
 			})
 		}
 	}
-	if err := p.edit(k.selections, func(e *edits, s *selection) error { return e.outboundRoutes(d, s) }); err != nil {
+	if err := p.edit(k.selections, func(e *edits, s *chosen) error { return e.outboundRoutes(d, s) }); err != nil {
+		return nil, err
+	}
+	if err := p.editRoutes(d, &k); err != nil {
 		return nil, err
 	}
 	return plan.Freeze(resource.Route, k.name, d.Proto)
+}
+
+// editRoutes gives every policy its turn at each route and at what it leads to.
+func (p *Planner) editRoutes(d *draft.Routes, k *outboundRoutesKey) error {
+	if k.split == nil || k.targets == nil && !p.has.routes {
+		return nil
+	}
+	destinations, _ := selection.Destinations(k.split, k.service)
+	named, at := map[string]mesh.Tags{}, map[string]int{}
+	for i, tags := range destinations {
+		cluster := k.renamed.cluster(tags)
+		named[cluster], at[cluster] = tags, i
+	}
+	for _, r := range d.Routed(named) {
+		if err := p.edit(k.selections, func(e *edits, s *chosen) error { return e.route(r, s) }); err != nil {
+			return err
+		}
+		for i := range r.Targets {
+			to := &r.Targets[i]
+			for j, pol := range p.policies {
+				if err := (&edits{pol}).target(to, k.targets.At(at[to.Cluster]*len(p.policies)+j)); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// forTargets are the choices for the destinations of an outbound, one after another, of
+// policies that edit destinations of routes.
+func (p *Planner) forTargets(o *outbound, outer picks, destinations []mesh.Tags) *policy.Choices {
+	all := make(picks, 0, len(destinations)*len(p.policies))
+	for _, tags := range destinations {
+		chosen := p.blank(atDestination)
+		copy(chosen, outer)
+		p.forConnection(o.reach.sources, tags.Service(), policy.ByDestination, 0, chosen)
+		for i, pol := range p.policies {
+			if pol.Target == nil {
+				chosen[i] = nil
+			}
+		}
+		all = append(all, chosen...)
+	}
+	return p.interner.Choices(all)
 }
 
 func routes(meshName, name, service, protocol string) *draft.Routes {
@@ -85,7 +134,7 @@ func conditional(r draft.Rule, names renames) *routev3.Route {
 
 // towards fills in the clusters of an action by their weights. Where no policy
 // sets a limit there is none: Envoy's own of 15 s would cut streams.
-func towards(a *routev3.RouteAction, targets []draft.Target, names renames) *routev3.RouteAction {
+func towards(a *routev3.RouteAction, targets []draft.Destination, names renames) *routev3.RouteAction {
 	if a.Timeout == nil {
 		a.Timeout = durationpb.New(0)
 	}
@@ -108,7 +157,7 @@ type inboundRoutesKey struct {
 	cluster    string
 	mutualTLS  bool
 	bare       bool
-	selections selections
+	selections *policy.Choices
 }
 
 // inboundRoutes builds the route table of an HTTP inbound. Who may call is part
@@ -125,7 +174,7 @@ func (p *Planner) inboundRoutes(k inboundRoutesKey) (*resource.Resource, error) 
 			ClusterSpecifier: &routev3.RouteAction_Cluster{Cluster: k.cluster}, Timeout: durationpb.New(0),
 		}},
 	}}
-	if err := p.edit(k.selections, func(e *edits, s *selection) error { return e.inboundRoutes(d, s) }); err != nil {
+	if err := p.edit(k.selections, func(e *edits, s *chosen) error { return e.inboundRoutes(d, s) }); err != nil {
 		return nil, err
 	}
 	r, err := plan.Freeze(resource.Route, k.name, d.Proto)

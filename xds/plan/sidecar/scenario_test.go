@@ -169,6 +169,103 @@ spec:
 			mesh.Inbound{Port: 8086, Address: "localhost", Tags: mesh.Tags{mesh.TagService: "nowhere"}})
 		w.put(mesh.Dataplanes, meshName, "web-1", d)
 	}},
+	{"checked", both[1:], func(w *world) {
+		pair("grpc")(w)
+		w.under(mesh.ModeStrict)
+		w.raw(`
+type: HealthCheck
+mesh: demo
+name: backend
+sources: [{match: {mesh.io/service: web}}]
+destinations: [{match: {mesh.io/service: backend}}]
+conf:
+  interval: 10s
+  timeout: 2s
+  unhealthyThreshold: 3
+  healthyThreshold: 1
+  failTrafficOnPanic: true
+  http: {path: /health, requestHeadersToAdd: [{header: {key: x-check, value: "100%"}}]}
+`)
+	}},
+	{"faults", both[:1], func(w *world) {
+		pair("http")(w)
+		w.under(mesh.ModePermissive)
+		w.raw(`
+type: FaultInjection
+mesh: demo
+name: web
+sources: [{match: {mesh.io/service: web, team: "*"}}, {match: {mesh.io/service: jobs}}]
+destinations: [{match: {mesh.io/service: backend, mesh.io/protocol: http}}]
+conf: {abort: {percentage: 12.5, httpStatus: 503}, responseBandwidth: {percentage: 100, limit: 50 mbps}}
+`)
+		w.raw(`
+type: FaultInjection
+mesh: demo
+name: all
+sources: [{match: {mesh.io/service: "*"}}]
+destinations: [{match: {mesh.io/service: "*", mesh.io/protocol: http}}]
+conf: {delay: {percentage: 1, value: 2s}}
+`)
+	}},
+	// Each cluster that a route leads to is checked as the service that it belongs to.
+	{"splitchecked", both[1:], func(w *world) {
+		elsewhere(w)
+		w.raw(`
+type: HealthCheck
+mesh: demo
+name: backend
+sources: [{match: {mesh.io/service: web}}]
+destinations: [{match: {mesh.io/service: backend}}]
+conf:
+  interval: 10s
+  timeout: 2s
+  unhealthyThreshold: 3
+  healthyThreshold: 1
+  http: {path: /health}
+`)
+		w.raw(`
+type: HealthCheck
+mesh: demo
+name: spare
+sources: [{match: {mesh.io/service: web}}]
+destinations: [{match: {mesh.io/service: spare}}]
+conf: {interval: 5s, timeout: 1s, unhealthyThreshold: 2, healthyThreshold: 2, tcp: {}}
+`)
+	}},
+	// Faults are at who serves, wherever routes lead.
+	{"splitfaults", append(both[:2:2], "spare-1"), func(w *world) {
+		elsewhere(w)
+		w.raw(`
+type: FaultInjection
+mesh: demo
+name: spare
+sources: [{match: {mesh.io/service: web}}]
+destinations: [{match: {mesh.io/service: spare, mesh.io/protocol: http}}]
+conf: {delay: {percentage: 50, value: 1s}, abort: {percentage: 12.5, httpStatus: 503}}
+`)
+	}},
+}
+
+// elsewhere is a pair under mutual TLS of which the calls are split among versions and
+// another service.
+func elsewhere(w *world) {
+	pair("http")(w)
+	w.put(mesh.Dataplanes, meshName, "spare-1", dataplane("127.0.0.4", "spare", "http"))
+	w.under(mesh.ModeStrict)
+	w.raw(`
+type: TrafficRoute
+mesh: demo
+name: elsewhere
+sources: [{match: {mesh.io/service: web}}]
+destinations: [{match: {mesh.io/service: backend}}]
+conf:
+  split:
+  - {weight: 90, destination: {mesh.io/service: backend, version: v1}}
+  - {weight: 10, destination: {mesh.io/service: spare}}
+  http:
+  - match: {path: {prefix: /new}}
+    destination: {mesh.io/service: backend, version: v2}
+`)
 }
 
 // raw stores a policy written as users write it.

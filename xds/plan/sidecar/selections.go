@@ -5,37 +5,62 @@ import (
 	"github.com/meshgate/meshgate/controlplane/view"
 	"github.com/meshgate/meshgate/xds/draft"
 	"github.com/meshgate/meshgate/xds/policy"
+	"github.com/meshgate/meshgate/xds/selection"
 )
 
-// maxPolicies bounds the kinds of policies, so that what they chose can be part
-// of a key.
-const maxPolicies = 16
+// picks is what each policy chose for one cell, by the place of the policy in the
+// list; nil where nothing was chosen or the policy does not edit cells of this kind.
+// They are the planner's own, and hold until it works out the next cell.
+type picks []*policy.Selection
 
-// selections holds what each policy chose for one cell, by the place of the
-// policy in the list; nil where nothing was chosen or the policy does not edit
-// cells of this kind.
-type selections [maxPolicies]*policy.Selection
+// Picks that are in use at one time.
+const (
+	atPiece       = iota // on an outbound or an inbound
+	atDestination        // on one destination of the outbound
+	inKey                // what goes into a key
+	layers
+)
+
+// blank returns picks without any.
+func (p *Planner) blank(layer int) picks {
+	clear(p.picked[layer])
+	return p.picked[layer]
+}
 
 type (
-	edits     struct{ *policy.Policy }
-	selection = policy.Selection
+	edits  struct{ *policy.Policy }
+	chosen = policy.Selection
 )
 
-func (e *edits) cluster(d *draft.Cluster, s *selection) error {
+func (e *edits) cluster(d *draft.Cluster, s *chosen) error {
 	if e.Cluster == nil || s == nil {
 		return nil
 	}
 	return e.Cluster(d, s)
 }
 
-func (e *edits) outbound(d *draft.Outbound, s *selection) error {
+func (e *edits) outbound(d *draft.Outbound, s *chosen) error {
 	if e.Outbound == nil || s == nil {
 		return nil
 	}
 	return e.Outbound(d, s)
 }
 
-func (e *edits) outboundRoutes(d *draft.Routes, s *selection) error {
+func (e *edits) route(d *draft.Route, s *chosen) error {
+	if e.Route == nil || s == nil {
+		return nil
+	}
+	return e.Route(d, s)
+}
+
+func (e *edits) target(d *draft.Target, s *chosen) error {
+	if e.Target == nil || s == nil {
+		return nil
+	}
+	return e.Target(d, s)
+}
+
+func (e *edits) outboundRoutes(d *draft.Routes, s *chosen) error {
 	if e.OutboundRoutes == nil || s == nil {
 		return nil
 	}
@@ -44,24 +69,24 @@ func (e *edits) outboundRoutes(d *draft.Routes, s *selection) error {
 
 // inbound edits run without a selection too: what no policy permits is for the
 // policy to say.
-func (e *edits) inbound(d *draft.Inbound, s *selection) error {
-	if e.Inbound == nil || (s == nil && e.Attachment != policy.ByInbound) {
+func (e *edits) inbound(d *draft.Inbound, s *chosen) error {
+	if e.Inbound == nil || (s == nil && !e.Attachment.Has(policy.ByInbound)) {
 		return nil
 	}
 	return e.Inbound(d, s)
 }
 
-func (e *edits) inboundRoutes(d *draft.Routes, s *selection) error {
-	if e.InboundRoutes == nil || (s == nil && e.Attachment != policy.ByInbound) {
+func (e *edits) inboundRoutes(d *draft.Routes, s *chosen) error {
+	if e.InboundRoutes == nil || (s == nil && !e.Attachment.Has(policy.ByInbound)) {
 		return nil
 	}
 	return e.InboundRoutes(d, s)
 }
 
 // edit gives every policy its turn, phase by phase. p.policies is ordered so.
-func (p *Planner) edit(chosen selections, turn func(*edits, *selection) error) error {
+func (p *Planner) edit(all *policy.Choices, turn func(*edits, *chosen) error) error {
 	for i, pol := range p.policies {
-		if err := turn(&edits{pol}, chosen[i]); err != nil {
+		if err := turn(&edits{pol}, all.At(i)); err != nil {
 			return err
 		}
 	}
@@ -75,42 +100,42 @@ func (p *Planner) choose(pol *policy.Policy, chosen ...*view.Policy) *policy.Sel
 	}
 	var facts any
 	if pol.Facts != nil {
-		facts = pol.Facts(p.outside, chosen)
+		facts = pol.Facts(p.world(), chosen)
 	}
 	return p.interner.Selection(chosen, facts)
 }
 
-// forConnection chooses the policies on connections from a class to a service.
-// where says which attachment is asked for.
-func (p *Planner) forConnection(c *class, service string, where policy.Attachment, into *selections) {
+// forConnection chooses the policies on connections from sources to a service.
+// where says which attachment is asked for, but which one goes before it.
+func (p *Planner) forConnection(sources []mesh.Tags, service string, where, but policy.Attachment, into picks) {
 	for i, pol := range p.policies {
-		if pol.Attachment == where {
-			into[i] = p.choose(pol, policy.Outbound(p.state, pol, c.sources, service))
+		if pol.Attachment.Has(where) && !pol.Attachment.Has(but) {
+			into[i] = p.choose(pol, selection.OnConnection(p.state, pol, where, sources, service))
 		}
 	}
 }
 
 // forInbound chooses the policies on an inbound.
-func (p *Planner) forInbound(tags mesh.Tags) (chosen selections) {
+func (p *Planner) forInbound(c *class, tags mesh.Tags) picks {
+	into := p.spread(c.proxy, aboutInbounds)
+	var room [4]*view.Policy
 	for i, pol := range p.policies {
-		switch pol.Attachment {
-		case policy.ByInbound:
-			chosen[i] = p.choose(pol, policy.Inbound(p.state, pol, tags))
-		case policy.AllByInbound:
-			chosen[i] = p.choose(pol, policy.AllInbound(p.state, pol, tags)...)
-		case policy.ByOutbound, policy.ByDestination, policy.ByProxy:
+		if !aboutInbounds(pol.Attachment) {
+			continue
 		}
+		into[i] = p.choose(pol, selection.OnInbound(room[:0], p.state, pol, tags)...)
 	}
-	return chosen
+	return into
 }
 
 // only keeps the selections of policies that edit a kind of cell, so that others
-// do not make such a cell anew.
-func (p *Planner) only(chosen selections, edits func(*policy.Policy) bool) selections {
+// do not make such a cell anew, as part of a key.
+func (p *Planner) only(chosen picks, edits func(*policy.Policy) bool) *policy.Choices {
+	kept := p.blank(inKey)
 	for i, pol := range p.policies {
-		if !edits(pol) {
-			chosen[i] = nil
+		if edits(pol) {
+			kept[i] = chosen[i]
 		}
 	}
-	return chosen
+	return p.interner.Choices(kept)
 }

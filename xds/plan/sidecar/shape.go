@@ -3,18 +3,18 @@ package sidecar
 import (
 	"encoding/json"
 	"net/netip"
-	"slices"
 	"strconv"
 
 	"github.com/meshgate/meshgate/controlplane/mesh"
 	"github.com/meshgate/meshgate/controlplane/view"
+	"github.com/meshgate/meshgate/xds/selection"
 )
 
 // shape is what of a dataplane decides its configuration, but for the addresses
 // it listens on. Dataplanes of equal shape are one class.
 type shape struct {
 	Inbounds  []inboundShape
-	Outbounds []outboundShape
+	Outbounds []selection.Outbound
 	Gateway   mesh.Tags `json:",omitempty"`
 	// Transparent proxies listen on addresses that are not theirs.
 	Transparent bool `json:",omitempty"`
@@ -36,13 +36,7 @@ type inboundShape struct {
 	Cluster, Table string
 }
 
-type outboundShape struct {
-	Address string
-	Port    uint32
-	Tags    mesh.Tags
-}
-
-const loopback = "127.0.0.1"
+const loopback = selection.Loopback
 
 // shapeOf reads a dataplane. Ignored inbounds and those without a service have no
 // listener; inbounds that are not ready have one, for their checks.
@@ -58,13 +52,9 @@ func shapeOf(d *view.Dataplane) shape {
 	if tp := n.TransparentProxying; tp != nil && tp.RedirectPortOutbound != 0 {
 		s.Transparent = true
 		s.RedirectOutbound, s.RedirectInbound = tp.RedirectPortOutbound, tp.RedirectPortInbound
-		s.Everything, s.Reachable = len(n.Outbound) == 0, slices.Sorted(slices.Values(tp.ReachableServices))
 	}
-	for i := range n.Inbound {
-		in := &n.Inbound[i]
-		if in.Tags.Service() == "" {
-			continue
-		}
+	s.Everything, s.Reachable = selection.Everything(n)
+	for _, in := range selection.Inbounds(n) {
 		is := inboundShape{Port: in.Port, WorkloadPort: in.ServicePort, WorkloadAddress: in.ServiceAddress, Tags: in.Tags}
 		if is.WorkloadPort == 0 {
 			is.WorkloadPort = in.Port
@@ -75,16 +65,7 @@ func shapeOf(d *view.Dataplane) shape {
 		s.Inbounds = append(s.Inbounds, is)
 	}
 	s.name()
-	for i := range n.Outbound {
-		out := &n.Outbound[i]
-		os := outboundShape{Address: out.Address, Port: out.Port, Tags: out.EffectiveTags()}
-		if os.Address == "" {
-			os.Address = loopback
-		}
-		if os.Tags.Service() != "" {
-			s.Outbounds = append(s.Outbounds, os)
-		}
-	}
+	s.Outbounds = selection.Declared(n)
 	return s
 }
 
@@ -126,21 +107,9 @@ func (s *shape) key() string {
 	return string(b)
 }
 
-// sources are the tag sets that the proxy stands for.
-func (s *shape) sources() []mesh.Tags {
-	var out []mesh.Tags
-	if s.Gateway != nil {
-		out = append(out, s.Gateway)
-	}
-	for _, in := range s.Inbounds {
-		out = append(out, in.Tags)
-	}
-	return out
-}
-
 // zone is the locality of the proxy.
-func (s *shape) zone() string {
-	for _, t := range s.sources() {
+func zone(sources []mesh.Tags) string {
+	for _, t := range sources {
 		if z := t[mesh.TagZone]; z != "" {
 			return z
 		}
@@ -155,11 +124,8 @@ func listening(d *view.Dataplane) []string {
 		return nil
 	}
 	var out []string
-	for i := range n.Inbound {
-		if n.Inbound[i].Tags.Service() == "" {
-			continue
-		}
-		address := n.Inbound[i].Address
+	for _, in := range selection.Inbounds(n) {
+		address := in.Address
 		if address == "" {
 			address = atHome(n)
 		}

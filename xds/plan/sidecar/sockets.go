@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"net/netip"
+	"slices"
 )
 
 // sockets are where something listens.
@@ -26,6 +27,16 @@ func (s sockets) has(at netip.AddrPort) bool {
 		}
 	}
 	return false
+}
+
+// ports are those that are taken at any address, ordered.
+func (s sockets) ports() []uint16 {
+	var out []uint16
+	for at := range s {
+		out = append(out, at.Port())
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
 }
 
 // servedAt reports whether the workload listens on a port of the proxy's host.

@@ -44,9 +44,9 @@ func (p *Planner) redirected(c *class) part {
 		})
 	}
 	for _, k := range sides {
-		l, err := redirect(k)
+		l, err := of(p.cells.redirects, p.round, k, redirect)
 		out.keep(&out.listeners, nil, k.name, l, err)
-		cl, err := original(k)
+		cl, err := of(p.cells.originals, p.round, k, original)
 		out.keep(&out.clusters, nil, k.name, cl, err)
 	}
 	return out

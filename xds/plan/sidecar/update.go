@@ -19,43 +19,58 @@ func (p *Planner) Update(state *view.Mesh, keys []model.Key, all bool) {
 		p.everything()
 		return
 	}
+	elsewhere := false
 	for _, key := range keys {
 		switch key.Kind {
 		case mesh.Dataplanes.Name:
 			p.dataplane(before, key.Name)
 		case mesh.Meshes.Name:
-			if f := factsOf(state); f != p.facts {
+			if f := meshSettingsOf(state); f != p.facts {
 				p.everything()
 				return
 			}
+			p.relearn()
 		case mesh.Trusts.Name:
-			if f := factsOf(state); f != p.facts {
+			if f := meshSettingsOf(state); f != p.facts {
 				p.everything()
 				return
 			}
 			p.trust()
 			p.allMembers()
 		default:
-			p.policy(before, key)
+			elsewhere = p.policy(before, key) || elsewhere
 		}
+	}
+	if elsewhere && p.survey() {
+		p.placeAll()
+	}
+}
+
+// placeAll puts every class into its reach again.
+func (p *Planner) placeAll() {
+	for _, c := range p.classes {
+		p.place(c)
 	}
 }
 
 // everything marks all there is.
 func (p *Planner) everything() {
-	p.facts = factsOf(p.state)
+	p.facts = meshSettingsOf(p.state)
 	p.trust()
+	p.survey()
 	for name, x := range p.proxies {
 		if d, ok := p.state.Dataplane(name); ok {
 			p.classify(x, d)
 		}
 	}
+	p.placeAll()
+	for _, r := range p.reaches {
+		r.relist = true
+		p.touchAll(r)
+	}
 	for _, c := range p.classes {
+		c.staleIn = true
 		p.mark(c)
-		c.staleIn, c.relist = true, true
-		for _, o := range c.outbounds {
-			c.staleOut[o] = struct{}{}
-		}
 	}
 	p.allMembers()
 }
@@ -120,33 +135,36 @@ func servicesOf(ds ...*view.Dataplane) iter.Seq[string] {
 // service marks the outbounds that reach a service.
 func (p *Planner) service(name string) {
 	for o := range p.byService[name] {
-		o.class.staleOut[o] = struct{}{}
-		p.mark(o.class)
+		p.touch(o)
 	}
 }
 
-// population marks the classes that reach whatever there is.
+// population marks those who reach whatever there is.
 func (p *Planner) population() {
-	for _, c := range p.classes {
-		if c.shape.Everything {
-			c.relist = true
-			p.mark(c)
+	for _, r := range p.reaches {
+		if r.shape.Everything {
+			r.relist = true
+			p.moved[r] = struct{}{}
 		}
 	}
 }
 
-// policy takes a changed policy: what it was and is chosen for.
-func (p *Planner) policy(before *view.Mesh, key model.Key) {
+// policy takes a changed policy: what it was and is chosen for. It reports whether it
+// may tell sources of connections apart that no other one does, or does so no more.
+func (p *Planner) policy(before *view.Mesh, key model.Key) (elsewhere bool) {
 	for _, pol := range p.policies {
 		if pol.Kind.Name != key.Kind {
 			continue
 		}
-		for _, version := range []*view.Policy{find(before, pol, key.Name), find(p.state, pol, key.Name)} {
+		was, is := find(before, pol, key.Name), find(p.state, pol, key.Name)
+		for _, version := range []*view.Policy{was, is} {
 			if version != nil {
 				p.chosen(pol, version)
 			}
 		}
+		elsewhere = elsewhere || aboutConnections(pol) && resourced(was, is)
 	}
+	return elsewhere
 }
 
 func find(m *view.Mesh, pol *policy.Policy, name string) *view.Policy {
@@ -161,31 +179,29 @@ func find(m *view.Mesh, pol *policy.Policy, name string) *view.Policy {
 // chosen marks what a policy may be chosen for. Sources are not looked at: they
 // would save little and the selection looks at them anyway.
 func (p *Planner) chosen(pol *policy.Policy, x *view.Policy) {
-	switch pol.Attachment {
-	case policy.ByOutbound, policy.ByDestination:
-		for _, d := range x.Destinations {
-			if s := d.Service(); s != "" && s != mesh.AnyValue {
-				p.service(s)
-				continue
-			}
-			for _, c := range p.classes {
-				for _, o := range c.outbounds {
-					c.staleOut[o] = struct{}{}
-				}
-				p.mark(c)
-			}
-		}
-	case policy.ByInbound, policy.AllByInbound:
-		for _, c := range p.classes {
-			if c.serves(x.Destinations) {
-				c.staleIn = true
-				p.mark(c)
-			}
-		}
-	case policy.ByProxy:
-		for _, c := range p.classes {
-			c.staleIn, c.relist = true, true
+	if aboutConnections(pol) {
+		p.chosenByService(x.Destinations)
+	}
+	for _, c := range p.classes {
+		if aboutInbounds(pol.Attachment) && c.serves(x.Destinations) {
+			c.staleIn = true
 			p.mark(c)
+		}
+	}
+	if pol.Attachment.Has(policy.ByProxy) {
+		p.placeAll()
+	}
+}
+
+// chosenByService marks the outbounds that reach what some destinations select.
+func (p *Planner) chosenByService(destinations []mesh.Tags) {
+	for _, d := range destinations {
+		if s := d.Service(); s != "" && s != mesh.AnyValue {
+			p.service(s)
+			continue
+		}
+		for _, r := range p.reaches {
+			p.touchAll(r)
 		}
 	}
 }
@@ -225,17 +241,5 @@ func (p *Planner) Secured(name string, yes bool) {
 
 // Outside says that what policies ask of beyond the mesh may have changed.
 func (p *Planner) Outside() {
-	for i, pol := range p.policies {
-		if pol.Facts == nil {
-			continue
-		}
-		for _, c := range p.classes {
-			for _, in := range c.inbounds {
-				if p.forInbound(in.shape.Tags)[i] != nil {
-					c.staleIn = true
-					p.mark(c)
-				}
-			}
-		}
-	}
+	p.relearn()
 }

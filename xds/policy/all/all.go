@@ -8,6 +8,8 @@ import (
 	"github.com/meshgate/meshgate/controlplane/model"
 	"github.com/meshgate/meshgate/xds/policy"
 	"github.com/meshgate/meshgate/xds/policy/circuitbreaker"
+	"github.com/meshgate/meshgate/xds/policy/faultinjection"
+	"github.com/meshgate/meshgate/xds/policy/healthcheck"
 	"github.com/meshgate/meshgate/xds/policy/meshtokenauth"
 	"github.com/meshgate/meshgate/xds/policy/retry"
 	"github.com/meshgate/meshgate/xds/policy/timeout"
@@ -20,6 +22,8 @@ import (
 func Policies() []*policy.Policy {
 	return []*policy.Policy{
 		circuitbreaker.Policy,
+		faultinjection.Policy,
+		healthcheck.Policy,
 		meshtokenauth.Policy,
 		retry.Policy,
 		timeout.Policy,

@@ -156,7 +156,7 @@ type chosen struct {
 // build applies policies to fresh drafts, phase by phase, and freezes them.
 func build(protocol string, cs []chosen) (map[string]string, error) {
 	d := policytest.NewDrafts(protocol, true)
-	for _, phase := range []policy.Phase{policy.Routes, policy.Settings, policy.Raw} {
+	for _, phase := range []policy.Phase{policy.Routes, policy.Settings} {
 		for _, c := range cs {
 			if c.policy.Phase != phase {
 				continue

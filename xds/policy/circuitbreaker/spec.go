@@ -73,16 +73,15 @@ type Thresholds struct {
 }
 
 // Kind describes the resources.
-var Kind = &model.Kind{
+var Kind = model.Describe(Spec{}, model.Kind{
 	Name: "circuit_breaker", Path: "circuit-breakers", Scoping: model.Mesh, Class: model.Config,
-	New: func() any { return new(Spec) },
 	Document: &model.Document{
 		Type: "CircuitBreaker", Singular: "Circuit Breaker", Plural: "Circuit Breakers",
 		Policy: true, Outbound: true,
 		Default:  func(any) {},
 		Validate: validate,
 	},
-}
+})
 
 // Policy edits the clusters of destinations.
 var Policy = &policy.Policy{

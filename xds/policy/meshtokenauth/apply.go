@@ -21,7 +21,7 @@ import (
 // Policy puts the token filter into the chains of an inbound and its
 // configuration into the routes.
 var Policy = &policy.Policy{
-	Kind: Kind, Phase: policy.Settings, Attachment: policy.ByInbound, HTTPOnly: true, NeedsFilter: true,
+	Kind: Kind, Phase: policy.Settings, Attachment: policy.ByInbound, HTTPOnly: true, NeedsFilter: true, Rule: true,
 	Edits:   policy.Edits{Inbound: inbound, InboundRoutes: inboundRoutes},
 	Facts:   facts,
 	Explain: explain,
@@ -54,7 +54,7 @@ func (f found) Awaited() (what string, reading bool) {
 
 // facts looks the plugin instance up. One that is missing is a fact too: it
 // refuses every request.
-func facts(o policy.Outside, chosen []*view.Policy) any {
+func facts(w policy.World, chosen []*view.Policy) any {
 	r, _ := chosen[0].Spec.(*Resource)
 	demanded := r.demanded()
 	p := demanded.Plugin
@@ -63,9 +63,9 @@ func facts(o policy.Outside, chosen []*view.Policy) any {
 	}
 	name := cmp.Or(p.ControlPlane, model.DefaultControlPlane)
 	var g *view.Gateway
-	if o != nil {
+	if w.Outside != nil {
 		var err error
-		if g, err = o.Gateway(name); err != nil {
+		if g, err = w.Outside.Gateway(name); err != nil {
 			return found{
 				awaited: name, reading: errors.Is(err, policy.ErrReading),
 				problem: fmt.Sprintf("control plane %s cannot be read: every request is refused", name),

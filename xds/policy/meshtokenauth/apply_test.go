@@ -80,7 +80,7 @@ func selection(t *testing.T, o policy.Outside) *policy.Selection {
 	t.Helper()
 	text := `{"type":"MeshTokenAuth","mesh":"demo","name":"x","spec":{"targetRef":{"kind":"Mesh"},"from":[{"targetRef":{"kind":"Mesh"},"default":{"plugin":{"id":"` + pluginID + `"}}}]}}`
 	s := &policy.Selection{Policies: policytest.Resource(t, Kind, []byte(text))}
-	s.Facts = facts(o, s.Policies)
+	s.Facts = facts(policy.World{Outside: o}, s.Policies)
 	return s
 }
 
@@ -153,7 +153,7 @@ func TestConfigThatCannotBeEnforcedRefuses(t *testing.T) {
 	text := `{"type":"MeshTokenAuth","mesh":"demo","name":"x","spec":{"targetRef":{"kind":"Mesh"},"from":[{"targetRef":{"kind":"Mesh"},"default":{"config":{"global_credentials":true,"auth_header_name":"X-Credential-Token"}}}]}}`
 	name, spec := policytest.Decode(t, Kind, []byte(text))
 	chosen := []*view.Policy{policytest.Of(Kind, name, spec)}
-	s := &policy.Selection{Policies: chosen, Facts: Policy.Facts(nil, chosen)}
+	s := &policy.Selection{Policies: chosen, Facts: Policy.Facts(policy.World{}, chosen)}
 	if f, ok := s.Facts.(policy.Problematic); !ok || !strings.Contains(f.Problem(), "x-credential-token") {
 		t.Errorf("facts are %+v", s.Facts)
 	}

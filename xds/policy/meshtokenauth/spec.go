@@ -78,16 +78,15 @@ const (
 )
 
 // Kind describes the resources.
-var Kind = &model.Kind{
+var Kind = model.Describe(Resource{}, model.Kind{
 	Name: "mesh_token_auth", Path: "meshtokenauths", Scoping: model.Mesh, Class: model.Config,
-	New: func() any { return new(Resource) },
 	Document: &model.Document{
 		Type: "MeshTokenAuth", Singular: "Mesh Token Auth", Plural: "Mesh Token Auths",
 		Policy: true, Inbound: true,
 		Default:  func(any) {},
 		Validate: validate,
 	},
-}
+})
 
 // SelectedSources implements model.Selecting: the policy is about everybody.
 func (r *Resource) SelectedSources() []map[string]string { return nil }

@@ -90,7 +90,7 @@ func (d *Drafts) Apply(p *policy.Policy, s *policy.Selection) (err error) {
 	if s != nil && p.OutboundRoutes != nil && d.OutboundRoutes != nil {
 		step(func() error { return p.OutboundRoutes(d.OutboundRoutes, s) })
 	}
-	if s == nil && p.Attachment != policy.ByInbound {
+	if s == nil && !p.Attachment.Has(policy.ByInbound) {
 		return err
 	}
 	if p.Inbound != nil {

@@ -108,7 +108,7 @@ func Select(t *testing.T, p *policy.Policy, text []byte) *policy.Selection {
 	t.Helper()
 	s := &policy.Selection{Policies: Resource(t, p.Kind, text)}
 	if p.Facts != nil {
-		s.Facts = p.Facts(nowhere{}, s.Policies)
+		s.Facts = p.Facts(policy.World{Mesh: &mesh.Mesh{}, Outside: nowhere{}}, s.Policies)
 	}
 	return s
 }

@@ -101,7 +101,7 @@ func (d *Drafts) splitRoutes() *draft.Routes {
 	return r
 }
 
-func lead(a *routev3.RouteAction, to []draft.Target) {
+func lead(a *routev3.RouteAction, to []draft.Destination) {
 	w := &routev3.WeightedCluster{}
 	for _, t := range to {
 		w.Clusters = append(w.Clusters, &routev3.WeightedCluster_ClusterWeight{Name: t.Tags.String(), Weight: wrapperspb.UInt32(t.Weight)})

@@ -32,9 +32,9 @@ type HTTP struct {
 	// RetriableStatusCodes are tried again beside what RetryOn says.
 	RetriableStatusCodes []uint32 `json:"retriableStatusCodes,omitempty"`
 	// RetriableMethods limit retries to some methods; all if empty.
-	RetriableMethods []string `json:"retriableMethods,omitempty" enum:"NONE,CONNECT,DELETE,GET,HEAD,OPTIONS,PATCH,POST,PUT,TRACE"`
+	RetriableMethods []string `json:"retriableMethods,omitempty" jsonschema:"enum=NONE,enum=CONNECT,enum=DELETE,enum=GET,enum=HEAD,enum=OPTIONS,enum=PATCH,enum=POST,enum=PUT,enum=TRACE"`
 	// RetryOn replaces the default conditions.
-	RetryOn []string `json:"retryOn,omitempty" enum:"all_5xx,gateway_error,reset,connect_failure,envoy_ratelimited,retriable_4xx,refused_stream,retriable_status_codes,retriable_headers,http3_post_connect_failure"`
+	RetryOn []string `json:"retryOn,omitempty" jsonschema:"enum=all_5xx,enum=gateway_error,enum=reset,enum=connect_failure,enum=envoy_ratelimited,enum=retriable_4xx,enum=refused_stream,enum=retriable_status_codes,enum=retriable_headers,enum=http3_post_connect_failure"`
 }
 
 // GRPC is for gRPC.
@@ -43,7 +43,7 @@ type GRPC struct {
 	PerTryTimeout *mesh.Duration `json:"perTryTimeout,omitempty"`
 	BackOff       *BackOff       `json:"backOff,omitempty"`
 	// RetryOn replaces the default conditions.
-	RetryOn []string `json:"retryOn,omitempty" enum:"cancelled,deadline_exceeded,internal,resource_exhausted,unavailable"`
+	RetryOn []string `json:"retryOn,omitempty" jsonschema:"enum=cancelled,enum=deadline_exceeded,enum=internal,enum=resource_exhausted,enum=unavailable"`
 }
 
 // TCP is for connections that are not HTTP.
@@ -60,16 +60,15 @@ type BackOff struct {
 }
 
 // Kind describes the resources.
-var Kind = &model.Kind{
+var Kind = model.Describe(Spec{}, model.Kind{
 	Name: "retry", Path: "retries", Scoping: model.Mesh, Class: model.Config,
-	New: func() any { return new(Spec) },
 	Document: &model.Document{
 		Type: "Retry", Singular: "Retry", Plural: "Retries",
 		Policy: true, Outbound: true,
 		Default:  func(any) {},
 		Validate: validate,
 	},
-}
+})
 
 // Policy edits the listeners and routes of outbounds.
 var Policy = &policy.Policy{

@@ -49,16 +49,15 @@ type GRPC struct {
 }
 
 // Kind describes the resources.
-var Kind = &model.Kind{
+var Kind = model.Describe(Spec{}, model.Kind{
 	Name: "timeout", Path: "timeouts", Scoping: model.Mesh, Class: model.Config,
-	New: func() any { return new(Spec) },
 	Document: &model.Document{
 		Type: "Timeout", Singular: "Timeout", Plural: "Timeouts",
 		Policy: true, Outbound: true,
 		Default:  func(any) {},
 		Validate: validate,
 	},
-}
+})
 
 // Policy edits the clusters, listeners and routes of outbounds.
 var Policy = &policy.Policy{

@@ -17,16 +17,15 @@ type Spec struct {
 }
 
 // Kind describes the resources.
-var Kind = &model.Kind{
+var Kind = model.Describe(Spec{}, model.Kind{
 	Name: "traffic_permission", Path: "traffic-permissions", Scoping: model.Mesh, Class: model.Config,
-	New: func() any { return new(Spec) },
 	Document: &model.Document{
 		Type: "TrafficPermission", Singular: "Traffic Permission", Plural: "Traffic Permissions",
 		Policy: true, Inbound: true,
 		Default:  func(any) {},
 		Validate: validate,
 	},
-}
+})
 
 // Policy edits inbounds. It has effect only where peers are authenticated.
 var Policy = &policy.Policy{

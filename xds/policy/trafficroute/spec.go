@@ -131,16 +131,15 @@ type RingHash struct {
 }
 
 // Kind describes the resources.
-var Kind = &model.Kind{
+var Kind = model.Describe(Spec{}, model.Kind{
 	Name: "traffic_route", Path: "traffic-routes", Scoping: model.Mesh, Class: model.Config,
-	New: func() any { return new(Spec) },
 	Document: &model.Document{
 		Type: "TrafficRoute", Singular: "Traffic Route", Plural: "Traffic Routes",
 		Policy: true, Outbound: true,
 		Default:  complete,
 		Validate: validate,
 	},
-}
+})
 
 // Policy decides the routes of outbounds and edits their clusters.
 var Policy = &policy.Policy{

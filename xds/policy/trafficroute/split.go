@@ -29,12 +29,12 @@ func split(s *policy.Selection, outbound mesh.Tags) (*draft.Split, error) {
 
 // targets resolves destinations. Those that come to the same tags are one, those
 // of weight 0 are left out.
-func targets(split []Split, destination, outbound mesh.Tags) []draft.Target {
+func targets(split []Split, destination, outbound mesh.Tags) []draft.Destination {
 	if len(split) == 0 {
 		if len(destination) == 0 {
 			return nil
 		}
-		return []draft.Target{{Tags: resolve(destination, outbound), Weight: 1}}
+		return []draft.Destination{{Tags: resolve(destination, outbound), Weight: 1}}
 	}
 	var tags []mesh.Tags
 	var weights []uint64
@@ -52,9 +52,9 @@ func targets(split []Split, destination, outbound mesh.Tags) []draft.Target {
 		}
 		weights[i] += uint64(*s.Weight)
 	}
-	out := make([]draft.Target, len(tags))
+	out := make([]draft.Destination, len(tags))
 	for i, w := range scale(weights) {
-		out[i] = draft.Target{Tags: tags[i], Weight: w}
+		out[i] = draft.Destination{Tags: tags[i], Weight: w}
 	}
 	return out
 }

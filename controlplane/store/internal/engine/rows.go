@@ -25,8 +25,8 @@ type Entry struct {
 	Secret bool
 }
 
-// Target is one reference of a row, to a row of the same scope.
-type Target struct {
+// Reference is one reference of a row, to a row of the same scope.
+type Reference struct {
 	Ref, Kind, Name string
 	OnDelete        model.OnDelete
 }
@@ -39,7 +39,7 @@ type Row struct {
 	// Expires is when the row is over in milliseconds of Unix time; 0 = never.
 	Expires int64
 	Unique  []Entry
-	Refs    []Target
+	Refs    []Reference
 	Lists   []Entry
 }
 
@@ -102,13 +102,13 @@ func Describe(r *model.Resource) Row {
 	for i := range r.Kind.Refs {
 		ref := &r.Kind.Refs[i]
 		if name, ok := ref.Target(r.Spec); ok {
-			row.Refs = append(row.Refs, Target{Ref: ref.Name, Kind: ref.To, Name: name, OnDelete: ref.OnDelete})
+			row.Refs = append(row.Refs, Reference{Ref: ref.Name, Kind: ref.To, Name: name, OnDelete: ref.OnDelete})
 		}
 	}
 	for i := range r.Kind.Holds {
 		hold := &r.Kind.Holds[i]
 		for _, name := range slices.Compact(slices.Sorted(slices.Values(hold.Targets(r.Spec)))) {
-			row.Refs = append(row.Refs, Target{Ref: hold.Name, Kind: hold.To, Name: name, OnDelete: model.Refuse})
+			row.Refs = append(row.Refs, Reference{Ref: hold.Name, Kind: hold.To, Name: name, OnDelete: model.Refuse})
 		}
 	}
 	for i := range r.Kind.Lists {

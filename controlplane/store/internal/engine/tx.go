@@ -232,7 +232,7 @@ func (t *Tx) check(row, before Row) error {
 }
 
 // present refuses a reference to nothing.
-func (t *Tx) present(r *model.Resource, to Target) error {
+func (t *Tx) present(r *model.Resource, to Reference) error {
 	key := model.Key{Kind: to.Kind, Scope: r.Scope, Name: to.Name}
 	found, err := t.rows.Has(key, t.millis)
 	if err != nil {

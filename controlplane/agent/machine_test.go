@@ -1,0 +1,76 @@
+package agent
+
+import (
+	"fmt"
+	"net/http"
+	"net/netip"
+	"strings"
+	"testing"
+
+	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/meshgate/meshgate/xds/resource"
+)
+
+// workloadAt is the cluster of a workload.
+func workloadAt(t *testing.T, address string, port uint32) []byte {
+	t.Helper()
+	body, err := proto.Marshal(&clusterv3.Cluster{LoadAssignment: &endpointv3.ClusterLoadAssignment{Endpoints: []*endpointv3.LocalityLbEndpoints{{
+		LbEndpoints: []*endpointv3.LbEndpoint{{HostIdentifier: &endpointv3.LbEndpoint_Endpoint{Endpoint: &endpointv3.Endpoint{
+			Address: &corev3.Address{Address: &corev3.Address_SocketAddress{SocketAddress: &corev3.SocketAddress{
+				Address: address, PortSpecifier: &corev3.SocketAddress_PortValue{PortValue: port},
+			}}},
+		}}}},
+	}}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return body
+}
+
+// TestWorkloadsAreNotTheAgents: whoever has the token of a proxy says where its workload
+// is, but it is not at the ports of the agent and of Envoy, and not on other machines.
+func TestWorkloadsAreNotTheAgents(t *testing.T) {
+	p := newJoinPlane(t)
+	o, _ := p.options(t)
+	o.StatusAddress, o.AdminPort, o.WorkloadAddresses = "127.0.0.1:0", 9901, []netip.Prefix{netip.MustParsePrefix("192.0.2.0/28")}
+	a := newAgent(t, o)
+	stop, err := a.serveStatus(&status{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stop()
+	port := uint32(a.statusPort)
+	live, err := http.Get(fmt.Sprintf("http://127.0.0.1:%d/live", port))
+	if err != nil || live.StatusCode != http.StatusOK {
+		t.Fatalf("the status is not at its port: %v %v", live, err)
+	}
+	_ = live.Body.Close()
+	http.DefaultClient.CloseIdleConnections()
+	const operators, elsewhere = "answers operators", "neither this machine"
+	for _, test := range []struct {
+		address string
+		port    uint32
+		sidecar string
+		gateway string
+	}{
+		{"127.0.0.1", 8080, "", ""}, {"192.0.2.1", 8080, "", ""}, {"192.0.2.77", 8080, elsewhere, ""},
+		{"127.0.0.1", 9901, operators, operators}, {"::1", 9901, operators, operators}, {"127.0.0.1", port, operators, operators}, {"0.0.0.0", port, operators, operators},
+	} {
+		a.Sidecar = o.Sidecar
+		_, err := a.machine().Admit(string(resource.Cluster), workloadAt(t, test.address, test.port))
+		a.Sidecar = nil
+		_, asGateway := a.machine().Admit(string(resource.Cluster), workloadAt(t, test.address, test.port))
+		for _, x := range []struct {
+			got  error
+			want string
+		}{{err, test.sidecar}, {asGateway, test.gateway}} {
+			if (x.got == nil) != (x.want == "") || x.got != nil && !strings.Contains(x.got.Error(), x.want) {
+				t.Errorf("%s:%d: %v, want %q", test.address, test.port, x.got, x.want)
+			}
+		}
+	}
+}

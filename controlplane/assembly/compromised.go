@@ -1,0 +1,76 @@
+package assembly
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/meshgate/meshgate/controlplane/identity"
+	"github.com/meshgate/meshgate/controlplane/mesh"
+	"github.com/meshgate/meshgate/controlplane/meshapi"
+)
+
+// withdraw replaces the keys of a kind because one of them is compromised. When it
+// returns, what was open with their tokens is being ended, also after an error: then the
+// keys may be withdrawn all the same.
+func (k keyring) withdraw(ctx context.Context, kind, meshName string) (said string, err error) {
+	var out identity.Withdrawal
+	prefix := "cp/"
+	if kind == meshapi.KeysDataplaneTokens {
+		prefix = mesh.NodeID(meshName, "")
+		out, err = k.cp.mesh.tokens.Withdraw(ctx, k.cp.gate, meshName)
+	} else {
+		out, err = k.cp.tokens.Withdraw(ctx, k.cp.gate)
+	}
+	if k.cp.ownToken != nil && kind == meshapi.KeysNodeTokens {
+		if err := k.cp.ownToken(); err != nil {
+			k.cp.Log.Error("the gateway beside this control plane has no good token; the next start gives it one", "error", err)
+		}
+	}
+	// Whoever asked may be gone; that must not keep a stream open.
+	k.cp.recheck(context.WithoutCancel(ctx))
+	if err != nil {
+		return "", err
+	}
+	k.cp.Log.Warn("keys were withdrawn because one of them is compromised; no token of them counts", "kind", kind, "mesh", meshName, "keys", out.Withdrawn, "signs", out.Serial)
+	return k.withdrawn(kind, meshName, prefix, out), nil
+}
+
+// withdrawn says what has happened, and what is to be done.
+func (k keyring) withdrawn(kind, meshName, prefix string, out identity.Withdrawal) string {
+	var nodes []string
+	for _, key := range out.Withdrawn {
+		nodes = append(nodes, k.cp.uses.Of(prefix, key)...)
+	}
+	slices.Sort(nodes)
+	what, endpoint := "node tokens", "/tokens/gateway"
+	if kind == meshapi.KeysDataplaneTokens {
+		what, endpoint = "the dataplane tokens of mesh "+meshName, "/tokens/dataplane"
+	}
+	known := "No node has shown such a token since this control plane started."
+	if len(nodes) > 0 {
+		known = "Since this control plane started, " + identity.Named(nodes) + " came with such tokens."
+	}
+	return fmt.Sprintf("Key %s signs %s from now on. Withdrawn: %s. Every token of a withdrawn key is refused from now on and exchanged for nothing, "+
+		"also those of honest nodes and those that were exchanged before. %s Give each node that you know a new token (POST %s of the mesh API, into its token file; nothing restarts): "+
+		"`meshgate status` shows who is still refused, with the reason. What was fetched with forged tokens is not taken back: "+
+		"docs/operations/keys.md, \"A stolen key\", says what that is, how long it is good, and how to end it.",
+		out.Serial, what, keysNamed(out.Withdrawn), known, endpoint)
+}
+
+// keysNamed names keys for people.
+func keysNamed(serials []string) string {
+	if len(serials) == 1 {
+		return "key " + serials[0]
+	}
+	return "keys " + strings.Join(serials, ", ")
+}
+
+// checkCompromised says what does not belong to the withdrawal of a kind.
+func checkCompromised(kind string, r meshapi.KeyRotation) string {
+	if r.Compromised && !slices.Contains(meshapi.Withdrawable, kind) {
+		return "does not belong to " + kind + ", of which docs/operations/keys.md says what to do after a theft"
+	}
+	return ""
+}

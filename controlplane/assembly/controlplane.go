@@ -1,0 +1,401 @@
+package assembly
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"runtime/debug"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+	"golang.org/x/sync/errgroup"
+	"google.golang.org/grpc"
+
+	"github.com/meshgate/meshgate/controlplane/adminlink"
+	"github.com/meshgate/meshgate/controlplane/admit"
+	"github.com/meshgate/meshgate/controlplane/backup"
+	"github.com/meshgate/meshgate/controlplane/changes"
+	"github.com/meshgate/meshgate/controlplane/config"
+	"github.com/meshgate/meshgate/controlplane/enrol"
+	"github.com/meshgate/meshgate/controlplane/fault"
+	"github.com/meshgate/meshgate/controlplane/gateway"
+	"github.com/meshgate/meshgate/controlplane/httpkit"
+	"github.com/meshgate/meshgate/controlplane/identity"
+	"github.com/meshgate/meshgate/controlplane/mesh"
+	"github.com/meshgate/meshgate/controlplane/meshapi"
+	"github.com/meshgate/meshgate/controlplane/nodes"
+	"github.com/meshgate/meshgate/controlplane/oauth"
+	"github.com/meshgate/meshgate/controlplane/publish"
+	"github.com/meshgate/meshgate/controlplane/revoke"
+	"github.com/meshgate/meshgate/controlplane/steady"
+	"github.com/meshgate/meshgate/controlplane/store"
+	"github.com/meshgate/meshgate/controlplane/telemetry"
+	"github.com/meshgate/meshgate/controlplane/version"
+	"github.com/meshgate/meshgate/controlplane/view"
+	"github.com/meshgate/meshgate/filter/contract"
+	"github.com/meshgate/meshgate/inspect"
+	"github.com/meshgate/meshgate/xds/policy/all"
+	xds "github.com/meshgate/meshgate/xds/server"
+	"github.com/meshgate/meshgate/xds/snapshot"
+)
+
+// gcPercent lets the heap grow by half before it is collected. Most of it is the
+// state of connected proxies, which stays; what a change leaves behind is little,
+// so that collecting more often costs less than holding twice the memory.
+const gcPercent = 50
+
+// gatewayIdle is how long the connections of gateways to the OAuth server may be
+// without a request; gateways end them before, and are known by their certificates.
+const gatewayIdle = time.Hour
+
+// stopTime bounds an orderly end of the control plane.
+const stopTime = 15 * time.Second
+
+// ControlPlane is everything that `meshgate run` runs.
+type ControlPlane struct {
+	cfg    *config.Config
+	Log    *slog.Logger
+	ports  *listeners
+	store  store.Store
+	CAFile string
+
+	authority *identity.Authority
+	tokens    *identity.Tokens
+	redis     *redisParts
+	revoker   *revoke.Revoker
+	gate      *admit.Gate
+	oauth     *oauth.Server
+	views     *view.Views
+	loop      *publish.Loop
+	snapshots *snapshot.Store
+	xds       *xds.Server
+	mesh      meshParts
+	nodes     *nodes.Registry
+	dumps     *inspect.Dumps
+	// AdminToken is what callers of the administration API must show, or empty.
+	AdminToken string
+	// encryption changes the key of the store; nil if there is none.
+	encryption *encryption
+	// uses knows which keys the tokens of nodes are of; renewTokens has them replaced.
+	uses *identity.Uses
+	// roots knows what agents trust; renewWake has gateways looked after at once.
+	roots       rootsTold
+	renewWake   chan struct{}
+	renewTokens *tokenRenewer
+	// ownToken gives the gateway that runs in this process a new token; nil if none does.
+	ownToken func() error
+	// instance tells this process apart from others.
+	instance string
+	ready    readiness
+	clocks   *clocks
+	meters   *meters
+	// traces is nil where none are made.
+	traces *telemetry.Traces
+	// backups is nil where none are made.
+	backups *backup.Schedule
+	closers closers
+}
+
+// OpenControlPlane opens everything that can fail; run then serves. Whatever
+// goes wrong here leaves nothing behind.
+func OpenControlPlane(ctx context.Context, c *config.Config, log *slog.Logger) (*ControlPlane, error) {
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(gcPercent)
+	}
+	cp := &ControlPlane{cfg: c, instance: instanceID(), meters: newMeters(log.Handler()), uses: identity.NewUses(time.Now), renewWake: make(chan struct{}, 1)}
+	cp.Log = slog.New(cp.meters.log)
+	cp.ready.conditions = newConditions(cp.Log)
+	cp.clocks = newClocks(cp.ready.conditions, steady.New(nil))
+	cp.renewTokens = cp.newTokenRenewer()
+	steps := []func(context.Context) error{
+		cp.openTraces, cp.openAdminToken, cp.openPorts, cp.openStore, cp.openIdentities, cp.openMesh, cp.openRevocation, cp.openRotations, cp.openDeclarative, cp.openXDS, cp.openLifecycle, cp.openNodes,
+	}
+	for _, step := range steps {
+		if err := step(ctx); err != nil {
+			cp.close(ctx)
+			return nil, fault.NotBegun(err)
+		}
+	}
+	return cp, nil
+}
+
+func (cp *ControlPlane) openPorts(context.Context) (err error) {
+	if cp.ports, err = openListeners(cp.cfg); err == nil {
+		cp.closers.add(func(context.Context) { cp.ports.close() })
+	}
+	return err
+}
+
+// openIdentities loads the authority and writes its certificate for others.
+func (cp *ControlPlane) openIdentities(ctx context.Context) (err error) {
+	if cp.authority, err = identity.OpenAuthority(ctx, cp.store, time.Now); err != nil {
+		return err
+	}
+	if cp.tokens, err = identity.OpenTokens(ctx, cp.store, time.Now); err != nil {
+		return err
+	}
+	cp.CAFile = filepath.Join(cp.cfg.StateDir, "ca.pem")
+	return cp.writeCA()
+}
+
+// names are what the control plane's certificates are good for.
+func (cp *ControlPlane) names() []string {
+	names := []string{"localhost", "127.0.0.1", "::1"}
+	for n := range strings.SplitSeq(cp.cfg.DataPlane.Names, ",") {
+		if n = strings.TrimSpace(n); n != "" {
+			names = append(names, n)
+		}
+	}
+	return names
+}
+
+func (cp *ControlPlane) openRevocation(ctx context.Context) (err error) {
+	if cp.redis, err = openRedis(cp.cfg, cp.Log); err != nil {
+		return err
+	}
+	cp.closers.add(func(context.Context) { cp.redis.close() })
+	cp.views = view.New(cp.store, all.Kinds(), cp.Log)
+	cp.closers.add(func(context.Context) { cp.views.Close() })
+	trusted, err := cp.cfg.Trusted()
+	if err != nil {
+		return err
+	}
+	tracing, err := gatewayTracing(cp.cfg)
+	if err != nil {
+		return err
+	}
+	log, err := accessLogSettings(&cp.cfg.AccessLog)
+	if err != nil {
+		return fault.NotBegun(err)
+	}
+	cp.loop = publish.New(publish.Options{
+		Views: cp.views, Publisher: cp.snapshots, Parameters: parameters{cp.store, networks(trusted), cp.cfg.Gateway.ForwardDotSegments, tracing, log}, Identities: identities{cp},
+		Policies: all.Policies(), Kinds: AllKinds(), Latest: cp.store.Revision, Issued: cp.mesh.insights.IssuedBackends, Check: cp.cfg.Debug.CheckPlans, Log: cp.Log,
+		Planned: cp.meters.streams.Planned,
+	})
+	cp.revoker, err = revoke.New(ctx, revoke.Options{
+		Store: cp.store, Subjects: oauth.Subjects(), Auth: linkAuthenticator{cp},
+		Source: cp.tokenSource(),
+		Allowed: func(n revoke.Node, plugin string) bool {
+			if strings.HasPrefix(n.ID, "cp/") {
+				return cp.loop.HasPlugin(n.ControlPlane, plugin)
+			}
+			return cp.snapshots.HasPlugin(n.ID, plugin)
+		},
+		Planned: cp.planned,
+		Redis:   cp.redis.client, Tracker: cp.redis.tracker(), NodeRedis: cp.redis.forNodes,
+		RedisState: redisState(cp.ready.conditions), RedisAhead: cp.clocks.redisAhead,
+		ChecksTokens: cp.checksTokens, Meter: cp.meters.tokens, Log: cp.Log, Now: cp.clocks.wall.Now, Clock: cp.clocks.wall,
+		Refused: func(n revoke.Node, reason string) { cp.mesh.insights.TurnedAway(n.ID, reason, true) },
+		Waits:   revocationsWait(cp.ready.conditions),
+	})
+	if err != nil {
+		return err
+	}
+	cp.ready.conditions.Probe(conditionRevocations, func(context.Context) { cp.revoker.TellWaits() })
+	cp.closers.add(func(ctx context.Context) {
+		if err := cp.revoker.Close(ctx); err != nil {
+			cp.Log.Warn("revocations were still being published at the end", "error", err)
+		}
+	})
+	cp.gate = admit.New(cp.store, cp.revoker, AllKinds(), time.Now)
+	cp.oauth = oauth.New(oauth.Options{
+		Store: cp.store, Writer: cp.gate, Grants: oauth.Grants(),
+		Log: cp.Log, Now: time.Now, Observer: cp.meters.tokens,
+		Limits: oauth.Limits{Client: cp.cfg.OAuth.FailuresPerClient, Address: cp.cfg.OAuth.FailuresPerAddress},
+	})
+	return nil
+}
+
+// networks lists networks in the form of the plan's parameters: equal for equal
+// settings.
+func networks(prefixes []netip.Prefix) string {
+	texts := make([]string, len(prefixes))
+	for i, p := range prefixes {
+		texts[i] = p.String()
+	}
+	slices.Sort(texts)
+	return strings.Join(slices.Compact(texts), ",")
+}
+
+func (cp *ControlPlane) openXDS(context.Context) (err error) {
+	cp.xds, err = xds.New(xds.Config{
+		Snapshots: cp.snapshots, Nodes: xdsNodes{cp.loop}, Auth: adsAuthenticator{cp}, Secrets: cp.loop,
+		Observer: observer{cp.mesh.insights, cp.mesh.rotations, cp.mesh.removals, cp.meters.streams}, Confirmed: cp.loop.Confirmed, Log: cp.Log,
+	})
+	return err
+}
+
+// Run serves until ctx ends or a part fails, then ends everything in order.
+func (cp *ControlPlane) Run(ctx context.Context) error {
+	defer cp.close(context.WithoutCancel(ctx))
+	cp.meters.convergence.Begin(cp.store.Revision())
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return ended(ctx, "configuration loop", cp.loop.Run(ctx)) })
+	g.Go(func() error { return cp.renewCertificates(ctx) })
+	g.Go(func() error { return cp.watchCertificates(ctx) })
+	g.Go(func() error { return cp.clocks.watch(ctx) })
+	g.Go(func() error { return ended(ctx, "events", cp.follow(ctx)) })
+	g.Go(func() error { return ended(ctx, "rotation of authorities", cp.mesh.rotations.Run(ctx)) })
+	g.Go(func() error { return ended(ctx, "renewal of certificates", cp.mesh.renewals.Run(ctx)) })
+	g.Go(func() error { return ended(ctx, "removal of dataplanes", cp.mesh.removals.Run(ctx)) })
+	g.Go(func() error { return ended(ctx, "measuring convergence", cp.measureConvergence(ctx)) })
+	g.Go(func() error { return ended(ctx, "encryption key", cp.encryption.run(ctx)) })
+	g.Go(func() error { return ended(ctx, "renewal of tokens", cp.renewTokens.run(ctx)) })
+	if cp.backups = cp.backupSchedule(); cp.backups != nil {
+		g.Go(func() error { return ended(ctx, "backups", cp.backups.Run(ctx)) })
+	}
+	grpcLn, httpLn := httpkit.Split(cp.ports.data, cp.authority.DataPlaneConfig(cp.names()), cp.Log)
+	g.Go(func() error { return cp.serveADS(ctx, grpcLn) })
+	serveWith := func(l httpkit.Limits, name string, h http.Handler, ln net.Listener) {
+		server := httpkit.NewServer(name, cp.traced(name, h), cp.Log, l, cp.meters.requests)
+		g.Go(func() error { return ended(ctx, name, server.Serve(ctx, ln)) })
+	}
+	serve := func(name string, h http.Handler, ln net.Listener) { serveWith(httpkit.Limits{}, name, h, ln) }
+	serveWith(httpkit.Limits{IdleTimeout: gatewayIdle, Anonymous: true}, "data_plane", cp.dataPlane(), httpLn)
+	serve(serverDiagnostics, diagnostics(&cp.ready, cp.metrics(), profiling{on: cp.cfg.Diagnostics.Pprof, token: cp.AdminToken}), cp.ports.diagnostics)
+	admin := cp.adminAPI()
+	serve("admin", admin.Handler(), cp.ports.admin)
+	serve("admin_tls", admin.Handler(), tlsListener(cp.ports.adminTLS, cp.authority.ServerConfig(cp.names())))
+	serve("mesh", cp.meshAPI(admin.Revisions), cp.ports.mesh)
+	cp.ready.serving.Store(true)
+	cp.Log.Info("control plane is up", "data_plane", port(cp.ports.data), "admin", port(cp.ports.admin),
+		"mesh", port(cp.ports.mesh), "diagnostics", port(cp.ports.diagnostics), "state_dir", cp.cfg.StateDir)
+	return g.Wait()
+}
+
+// renewCertificates keeps the certificates of connected proxies fresh.
+func (cp *ControlPlane) renewCertificates(ctx context.Context) error {
+	tick := time.NewTicker(renewEvery)
+	defer tick.Stop()
+	r := &renewer{
+		nodes: cp.gateways, generation: cp.generation, secret: cp.loop.Secret, push: cp.xds.PushSecret, log: cp.Log,
+		secrets: func(node string) []string { return cp.snapshots.Get(node).Secrets() },
+	}
+	return r.run(ctx, tick.C, cp.renewWake, cp.successor)
+}
+
+// gateways are the connected nodes that are no proxies of a mesh: the identities
+// of those are renewed each in its own time.
+func (cp *ControlPlane) gateways() []string {
+	return slices.DeleteFunc(cp.snapshots.Nodes(), func(n string) bool { return !strings.HasPrefix(n, "cp/") })
+}
+
+// meshAPI serves the mesh API.
+func (cp *ControlPlane) meshAPI(revisions http.HandlerFunc) http.Handler {
+	host, _ := os.Hostname() // empty where the system does not say
+	return meshapi.Handler(meshapi.Options{
+		Kinds: slices.Concat(mesh.Kinds(), all.Kinds()), Store: cp.store, Writer: cp.gate,
+		Insights: insights{cp.mesh.insights}, Problems: problems{cp}, Dumps: cp.dumps, Policies: cp.chosenPolicies(), DataplaneTokens: cp.mesh.tokens,
+		Tokens: cp.tokens, Revoke: cp.revokeTokens, Keys: keyring{cp}, Recorded: changes.Listed(AllKinds()), Revisions: revisions, Conditions: cp.conditions, Nodes: cp.nodes, Version: version.Program,
+		About:         meshapi.About{ClusterID: cp.authority.ID(), Hostname: host, InstanceID: cp.instance},
+		ProxyVersions: map[string]string{version.Program: version.Envoy},
+	})
+}
+
+// dataPlane serves the HTTP half of the data-plane server.
+func (cp *ControlPlane) dataPlane() http.Handler {
+	mux := http.NewServeMux()
+	handle := func(pattern string, h http.Handler) { mux.Handle(pattern, httpkit.Named(pattern, h)) }
+	handle(contract.LinkPath, cp.revoker)
+	handle(contract.EndedPath, http.HandlerFunc(cp.revoker.ServeEnded))
+	handle(adminlink.Path, cp.mesh.admin)
+	joining := &enrol.Server{Store: cp.store, Writer: cp.gate, Tokens: cp.tokens, Enrolled: cp.enrolled, Mesh: cp.proxies(), Refused: cp.mesh.insights.TurnedAway, Connected: cp.connected, Remembers: cp.revoker.Remembers}
+	handle(enrol.Path, joining)
+	handle(enrol.RenewPath, http.HandlerFunc(joining.Renew))
+	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+		httpkit.EntryOf(r.Context()).Pattern = oauth.Route(r.URL)
+		cp.oauth.ServeHTTP(w, r)
+	})
+	return mux
+}
+
+// serveADS serves the gRPC half of the data-plane server.
+func (cp *ControlPlane) serveADS(ctx context.Context, ln net.Listener) error {
+	s := grpc.NewServer(adsOptions()...)
+	cp.xds.Register(s)
+	failed := make(chan error, 1)
+	go func() { failed <- s.Serve(ln) }()
+	select {
+	case err := <-failed:
+		return fmt.Errorf("serve ADS: %w", err)
+	case <-ctx.Done():
+	}
+	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTime)
+	defer cancel()
+	err := cp.xds.Close(closing)
+	s.Stop()
+	return errors.Join(err, <-failed)
+}
+
+// adsOptions are those of the gRPC half.
+func adsOptions() []grpc.ServerOption { return append(xds.Options(), grpc.Creds(handshaken{})) }
+
+// instanceID tells this process apart from others, of this host and before.
+func instanceID() string {
+	host, _ := os.Hostname() // empty where the system does not say
+	return host + "-" + uuid.NewString()[:4]
+}
+
+// close ends what open has opened, in reverse order. It is safe to call twice.
+func (cp *ControlPlane) close(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTime)
+	defer cancel()
+	cp.ready.serving.Store(false)
+	cp.closers.run(ctx)
+}
+
+// ended hides the error that a part returns because it was told to end.
+func ended(ctx context.Context, name string, err error) error {
+	if err == nil || (ctx.Err() != nil && errors.Is(err, ctx.Err())) {
+		return nil
+	}
+	return fmt.Errorf("%s: %w", name, err)
+}
+
+// WaitReady returns when everything is up, the gateway included.
+func (cp *ControlPlane) WaitReady(ctx context.Context) error {
+	for {
+		moved := cp.snapshots.Moved()
+		missing, _ := cp.ready.state(ctx)
+		if missing == "" {
+			return nil
+		}
+		select {
+		case <-moved:
+		case <-time.After(readyTick):
+		case <-ctx.Done():
+			return errors.New(missing)
+		}
+	}
+}
+
+// readyTick is how often an Envoy that has its configuration is asked whether
+// its port is open. It has no event for that.
+const readyTick = 50 * time.Millisecond
+
+// gatewayMissing says what a gateway of this machine still needs to serve.
+func (cp *ControlPlane) gatewayMissing(node string, in gateway.Instance) string {
+	p := cp.snapshots.Progress(0)
+	for _, n := range p.Acknowledged {
+		if n != node {
+			continue
+		}
+		conn, err := net.DialTimeout("tcp", net.JoinHostPort(httpkit.Loopback(in.Listen), strconv.Itoa(in.HTTPPort)), time.Second)
+		if err != nil {
+			return "the gateway's port is not open yet"
+		}
+		_ = conn.Close()
+		return ""
+	}
+	return "the gateway has not acknowledged its configuration"
+}

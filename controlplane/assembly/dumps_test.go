@@ -1,0 +1,136 @@
+package assembly
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"io"
+	"log/slog"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/meshgate/meshgate/controlplane/adminlink"
+	"github.com/meshgate/meshgate/controlplane/insight"
+	"github.com/meshgate/meshgate/controlplane/nodes"
+	"github.com/meshgate/meshgate/inspect"
+	"github.com/meshgate/meshgate/xds/resource"
+)
+
+// everybody lets all links in.
+type everybody struct{}
+
+// Authenticate implements adminlink.Authenticator.
+func (everybody) Authenticate(context.Context, string, string) (time.Time, error) {
+	return time.Time{}, nil
+}
+
+// linkedDumps are dumps over real links to agents that a test plays; end ends these.
+func linkedDumps(t *testing.T, fetch func(ctx context.Context, node string) (io.ReadCloser, error), agents ...string) (dumps *inspect.Dumps, end func()) {
+	t.Helper()
+	links := adminlink.NewServer(adminlink.Options{Auth: everybody{}, Log: slog.New(slog.DiscardHandler), Now: time.Now})
+	s := httptest.NewUnstartedServer(links)
+	s.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)
+	s.StartTLS()
+	pool := x509.NewCertPool()
+	pool.AddCert(s.Certificate())
+	ctx, cancel := context.WithCancel(context.Background())
+	var all sync.WaitGroup
+	for _, node := range agents {
+		c := &adminlink.Client{
+			Address: s.Listener.Addr().String(), TLS: &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}, Node: node,
+			Token: func() (string, error) { return "t", nil }, Log: slog.New(slog.DiscardHandler),
+			Fetch: func(ctx context.Context, path string) (io.ReadCloser, error) {
+				if path == "/ready" {
+					return io.NopCloser(strings.NewReader("")), nil
+				}
+				return fetch(ctx, node)
+			},
+		}
+		all.Go(func() { c.Run(ctx) })
+		for { // nothing tells that a link is up but asking
+			if _, err := links.Ask(t.Context(), node, "/ready"); err == nil {
+				break
+			}
+		}
+	}
+	t.Cleanup(func() { cancel(); all.Wait(); links.Close(); s.Close() })
+	return inspect.NewDumps(inspect.DumpOptions{
+		Ask: links.Ask, Unlinked: func(err error) bool { return errors.Is(err, adminlink.ErrNotConnected) },
+		Last: func(string) (*resource.Set, *resource.Set) { return nil, nil },
+		Node: func(name string) (nodes.Node, error) {
+			return nodes.Node{Name: name, State: insight.Connected}, nil
+		},
+	}), cancel
+}
+
+// TestLargeDumps: a dump of 20 MB comes as a whole, several at once and again, while one
+// that is larger than a link takes is told of, and harms no other.
+func TestLargeDumps(t *testing.T) {
+	large := []byte(`{"configs":["` + strings.Repeat("x", 20<<20) + `"]}`)
+	dumps, _ := linkedDumps(t, func(_ context.Context, node string) (io.ReadCloser, error) {
+		if node == "m.huge" {
+			return io.NopCloser(io.MultiReader(bytes.NewReader(large), bytes.NewReader(large), bytes.NewReader(large), bytes.NewReader(large))), nil
+		}
+		return io.NopCloser(bytes.NewReader(large)), nil
+	}, "m.a", "m.b", "m.huge")
+	var all sync.WaitGroup
+	for _, node := range []string{"m.a", "m.b", "m.a", "m.huge", "m.a"} {
+		all.Go(func() {
+			var got []byte
+			err := dumps.XDS(t.Context(), node, "", func(dump []byte) { got = dump })
+			if err != nil || (node == "m.huge") != bytes.Contains(got, []byte("more than 67108864 bytes")) || node != "m.huge" && !bytes.Equal(got, large) {
+				t.Errorf("%s: %d bytes, %v", node, len(got), err)
+			}
+		})
+	}
+	all.Wait()
+}
+
+// TestDumpOfAnEnvoyThatIsAway: whoever has no answer gets the record, at once.
+func TestDumpOfAnEnvoyThatIsAway(t *testing.T) {
+	var asked atomic.Int32
+	dumps, _ := linkedDumps(t, func(context.Context, string) (io.ReadCloser, error) {
+		asked.Add(1)
+		return nil, errors.New("envoy admin: connection refused")
+	}, "m.a")
+	var got string
+	if err := dumps.XDS(t.Context(), "m.a", "", func(dump []byte) { got = string(dump) }); err != nil ||
+		!strings.Contains(got, "did not answer") || !strings.Contains(got, "connection refused") || asked.Load() != 1 {
+		t.Errorf("%q, %v, asked %d times", got, err, asked.Load())
+	}
+	if err := dumps.XDS(t.Context(), "m.nobody", "", func(dump []byte) { got = string(dump) }); err != nil || !strings.Contains(got, "cannot be asked at present") {
+		t.Errorf("%q, %v", got, err)
+	}
+}
+
+// TestDumpOfAnAgentThatEnds: an agent that ends while it is asked costs the reader the end
+// of its link and not the time of a question, and so it is afterwards. It says nothing any
+// more: what it asks its Envoy is not answered before the test is over.
+func TestDumpOfAnAgentThatEnds(t *testing.T) {
+	ends, once, over := make(chan struct{}), sync.Once{}, make(chan struct{})
+	dumps, end := linkedDumps(t, func(context.Context, string) (io.ReadCloser, error) {
+		once.Do(func() { close(ends) })
+		<-over
+		return nil, errors.New("the agent answers after its end")
+	}, "m.a")
+	t.Cleanup(func() { close(over) })
+	go func() {
+		<-ends
+		end()
+	}()
+	var got string
+	began := time.Now()
+	err := dumps.XDS(t.Context(), "m.a", "", func(dump []byte) { got = string(dump) })
+	if took := time.Since(began); err != nil || !strings.Contains(got, "did not answer") || strings.Contains(got, "after its end") || took >= adminlink.AskTimeout/2 {
+		t.Errorf("after %s: %q, %v", took, got, err)
+	}
+	if err := dumps.XDS(t.Context(), "m.a", "", func(dump []byte) { got = string(dump) }); err != nil || !strings.Contains(got, "control plane: the proxy") {
+		t.Errorf("afterwards: %q, %v", got, err)
+	}
+}

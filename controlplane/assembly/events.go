@@ -1,0 +1,149 @@
+package assembly
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/meshgate/meshgate/controlplane/fault"
+	"github.com/meshgate/meshgate/controlplane/mesh"
+	"github.com/meshgate/meshgate/controlplane/model"
+	"github.com/meshgate/meshgate/controlplane/store"
+)
+
+// follow acts on changes of the store that are no configuration of proxies.
+func (cp *ControlPlane) follow(ctx context.Context) error {
+	told := cp.meters.convergence.Told
+	told(cp.store.Revision()) // of what was committed before nobody is told
+	cp.ready.conditions.Probe(conditionSigningKeys, func(ctx context.Context) { cp.judgeSigningKeys(ctx) })
+	cp.judgeSigningKeys(ctx)
+	return followStore(ctx, cp.store, func(ctx context.Context, e store.Event) {
+		told(e.Revision)
+		cp.happened(ctx, e)
+	}, func(ctx context.Context) {
+		told(cp.store.Revision())
+		cp.Log.Info("more has changed than the store remembers; everything is looked at again")
+		if err := cp.reconcile(ctx); err != nil && ctx.Err() == nil {
+			cp.Log.Error("what has changed could not be looked at", "error", err.Error())
+		}
+	})
+}
+
+// followStore calls happened for every event from now on, until ctx ends, whose
+// error it returns. Where more has happened than the store remembers it calls lost
+// and goes on: the state that lost reads is as new as what follows.
+func followStore(ctx context.Context, s store.Store, happened func(context.Context, store.Event), lost func(context.Context)) error {
+	after := s.Revision()
+	for {
+		for events, err := range s.Watch(ctx, after) {
+			if _, forgotten := errors.AsType[*store.HistoryLost](err); forgotten {
+				break
+			}
+			if err != nil {
+				return err
+			}
+			for _, e := range events {
+				happened(ctx, e)
+			}
+		}
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		after = s.Revision()
+		lost(ctx)
+	}
+}
+
+// reconcile does what the events of all that may have happened would have done. What
+// cannot be read stays as it is.
+func (cp *ControlPlane) reconcile(ctx context.Context) error {
+	meshes, dataplanes := map[string]bool{}, map[model.Key]bool{}
+	var unreadable []error
+	err := cp.store.View(ctx, func(r store.Reader) error {
+		all, bad, err := store.ListReadable(r, mesh.Meshes, "")
+		if err != nil {
+			return fmt.Errorf("list meshes: %w", err)
+		}
+		unreadable = bad
+		for _, m := range all {
+			meshes[m.Name] = true
+			ds, bad, err := store.ListReadable(r, mesh.Dataplanes, m.Name)
+			if err != nil {
+				return fmt.Errorf("list dataplanes of mesh %s: %w", m.Name, err)
+			}
+			unreadable = append(unreadable, bad...)
+			for _, d := range ds {
+				dataplanes[model.Key{Scope: m.Name, Name: d.Name}] = true
+			}
+		}
+		return nil
+	})
+	for _, bad := range unreadable {
+		cp.Log.Error("a row cannot be read; what is known of it stays as it is", "error", bad)
+	}
+	if err == nil {
+		cp.mesh.insights.Prune(func(meshName, name string) bool {
+			if dataplanes[model.Key{Scope: meshName, Name: name}] || cp.stored(ctx, meshName, name) {
+				return true
+			}
+			meshes[meshName] = true // maybe it is gone, too
+			cp.forget(meshName, name)
+			return false
+		})
+		for name := range meshes {
+			cp.mesh.rotations.Changed(name)
+		}
+		for key := range dataplanes {
+			cp.mesh.removals.Written(key.Scope, key.Name)
+			cp.remember(key.Scope, key.Name)
+			cp.mesh.insights.Expect(mesh.NodeID(key.Scope, key.Name))
+		}
+	}
+	cp.recheck(ctx)
+	cp.judgeSigningKeys(ctx)
+	cp.renewTokens.add(cp.mesh.admin.Linked()...)
+	return err
+}
+
+// stored reports whether there is a Dataplane. One that cannot be read is there: what
+// is forgotten of it could not be made up for.
+func (cp *ControlPlane) stored(ctx context.Context, meshName, name string) bool {
+	err := cp.store.View(ctx, func(r store.Reader) error {
+		_, err := r.Get(mesh.Dataplanes, meshName, name)
+		return err
+	})
+	return !fault.Is(err, fault.NotFound)
+}
+
+// remember makes up for a forget that came too late: the Dataplane was created again,
+// and its proxy connected, before what was remembered of it had been dropped. Its
+// certificate is renewed at once, because nobody knows when it would be due.
+func (cp *ControlPlane) remember(meshName, name string) {
+	cp.mesh.insights.Recall(meshName, name)
+	_, secured := cp.snapshots.Get(mesh.NodeID(meshName, name)).Generation(mesh.SecretIdentity(meshName))
+	if secured && !cp.mesh.renewals.Noted(meshName, name) {
+		now := time.Now()
+		cp.mesh.renewals.Note(meshName, name, now, now)
+	}
+}
+
+// forget drops what is remembered of a dataplane that was deleted.
+func (cp *ControlPlane) forget(meshName, name string) {
+	cp.mesh.removals.Deleted(meshName, name)
+	cp.mesh.insights.Forget(meshName, name)
+	cp.dropNode(mesh.NodeID(meshName, name))
+	cp.loop.Forget(mesh.NodeID(meshName, name))
+	cp.mesh.renewals.Forget(meshName, name)
+	cp.mesh.workloads.Forget(meshName, name)
+	cp.mesh.rotations.ProxiesChanged(meshName)
+}
+
+// enrolled has a connected gateway planned by what it has just said of itself, as when
+// it could start without a control plane and enrols later.
+func (cp *ControlPlane) enrolled(ctx context.Context, node string) {
+	cp.mesh.insights.Expect(node)
+	if err := cp.loop.Enrolled(ctx, node); err != nil {
+		cp.Log.Warn("a gateway has enrolled and keeps its configuration until it connects again", "node", node, "error", err)
+	}
+}

@@ -1,0 +1,74 @@
+package assembly
+
+import (
+	"context"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/meshgate/meshgate/controlplane/gateway"
+	"github.com/meshgate/meshgate/controlplane/identity"
+	"github.com/meshgate/meshgate/controlplane/model"
+	"github.com/meshgate/meshgate/controlplane/store"
+)
+
+// Bounds of a question to all gateways. One that does not answer in time counts as away.
+const (
+	// clustersTimeout bounds how long a reader waits for all of them, clusterTimeout how
+	// long for each, so that a few that hang keep nobody from the others.
+	clustersTimeout = 3 * time.Second
+	clusterTimeout  = time.Second
+	// clustersAtOnce bounds the answers that are on their way, of which each may be large.
+	clustersAtOnce = 16
+)
+
+// gatewayProxies reads what the gateways' Envoys see.
+type gatewayProxies struct{ cp *ControlPlane }
+
+// Clusters implements gatewayapi.Proxies.
+func (p gatewayProxies) Clusters(ctx context.Context, scope string) map[string][]byte {
+	var instances []*model.Resource
+	err := p.cp.store.View(ctx, func(r store.Reader) (err error) {
+		instances, err = r.List(gateway.Instances, store.Query{Scope: scope})
+		return err
+	})
+	if err != nil {
+		p.cp.Log.Error("the gateways cannot be listed", "error", err)
+		return nil
+	}
+	names := make([]string, len(instances))
+	for i, instance := range instances {
+		names[i] = instance.Name
+	}
+	return askGateways(ctx, names, func(ctx context.Context, name string) ([]byte, error) {
+		return p.cp.mesh.admin.Ask(ctx, identity.GatewayNode(scope, name), "/clusters?format=json")
+	})
+}
+
+// askGateways asks some gateways, in their order and [clustersAtOnce] at a time, and
+// returns the answers by name.
+func askGateways(ctx context.Context, names []string, ask func(ctx context.Context, name string) ([]byte, error)) map[string][]byte {
+	ctx, cancel := context.WithTimeout(ctx, clustersTimeout)
+	defer cancel()
+	answers := make([][]byte, len(names))
+	var asked errgroup.Group
+	asked.SetLimit(clustersAtOnce)
+	for i, name := range names {
+		asked.Go(func() error {
+			ctx, cancel := context.WithTimeout(ctx, clusterTimeout)
+			defer cancel()
+			if text, err := ask(ctx, name); err == nil {
+				answers[i] = text
+			}
+			return nil
+		})
+	}
+	_ = asked.Wait() // one that does not answer counts as away
+	out := map[string][]byte{}
+	for i, name := range names {
+		if answers[i] != nil {
+			out[name] = answers[i]
+		}
+	}
+	return out
+}

@@ -1,0 +1,73 @@
+package assembly
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// TestGatewaysAreAskedFewAtATime: a reader of the health of upstreams opens a bounded
+// number of questions, however many gateways there are, and all of them are answered.
+func TestGatewaysAreAskedFewAtATime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var names []string
+		for i := range 100 {
+			names = append(names, fmt.Sprintf("gw-%02d", i))
+		}
+		open := make(chan struct{}, len(names))
+		most := make(chan int, len(names))
+		out := askGateways(t.Context(), names, func(_ context.Context, name string) ([]byte, error) {
+			open <- struct{}{}
+			most <- len(open)
+			time.Sleep(time.Millisecond) // virtual time
+			<-open
+			if name == "gw-07" {
+				return nil, errors.New("it is away")
+			}
+			return []byte(name), nil
+		})
+		close(most)
+		highest := 0
+		for n := range most {
+			highest = max(highest, n)
+		}
+		if highest != clustersAtOnce {
+			t.Errorf("%d were asked at once, not %d", highest, clustersAtOnce)
+		}
+		if len(out) != len(names)-1 || out["gw-07"] != nil || string(out["gw-99"]) != "gw-99" {
+			t.Errorf("%d answers", len(out))
+		}
+	})
+}
+
+// TestGatewaysThatHang: gateways that do not answer cost the others no answer while they
+// are few, and the reader no more than the deadline however many they are.
+func TestGatewaysThatHang(t *testing.T) {
+	for hang, answers := range map[int]int{clustersAtOnce: 20, 100: 0} {
+		synctest.Test(t, func(t *testing.T) {
+			var names []string
+			for i := range hang {
+				names = append(names, fmt.Sprintf("a-%d", i))
+			}
+			for i := range 20 {
+				names = append(names, fmt.Sprintf("b-%d", i))
+			}
+			slices.Sort(names)
+			began := time.Now()
+			out := askGateways(t.Context(), names, func(ctx context.Context, name string) ([]byte, error) {
+				if name[0] == 'b' {
+					return []byte(name), ctx.Err()
+				}
+				<-ctx.Done()
+				return nil, ctx.Err()
+			})
+			if took := time.Since(began); len(out) != answers || took > clustersTimeout {
+				t.Errorf("%d of %d that hang: %d answers after %s", hang, len(names), len(out), took)
+			}
+		})
+	}
+}

@@ -1,0 +1,98 @@
+package assembly
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/meshgate/meshgate/controlplane/adminlink"
+	"github.com/meshgate/meshgate/controlplane/enrol"
+	"github.com/meshgate/meshgate/filter/contract"
+)
+
+// held are connections of a node beside its stream: the link of its agent, and that of
+// its filter.
+type held struct {
+	url   string
+	conns map[string]net.Conn
+}
+
+// hold opens them with a token.
+func (r *running) hold(node, token string) *held {
+	r.t.Helper()
+	s := httptest.NewServer(r.dataPlane())
+	r.t.Cleanup(s.Close)
+	h := &held{url: s.URL, conns: map[string]net.Conn{}}
+	for _, link := range []struct{ path, protocol, header string }{
+		{adminlink.Path, adminlink.Protocol, adminlink.NodeHeader}, {contract.LinkPath, contract.LinkProtocol, contract.NodeHeader},
+	} {
+		conn, err := net.Dial("tcp", s.Listener.Addr().String())
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		r.t.Cleanup(func() { _ = conn.Close() })
+		_ = conn.SetDeadline(time.Now().Add(20 * time.Second))
+		_, _ = fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: %s\r\nAuthorization: Bearer %s\r\n%s: %s\r\n\r\n",
+			link.path, link.protocol, token, link.header, node)
+		in := bufio.NewReader(conn)
+		res, err := http.ReadResponse(in, nil)
+		if err != nil || res.StatusCode != http.StatusSwitchingProtocols {
+			r.t.Fatalf("%s: %v %v", link.path, res, err)
+		}
+		h.conns[link.path] = conn
+		if link.path == contract.LinkPath {
+			r.greet(conn, in)
+		}
+	}
+	return h
+}
+
+// greet says hello as a filter, and returns once it is welcome.
+func (r *running) greet(conn net.Conn, in *bufio.Reader) {
+	r.t.Helper()
+	body, err := contract.EncodeJSON(contract.Hello{Version: contract.LinkVersion, Instance: uuid.NewString()})
+	if err == nil {
+		err = contract.WriteFrame(conn, contract.FrameHello, body)
+	}
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	if kind, _, err := contract.ReadFrame(in); err != nil || kind != contract.FrameWelcome {
+		r.t.Fatalf("frame of type %d (%v), not a welcome", kind, err)
+	}
+}
+
+// ended reports that all of them have ended, and that nothing is given for the token.
+// They are closed when the control plane answers, so a second is enough; it ends those
+// that are silent by itself, later.
+func (h *held) ended(t *testing.T, node, token string) {
+	t.Helper()
+	for path, conn := range h.conns {
+		_ = conn.SetReadDeadline(time.Now().Add(time.Second))
+		if _, err := io.Copy(io.Discard, conn); err != nil && !strings.Contains(err.Error(), "reset") {
+			t.Errorf("%s is still open: %v", path, err)
+		}
+	}
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, h.url+enrol.RenewPath, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Authorization", "Bearer "+token)
+	req.Header.Set(contract.NodeHeader, node)
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = res.Body.Close()
+	if res.StatusCode != http.StatusUnauthorized {
+		t.Errorf("the token is renewed: %d", res.StatusCode)
+	}
+}

@@ -1,0 +1,210 @@
+package assembly
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/meshgate/meshgate/controlplane/adminlink"
+	"github.com/meshgate/meshgate/controlplane/fault"
+	"github.com/meshgate/meshgate/controlplane/identity"
+	"github.com/meshgate/meshgate/controlplane/mesh"
+	"github.com/meshgate/meshgate/controlplane/meshapi"
+	"github.com/meshgate/meshgate/controlplane/model"
+	"github.com/meshgate/meshgate/controlplane/publish"
+	"github.com/meshgate/meshgate/controlplane/store"
+)
+
+// keyring implements meshapi.Keyring.
+type keyring struct{ cp *ControlPlane }
+
+// Rotate implements meshapi.Keyring.
+func (k keyring) Rotate(ctx context.Context, kind string, r meshapi.KeyRotation) (string, error) {
+	if err := checkRotation(kind, r); err != nil {
+		return "", err
+	}
+	if r.Compromised {
+		return k.withdraw(ctx, kind, r.Mesh)
+	}
+	switch kind {
+	case meshapi.KeysNodeTokens:
+		serial, err := k.cp.tokens.Rotate(ctx, k.cp.gate)
+		if err != nil {
+			return "", err
+		}
+		k.cp.renewTokens.add(k.cp.mesh.admin.Linked()...)
+		return fmt.Sprintf("Key %s signs node tokens from now on. Connected gateways take new tokens now, the others when they connect. Delete the old key once `meshgate keys list` shows that no node uses it.", serial), nil
+	case meshapi.KeysDataplaneTokens:
+		// That a key is there is an event, upon which the proxies are asked.
+		serial, err := k.cp.mesh.tokens.Rotate(ctx, k.cp.gate, r.Mesh)
+		if err != nil {
+			return "", err
+		}
+		return fmt.Sprintf("Key %s signs the dataplane tokens of mesh %s from now on. Connected proxies take new tokens now, the others when they connect. Delete the old key once `meshgate keys list` shows that no proxy uses it.", serial, r.Mesh), nil
+	case meshapi.KeysAuthority:
+		return k.rollover(ctx, r.Force)
+	case meshapi.KeysEncryption:
+		return k.cp.encryption.rotate(ctx, r.ForgetOld)
+	}
+	return "", unknownKind(kind)
+}
+
+// checkRotation refuses what does not belong to a kind.
+func checkRotation(kind string, r meshapi.KeyRotation) error {
+	if !slices.Contains(meshapi.Rotatable, kind) {
+		return unknownKind(kind)
+	}
+	var vs []fault.Violation
+	switch {
+	case kind == meshapi.KeysDataplaneTokens && r.Mesh == "":
+		vs = append(vs, fault.Violation{Path: "mesh", Message: "is needed: the keys of dataplane tokens are those of one mesh"})
+	case kind != meshapi.KeysDataplaneTokens && r.Mesh != "":
+		vs = append(vs, fault.Violation{Path: "mesh", Message: "does not belong to " + kind})
+	}
+	if r.ForgetOld && kind != meshapi.KeysEncryption {
+		vs = append(vs, fault.Violation{Path: "forgetOld", Message: "does not belong to " + kind})
+	}
+	if r.Force && kind != meshapi.KeysAuthority {
+		vs = append(vs, fault.Violation{Path: "force", Message: "does not belong to " + kind})
+	}
+	if text := checkCompromised(kind, r); text != "" {
+		vs = append(vs, fault.Violation{Path: "compromised", Message: text})
+	}
+	return fault.Violated(vs)
+}
+
+func unknownKind(kind string) error {
+	return fault.New(fault.NotFound, "there is nothing to do for keys of the kind %q; the kinds are %s", kind, strings.Join(meshapi.Rotatable, ", "))
+}
+
+// Delete implements meshapi.Keyring. Streams and links of tokens that go with the key
+// end at once.
+func (k keyring) Delete(ctx context.Context, kind, name string, force bool) error {
+	if kind != meshapi.KeysNodeTokens {
+		return fault.New(fault.NotFound, "keys of the kind %q are not deleted here; those of dataplane tokens are secrets of their mesh", kind)
+	}
+	err := k.cp.tokens.Delete(ctx, k.cp.gate, name, func(keys int) error {
+		if force {
+			return nil
+		}
+		return k.cp.uses.MayDelete("signing key "+name+" of node tokens", "cp/", name, keys == 1)
+	})
+	// Whoever asked may be gone, and the key too although an error is returned.
+	k.cp.recheck(context.WithoutCancel(ctx))
+	return err
+}
+
+// MayRemove implements meshapi.Keyring.
+func (k keyring) MayRemove(r store.Reader, stored *model.Resource) error {
+	return k.cp.uses.MayRemove(r, stored)
+}
+
+// staleToken reports whether the token that a node showed last is of a key that no
+// longer signs.
+func (cp *ControlPlane) staleToken(ctx context.Context, node string) bool {
+	key := cp.uses.Key(node)
+	if key == "" {
+		return false
+	}
+	meshName, _, err := publish.ParseProxy(node)
+	if err != nil {
+		return key != cp.tokens.Newest()
+	}
+	newest, err := cp.mesh.tokens.Newest(ctx, meshName)
+	return err == nil && key != newest
+}
+
+// linked hears of the link of an agent. One that comes with a token of a key that no
+// longer signs was away when that changed.
+func (cp *ControlPlane) linked(ctx context.Context, node, token string, until time.Time) {
+	cp.uses.Linked(node, identity.KeyID(token), until)
+	cp.renewTokens.add(node)
+	cp.tellRoots(ctx, node)
+}
+
+// signingKeyChanged has the proxies of a mesh take tokens of its newest key.
+func (cp *ControlPlane) signingKeyChanged(meshName string) {
+	cp.renewTokens.add(slices.DeleteFunc(cp.mesh.admin.Linked(), func(node string) bool {
+		return !strings.HasPrefix(node, mesh.NodeID(meshName, ""))
+	})...)
+}
+
+// asking bounds how many agents are asked at the same time: each of them has a token
+// signed at once.
+const asking = 16
+
+// tokenRenewer asks agents to take new tokens. Nobody is asked twice for nothing: an
+// agent that cannot be asked shows its token when it connects again.
+type tokenRenewer struct {
+	stale func(ctx context.Context, node string) bool
+	ask   func(ctx context.Context, node string) error
+	log   *slog.Logger
+	wake  chan struct{}
+
+	mu      sync.Mutex
+	waiting map[string]bool
+}
+
+func (cp *ControlPlane) newTokenRenewer() *tokenRenewer {
+	return &tokenRenewer{
+		stale: cp.staleToken, log: cp.Log, wake: make(chan struct{}, 1), waiting: map[string]bool{},
+		ask: func(ctx context.Context, node string) error {
+			_, err := cp.mesh.admin.Ask(ctx, node, adminlink.RenewPath)
+			return err
+		},
+	}
+}
+
+// add has nodes asked, those whose tokens need it.
+func (t *tokenRenewer) add(nodes ...string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, n := range nodes {
+		t.waiting[n] = true
+	}
+	select {
+	case t.wake <- struct{}{}:
+	default:
+	}
+}
+
+// run asks until ctx ends, whose error it returns.
+func (t *tokenRenewer) run(ctx context.Context) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-t.wake:
+		}
+		t.mu.Lock()
+		nodes := t.waiting
+		t.waiting = map[string]bool{}
+		t.mu.Unlock()
+		var g errgroup.Group
+		g.SetLimit(asking)
+		for node := range nodes {
+			g.Go(func() error { t.renew(ctx, node); return nil })
+		}
+		_ = g.Wait() // none of them fails
+	}
+}
+
+func (t *tokenRenewer) renew(ctx context.Context, node string) {
+	if !t.stale(ctx, node) {
+		return
+	}
+	err := t.ask(ctx, node)
+	switch {
+	case err == nil:
+		t.log.Info("an agent was asked to take a new token, because another key signs", "node", node)
+	case ctx.Err() == nil && !errors.Is(err, adminlink.ErrNotConnected):
+		t.log.Warn("an agent could not be asked to take a new token; its token needs to be replaced before the key that signed it is deleted", "node", node, "error", err)
+	}
+}

@@ -1,0 +1,52 @@
+package assembly
+
+import (
+	"net"
+
+	"github.com/meshgate/meshgate/controlplane/config"
+)
+
+// listeners are all ports of the control plane. They are opened before anything
+// else, so that a clash leaves nothing half started.
+type listeners struct {
+	data, diagnostics, mesh, admin, adminTLS net.Listener
+}
+
+func openListeners(c *config.Config) (*listeners, error) {
+	l := &listeners{}
+	for _, p := range []struct {
+		into            *net.Listener
+		setting, listen string
+		port            int
+	}{
+		{&l.data, "dataPlane.port", c.DataPlane.Listen, c.DataPlane.Port},
+		{&l.diagnostics, "diagnostics.port", c.Diagnostics.Listen, c.Diagnostics.Port},
+		{&l.mesh, "mesh.port", c.Mesh.Listen, c.Mesh.Port},
+		{&l.admin, "admin.port", c.Admin.Listen, c.Admin.Port},
+		{&l.adminTLS, "admin.tlsPort", c.Admin.Listen, c.Admin.TLSPort},
+	} {
+		ln, err := listen(p.setting, p.listen, p.port)
+		if err != nil {
+			l.close()
+			return nil, err
+		}
+		*p.into = ln
+	}
+	return l, nil
+}
+
+func (l *listeners) close() {
+	for _, ln := range []net.Listener{l.data, l.diagnostics, l.mesh, l.admin, l.adminTLS} {
+		if ln != nil {
+			_ = ln.Close()
+		}
+	}
+}
+
+func port(ln net.Listener) int { return ln.Addr().(*net.TCPAddr).Port }
+
+// AdminPort returns the port of the administration API.
+func (cp *ControlPlane) AdminPort() int { return port(cp.ports.admin) }
+
+// MeshPort returns the port of the mesh API.
+func (cp *ControlPlane) MeshPort() int { return port(cp.ports.mesh) }

@@ -1,0 +1,88 @@
+package assembly
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/meshgate/meshgate/controlplane/backup"
+	"github.com/meshgate/meshgate/controlplane/telemetry"
+	"github.com/meshgate/meshgate/controlplane/version"
+	xds "github.com/meshgate/meshgate/xds/server"
+)
+
+var (
+	// Descriptions have no other way to tell their names.
+	familyName    = regexp.MustCompile(`fqName: "([a-z0-9_]+)"`)
+	documentedRow = regexp.MustCompile("(?m)^\\| `([a-z0-9_]+)` \\| (gauge|counter|histogram) \\|")
+)
+
+func namesOf(cs []prometheus.Collector) []string {
+	var out []string
+	for _, c := range cs {
+		descs := make(chan *prometheus.Desc)
+		go func() {
+			c.Describe(descs)
+			close(descs)
+		}()
+		for d := range descs {
+			out = append(out, familyName.FindStringSubmatch(d.String())[1])
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// TestEveryFamilyIsDocumented holds the list of docs/operations/metrics.md against
+// what a control plane and an agent register: nothing is missing, nothing is stale.
+func TestEveryFamilyIsDocumented(t *testing.T) {
+	r := startRunning(t, func(*running, *xds.Config) {})
+	r.backups = &backup.Schedule{}
+	registered := append(r.collectors(), telemetry.Node{Build: telemetry.BuildInfo("agent", version.Program), Conditions: r.ready.conditions.Collector(), Log: r.meters.log}.Collectors()...)
+	registered = append(registered, telemetry.NewScrape(prometheus.NewRegistry(), nil, r.Log).Collectors()...)
+	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "operations", "metrics.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var documented []string
+	for _, m := range documentedRow.FindAllStringSubmatch(string(text), -1) {
+		documented = append(documented, m[1])
+	}
+	if slices.Sort(documented); len(slices.Compact(slices.Clone(documented))) != len(documented) {
+		t.Error("a family is documented twice")
+	}
+	if diff := cmp.Diff(namesOf(registered), documented); diff != "" {
+		t.Errorf("families (-registered +documented):\n%s", diff)
+	}
+}
+
+// TestMetricsAreWellFormed gathers a control plane in which nothing has happened:
+// names and units keep to the conventions, and nothing is registered twice.
+func TestMetricsAreWellFormed(t *testing.T) {
+	r := startRunning(t, func(*running, *xds.Config) {})
+	families, err := r.metrics().Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		name := f.GetName()
+		if strings.HasPrefix(name, "go_") || strings.HasPrefix(name, "process_") {
+			continue
+		}
+		if counter := f.GetType().String() == "COUNTER"; counter != strings.HasSuffix(name, "_total") {
+			t.Errorf("%s is a %s", name, f.GetType())
+		}
+		if histogram := f.GetType().String() == "HISTOGRAM"; histogram && !strings.HasSuffix(name, "_seconds") {
+			t.Errorf("%s has no unit", name)
+		}
+		if f.GetHelp() == "" {
+			t.Errorf("%s has no help", name)
+		}
+	}
+}

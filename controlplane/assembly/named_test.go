@@ -1,0 +1,69 @@
+package assembly
+
+import (
+	"regexp"
+	"slices"
+	"testing"
+
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/reflect/protoregistry"
+
+	"github.com/meshgate/meshgate/xds/machine"
+)
+
+// harmless are fields of Envoy's configuration that sound like something on a machine
+// and name none, or that only stand in a bootstrap, which an agent makes itself.
+var harmless = regexp.MustCompile(`^(` +
+	`envoy\.config\.bootstrap\..*` +
+	`|envoy\.config\.route\.v3\.(RedirectAction|RouteAction|RouteAction\.HashPolicy\.Cookie|RouteMatch)\.\w+` +
+	`|envoy\.config\.core\.v3\.HealthCheck\.HttpHealthCheck\.path` +
+	`|envoy\.data\.accesslog\..*` +
+	`|envoy\.extensions\.filters\.network\.tcp_proxy\.v3\.TcpProxy\.TunnelingConfig\.post_path` +
+	`|envoy\.type\.http\.v3\.Cookie\.path` +
+	`)$`)
+
+// TestWhatSoundsLikeAFileIsJudged: an agent looks into every extension whose type this
+// program has, and refuses all others. Whoever adds a type that can name a file, a socket
+// or a library decides on it in package machine; whoever adds one that runs code must
+// not.
+func TestWhatSoundsLikeAFileIsJudged(t *testing.T) {
+	sounds := regexp.MustCompile(`path|file|directory|socket|library|pipe|environment|command`)
+	seen := 0
+	protoregistry.GlobalTypes.RangeMessages(func(mt protoreflect.MessageType) bool {
+		md := mt.Descriptor()
+		if pkg := string(md.ParentFile().Package()); !regexp.MustCompile(`^(envoy|xds|udpa)\.`).MatchString(pkg) {
+			return true
+		}
+		for i := range md.Fields().Len() {
+			f := md.Fields().Get(i)
+			text := f.Kind() == protoreflect.StringKind || f.Kind() == protoreflect.BytesKind
+			if !text || !sounds.MatchString(string(f.Name())) {
+				continue
+			}
+			if seen++; !judged(f) && !harmless.MatchString(string(f.FullName())) {
+				t.Errorf("nobody has decided on %s", f.FullName())
+			}
+		}
+		return true
+	})
+	if seen < 20 {
+		t.Errorf("%d fields", seen)
+	}
+	for _, name := range []protoreflect.FullName{
+		"envoy.extensions.filters.http.lua.v3.Lua", "envoy.extensions.wasm.v3.VmConfig", "envoy.extensions.filters.http.golang.v3alpha.Config",
+	} {
+		if _, err := protoregistry.GlobalTypes.FindMessageByName(name); err == nil {
+			t.Errorf("%s is a type of this program, so that agents take it: it runs code", name)
+		}
+	}
+}
+
+// judged reports whether a field, or a message in which it stands, is known to name what
+// is the machine's.
+func judged(f protoreflect.FieldDescriptor) bool {
+	names := []protoreflect.FullName{f.FullName()}
+	for of := f.Parent(); of != nil; of = of.Parent() {
+		names = append(names, of.FullName())
+	}
+	return slices.ContainsFunc(names, machine.Names)
+}

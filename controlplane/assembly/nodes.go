@@ -1,0 +1,150 @@
+package assembly
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/meshgate/meshgate/controlplane/fault"
+	"github.com/meshgate/meshgate/controlplane/gateway"
+	"github.com/meshgate/meshgate/controlplane/identity"
+	"github.com/meshgate/meshgate/controlplane/insight"
+	"github.com/meshgate/meshgate/controlplane/mesh"
+	"github.com/meshgate/meshgate/controlplane/model"
+	"github.com/meshgate/meshgate/controlplane/nodes"
+	"github.com/meshgate/meshgate/controlplane/publish"
+	"github.com/meshgate/meshgate/controlplane/store"
+	"github.com/meshgate/meshgate/controlplane/telemetry"
+)
+
+// openNodes makes the place that says who is there, and tells it who may come: whoever
+// has a Dataplane or has enrolled is listed from the start.
+func (cp *ControlPlane) openNodes(ctx context.Context) error {
+	cp.nodes = nodes.New(nodes.Options{
+		Insights: cp.mesh.insights, Snapshots: cp.snapshots, Latest: cp.store.Revision, Instance: cp.instance,
+		Scope: nodeScope, Filters: cp.filters, Gone: cp.revoker.Gone, GoneFormer: cp.revoker.GoneFormer, Delete: cp.deleteNode,
+	})
+	cp.openDumps()
+	return cp.store.View(ctx, func(r store.Reader) error {
+		meshes, unreadable, err := store.ListReadable(r, mesh.Meshes, "")
+		if err != nil {
+			return fmt.Errorf("list meshes: %w", err)
+		}
+		for _, m := range meshes {
+			dataplanes, bad, err := store.ListReadable(r, mesh.Dataplanes, m.Name)
+			if err != nil {
+				return fmt.Errorf("list dataplanes of mesh %s: %w", m.Name, err)
+			}
+			unreadable = append(unreadable, bad...)
+			for _, d := range dataplanes {
+				cp.mesh.insights.Expect(mesh.NodeID(m.Name, d.Name))
+			}
+		}
+		gateways, bad, err := store.ListReadable(r, gateway.Instances, model.DefaultControlPlane)
+		if err != nil {
+			return fmt.Errorf("list gateways: %w", err)
+		}
+		for _, g := range gateways {
+			cp.mesh.insights.Expect(identity.GatewayNode(g.Scope, g.Name))
+		}
+		for _, err := range append(unreadable, bad...) {
+			cp.Log.Error("a row cannot be read; its node is listed once it connects", "error", err)
+		}
+		return nil
+	})
+}
+
+// nodeScope is the scope of a node as the publisher knows it.
+func nodeScope(typ, name string) string {
+	if typ == insight.Gateway {
+		return publish.ControlPlaneScope(name)
+	}
+	return publish.MeshScope(name)
+}
+
+// account is how far a connected node is.
+func (cp *ControlPlane) account(node string) (insight.Last, bool) {
+	a, ok := cp.snapshots.Account(node)
+	return insight.Last{Acknowledged: a.Acknowledged, Rejected: nodes.Rejected(a.Rejected)}, ok
+}
+
+// filters counts the filters that may answer from memory.
+func (cp *ControlPlane) filters() map[string]nodes.Filters {
+	out := map[string]nodes.Filters{}
+	for node, f := range cp.revoker.Filters() {
+		out[node] = nodes.Filters(f)
+	}
+	return out
+}
+
+// deleteNode deletes what is stored of a node that is gone for good.
+func (cp *ControlPlane) deleteNode(ctx context.Context, n insight.Node) (err error) {
+	if n.Type == insight.Sidecar {
+		_, err = cp.gate.DeleteDocument(ctx, mesh.Dataplanes, n.Scope, n.Name)
+	} else {
+		_, err = cp.gate.Write(ctx, model.Credential, func(tx store.Tx) error {
+			return tx.Delete(gateway.Instances, n.Scope, n.Name, 0)
+		})
+	}
+	if err != nil && !fault.Is(err, fault.NotFound) {
+		return err
+	}
+	cp.loop.Forget(n.ID)
+	cp.dropNode(n.ID)
+	return nil
+}
+
+// dropNode forgets what is remembered of the tokens and roots of a node that is gone: a
+// key that it has used is not in use any more.
+func (cp *ControlPlane) dropNode(node string) {
+	cp.uses.Forget(node)
+	cp.roots.forget(node)
+}
+
+// nodeMetrics are the counts of nodes, read when they are scraped.
+type nodeMetrics struct{ cp *ControlPlane }
+
+var (
+	nodesDesc = prometheus.NewDesc("meshgate_nodes",
+		"Nodes that were seen or are expected and not removed, by what they are and whether they are connected, away, or away and refused.", []string{"type", "state"}, nil)
+	awayDesc = prometheus.NewDesc("meshgate_node_away_since_timestamp_seconds",
+		"Since when the node of a type is away that is away the longest, in seconds of Unix time; 0 if none is.", []string{"type"}, nil)
+	silentDesc = prometheus.NewDesc("meshgate_node_envoys_away",
+		"Connected nodes whose agents say that their Envoys do not run or do not answer.", []string{"type"}, nil)
+	refusalsDesc = prometheus.NewDesc("meshgate_node_refusals_total",
+		"Refusals of nodes, by whether the name is that of a node which is known.", []string{"known"}, nil)
+)
+
+// Describe implements prometheus.Collector.
+func (nodeMetrics) Describe(c chan<- *prometheus.Desc) {
+	c <- nodesDesc
+	c <- awayDesc
+	c <- silentDesc
+	c <- refusalsDesc
+}
+
+// Collect implements prometheus.Collector.
+func (m nodeMetrics) Collect(c chan<- prometheus.Metric) {
+	away := m.cp.mesh.insights.AwaySince()
+	for typ, states := range m.cp.nodes.Counts() {
+		c <- prometheus.MustNewConstMetric(awayDesc, prometheus.GaugeValue, telemetry.Unix(away[typ]), typ)
+		for state, n := range states {
+			c <- prometheus.MustNewConstMetric(nodesDesc, prometheus.GaugeValue, float64(n), typ, state)
+		}
+	}
+	for typ, n := range m.cp.mesh.insights.Silent() {
+		c <- prometheus.MustNewConstMetric(silentDesc, prometheus.GaugeValue, float64(n), typ)
+	}
+	known, strangers := m.cp.mesh.insights.Refusals()
+	for of, n := range map[bool]uint64{true: known, false: strangers} {
+		c <- prometheus.MustNewConstMetric(refusalsDesc, prometheus.CounterValue, float64(n), strconv.FormatBool(of))
+	}
+}
+
+// connected says whether a node is.
+func (cp *ControlPlane) connected(node string) bool {
+	n, ok := cp.mesh.insights.Node(node)
+	return ok && n.State == insight.Connected
+}

@@ -1,0 +1,12 @@
+package assembly
+
+import (
+	"github.com/meshgate/meshgate/controlplane/turns"
+	"github.com/meshgate/meshgate/inspect"
+	"github.com/meshgate/meshgate/xds/policy/all"
+)
+
+// chosenPolicies say which policies are chosen for what, from what the planner sees.
+func (cp *ControlPlane) chosenPolicies() *inspect.Policies {
+	return &inspect.Policies{Views: cp.views, Policies: all.Policies(), Latest: cp.store.Revision, Turns: turns.New(inspect.Waiting)}
+}

@@ -1,0 +1,98 @@
+package assembly
+
+import (
+	"context"
+
+	"github.com/meshgate/meshgate/controlplane/fault"
+	"github.com/meshgate/meshgate/controlplane/nodes"
+	"github.com/meshgate/meshgate/controlplane/publish"
+	"github.com/meshgate/meshgate/xds/snapshot"
+)
+
+// progress answers GET /revisions/{revision}.
+type progress struct {
+	loop      *publish.Loop
+	snapshots *snapshot.Store
+	nodes     *nodes.Registry
+	// newest is the newest revision of the store.
+	newest func() uint64
+}
+
+// progressDocument is about the scopes that the write concerned, and no others.
+type progressDocument struct {
+	Revision  uint64 `json:"revision"`
+	Published uint64 `json:"published"`
+	Proxies   struct {
+		Acknowledged int                  `json:"acknowledged"`
+		Waiting      []string             `json:"waiting"`
+		Rejected     []snapshot.Rejection `json:"rejected"`
+		// Away are those that are not connected: nobody waits for them, and they get the
+		// newest state when they return.
+		Away awayDocument `json:"away"`
+	} `json:"proxies"`
+	// Failed is what is not published as it is configured.
+	Failed []failedDocument `json:"failed,omitempty"`
+}
+
+// awayDocument counts proxies and names the first of them, [nodes.MaxAway] at most.
+type awayDocument struct {
+	Count int      `json:"count"`
+	Names []string `json:"names"`
+}
+
+// failedDocument is one entry of failed.
+type failedDocument struct {
+	ControlPlane string `json:"controlPlane,omitempty"`
+	Mesh         string `json:"mesh,omitempty"`
+	Dataplane    string `json:"dataplane,omitempty"`
+	// Resource is what failed: plan for a scope as a whole, view where its state
+	// cannot be read.
+	Resource string `json:"resource"`
+	Error    string `json:"error"`
+	// Kept says that the last good version is in use.
+	Kept bool `json:"lastGoodKept"`
+}
+
+// maxFailed bounds the failures that one answer lists.
+const maxFailed = 100
+
+// Wait implements gatewayapi.Progress.
+func (p progress) Wait(ctx context.Context, revision uint64) (any, error) {
+	scopes, err := p.loop.Concerned(ctx, revision)
+	if newest := p.newest(); err != nil && revision > newest {
+		// It has not come in time, if it ever does.
+		return nil, fault.New(fault.NotFound, "Revision %d does not exist: the newest is %d", revision, newest)
+	}
+	if err != nil {
+		return nil, err
+	}
+	concerns, err := p.loop.Concerns(ctx, revision)
+	if err != nil {
+		return nil, err
+	}
+	// The scopes come first: what a mesh has not taken yet of a control plane, none of its
+	// proxies waits for.
+	unsettled := p.loop.Settled(ctx, revision)
+	got := p.snapshots.Wait(ctx, revision, scopes...)
+	if unsettled != nil && revision > 0 {
+		got.Published = min(got.Published, revision-1)
+	}
+	doc := progressDocument{Failed: failed(p.loop.Failures(scopes...))}
+	away := &doc.Proxies.Away
+	if away.Count, away.Names = p.nodes.Away(concerns); away.Names == nil {
+		away.Names = []string{}
+	}
+	doc.Revision, doc.Published = got.Revision, got.Published
+	doc.Proxies.Acknowledged = len(got.Acknowledged)
+	doc.Proxies.Waiting, doc.Proxies.Rejected = []string{}, []snapshot.Rejection{}
+	doc.Proxies.Waiting = append(doc.Proxies.Waiting, got.Waiting...)
+	doc.Proxies.Rejected = append(doc.Proxies.Rejected, got.Rejected...)
+	return doc, nil
+}
+
+func failed(fs []publish.Failure) (out []failedDocument) {
+	for _, f := range fs[:min(len(fs), maxFailed)] {
+		out = append(out, failedDocument{f.ControlPlane, f.Mesh, f.Dataplane, f.Cell, f.Err.Error(), f.Kept})
+	}
+	return out
+}

@@ -1,0 +1,62 @@
+package assembly
+
+import (
+	"context"
+	"log/slog"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/meshgate/meshgate/controlplane/gateway"
+	"github.com/meshgate/meshgate/controlplane/insight"
+	"github.com/meshgate/meshgate/controlplane/model"
+	"github.com/meshgate/meshgate/controlplane/nodes"
+	"github.com/meshgate/meshgate/controlplane/publish"
+	"github.com/meshgate/meshgate/controlplane/store"
+	"github.com/meshgate/meshgate/controlplane/store/memstore"
+	"github.com/meshgate/meshgate/controlplane/view"
+	"github.com/meshgate/meshgate/xds/snapshot"
+)
+
+// A revision that its scopes have not settled counts as published for nobody, also where
+// what was published last is newer and no proxy waits: a mesh may not have taken yet what
+// was written to a control plane that it looks at.
+func TestUnsettledRevisionIsNotPublished(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		db, log, snaps := memstore.New(), slog.New(slog.DiscardHandler), snapshot.New()
+		views := view.New(db, nil, log)
+		defer func() {
+			views.Close()
+			if err := db.Close(); err != nil {
+				t.Error(err)
+			}
+		}()
+		c, err := db.Update(t.Context(), model.Config, func(tx store.Tx) error {
+			_, err := tx.Create(&model.Resource{
+				Kind: gateway.Services, Scope: model.DefaultControlPlane, Name: "00000000-0000-4000-8000-000000000001", Spec: &gateway.Service{},
+			})
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		// It does not run: the default control plane is not settled before it does.
+		loop := publish.New(publish.Options{Views: views, Publisher: snaps, Kinds: AllKinds(), Latest: db.Revision, Log: log})
+		snaps.Announce(snapshot.Publication{Scope: publish.ControlPlaneScope(model.DefaultControlPlane), Revision: c.Revision + 1})
+		insights, err := insight.Open(t.Context(), insight.Options{Store: memstore.NewStatus(), Log: log})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = insights.Close(context.Background()) }()
+		known := nodes.New(nodes.Options{Insights: insights, Snapshots: snaps, Scope: nodeScope, Latest: db.Revision})
+		ctx, stop := context.WithTimeout(t.Context(), time.Second)
+		defer stop()
+		doc, err := progress{loop, snaps, known, db.Revision}.Wait(ctx, c.Revision)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := doc.(progressDocument); got.Published >= c.Revision {
+			t.Errorf("revision %d is not settled, and %d is shown as published", c.Revision, got.Published)
+		}
+	})
+}

@@ -1,0 +1,119 @@
+package assembly
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"github.com/meshgate/meshgate/controlplane/enrol"
+	"github.com/meshgate/meshgate/controlplane/identity"
+	"github.com/meshgate/meshgate/controlplane/insight"
+	"github.com/meshgate/meshgate/controlplane/mesh"
+	"github.com/meshgate/meshgate/controlplane/meshapi"
+	"github.com/meshgate/meshgate/controlplane/publish"
+	xds "github.com/meshgate/meshgate/xds/server"
+)
+
+// observer keeps insights of streams and of what proxies say of their versions.
+type observer struct {
+	*insight.Insights
+	rotations *identity.Rotations
+	removals  *enrol.Removals
+	meter     xds.Observer
+}
+
+// Connected implements the ADS server's Observer.
+func (o observer) Connected(e xds.Event) {
+	if len(e.Metadata) > 0 {
+		o.Described(e.Node, versionsOf(e.Metadata))
+	}
+	o.Insights.Connected(e)
+	o.meter.Connected(e)
+	if meshName, dataplane, err := publish.ParseProxy(e.Node); err == nil {
+		o.removals.Connected(meshName, dataplane)
+		o.rotations.ProxiesChanged(meshName)
+	}
+}
+
+// Sent implements the ADS server's Observer.
+func (o observer) Sent(e xds.Event) {
+	o.Insights.Sent(e)
+	o.meter.Sent(e)
+}
+
+// Acknowledged implements the ADS server's Observer.
+func (o observer) Acknowledged(e xds.Event) {
+	o.Insights.Acknowledged(e)
+	o.meter.Acknowledged(e)
+}
+
+// Rejected implements the ADS server's Observer.
+func (o observer) Rejected(e xds.Event) {
+	o.Insights.Rejected(e)
+	o.meter.Rejected(e)
+}
+
+// Disconnected implements the ADS server's Observer.
+func (o observer) Disconnected(e xds.Event) {
+	o.Insights.Disconnected(e)
+	o.meter.Disconnected(e)
+	if meshName, dataplane, err := publish.ParseProxy(e.Node); err == nil {
+		o.removals.Disconnected(meshName, dataplane)
+	}
+}
+
+// versionsOf reads what a node says of its versions.
+func versionsOf(m map[string]string) insight.Versions {
+	var dependencies map[string]string
+	for key, v := range m {
+		if name, ok := strings.CutPrefix(key, "version.dependencies."); ok {
+			if dependencies == nil {
+				dependencies = map[string]string{}
+			}
+			dependencies[name] = v
+		}
+	}
+	return insight.Versions{
+		Dependencies: dependencies,
+		MeshDP: insight.AgentVersion{
+			Version: m["version.meshDp.version"], GitTag: m["version.meshDp.gitTag"], GitCommit: m["version.meshDp.gitCommit"],
+			BuildDate: m["version.meshDp.buildDate"], MeshCPCompatible: true,
+		},
+		Proxy: insight.ProxyVersion{
+			Version: m["version.proxy.version"], Build: m["version.proxy.build"], MeshDPCompatible: true,
+		},
+	}
+}
+
+// insights shows the mesh API what is known about proxies.
+type insights struct{ *insight.Insights }
+
+// Read implements meshapi.Insights.
+func (i insights) Read(ctx context.Context, meshName, dataplane string) (document any, ok bool, err error) {
+	return i.Insights.Read(ctx, meshName, dataplane)
+}
+
+// problems says what is wrong with the configuration of proxies.
+type problems struct{ cp *ControlPlane }
+
+// Of implements meshapi.Problems.
+func (p problems) Of(meshName, dataplane string) []string {
+	var out []string
+	for _, f := range p.cp.loop.FailuresOf(meshName, dataplane) {
+		text := f.Cell + ": " + f.Err.Error()
+		if f.Kept {
+			text += " (the last good version is kept)"
+		}
+		out = append(out, text)
+	}
+	if n, _ := p.cp.mesh.insights.Node(mesh.NodeID(meshName, dataplane)); n.State == insight.Refused {
+		// Why is for administrators: see GET /nodes.
+		out = append(out, "the proxy is away and refused since "+n.Refusal.Since.Format(time.RFC3339)+": GET /nodes says why")
+	}
+	for _, r := range p.cp.snapshots.Rejections(mesh.NodeID(meshName, dataplane)) {
+		out = append(out, "the proxy refused "+string(r.Type)+": "+r.Error)
+	}
+	return out
+}
+
+var _ meshapi.Insights = insights{}

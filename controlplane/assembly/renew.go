@@ -1,0 +1,66 @@
+package assembly
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/meshgate/meshgate/xds/resource"
+)
+
+// renewEvery is how often connected proxies are looked after. Certificates are
+// renewed when a third of their life is left, which is days, so the hour is of
+// no consequence.
+const renewEvery = time.Hour
+
+// renewer hands renewed certificates to proxies whose streams stay open: they
+// ask for a secret once, and would otherwise hold it until it expires.
+type renewer struct {
+	nodes   func() []string
+	secrets func(node string) []string
+	secret  func(ctx context.Context, node, name, generation string) (*resource.Resource, error)
+	// generation is what the set of a node wants of a secret at present.
+	generation func(node, name string) string
+	push       func(node, generation string, r *resource.Resource)
+	log        *slog.Logger
+	// sent holds the version of each secret by node and name.
+	sent map[[2]string]string
+}
+
+// run works at each tick, and when it is woken, until ctx ends. first is called at the
+// start and at each tick, before the work.
+func (r *renewer) run(ctx context.Context, tick <-chan time.Time, wake <-chan struct{}, first func(context.Context)) error {
+	first(ctx)
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick:
+			first(ctx)
+		case <-wake:
+		}
+		r.round(ctx)
+	}
+}
+
+// round pushes every secret whose bytes are not those of the round before.
+func (r *renewer) round(ctx context.Context) {
+	current := map[[2]string]string{}
+	for _, node := range r.nodes() {
+		for _, name := range r.secrets(node) {
+			key := [2]string{node, name}
+			generation := r.generation(node, name)
+			res, err := r.secret(ctx, node, name, generation)
+			if err != nil {
+				r.log.Warn("a certificate could not be renewed", "node", node, "secret", name, "error", err)
+				current[key] = r.sent[key]
+				continue
+			}
+			current[key] = res.Version
+			if r.sent[key] != res.Version {
+				r.push(node, generation, res)
+			}
+		}
+	}
+	r.sent = current
+}

@@ -1,0 +1,96 @@
+package assembly
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/meshgate/meshgate/controlplane/health"
+	"github.com/meshgate/meshgate/controlplane/identity"
+	"github.com/meshgate/meshgate/controlplane/mesh"
+	"github.com/meshgate/meshgate/controlplane/store"
+)
+
+// unusableKeys are the stored signing keys of each mesh that are good for nothing. Their
+// tokens are refused, and who looks at the nodes would take that for an attack.
+type unusableKeys struct {
+	mu sync.Mutex
+	by map[string][]string
+}
+
+// judgeSigningKeys looks at the signing keys of one mesh again, or of all, and says on
+// the board which ones cannot be used. What cannot be told leaves what was said.
+func (cp *ControlPlane) judgeSigningKeys(ctx context.Context, only ...string) {
+	u := &cp.mesh.unusable
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	by := map[string][]string{}
+	if len(only) > 0 {
+		maps.Copy(by, u.by)
+	}
+	err := cp.store.View(ctx, func(r store.Reader) error {
+		names := only
+		if len(names) == 0 {
+			all, _, err := store.ListReadable(r, mesh.Meshes, "")
+			if err != nil {
+				return err
+			}
+			for _, m := range all {
+				names = append(names, m.Name)
+			}
+		}
+		for _, name := range names {
+			keys, err := cp.mesh.tokens.Keys(r, name)
+			if err != nil {
+				return err
+			}
+			delete(by, name)
+			if bad := unusable(name, keys); len(bad) > 0 {
+				by[name] = bad
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		if ctx.Err() == nil {
+			cp.Log.Warn("the signing keys could not be looked at", "error", err)
+		}
+		return
+	}
+	u.by = by
+	cp.ready.conditions.Set(conditionSigningKeys, findingOfKeys(by))
+}
+
+// unusable names the keys that are there and good for nothing.
+func unusable(meshName string, keys []identity.SigningKey) (bad []string) {
+	for _, k := range keys {
+		if !k.Withdrawn && k.Bits == 0 {
+			bad = append(bad, k.Serial+" of mesh "+meshName)
+		}
+	}
+	return bad
+}
+
+// maxKeysNamed bounds the keys that a text names.
+const maxKeysNamed = 10
+
+func findingOfKeys(by map[string][]string) health.Finding {
+	var bad []string
+	for _, name := range slices.Sorted(maps.Keys(by)) {
+		bad = append(bad, by[name]...)
+	}
+	if len(bad) == 0 {
+		return health.Finding{State: health.OK}
+	}
+	more := ""
+	if len(bad) > maxKeysNamed {
+		more = fmt.Sprintf(" and %d more", len(bad)-maxKeysNamed)
+		bad = bad[:maxKeysNamed]
+	}
+	return health.Finding{State: health.Degraded, Reason: "unusable", Text: fmt.Sprintf(
+		"signing key %s%s cannot be used: its row cannot be decrypted or holds no RSA key. Tokens of it are refused; other keys go on. If the encryption key of the state directory is not the one that sealed it, put that back and start again. Else make a new key (meshgate keys rotate dataplane-tokens --mesh NAME), give the nodes that `meshgate status` lists as refused new tokens, and delete the bad key (meshgate keys delete dataplane-tokens SERIAL --mesh NAME)",
+		strings.Join(bad, ", "), more)}
+}

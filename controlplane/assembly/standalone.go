@@ -1,0 +1,164 @@
+package assembly
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/meshgate/meshgate/controlplane/agent"
+	"github.com/meshgate/meshgate/controlplane/config"
+	"github.com/meshgate/meshgate/controlplane/fault"
+	"github.com/meshgate/meshgate/controlplane/gateway"
+	"github.com/meshgate/meshgate/controlplane/identity"
+	"github.com/meshgate/meshgate/controlplane/model"
+	"github.com/meshgate/meshgate/filter/contract"
+)
+
+// Standalone is a control plane with one gateway.
+type Standalone struct {
+	ControlPlane *ControlPlane
+	Agent        *agent.Agent
+	EnvoyVersion string // its version
+}
+
+// OpenStandalone opens everything that can fail before anything runs. Once abort is closed
+// nothing is waited for any more; nil if that cannot be.
+func OpenStandalone(ctx context.Context, c *config.Config, abort <-chan struct{}) (*Standalone, error) {
+	envoy, versionLine, err := FindEnvoy(c.Envoy.Path)
+	if err != nil {
+		return nil, err
+	}
+	module, err := FindModule(c.ModulePath)
+	if err != nil {
+		return nil, err
+	}
+	log := c.Log.Logger()
+	if err := FreeGatewayPorts(ctx, c, c.Gateway.Name, log); err != nil {
+		return nil, err
+	}
+	if err := FreeStatusPort(c); err != nil {
+		return nil, err
+	}
+	cp, err := OpenControlPlane(ctx, c, log)
+	if err != nil {
+		return nil, err
+	}
+	a, err := newOwnAgent(c, cp, abort, envoy, module, versionLine)
+	if err != nil {
+		cp.close(ctx)
+		return nil, fault.NotBegun(err)
+	}
+	cp.ready.checks = append(cp.ready.checks, func() string {
+		// A port is open for as long as the kernel keeps it so, also that of an Envoy
+		// that hangs; and one that Envoy was refused may be somebody else's.
+		if m := a.Missing(ctx); m != "" {
+			return "gateway: " + m
+		}
+		return cp.gatewayMissing(a.NodeID(), Instance(c))
+	})
+	return &Standalone{ControlPlane: cp, Agent: a, EnvoyVersion: versionLine}, nil
+}
+
+// FreeGatewayPorts makes sure that Envoy will get its ports.
+func FreeGatewayPorts(ctx context.Context, c *config.Config, name string, log *slog.Logger) error {
+	if err := agent.EndPredecessor(ctx, c.StateDir, name, c.Drain.Timeout, log); err != nil {
+		return fault.NotBegun(err)
+	}
+	if err := checkFree("gateway.httpPort", c.Gateway.Listen, c.Gateway.HTTPPort); err != nil {
+		return err
+	}
+	return checkFree("gateway.httpsPort", c.Gateway.Listen, c.Gateway.HTTPSPort)
+}
+
+// newOwnAgent makes the agent of the gateway that runs beside its control plane,
+// with a token minted here, which the agent renews.
+func newOwnAgent(c *config.Config, cp *ControlPlane, abort <-chan struct{}, envoy, module, versionLine string) (*agent.Agent, error) {
+	file := filepath.Join(c.StateDir, c.Gateway.Name+".token")
+	cp.ownToken = func() error {
+		token, err := cp.tokens.Gateway(model.DefaultControlPlane, c.Gateway.Name, identity.GatewayTokenLife)
+		if err != nil {
+			return err
+		}
+		return os.WriteFile(file, []byte(token), 0o600)
+	}
+	if err := cp.ownToken(); err != nil {
+		return nil, err
+	}
+	accessLog, err := AccessLogFile(&c.AccessLog)
+	if err != nil {
+		return nil, err
+	}
+	workloads, err := c.Workload.Networks()
+	if err != nil {
+		return nil, err
+	}
+	a, err := agent.New(agent.Options{
+		WorkloadAddresses: workloads,
+		AccessLog:         accessLog, Access: os.Stdout,
+		StateDir: c.StateDir, ControlPlane: model.DefaultControlPlane, Name: c.Gateway.Name,
+		Address: fmt.Sprintf("https://127.0.0.1:%d", port(cp.ports.data)), CAFile: cp.CAFile, TokenFile: file,
+		Instance: Instance(c), EnvoyPath: envoy, ModuleDir: module, Versions: VersionsOfProxy(versionLine, module),
+		Concurrency: c.Envoy.Concurrency, LogLevel: c.Envoy.LogLevel, Drain: agent.Drain(c.Drain), StatusAddress: StatusAddress(c),
+		Abort: abort, Cache: CacheSettings(c), Log: cp.Log,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return MeterNode(a), nil
+}
+
+// FreeStatusPort makes sure that the agent will get the port of its status.
+func FreeStatusPort(c *config.Config) error {
+	if c.Status.Port == 0 {
+		return nil
+	}
+	return checkFree("status.port", c.Status.Listen, c.Status.Port)
+}
+
+// StatusAddress is where the agent serves its status; empty: nowhere.
+func StatusAddress(c *config.Config) string {
+	if c.Status.Port == 0 {
+		return ""
+	}
+	return net.JoinHostPort(c.Status.Listen, strconv.Itoa(c.Status.Port))
+}
+
+// Instance is how the gateway of the settings listens.
+func Instance(c *config.Config) gateway.Instance {
+	return gateway.Instance{Listen: c.Gateway.Listen, HTTPPort: c.Gateway.HTTPPort, HTTPSPort: c.Gateway.HTTPSPort}
+}
+
+// CacheSettings are the settings of the token cache, in the words of the filter.
+func CacheSettings(c *config.Config) contract.CacheSettings {
+	return contract.CacheSettings{
+		MaxBytes: c.Cache.MaxBytes, NegativeTTL: c.Cache.NegativeTTL.Milliseconds(), Grace: c.Cache.Grace.Milliseconds(),
+	}
+}
+
+// Run runs both until ctx ends. The gateway is drained first, because it needs
+// the control plane for what is still in flight.
+func (s *Standalone) Run(ctx context.Context) error {
+	cpCtx, stopControlPlane := context.WithCancel(context.WithoutCancel(ctx))
+	defer stopControlPlane()
+	agentCtx, stopAgent := context.WithCancel(ctx)
+	defer stopAgent()
+	var g errgroup.Group
+	g.Go(func() error {
+		defer stopAgent()
+		return s.ControlPlane.Run(cpCtx)
+	})
+	g.Go(func() error {
+		defer stopControlPlane()
+		return s.Agent.Run(agentCtx)
+	})
+	return g.Wait()
+}
+
+// Close ends a system that was opened and not run.
+func (s *Standalone) Close(ctx context.Context) { s.ControlPlane.close(ctx) }

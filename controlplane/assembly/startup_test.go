@@ -1,0 +1,252 @@
+package assembly
+
+import (
+	"context"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/meshgate/meshgate/controlplane/config"
+	"github.com/meshgate/meshgate/controlplane/fault"
+	"github.com/meshgate/meshgate/controlplane/oauth"
+)
+
+// occupied is a port that somebody has.
+func occupied(t *testing.T) int {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = ln.Close() })
+	return port(ln)
+}
+
+// TestClashLeavesNothing frees the ports that were opened before the clash.
+func TestClashLeavesNothing(t *testing.T) {
+	free := func() int {
+		ln, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = ln.Close() }()
+		return port(ln)
+	}
+	c := &config.Config{
+		DataPlane:   config.DataPlane{Listen: "127.0.0.1", Port: free()},
+		Diagnostics: config.Diagnostics{Listen: "127.0.0.1", Port: occupied(t)},
+	}
+	if _, err := openListeners(c); err == nil || !strings.Contains(err.Error(), "diagnostics.port") {
+		t.Fatal(err)
+	}
+	if err := checkFree("dataPlane.port", "127.0.0.1", c.DataPlane.Port); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestPortError(t *testing.T) {
+	err := checkFree("mesh.port", "192.0.2.1", 5681)
+	if fault.Begun(err) || !strings.HasPrefix(err.Error(), "mesh.port: ") {
+		t.Errorf("an address of another machine: %v", err)
+	}
+}
+
+// TestClaim can be made again after the first is given up.
+func TestClaim(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "a", "b")
+	for range 2 {
+		f, err := ClaimStateDir(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := ClaimStateDir(dir); err == nil {
+			t.Error("claimed twice")
+		}
+		if err := f.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	left, err := os.ReadDir(dir)
+	if err != nil || len(left) != 0 {
+		t.Errorf("left behind: %v, %v", left, err)
+	}
+	if info, err := os.Stat(dir); err != nil || info.Mode().Perm() != 0o700 {
+		t.Errorf("%v, %v", info, err)
+	}
+}
+
+func TestFindModule(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, moduleFile)
+	if _, err := FindModule(dir); err == nil || !strings.Contains(err.Error(), "make build") {
+		t.Errorf("an empty directory: %v", err)
+	}
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, configured := range []string{dir, file} {
+		if got, err := FindModule(configured); err != nil || got != dir {
+			t.Errorf("%s: %q, %v", configured, got, err)
+		}
+	}
+}
+
+func TestFindEnvoy(t *testing.T) {
+	dir := t.TempDir()
+	script := func(name, text string) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte("#!/bin/sh\n"+text+"\n"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	good, bad := script("good", "echo; echo ' envoy version: x '"), script("bad", "exit 1")
+	for _, test := range []struct{ configured, env, path, line string }{
+		{good, "", good, "envoy version: x"},
+		{good, bad, good, "envoy version: x"},
+		{"", good, good, "envoy version: x"},
+		{bad, good, "", ""}, // what was configured is not silently replaced
+		{"", bad, "", ""},
+		{"", filepath.Join(dir, "none"), "", ""},
+	} {
+		t.Setenv("ENVOY_PATH", test.env)
+		path, line, err := FindEnvoy(test.configured)
+		if path != test.path || line != test.line || (err == nil) != (test.path != "") {
+			t.Errorf("%q, ENVOY_PATH %q: %q, %q, %v", test.configured, test.env, path, line, err)
+		}
+	}
+}
+
+// TestEnded tells an end that was asked for from a failure.
+func TestEnded(t *testing.T) {
+	live, over := context.Background(), canceled()
+	for _, test := range []struct {
+		name string
+		ctx  context.Context
+		err  error
+		want string
+	}{
+		{"no error", live, nil, ""},
+		{"asked for", over, context.Canceled, ""},
+		{"failed at the end", over, os.ErrClosed, "part: file already closed"},
+		{"failed", live, os.ErrClosed, "part: file already closed"},
+		{"canceled by somebody else", live, context.Canceled, "part: context canceled"},
+	} {
+		got := ""
+		if err := ended(test.ctx, "part", test.err); err != nil {
+			got = err.Error()
+		}
+		if diff := cmp.Diff(test.want, got); diff != "" {
+			t.Errorf("%s:\n%s", test.name, diff)
+		}
+	}
+}
+
+func canceled() context.Context {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	return ctx
+}
+
+// TestClosers run backwards, and once.
+func TestClosers(t *testing.T) {
+	var c closers
+	var got []int
+	for i := range 3 {
+		c.add(func(context.Context) { got = append(got, i) })
+	}
+	c.run(t.Context())
+	c.run(t.Context())
+	if diff := cmp.Diff([]int{2, 1, 0}, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// TestReadiness names the first thing that is missing.
+func TestReadiness(t *testing.T) {
+	missing := "the gateway"
+	r := &readiness{
+		checks:     []func() string{func() string { return "" }, func() string { return missing }},
+		conditions: newConditions(slog.New(slog.DiscardHandler)),
+	}
+	state := func() string { missing, _ := r.state(t.Context()); return missing }
+	if got := state(); got != "starting" {
+		t.Errorf("%q", got)
+	}
+	r.serving.Store(true)
+	if got := state(); got != "the gateway" {
+		t.Errorf("%q", got)
+	}
+	missing = ""
+	if got := state(); got != "" {
+		t.Errorf("%q", got)
+	}
+}
+
+// TestKinds holds that no two stored kinds share a name or a path.
+func TestKinds(t *testing.T) {
+	seen := map[string]bool{}
+	for _, k := range AllKinds() {
+		if k.Name == "" || k.New == nil || seen[k.Name] || k.Path != "" && seen["/"+k.Path] {
+			t.Errorf("kind %q at %q", k.Name, k.Path)
+		}
+		seen[k.Name], seen["/"+k.Path] = true, true
+	}
+	for k := range oauth.Subjects() {
+		if !seen[k.Name] {
+			t.Errorf("revocations of %s, which is not stored", k.Name)
+		}
+	}
+}
+
+// TestRedisCA refuses a bundle that would leave nobody to trust.
+func TestRedisCA(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "ca.pem")
+	if err := os.WriteFile(file, []byte("nothing"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct{ url, file, want string }{
+		{"rediss://127.0.0.1:1", file, "redis.caFile: " + file + " holds no certificate"},
+		{"rediss://127.0.0.1:1", file + ".not", "redis.caFile: open "},
+		{"http://127.0.0.1:1", "", ""},
+	} {
+		p, err := openRedis(&config.Config{Redis: config.Redis{URL: test.url, CAFile: test.file}}, slog.New(slog.DiscardHandler))
+		if p != nil || err == nil || !strings.HasPrefix(err.Error(), test.want) {
+			t.Errorf("%s, %s: %v, want %s", test.url, test.file, err, test.want)
+		}
+	}
+}
+
+// TestOpenControlPlane opens one in memory on free ports and closes it again;
+// goleak then finds what was left.
+func TestOpenControlPlane(t *testing.T) {
+	dir := t.TempDir()
+	local := config.Port{Listen: "127.0.0.1"}
+	c := &config.Config{
+		StateDir: dir, Store: config.Store{Type: "memory"},
+		DataPlane:   config.DataPlane{Listen: "127.0.0.1", Names: "mesh.example, 10.0.0.7,"},
+		Diagnostics: config.Diagnostics{Listen: "127.0.0.1"}, Mesh: local, Admin: config.AdminPorts{Listen: "127.0.0.1"},
+	}
+	cp, err := OpenControlPlane(t.Context(), c, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"localhost", "127.0.0.1", "::1", "mesh.example", "10.0.0.7"}, cp.names()); diff != "" {
+		t.Error(diff)
+	}
+	pem, err := os.ReadFile(filepath.Join(dir, "ca.pem"))
+	if err != nil || string(pem) != string(cp.authority.PEM()) {
+		t.Errorf("the CA file: %v", err)
+	}
+	at := port(cp.ports.data)
+	cp.close(t.Context())
+	cp.close(t.Context())
+	if err := checkFree("dataPlane.port", "127.0.0.1", at); err != nil {
+		t.Error(err)
+	}
+}

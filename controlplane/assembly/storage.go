@@ -1,0 +1,109 @@
+package assembly
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/meshgate/meshgate/controlplane/backup"
+	"github.com/meshgate/meshgate/controlplane/config"
+	"github.com/meshgate/meshgate/controlplane/oauth"
+	"github.com/meshgate/meshgate/controlplane/revoke"
+	"github.com/meshgate/meshgate/controlplane/store"
+	"github.com/meshgate/meshgate/controlplane/store/memstore"
+	"github.com/meshgate/meshgate/controlplane/store/seal"
+	"github.com/meshgate/meshgate/controlplane/store/sqlstore"
+)
+
+// openStore opens the configured store. ctx is that of the process.
+func (cp *ControlPlane) openStore(ctx context.Context) (err error) {
+	if cp.cfg.Store.Type == "memory" {
+		cp.Log.Warn("the store is in memory: everything is forgotten at exit")
+		cp.store = memstore.Open(memstore.Options{Retention: cp.retention(), Past: cp.clocks.wall.Earliest})
+	} else if cp.store, err = cp.openDatabase(ctx); err != nil {
+		return err
+	}
+	cp.encryption = newEncryption(&cp.cfg.Store, cp.store, cp.Log)
+	if s, ok := cp.store.(store.Undecided); ok {
+		// Parts that end wait for their writes.
+		stop := context.AfterFunc(ctx, s.GiveUp)
+		cp.closers.add(func(context.Context) { stop() })
+	}
+	if s, ok := cp.store.(store.Prober); ok {
+		cp.ready.conditions.Probe(conditionStore, storeProbe(cp.ready.conditions, s))
+	}
+	cp.store = cp.meters.meter(cp.store)
+	cp.closers.add(func(context.Context) {
+		if err := cp.store.Close(); err != nil {
+			cp.Log.Error("the store did not close", "error", err)
+		}
+	})
+	return nil
+}
+
+// openDatabase opens the database with its key. A key is made for a new database only:
+// beside another one it would open nothing, and hide that the right one is lost.
+func (cp *ControlPlane) openDatabase(ctx context.Context) (store.Store, error) {
+	c := &cp.cfg.Store
+	exists, err := sqlstore.Present(c.SQLite.Path)
+	if err != nil {
+		return nil, fmt.Errorf("database %s: %w", c.SQLite.Path, err)
+	}
+	open := seal.Load
+	if !exists {
+		open = seal.Make
+		if _, err := os.Stat(c.Encryption.KeyFile); err == nil || c.Encryption.Key != "" { // somebody may have been here
+			cp.Log.Warn("there is an encryption key but no database: an empty one is made. If this is no new installation, stop and restore a backup",
+				"key", keySource(c), "database", c.SQLite.Path)
+		}
+	}
+	keys, err := open(c.Encryption.KeyFile, c.Encryption.Key)
+	if errors.Is(err, fs.ErrNotExist) && exists {
+		return nil, fmt.Errorf("database %s exists, but not the key that opens it: put the key file back at %s, or set %s; without the key the database is lost, and a new one must not be made beside it",
+			c.SQLite.Path, c.Encryption.KeyFile, config.EnvName("store.encryption.key"))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("encryption key: %w", err)
+	}
+	s, err := sqlstore.Open(ctx, sqlstore.Options{
+		Path: c.SQLite.Path, Kinds: AllKinds(), Sealer: keys, Log: cp.Log, Retention: cp.retention(), Past: cp.clocks.wall.Earliest,
+		Report: storeReport(cp.ready.conditions, c.SQLite.Path),
+		Begin:  func(r store.Reader) error { return revoke.NoteTime(r, cp.clocks.wall) },
+	})
+	if errors.Is(err, sqlstore.ErrKey) {
+		return nil, fmt.Errorf("database %s was written with another key than that of %s: put the right key there; nothing was changed", c.SQLite.Path, keySource(c))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("database %s: %w", c.SQLite.Path, err)
+	}
+	return s, nil
+}
+
+// tokenSource answers what the store knows about tokens. It ends them by the clock by
+// which the store ends their rows. Else a clock that is ahead would have a token refused
+// that is there, that filters with a right clock accept and that an operator can revoke.
+// Filters judge by their own clocks when a token is over.
+func (cp *ControlPlane) tokenSource() *oauth.Source {
+	return &oauth.Source{Store: cp.store, Now: cp.clocks.wall.Earliest}
+}
+
+// retention says which change records are kept.
+func (cp *ControlPlane) retention() store.Retention {
+	return store.Retention{Age: cp.cfg.Changes.Keep, Rows: cp.cfg.Changes.Max}
+}
+
+// keySource says where the encryption key is, for people.
+func keySource(c *config.Store) string {
+	if c.Encryption.Key != "" {
+		return "the setting store.encryption.key (environment " + config.EnvName("store.encryption.key") + ")"
+	}
+	return "the file " + c.Encryption.KeyFile
+}
+
+// statusPath is the database of what was observed, beside the other one.
+func statusPath(c *config.Config) string {
+	return filepath.Join(filepath.Dir(c.Store.SQLite.Path), backup.StatusPart)
+}

@@ -1,0 +1,93 @@
+package enrol
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+)
+
+// counting is a body that notes how much of it was read.
+type counting struct {
+	*strings.Reader
+	read int
+}
+
+// Read implements io.Reader.
+func (c *counting) Read(p []byte) (int, error) {
+	n, err := c.Reader.Read(p)
+	c.read += n
+	return n, err
+}
+
+// TestTokenComesBeforeTheBody: who shows no good token must not have large bodies read and
+// parsed, whatever they say in the header.
+func TestTokenComesBeforeTheBody(t *testing.T) {
+	s := newMeshServer(t)
+	gateway, err := s.Tokens.Gateway("default", "gw", 1<<40)
+	if err != nil {
+		t.Fatal(err)
+	}
+	forged := gateway[:len(gateway)-4] + "AAAA"
+	large := func(head string) string {
+		return head + strings.Repeat(`,"x":"`+strings.Repeat("y", 100)+`"`, 9000) + "}"
+	}
+	proxy, instance := large(`{"mesh":"default","name":"web-1","dataplaneResource":""`), large(good[:len(good)-1])
+	for name, test := range map[string]struct {
+		token, body, says string
+		status            int
+		whole             bool
+	}{
+		"a proxy's":         {"default/web-1/web", proxy, "", 422, true},
+		"a gateway's":       {gateway, instance, "", 422, true},
+		"none of a proxy":   {"x", proxy, "the dataplane token is not valid", 401, false},
+		"none of a gateway": {forged, instance, "the node token", 401, false},
+		"none at all":       {"", proxy, "too large", 413, false},
+	} {
+		body := &counting{Reader: strings.NewReader(test.body)}
+		r := httptest.NewRequest(http.MethodPost, Path+"?fieldValidation=strict", body)
+		if test.token != "" {
+			r.Header.Set("Authorization", "Bearer "+test.token)
+		}
+		rec := httptest.NewRecorder()
+		s.ServeHTTP(rec, r)
+		if whole := body.Len() == 0; rec.Code != test.status || whole != test.whole || !strings.Contains(rec.Body.String(), test.says) {
+			t.Errorf("%s: %d %.200s, read %d of %d", name, rec.Code, rec.Body, body.read, len(test.body))
+		}
+		if !test.whole && body.read > maxAnonymous+4096 {
+			t.Errorf("%s: %d bytes were read", name, body.read)
+		}
+	}
+}
+
+// TestFewParseAtOnce: a parsed body takes many times its size, so whoever comes when the
+// most are being parsed waits until one of them is done.
+func TestFewParseAtOnce(t *testing.T) {
+	s := newMeshServer(t)
+	body := encode(t, map[string]any{"mesh": "default", "name": "web-1", "dataplaneToken": "default/web-1/web", "dataplaneResource": dataplaneYAML})
+	ask := func(ctx context.Context) int {
+		rec := httptest.NewRecorder()
+		s.ServeHTTP(rec, httptest.NewRequestWithContext(ctx, http.MethodPost, "https://localhost:5678"+Path, strings.NewReader(body)))
+		return rec.Code
+	}
+	for range maxParses {
+		parses <- struct{}{}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if code := ask(ctx); code != http.StatusServiceUnavailable {
+		t.Errorf("who has gone is answered %d", code)
+	}
+	patient := make(chan int, 1)
+	go func() { patient <- ask(t.Context()) }()
+	for range maxParses {
+		<-parses
+	}
+	if code := <-patient; code != http.StatusOK {
+		t.Errorf("who waited is answered %d", code)
+	}
+	if len(parses) != 0 {
+		t.Errorf("%d places are not given back", len(parses))
+	}
+}

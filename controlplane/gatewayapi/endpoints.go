@@ -1,0 +1,200 @@
+package gatewayapi
+
+import (
+	"maps"
+	"net/http"
+
+	"github.com/meshgate/meshgate/controlplane/admit"
+	"github.com/meshgate/meshgate/controlplane/httpkit"
+	"github.com/meshgate/meshgate/controlplane/model"
+	"github.com/meshgate/meshgate/controlplane/store"
+)
+
+// Names of path values.
+const (
+	pathKey   = "key"
+	pathOwner = "owner"
+)
+
+// Endpoints lists every endpoint of the API: the collections, each below those
+// that its references point to, the target of each reference, and a few of
+// their own.
+func (a *API) Endpoints() []httpkit.Endpoint {
+	var list []httpkit.Endpoint
+	for _, c := range a.Collections {
+		top := place{api: a, collection: c, address: func(r *http.Request) admit.Address {
+			return admit.Address{Kind: c.Kind, Scope: a.Scope, Key: r.PathValue(pathKey)}
+		}}
+		list = append(list, top.endpoints("/"+c.Kind.Path)...)
+		for _, ref := range c.Kind.Refs {
+			owner, ok := a.byKind[ref.To]
+			if !ok {
+				continue
+			}
+			list = append(list, a.nested(c, owner, ref)...)
+			list = append(list, a.foreign(c, owner, ref)...)
+		}
+	}
+	list = append(list, a.tokenEndpoints()...)
+	if a.ReadOnly != "" {
+		a.refuseWrites(list)
+	}
+	if e, ok := a.healthEndpoint(); ok {
+		list = append(list, e)
+	}
+	list = append(list, a.nodeEndpoints()...)
+	return append(append(append(list, a.tagEndpoints()...), a.information()...), a.schemaEndpoints()...)
+}
+
+// refuseWrites lets the endpoints that write say why they do not.
+func (a *API) refuseWrites(list []httpkit.Endpoint) {
+	for i := range list {
+		if list[i].Method == http.MethodGet {
+			continue
+		}
+		list[i].Handler = func(w http.ResponseWriter, r *http.Request) {
+			httpkit.EntryOf(r.Context()).Code = "read_only"
+			w.Header().Set("Allow", "GET, HEAD, OPTIONS")
+			httpkit.WriteMessage(w, http.StatusMethodNotAllowed, a.ReadOnly)
+		}
+	}
+}
+
+// nested offers c below the resource that its reference points to.
+func (a *API) nested(c, owner Collection, ref model.Ref) []httpkit.Endpoint {
+	p := place{api: a, collection: c, nested: true, address: func(r *http.Request) admit.Address {
+		return admit.Address{
+			Kind: c.Kind, Scope: a.Scope, Key: r.PathValue(pathKey),
+			Under: &admit.Relation{Ref: ref.Name, Address: admit.Address{Kind: owner.Kind, Scope: a.Scope, Key: r.PathValue(pathOwner)}},
+		}
+	}}
+	return p.endpoints("/" + owner.Kind.Path + "/{" + pathOwner + "}/" + c.nested())
+}
+
+// foreign offers the target of a reference below the resource that refers.
+func (a *API) foreign(c, target Collection, ref model.Ref) []httpkit.Endpoint {
+	p := place{api: a, collection: target, nested: true, address: func(r *http.Request) admit.Address {
+		return admit.Address{
+			Kind: target.Kind, Scope: a.Scope,
+			Of: &admit.Relation{Ref: ref.Name, Address: admit.Address{Kind: c.Kind, Scope: a.Scope, Key: r.PathValue(pathKey)}},
+		}
+	}}
+	pattern := "/" + c.Kind.Path + "/{" + pathKey + "}/" + ref.Name
+	refused := endpoint(http.MethodDelete, pattern, "Refused: a target is not deleted through its reference", p.refuseDelete)
+	refused.Contract.Answers = answers(http.StatusNotFound, http.StatusMethodNotAllowed)
+	return p.about(
+		p.reads(endpoint(http.MethodGet, pattern, "Read the "+ref.Name, p.get)),
+		p.writes(endpoint(http.MethodPatch, pattern, "Change the "+ref.Name, p.patch), http.StatusOK),
+		p.writes(endpoint(http.MethodPut, pattern, "Replace the "+ref.Name, p.put), http.StatusOK),
+		refused,
+	)
+}
+
+// place is one collection at one path.
+type place struct {
+	api        *API
+	collection Collection
+	// nested places have an owner that may be missing too, which is why they
+	// say no more than that something was not found.
+	nested  bool
+	address func(*http.Request) admit.Address
+	// sources, if set, says where its lists come from instead of the address.
+	sources func(store.Reader, *http.Request) (source, error)
+}
+
+func (p place) endpoints(path string) []httpkit.Endpoint {
+	kind, item := p.collection.Kind, path+"/{"+pathKey+"}"
+	list := []httpkit.Endpoint{
+		p.lists(endpoint(http.MethodGet, path, "List "+kind.Path, p.list)),
+		p.reads(endpoint(http.MethodGet, item, "Read a "+kind.Name, p.get)),
+	}
+	if kind.ReadOnly {
+		return p.about(list...)
+	}
+	removed := endpoint(http.MethodDelete, item, "Delete a "+kind.Name, p.delete)
+	removed.Contract.Answers = answers(http.StatusNotFound)
+	removed.Contract.Answers[http.StatusNoContent] = ""
+	return p.about(append(list,
+		p.writes(endpoint(http.MethodPost, path, "Create a "+kind.Name, p.create), http.StatusCreated),
+		p.writes(endpoint(http.MethodPatch, item, "Change a "+kind.Name, p.patch), http.StatusOK),
+		p.writes(endpoint(http.MethodPut, item, "Create or replace a "+kind.Name, p.put), http.StatusOK),
+		removed,
+	)...)
+}
+
+// about lets the log say which kind the endpoints are about.
+func (p place) about(list ...httpkit.Endpoint) []httpkit.Endpoint {
+	for i := range list {
+		list[i] = list[i].About(p.collection.Kind.Name)
+	}
+	return list
+}
+
+// lists, reads and writes state what an endpoint of this place takes and answers.
+func (p place) lists(e httpkit.Endpoint) httpkit.Endpoint {
+	e.Contract.Query = []httpkit.Parameter{
+		{Name: "size", Type: "integer", Summary: "How many, 1 to 1000; 100 if not given"},
+		{Name: "offset", Type: "string", Summary: "Where to go on: the offset of the page before"},
+	}
+	if tagged(p.collection.Kind) {
+		e.Contract.Query = append(e.Contract.Query, httpkit.Parameter{
+			Name: "tags", Type: "string", Summary: "a,b: with all of these tags; a/b: with any of them; at most 5",
+		})
+	}
+	if !p.nested {
+		for _, name := range p.collection.Filters {
+			e.Contract.Query = append(e.Contract.Query, httpkit.Parameter{Name: name, Type: "string", Summary: "Only the one with this " + name})
+		}
+	}
+	e.Contract.Answers = answers(http.StatusNotFound)
+	e.Contract.Answers[http.StatusOK] = p.collection.Kind.Name + suffixPage
+	return e
+}
+
+func (p place) reads(e httpkit.Endpoint) httpkit.Endpoint {
+	e.Contract.Answers = answers(http.StatusNotFound)
+	e.Contract.Answers[http.StatusOK] = p.collection.Kind.Name
+	return e
+}
+
+func (p place) writes(e httpkit.Endpoint, status int) httpkit.Endpoint {
+	e.Contract.Query = []httpkit.Parameter{{
+		Name: httpkit.ArgFieldValidation, Type: "string",
+		Summary: "What becomes of fields that mean nothing: strict (if not given) refuses them, warn drops them and says so, ignore drops them",
+	}}
+	e.Contract.Body = p.collection.Kind.Name + suffixWrite
+	if e.Method == http.MethodPatch {
+		e.Contract.Body = p.collection.Kind.Name + suffixPatch
+	}
+	e.Contract.Answers = answers(http.StatusNotFound, http.StatusConflict, http.StatusRequestEntityTooLarge)
+	e.Contract.Answers[http.StatusUnsupportedMediaType] = ""
+	e.Contract.Answers[status] = p.collection.Kind.Name
+	return e
+}
+
+// always are the answers that every endpoint may give: a query that cannot be
+// read, the guard's, an unexpected failure, a request that took too long.
+var always = map[int]string{
+	http.StatusBadRequest: schemaError, http.StatusForbidden: schemaError,
+	http.StatusInternalServerError: schemaError, http.StatusServiceUnavailable: schemaError,
+}
+
+// answers are the failures that an endpoint may answer with.
+func answers(failures ...int) map[int]string {
+	m := maps.Clone(always)
+	for _, status := range failures {
+		m[status] = schemaError
+	}
+	return m
+}
+
+func endpoint(method, pattern, summary string, h http.HandlerFunc) httpkit.Endpoint {
+	return httpkit.Endpoint{Method: method, Pattern: pattern, Auth: httpkit.Administrator, Summary: summary, Handler: h}
+}
+
+// answering states the schema of an endpoint's one good answer.
+func answering(e httpkit.Endpoint, schema string, failures ...int) httpkit.Endpoint {
+	e.Contract.Answers = answers(failures...)
+	e.Contract.Answers[http.StatusOK] = schema
+	return e
+}

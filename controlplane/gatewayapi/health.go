@@ -1,0 +1,83 @@
+package gatewayapi
+
+import (
+	"context"
+	"net/http"
+	"strings"
+
+	"github.com/meshgate/meshgate/controlplane/admit"
+	"github.com/meshgate/meshgate/controlplane/gateway"
+	"github.com/meshgate/meshgate/controlplane/httpkit"
+	"github.com/meshgate/meshgate/controlplane/model"
+	"github.com/meshgate/meshgate/controlplane/store"
+)
+
+// Proxies knows what the gateways' Envoys see.
+type Proxies interface {
+	// Clusters returns what each connected gateway answers to GET
+	// /clusters?format=json, by node. Gateways that are away are left out.
+	Clusters(ctx context.Context, scope string) map[string][]byte
+}
+
+// States of a target, as tools know them.
+const (
+	healthOff = "HEALTHCHECKS_OFF"
+	healthy   = "HEALTHY"
+	unhealthy = "UNHEALTHY"
+	// healthName is the state of a name that a gateway could not resolve.
+	healthName = "DNS_ERROR"
+)
+
+// healthEndpoint tells how gateways see the targets of an upstream.
+func (a *API) healthEndpoint() (httpkit.Endpoint, bool) {
+	targets, ok := a.byKind[gateway.Targets.Name]
+	if !ok {
+		return httpkit.Endpoint{}, false
+	}
+	p := place{api: a, collection: targets, nested: true, address: func(r *http.Request) admit.Address {
+		return admit.Address{Kind: gateway.Targets, Scope: a.Scope, Under: &admit.Relation{
+			Ref: gateway.RefUpstream, Address: admit.Address{Kind: gateway.Upstreams, Scope: a.Scope, Key: r.PathValue(pathOwner)},
+		}}
+	}}
+	e := p.lists(endpoint(http.MethodGet, "/"+gateway.Upstreams.Path+"/{"+pathOwner+"}/health", "How gateways see the targets of an upstream", p.health))
+	e.Contract.Answers[http.StatusOK] = schemaHealth
+	return e, true
+}
+
+// health answers with a page of targets and how they are.
+func (p place) health(w http.ResponseWriter, r *http.Request) {
+	query, err := httpkit.Query(r)
+	if err != nil {
+		p.api.fail(w, r, err, call{})
+		return
+	}
+	var got page
+	var up *model.Resource
+	services := map[string]bool{}
+	err = p.api.Store.View(r.Context(), func(reader store.Reader) error {
+		if up, err = admit.Lookup(reader, p.address(r).Under.Address); err != nil {
+			return err
+		}
+		host := strings.ToLower(up.Spec.(*gateway.Upstream).Name)
+		using, err := store.ListAll(reader, gateway.Services, store.Query{Scope: p.api.Scope, Index: gateway.IndexHost, Value: host})
+		if err != nil {
+			return err
+		}
+		for _, s := range using {
+			services[s.Name] = true
+		}
+		got, err = p.page(reader, r, query)
+		return err
+	})
+	if err != nil {
+		p.api.fail(w, r, err, call{})
+		return
+	}
+	var seen sightings
+	if p.api.Proxies != nil && len(services) > 0 && up.Spec.(*gateway.Upstream).Checked() {
+		seen = readSightings(p.api.Proxies.Clusters(r.Context(), p.api.Scope), services)
+	}
+	p.writePage(w, r, got, query, func(res *model.Resource, entity map[string]any) {
+		entity["health"], entity["data"] = seen.of(res.Spec.(*gateway.UpstreamTarget))
+	})
+}

@@ -1,0 +1,289 @@
+package gatewayapi
+
+import (
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"github.com/meshgate/meshgate/controlplane/admit"
+	"github.com/meshgate/meshgate/controlplane/fault"
+	"github.com/meshgate/meshgate/controlplane/httpkit"
+	"github.com/meshgate/meshgate/controlplane/model"
+	"github.com/meshgate/meshgate/controlplane/store"
+)
+
+// Page sizes.
+const (
+	defaultSize = 100
+	maxSize     = 1000
+)
+
+// page is one page of a collection.
+type page struct {
+	resources []*model.Resource
+	total     int
+	// more says that there is another one behind the one that ends with last.
+	more bool
+	// list and last are what the offset of the next page is made of, gaps what the pages
+	// so far have left out, and lacking what this one does.
+	list, last string
+	gaps       gaps
+	lacking    unreadable
+}
+
+// source is where a list comes from: the union of queries of one kind.
+type source struct {
+	// list tells this list apart from others; offsets are bound to it.
+	list    string
+	queries []store.Query
+	// keep, if set, says which of the results are shown.
+	keep func(*model.Resource) bool
+}
+
+// list answers with a page, ordered by id.
+func (p place) list(w http.ResponseWriter, r *http.Request) {
+	query, err := httpkit.Query(r)
+	if err != nil {
+		p.api.fail(w, r, err, call{})
+		return
+	}
+	var got page
+	err = p.api.Store.View(r.Context(), func(reader store.Reader) error {
+		got, err = p.page(reader, r, query)
+		return err
+	})
+	if err != nil {
+		p.api.fail(w, r, err, call{})
+		return
+	}
+	p.writePage(w, r, got, query, nil)
+}
+
+// from is the whole collection or, below an owner, what refers to it, unless the
+// place has a source of its own.
+func (p place) from(r store.Reader, request *http.Request) (source, error) {
+	if p.sources != nil {
+		return p.sources(r, request)
+	}
+	a := p.address(request)
+	q := store.Query{Scope: a.Scope}
+	if a.Under != nil {
+		owner, err := admit.Lookup(r, a.Under.Address)
+		if err != nil {
+			return source{}, err
+		}
+		q.Index, q.Value = a.Under.Ref, owner.Name
+	}
+	return source{list: a.Kind.Name + "\n" + q.Index + "\n" + q.Value, queries: []store.Query{q}}, nil
+}
+
+func (p place) page(r store.Reader, request *http.Request, query url.Values) (page, error) {
+	var got page
+	from, err := p.from(r, request)
+	if err != nil {
+		return got, err
+	}
+	for _, name := range p.collection.Filters {
+		if query.Has(name) && !p.nested {
+			return p.filtered(r, name, query.Get(name))
+		}
+	}
+	kind := p.collection.Kind
+	tags, err := readTags(kind, query)
+	if err != nil {
+		return got, err
+	}
+	size, err := pageSize(query)
+	if err != nil {
+		return got, err
+	}
+	got.list = from.list
+	if got.last, got.gaps, err = readCursor(from.list, query.Get("offset")); err != nil {
+		return got, err
+	}
+	if p.collection.Total {
+		if got.total, err = from.count(r, kind); err != nil {
+			return got, err
+		}
+	}
+	if from, err = tags.narrow(r, kind, from); err != nil {
+		return got, err
+	}
+	rows, err := from.after(r, kind, got.last, size+1)
+	if err != nil {
+		return got, err
+	}
+	if len(rows) == 0 && got.gaps.count > 0 {
+		return got, p.api.incomplete(got.gaps)
+	}
+	got.take(rows, size)
+	return got, nil
+}
+
+// take fills a page with the first of the rows that were read for it.
+func (p *page) take(rows []*model.Resource, size int) {
+	if p.more = len(rows) > size; p.more {
+		rows = rows[:size]
+	}
+	if len(rows) > 0 {
+		p.last = rows[len(rows)-1].Name
+	}
+	p.resources, p.lacking = readable(rows)
+}
+
+// count adds up queries that have no result in common.
+func (s source) count(r store.Reader, k *model.Kind) (total int, err error) {
+	for _, q := range s.queries {
+		n, err := r.Count(k, q)
+		if err != nil {
+			return 0, err
+		}
+		total += n
+	}
+	return total, nil
+}
+
+// after returns the first n results beyond a name, each once. It reads of each
+// query little more than what the page takes of it. Those that cannot be decoded are
+// among them, also where keep would say whether they belong there.
+func (s source) after(r store.Reader, k *model.Kind, name string, n int) ([]*model.Resource, error) {
+	chunk := n
+	if len(s.queries) > 1 {
+		chunk = n/len(s.queries) + 2
+	}
+	if s.keep != nil {
+		chunk = max(chunk, leastChunk) // some will be dropped
+	}
+	runs := make([]*run, len(s.queries))
+	for i, q := range s.queries {
+		q.After, q.Limit = name, chunk
+		runs[i] = &run{query: q}
+	}
+	out := make([]*model.Resource, 0, n)
+	for len(out) < n {
+		next, err := least(r, k, runs)
+		if err != nil || next == nil {
+			return out, err
+		}
+		if s.keep == nil || store.IsUnread(next) || s.keep(next) {
+			out = append(out, next)
+		}
+	}
+	return out, nil
+}
+
+// leastChunk is how many rows are read at once where a filter may drop them.
+const leastChunk = 100
+
+// run is one query of a list while it is read in chunks.
+type run struct {
+	query store.Query
+	rows  []*model.Resource
+	ended bool
+}
+
+// head is the next row of a run, nil at its end.
+func (q *run) head(r store.Reader, k *model.Kind) (*model.Resource, error) {
+	if len(q.rows) == 0 && !q.ended {
+		rows, err := store.ListAll(r, k, q.query)
+		if err != nil {
+			return nil, err
+		}
+		if q.rows, q.ended = rows, len(rows) < q.query.Limit; len(rows) > 0 {
+			q.query.After = rows[len(rows)-1].Name
+		}
+	}
+	if len(q.rows) == 0 {
+		return nil, nil //nolint:nilnil // nil is the end
+	}
+	return q.rows[0], nil
+}
+
+// least takes the first row in the order of names off all runs that begin with
+// it; nil when all have ended.
+func least(r store.Reader, k *model.Kind, runs []*run) (*model.Resource, error) {
+	var first *model.Resource
+	for _, q := range runs {
+		head, err := q.head(r, k)
+		if err != nil {
+			return nil, err
+		}
+		if head != nil && (first == nil || head.Name < first.Name) {
+			first = head
+		}
+	}
+	for _, q := range runs {
+		if first != nil && len(q.rows) > 0 && q.rows[0].Name == first.Name {
+			q.rows = q.rows[1:]
+		}
+	}
+	return first, nil
+}
+
+// filtered is the page of what a unique value names.
+func (p place) filtered(r store.Reader, index, value string) (page, error) {
+	if value == "" {
+		return page{}, &httpkit.BodyError{Status: http.StatusBadRequest, Message: index + " must be an unempty string"}
+	}
+	res, err := r.Find(p.collection.Kind, p.api.Scope, index, value)
+	if fault.Is(err, fault.NotFound) {
+		return page{}, nil
+	}
+	if err != nil {
+		return page{}, err
+	}
+	return page{resources: []*model.Resource{res}, total: 1}, nil
+}
+
+func pageSize(query url.Values) (int, error) {
+	bad := func(text string) error {
+		return &problem{http.StatusBadRequest, errorBody{Code: 9, Name: "invalid size", Message: text}}
+	}
+	if !query.Has("size") {
+		return defaultSize, nil
+	}
+	number, err := strconv.ParseFloat(query.Get("size"), 64)
+	if err != nil {
+		return 0, bad("size must be a number")
+	}
+	if size := int(number); float64(size) == number && size >= 1 && size <= maxSize {
+		return size, nil
+	}
+	return 0, bad("size must be an integer between 1 and 1000")
+}
+
+// writePage answers with a page; complete, if set, adds to its entities.
+func (p place) writePage(w http.ResponseWriter, r *http.Request, got page, query url.Values, complete func(*model.Resource, map[string]any)) {
+	data, lacking, err := p.api.entities(r.Context(), got.resources)
+	if err != nil {
+		p.api.fail(w, r, err, call{})
+		return
+	}
+	got.lacking = append(got.lacking, lacking...)
+	for i := range data {
+		if complete != nil {
+			complete(got.resources[i], data[i])
+		}
+	}
+	doc := map[string]any{"data": data, "next": nil}
+	if p.collection.Total {
+		doc["total"] = got.total
+	}
+	if len(got.lacking) > 0 {
+		doc[fieldUnreadable] = p.api.note(r, got.lacking)
+		got.gaps = got.gaps.with(p.api.pathsOf(got.lacking))
+	}
+	if got.last != "" && (got.more || got.gaps.count > 0) {
+		offset := cursor(got.list, got.last, got.gaps)
+		next := strings.TrimSuffix(r.URL.EscapedPath(), "/") + "?offset=" + url.QueryEscape(offset)
+		if size := query.Get("size"); !p.nested && size != "" {
+			next += "&size=" + url.QueryEscape(size)
+		}
+		if tags := query.Get("tags"); tags != "" {
+			next += "&tags=" + url.QueryEscape(tags)
+		}
+		doc["offset"], doc["next"] = offset, next
+	}
+	reply(w, r, http.StatusOK, doc)
+}

@@ -1,0 +1,213 @@
+package gatewayapi
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"errors"
+	"net/http"
+	"strings"
+
+	"github.com/meshgate/meshgate/controlplane/fault"
+	"github.com/meshgate/meshgate/controlplane/httpkit"
+	"github.com/meshgate/meshgate/controlplane/insight"
+	"github.com/meshgate/meshgate/controlplane/nodes"
+	"github.com/meshgate/meshgate/controlplane/openapi"
+)
+
+// Nodes knows every node; [nodes.Registry] does.
+type Nodes interface {
+	List(q nodes.Query) nodes.Page
+	// Await returns when what is shown of nodes is not what a mark names, or ctx ends.
+	Await(ctx context.Context, mark string)
+	// Get and Remove are NotFound for a node that is not known; Remove is Conflict for
+	// one that is connected.
+	Get(name string) (nodes.Node, error)
+	Remove(ctx context.Context, name string) error
+	// RemoveFormer says it of former processes of a node that goes on with another one.
+	RemoveFormer(name string) error
+}
+
+// Dumps shows the configuration that nodes hold; [inspect.Dumps] does.
+type Dumps interface {
+	// XDS calls show with the dump of a node, a JSON object with the key configs. An
+	// Invalid fault is about from, which is that of the query or empty.
+	XDS(ctx context.Context, node, from string, show func(dump []byte)) error
+}
+
+// pathNode is the name of a node in a path.
+const pathNode = "node"
+
+// nodeEndpoints say who is there, sidecars included. They belong to no entity, so a
+// read-only API removes gateways, too.
+func (a *API) nodeEndpoints() []httpkit.Endpoint {
+	if a.Nodes == nil {
+		return nil
+	}
+	list := endpoint(http.MethodGet, "/nodes", "Every node, connected or away", a.listNodes)
+	list.Contract.Query = []httpkit.Parameter{
+		{Name: "size", Type: "integer", Summary: "How many, 1 to 1000; 100 if not given"},
+		{Name: "offset", Type: "string", Summary: "Where to go on: the offset of the page before"},
+		{Name: "state", Type: "string", Summary: "Only those that are connected, away (with those that are refused) or refused"},
+		{Name: "name", Type: "string", Summary: "Only those whose names contain this"},
+		{Name: "since", Type: "string", Summary: "The mark of an earlier answer: with wait, the answer comes when it has changed"},
+		{Name: "wait", Type: "string", Summary: "How long to wait for a change, such as 10s; at most 30s"},
+	}
+	removed := endpoint(http.MethodDelete, "/nodes/{"+pathNode+"}", "Say that a gateway of this control plane is gone for good", a.removeNode)
+	removed.Contract.Query = []httpkit.Parameter{
+		{Name: "former", Type: "boolean", Summary: "Only former processes of a node that is connected are gone; nothing else of it is removed"},
+	}
+	removed.Contract.Answers = answers(http.StatusBadRequest, http.StatusForbidden, http.StatusNotFound, http.StatusConflict)
+	removed.Contract.Answers[http.StatusNoContent] = ""
+	out := []httpkit.Endpoint{
+		answering(list, schemaNodes).Closed(),
+		answering(endpoint(http.MethodGet, "/nodes/{"+pathNode+"}", "Read a node", a.readNode), schemaNode, http.StatusNotFound).Closed(),
+		removed.Closed(),
+	}
+	if a.Dumps == nil {
+		return out
+	}
+	dump := endpoint(http.MethodGet, "/nodes/{"+pathNode+"}/xds", "Dump the configuration that a node has, without secrets", a.dumpNode)
+	dump.Contract.Query = []httpkit.Parameter{{
+		Name: "source", Type: "string",
+		Summary: "proxy (if not given): what its Envoy says, or what it was sent if it cannot be asked; control-plane: what it was sent, and what became of it",
+	}}
+	return append(out, answering(dump, schemaDump, http.StatusNotFound).Closed())
+}
+
+func (a *API) listNodes(w http.ResponseWriter, r *http.Request) {
+	query := r.URL.Query() // which the router has read
+	asked, err := nodes.Ask(query)
+	if err == nil {
+		asked.Size, err = pageSize(query)
+	}
+	if err == nil {
+		asked.After, err = readNodeCursor(query.Get("offset"))
+	}
+	if err != nil {
+		a.fail(w, r, err, call{})
+		return
+	}
+	if asked.Wait > 0 {
+		ctx, cancel := context.WithTimeout(r.Context(), asked.Wait)
+		defer cancel()
+		a.Nodes.Await(ctx, asked.Since)
+	}
+	page := a.Nodes.List(asked.Query)
+	doc := map[string]any{"data": page.Nodes, "next": nil, "total": page.Total, "mark": page.Mark}
+	if page.More {
+		follows, offset := nodes.Follows(query), nodeCursor(page.Nodes[len(page.Nodes)-1].Name)
+		follows.Set("offset", offset)
+		doc["offset"], doc["next"] = offset, strings.TrimSuffix(r.URL.EscapedPath(), "/")+"?"+follows.Encode()
+	}
+	reply(w, r, http.StatusOK, doc)
+}
+
+// nodeMark binds a name to the list of nodes; see cursor.
+func nodeMark(name string) []byte {
+	sum := sha256.Sum256([]byte("nodes\n" + name))
+	return sum[:cursorSum]
+}
+
+// nodeCursor is the offset after a node. It names a place in the order of names.
+func nodeCursor(after string) string {
+	return base64.RawURLEncoding.EncodeToString(append(nodeMark(after), after...))
+}
+
+func readNodeCursor(offset string) (string, error) {
+	if offset == "" {
+		return "", nil
+	}
+	raw, err := base64.RawURLEncoding.DecodeString(strings.TrimRight(offset, "="))
+	if err != nil {
+		return "", badOffset(offset, "bad base64 encoding")
+	}
+	if len(raw) < cursorSum || string(nodeMark(string(raw[cursorSum:]))) != string(raw[:cursorSum]) {
+		return "", badOffset(offset, "it belongs to no page of this list")
+	}
+	return string(raw[cursorSum:]), nil
+}
+
+func (a *API) readNode(w http.ResponseWriter, r *http.Request) {
+	doc, err := a.Nodes.Get(r.PathValue(pathNode))
+	if err != nil {
+		a.fail(w, r, named(err), call{})
+		return
+	}
+	reply(w, r, http.StatusOK, doc)
+}
+
+// dumpNode shows what a node holds. A client that is gone is nobody's concern.
+func (a *API) dumpNode(w http.ResponseWriter, r *http.Request) {
+	name := r.PathValue(pathNode)
+	_, err := a.Nodes.Get(name)
+	if err == nil {
+		err = a.Dumps.XDS(r.Context(), name, r.URL.Query().Get("source"), func(dump []byte) {
+			_ = httpkit.WriteBody(w, http.StatusOK, "application/json; charset=utf-8", dump)
+		})
+	}
+	if err != nil {
+		a.fail(w, r, named(err), call{})
+	}
+}
+
+func (a *API) removeNode(w http.ResponseWriter, r *http.Request) {
+	name := r.PathValue(pathNode)
+	former, err := nodes.Former(r.URL.Query())
+	if err == nil {
+		err = a.ownNode(name)
+	}
+	switch {
+	case err != nil:
+	case former:
+		err = a.Nodes.RemoveFormer(name)
+	default:
+		err = a.Nodes.Remove(r.Context(), name)
+	}
+	if err != nil {
+		a.fail(w, r, named(err), call{})
+		return
+	}
+	w.WriteHeader(http.StatusNoContent)
+}
+
+// ownNode is Forbidden for a node that is not a gateway of this control plane. With a
+// proxy of a mesh its Dataplane goes, which the mesh API keeps.
+func (a *API) ownNode(name string) error {
+	d, err := a.Nodes.Get(name)
+	switch {
+	case err != nil:
+		return err
+	case d.Type != insight.Gateway:
+		return fault.New(fault.Forbidden, "node %s is a proxy of the mesh %q: DELETE /nodes/%s of the mesh API removes it", name, d.Mesh, name)
+	case d.ControlPlane != a.Scope:
+		return fault.New(fault.Forbidden, "node %s is a gateway of the control plane %q, and this API is that of %q", name, d.ControlPlane, a.Scope)
+	}
+	return nil
+}
+
+// named answers with what a NotFound says, where that is more than that something is not
+// there.
+func named(err error) error {
+	if e, ok := errors.AsType[*fault.Error](err); ok && e.Code == fault.NotFound {
+		return &httpkit.BodyError{Status: http.StatusNotFound, Message: e.Detail}
+	}
+	return err
+}
+
+// describeDump is the schema of a dump: Envoy's, or the control plane's record.
+func describeDump() *openapi.Schema {
+	return &openapi.Schema{Type: openapi.Types{openapi.Object}, Required: []string{"configs"}, Properties: schemas{
+		"configs":      openapi.List(openapi.Of(openapi.Object)),
+		"source":       text().Says("Only in records of the control plane: why it is none of the proxy"),
+		"acknowledged": openapi.Of(openapi.Boolean).Says("Only in records: the proxy has confirmed all of it"),
+		"rejected":     openapi.List(text()).Says("Only in records: what the proxy refuses"),
+	}}
+}
+
+// pageOfNodes is the schema of the list.
+func pageOfNodes() *openapi.Schema {
+	return openapi.Closed(schemas{
+		"data": openapi.List(openapi.To(schemaNode)), "next": text().OrNull(), "offset": text(), "total": openapi.Count(), "mark": text(),
+	}, "data", "next", "total", "mark")
+}

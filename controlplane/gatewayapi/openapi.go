@@ -1,0 +1,260 @@
+package gatewayapi
+
+import (
+	"encoding/json"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/meshgate/meshgate/controlplane/gateway"
+	"github.com/meshgate/meshgate/controlplane/httpkit"
+	"github.com/meshgate/meshgate/controlplane/model"
+	"github.com/meshgate/meshgate/controlplane/nodes"
+	"github.com/meshgate/meshgate/controlplane/openapi"
+)
+
+// Names of the schemas of the OpenAPI document. Those of a kind are the kind's
+// name, for the entity as it is shown, and the name with a suffix.
+const (
+	suffixPage  = "_page"
+	suffixWrite = "_write"
+	suffixPatch = "_patch"
+
+	schemaError      = "error"
+	schemaMessage    = "message"
+	schemaReference  = "reference"
+	schemaRevoked    = "revoked"
+	schemaSchema     = "schema"
+	schemaDocument   = "document"
+	schemaHealth     = "target_health_page"
+	schemaTags       = "tag_page"
+	schemaChanges    = "change_page"
+	schemaNode       = "node"
+	schemaNodes      = "node_page"
+	schemaDump       = "dump"
+	schemaConditions = "conditions"
+)
+
+func (a *API) openAPI(w http.ResponseWriter, r *http.Request) {
+	doc, err := a.description()
+	if err != nil {
+		a.fail(w, r, err, call{})
+		return
+	}
+	reply(w, r, http.StatusOK, json.RawMessage(doc))
+}
+
+// describe builds the OpenAPI document.
+func (a *API) describe() ([]byte, error) {
+	dialect := openapi.Dialect{Subject: openapi.FirstSegment, Body: body, Responses: a.responses, Variable: func(name string) *openapi.Schema {
+		if name == pathRevision {
+			return openapi.Count()
+		}
+		return &openapi.Schema{Type: openapi.Types{openapi.Text}, MinLength: new(int64(1))}
+	}}
+	doc := openapi.Document{
+		OpenAPI: openapi.Version,
+		Info: openapi.Info{
+			Title: "Meshgate gateway administration", Version: a.Version,
+			Description: "Services, routes, plugins, consumers and their credentials. HEAD answers like GET without a body, OPTIONS lists the methods of a path.",
+			License:     openapi.License{Name: "Apache-2.0", Identifier: "Apache-2.0"},
+		},
+		Servers:    []openapi.Server{{URL: "/"}},
+		Paths:      dialect.Paths(a.Endpoints()),
+		Components: openapi.Components{Schemas: a.components(), Responses: failures()},
+	}
+	if a.Token != "" {
+		doc.Components.SecuritySchemes = map[string]openapi.SecurityScheme{"token": {Type: "http", Scheme: "bearer"}}
+		doc.Security = []map[string][]string{{"token": {}}}
+	}
+	return json.Marshal(doc)
+}
+
+func body(schema string) *openapi.RequestBody {
+	form := openapi.MediaType{Schema: openapi.Of(openapi.Object)}
+	return &openapi.RequestBody{Content: map[string]openapi.MediaType{
+		"application/json": {Schema: openapi.To(schema)}, "application/x-www-form-urlencoded": form, "multipart/form-data": form,
+	}}
+}
+
+// responses lists the answers of an endpoint, those of the token and of a
+// read-only API among them.
+func (a *API) responses(e httpkit.Endpoint) map[string]*openapi.Response {
+	out := map[string]*openapi.Response{}
+	state := func(status int, schema string) {
+		name := strconv.Itoa(status)
+		if out[name] = response(status, schema); schema == schemaError {
+			out[name] = &openapi.Response{Ref: "#/components/responses/" + name}
+		}
+	}
+	for status, schema := range e.Contract.Answers {
+		state(status, schema)
+	}
+	if e.Method != http.MethodGet {
+		state(http.StatusInsufficientStorage, schemaError)
+	}
+	if a.Token != "" {
+		state(http.StatusUnauthorized, schemaError)
+	}
+	if a.ReadOnly != "" && e.Method != http.MethodGet {
+		state(http.StatusMethodNotAllowed, schemaError)
+	}
+	return out
+}
+
+func response(status int, schema string) *openapi.Response {
+	r := &openapi.Response{Description: http.StatusText(status)}
+	if schema != "" {
+		r.Content = map[string]openapi.MediaType{"application/json": {Schema: openapi.To(schema)}}
+	}
+	return r
+}
+
+// failures are the answers that are alike everywhere.
+func failures() map[string]*openapi.Response {
+	out := map[string]*openapi.Response{}
+	for _, status := range []int{
+		http.StatusBadRequest, http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound, http.StatusMethodNotAllowed,
+		http.StatusConflict, http.StatusRequestEntityTooLarge, http.StatusInternalServerError, http.StatusServiceUnavailable,
+		http.StatusInsufficientStorage,
+	} {
+		out[strconv.Itoa(status)] = response(status, schemaError)
+	}
+	return out
+}
+
+// components are the schemas of the kinds, and those of what is not stored.
+func (a *API) components() schemas {
+	out := schemas{
+		schemaError: openapi.Closed(schemas{
+			"message": text(), "code": openapi.Of(openapi.Whole), "name": text(),
+			"fields": openapi.Of(openapi.Object), "options": openapi.Of(openapi.Object),
+		}, "message"),
+		schemaMessage:   openapi.Closed(schemas{"message": text()}, "message"),
+		schemaRevoked:   openapi.Closed(schemas{"revoked": openapi.Of(openapi.Whole)}, "revoked"),
+		schemaReference: openapi.Closed(schemas{"id": identifier()}, "id"),
+		schemaSchema: {
+			Type: openapi.Types{openapi.Object}, Required: []string{"fields"},
+			Properties: schemas{"fields": openapi.List(&openapi.Schema{
+				Type: openapi.Types{openapi.Object}, MinProperties: new(int64(1)), MaxProperties: new(int64(1)),
+			})},
+		},
+		schemaDocument: openapi.Of(openapi.Object),
+		schemaHealth:   pageOfHealth(), schemaTags: pageOfTags(), schemaChanges: pageOfChanges(),
+		schemaNode: openapi.For[nodes.Node](), schemaNodes: pageOfNodes(), schemaDump: describeDump(),
+		schemaConditions: describeConditions(),
+	}
+	for _, c := range a.Collections {
+		kind := c.Kind
+		shown := shownEntity(kind.Schema)
+		if !kind.ReadOnly {
+			shown.Properties[fieldWarnings] = openapi.List(text()).Says("Fields that a write with ?fieldValidation=warn has dropped; in its answer only")
+		}
+		out[kind.Name], out[kind.Name+suffixPage] = shown, pageOf(c)
+		out[kind.Name+suffixWrite] = givenEntity(kind.Schema, false)
+		out[kind.Name+suffixPatch] = givenEntity(kind.Schema, true)
+	}
+	for _, name := range gateway.PluginNames() {
+		config := gateway.Plugins.Schema.Field("config").Record(map[string]any{"name": name})
+		out[configName(name)] = shownEntity(config)
+		out[configName(name)+suffixWrite] = givenEntity(config, false)
+		out[configName(name)+suffixPatch] = givenEntity(config, true)
+	}
+	return out
+}
+
+// schemas are schemas by the names of components or properties.
+type schemas = map[string]*openapi.Schema
+
+func text() *openapi.Schema { return openapi.Of(openapi.Text) }
+
+func identifier() *openapi.Schema {
+	return &openapi.Schema{Type: openapi.Types{openapi.Text}, Format: "uuid"}
+}
+
+// configName is the schema of a plugin's configuration.
+func configName(plugin string) string { return "plugin_" + strings.ReplaceAll(plugin, "-", "_") }
+
+// configs is the configuration of any plugin.
+func configs(suffix string) *openapi.Schema {
+	s := &openapi.Schema{}
+	for _, name := range gateway.PluginNames() {
+		s.AnyOf = append(s.AnyOf, openapi.To(configName(name)+suffix))
+	}
+	return s
+}
+
+func pageOf(c Collection) *openapi.Schema {
+	page := pageOfItems(openapi.To(c.Kind.Name))
+	if c.Total {
+		page.Required = append(page.Required, "total")
+		page.Properties["total"] = openapi.Count()
+	}
+	return page
+}
+
+// pageOfHealth is a page of targets with how they are.
+func pageOfHealth() *openapi.Schema {
+	target := shownEntity(gateway.Targets.Schema)
+	target.Properties["health"] = openapi.OneOf(healthy, unhealthy, healthOff, healthName)
+	target.Properties["data"] = openapi.Of(openapi.Object)
+	target.Required = append(target.Required, "health", "data")
+	return pageOfItems(target)
+}
+
+// pageOfTags is a page of tags, each with what it is on.
+func pageOfTags() *openapi.Schema {
+	return pageOfItems(openapi.Closed(schemas{"tag": text(), "entity_name": text(), "entity_id": identifier()}, "tag", "entity_name", "entity_id"))
+}
+
+func pageOfItems(item *openapi.Schema) *openapi.Schema {
+	return openapi.Closed(schemas{
+		"data": openapi.List(item), "next": text().OrNull(), "offset": text(),
+		fieldUnreadable: openapi.List(text()).Says(
+			"Paths of what is stored and cannot be read; absent otherwise. A list that lacks something ends with the error 500, in the place of one page more"),
+	}, "data", "next")
+}
+
+// shownEntity is the schema of an entity as it is answered: every field is there.
+func shownEntity(s *model.Schema) *openapi.Schema {
+	out := openapi.Closed(schemas{})
+	for i := range s.Fields {
+		f := &s.Fields[i]
+		if f.Hidden {
+			continue
+		}
+		out.Properties[f.Name] = shownField(f)
+		out.Required = append(out.Required, f.Name)
+		if f.Flat != "" {
+			out.Properties[f.Flat] = text().OrNull()
+			out.Required = append(out.Required, f.Flat)
+		}
+	}
+	slices.Sort(out.Required)
+	return out
+}
+
+// givenEntity is the schema of what a caller may send. A patch needs nothing.
+func givenEntity(s *model.Schema, patch bool) *openapi.Schema {
+	out := openapi.Closed(schemas{})
+	out.Required = nil
+	for i := range s.Fields {
+		f := &s.Fields[i]
+		if f.Hidden {
+			continue
+		}
+		out.Properties[f.Name] = givenField(f, patch)
+		if f.Required && f.Default == nil && f.Auto == nil && f.Type != model.Foreign && f.Type != model.Record && !patch && s.Shorthand == nil {
+			out.Required = append(out.Required, f.Name)
+		}
+		if f.Flat != "" {
+			out.Properties[f.Flat] = identifier().OrNull()
+		}
+	}
+	for i := range s.Shorthands {
+		out.Properties[s.Shorthands[i].Name] = givenField(&s.Shorthands[i], patch)
+	}
+	slices.Sort(out.Required)
+	return out
+}

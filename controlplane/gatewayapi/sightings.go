@@ -1,0 +1,124 @@
+package gatewayapi
+
+import (
+	"encoding/json"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/meshgate/meshgate/controlplane/gateway"
+)
+
+// sighting is an address of a target as one gateway sees it.
+type sighting struct {
+	Node   string `json:"node"`
+	IP     string `json:"ip"`
+	Port   int    `json:"port"`
+	Weight int    `json:"weight"`
+	Health string `json:"health"`
+}
+
+// sightings are what gateways see of the targets of one upstream, by the address
+// of the target. It is nil where no gateway checks them.
+type sightings map[string][]sighting
+
+// clusterStatuses is what is read of Envoy's GET /clusters?format=json
+// (envoy.admin.v3.Clusters).
+type clusterStatuses struct {
+	Clusters []struct {
+		Name  string `json:"name"`
+		Hosts []struct {
+			Address struct {
+				Socket struct {
+					Address string `json:"address"`
+					Port    int    `json:"port_value"`
+				} `json:"socket_address"`
+			} `json:"address"`
+			Hostname string `json:"hostname"`
+			Weight   int    `json:"weight"`
+			Health   struct {
+				Active  bool   `json:"failed_active_health_check"`
+				Outlier bool   `json:"failed_outlier_check"`
+				Pending bool   `json:"pending_active_hc"`
+				Timeout bool   `json:"active_hc_timeout"`
+				EDS     string `json:"eds_health_status"`
+			} `json:"health_status"`
+		} `json:"host_statuses"`
+	} `json:"cluster_statuses"`
+}
+
+// readSightings reads the hosts of the clusters of services. What cannot be read
+// counts as a gateway that is away.
+func readSightings(answers map[string][]byte, services map[string]bool) sightings {
+	var out sightings
+	for node, raw := range answers {
+		var doc clusterStatuses
+		if json.Unmarshal(raw, &doc) != nil {
+			continue
+		}
+		for i := range doc.Clusters {
+			c := &doc.Clusters[i]
+			id, isService := strings.CutPrefix(c.Name, "service:")
+			if id, _, _ = strings.Cut(id, ":"); !isService || !services[id] {
+				continue
+			}
+			if out == nil {
+				out = sightings{}
+			}
+			for j := range c.Hosts {
+				h := &c.Hosts[j]
+				s := sighting{Node: node, IP: h.Address.Socket.Address, Port: h.Address.Socket.Port, Weight: h.Weight, Health: healthy}
+				if h.Health.Active || h.Health.Outlier || h.Health.Pending || h.Health.Timeout || h.Health.EDS != "" && h.Health.EDS != healthy {
+					s.Health = unhealthy
+				}
+				out.add(s, s.IP)
+				if name := nameOf(h.Hostname); name != "" && name != s.IP {
+					out.add(s, name)
+				}
+			}
+		}
+	}
+	return out
+}
+
+// nameOf is the name of a host. Where requests say in Host how it is called, its name
+// has the port that they say.
+func nameOf(hostname string) string {
+	if name, _, err := net.SplitHostPort(hostname); err == nil {
+		return name
+	}
+	return hostname
+}
+
+// add notes what is seen of a host; of several clusters of a gateway the worst
+// counts.
+func (s sightings) add(one sighting, host string) {
+	target := gateway.UpstreamTarget{Target: net.JoinHostPort(host, strconv.Itoa(one.Port))}
+	key := target.Address()
+	for i := range s[key] {
+		if old := &s[key][i]; old.Node == one.Node && old.IP == one.IP {
+			if one.Health == unhealthy {
+				old.Health = unhealthy
+			}
+			return
+		}
+	}
+	s[key] = append(s[key], one)
+}
+
+// of is the state of a target, the worst that a gateway sees, and what each sees.
+func (s sightings) of(t *gateway.UpstreamTarget) (health string, data map[string]any) {
+	list := slices.Clone(s[t.Address()])
+	slices.SortFunc(list, func(a, b sighting) int { return strings.Compare(a.Node+" "+a.IP, b.Node+" "+b.IP) })
+	data = map[string]any{"addresses": append([]sighting{}, list...)}
+	switch {
+	case s == nil || t.Weight < 1:
+		return healthOff, data
+	case len(list) == 0 && t.Named():
+		return healthName, data
+	case len(list) == 0, slices.ContainsFunc(list, func(o sighting) bool { return o.Health == unhealthy }):
+		return unhealthy, data
+	}
+	return healthy, data
+}

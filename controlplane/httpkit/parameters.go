@@ -1,0 +1,33 @@
+package httpkit
+
+import (
+	"maps"
+	"net/http"
+	"slices"
+
+	"github.com/meshgate/meshgate/controlplane/fault"
+)
+
+// unknown returns what is wrong with the names of the parameters of a query: all that a
+// closed contract does not list. A query that cannot be read is left to the handler, which
+// says so in the words of its API.
+func (c *Contract) unknown(r *http.Request) error {
+	if !c.Closed || r.URL.RawQuery == "" {
+		return nil
+	}
+	query, err := Query(r)
+	if err != nil {
+		return nil //nolint:nilerr // as said above
+	}
+	known := make([]string, len(c.Query))
+	for i, p := range c.Query {
+		known[i] = p.Name
+	}
+	var wrong []fault.Violation
+	for _, name := range slices.Sorted(maps.Keys(query)) {
+		if !slices.Contains(known, name) {
+			wrong = append(wrong, fault.Violation{Path: name, Message: "unknown parameter" + fault.Meant(name, known)})
+		}
+	}
+	return fault.Violated(wrong)
+}

@@ -1,0 +1,110 @@
+package identity
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"unicode"
+
+	"github.com/meshgate/meshgate/controlplane/fault"
+	"github.com/meshgate/meshgate/controlplane/mesh"
+	"github.com/meshgate/meshgate/controlplane/model"
+	"github.com/meshgate/meshgate/controlplane/store"
+)
+
+// Bounds of a list of revoked tokens, and of one request to add to it.
+const (
+	maxRevokedID  = 128
+	maxRevokedIDs = 1000
+	maxRevoked    = 1 << 20
+)
+
+// RevokeTokens adds ids of tokens to those that no longer count: of the dataplane tokens
+// of a mesh, or of node tokens if no mesh is named. It returns how many were not listed
+// before. The list is read in the transaction that writes it, so that of two who add at
+// the same time none is lost, as with two PUTs of the secret. Faults: Invalid for what is
+// no id, NotFound for a mesh.
+func RevokeTokens(ctx context.Context, w Writer, meshName string, ids []string) (added int, err error) {
+	if err := checkRevoked(ids); err != nil {
+		return 0, err
+	}
+	kind, name := mesh.GlobalSecrets, mesh.GatewayTokenRevocations
+	if meshName != "" {
+		kind, name = mesh.Secrets, mesh.TokenRevocations+meshName
+	}
+	_, err = w.Write(ctx, model.Config, func(tx store.Tx) error {
+		if meshName != "" {
+			_, err := tx.Get(mesh.Meshes, "", meshName)
+			if fault.Is(err, fault.NotFound) {
+				return fault.New(fault.NotFound, "there is no mesh %s", meshName)
+			}
+			if err != nil {
+				return err
+			}
+		}
+		old, err := tx.Get(kind, meshName, name)
+		if err != nil && !fault.Is(err, fault.NotFound) {
+			return err
+		}
+		secret := mesh.Secret{}
+		if old != nil {
+			secret = *old.Spec.(*mesh.Secret)
+		}
+		if secret.Data, added = withRevoked(secret.Data, ids); added == 0 {
+			return nil
+		}
+		if len(secret.Data) > maxRevoked {
+			return fault.New(fault.Conflict, "the list of revoked tokens would be larger than %d bytes: leave out those that have ended", maxRevoked)
+		}
+		res := &model.Resource{Kind: kind, Scope: meshName, Name: name, Spec: &secret}
+		if old == nil {
+			_, err = tx.Create(res)
+		} else {
+			_, err = tx.Update(res, old.Version)
+		}
+		return err
+	})
+	if err != nil {
+		return 0, err
+	}
+	return added, nil
+}
+
+// withRevoked appends the ids that a list lacks.
+func withRevoked(list []byte, ids []string) (out []byte, added int) {
+	listed := revokedIDs(list)
+	for _, id := range ids {
+		if !slices.Contains(listed, id) {
+			listed = append(listed, id)
+			added++
+		}
+	}
+	return []byte(strings.Join(listed, ",")), added
+}
+
+// revokedIDs reads a list: ids with commas between.
+func revokedIDs(list []byte) (ids []string) {
+	for id := range strings.SplitSeq(string(list), ",") {
+		if id = strings.TrimSpace(id); id != "" {
+			ids = append(ids, id)
+		}
+	}
+	return ids
+}
+
+// checkRevoked refuses what can be no id. One that holds a comma would revoke two others.
+func checkRevoked(ids []string) error {
+	var vs []fault.Violation
+	if n := len(ids); n == 0 || n > maxRevokedIDs {
+		vs = append(vs, fault.Violation{Path: "ids", Message: fmt.Sprintf("must be 1 to %d ids of tokens", maxRevokedIDs)})
+	}
+	for i, id := range ids[:min(len(ids), maxRevokedIDs)] {
+		odd := func(r rune) bool { return r == ',' || unicode.IsSpace(r) || !unicode.IsPrint(r) }
+		if id == "" || len(id) > maxRevokedID || strings.ContainsFunc(id, odd) {
+			vs = append(vs, fault.Violation{Path: fmt.Sprintf("ids[%d]", i), Message: fmt.Sprintf(
+				"must be the id of a token (its claim jti): 1 to %d characters without spaces and commas", maxRevokedID)})
+		}
+	}
+	return fault.Violated(vs)
+}

@@ -1,0 +1,90 @@
+package meshapi
+
+import (
+	"bytes"
+	"encoding/json"
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/meshgate/meshgate/controlplane/httpkit"
+	"github.com/meshgate/meshgate/controlplane/openapi/openapitest"
+)
+
+// contract is made once: all tests serve the same endpoints.
+var contract struct {
+	once sync.Once
+	*openapitest.Contract
+}
+
+func contractOf(t *testing.T) *openapitest.Contract {
+	contract.once.Do(func() {
+		a := newAPI(t)
+		contract.Contract = openapitest.Read(t, request(a.handler, http.MethodGet, "/openapi.json", "").Body.Bytes(), (&API{a.options}).Endpoints())
+		contract.Empty, contract.Unknown = true, []string{"zzz"} // which a list repeats
+	})
+	if contract.Contract == nil {
+		t.Fatal("the document is not valid, as another test says")
+	}
+	return contract.Contract
+}
+
+// loose reports whether a body that is taken is in another form than the document's:
+// YAML, with members that mean nothing and that the client gave up, or in snake_case.
+func loose(r *http.Request, body string) bool {
+	return r.Header.Get("Content-Type") != mediaJSON || r.URL.Query().Has(httpkit.ArgFieldValidation) || strings.Contains(body, "_")
+}
+
+// TestOpenAPIDocument: what is served is a valid document, has every route, and changes
+// only when somebody means it to.
+func TestOpenAPIDocument(t *testing.T) {
+	contractOf(t).HasEveryRoute(t, 6)
+	const golden = "testdata/openapi.golden"
+	var got bytes.Buffer
+	if err := json.Indent(&got, request(newAPI(t).handler, http.MethodGet, "/openapi.json", "").Body.Bytes(), "", " "); err != nil {
+		t.Fatal(err)
+	}
+	if *update {
+		if err := os.WriteFile(golden, got.Bytes(), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(golden)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), got.String()); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// TestEveryEndpointHasAContract: the router knows what each endpoint is asked and
+// answers.
+func TestEveryEndpointHasAContract(t *testing.T) {
+	for _, e := range (&API{newAPI(t).options}).Endpoints() {
+		if _, ok := e.Contract.Answers[http.StatusBadRequest]; !ok {
+			t.Errorf("%s %s says nothing of its answers", e.Method, e.Pattern)
+		}
+		if writes := e.Method == http.MethodPut || e.Method == http.MethodPost; writes != (e.Contract.Body != "") {
+			t.Errorf("%s %s takes %q", e.Method, e.Pattern, e.Contract.Body)
+		}
+		if len(slices.Compact(slices.Sorted(names(e)))) != len(e.Contract.Query) {
+			t.Errorf("%s %s has a parameter twice", e.Method, e.Pattern)
+		}
+	}
+}
+
+func names(e httpkit.Endpoint) func(func(string) bool) {
+	return func(yield func(string) bool) {
+		for _, p := range e.Contract.Query {
+			if !yield(p.Name) {
+				return
+			}
+		}
+	}
+}

@@ -1,0 +1,36 @@
+package meshapi
+
+import "github.com/meshgate/meshgate/controlplane/openapi"
+
+// describeSelections adds the schemas of what [Policies] answers.
+func describeSelections(out schemas) {
+	texts := func() *openapi.Schema {
+		return &openapi.Schema{Type: openapi.Types{openapi.Object}, AdditionalProperties: text()}
+	}
+	list := func(item *openapi.Schema) schemas {
+		return schemas{"total": openapi.Count(), "items": openapi.List(item)}
+	}
+	place := func() schemas { return schemas{"type": text(), "name": text(), "service": text()} }
+	policy := openapi.Closed(schemas{
+		"type": text(), "mesh": text(), "name": text(), "creationTime": openapi.Moment(), "modificationTime": openapi.Moment(), "labels": texts(),
+	}, "type", "mesh", "name", "creationTime", "modificationTime")
+	matched := place()
+	matched["matchedPolicies"] = &openapi.Schema{Type: openapi.Types{openapi.Object}, AdditionalProperties: openapi.List(policy)}
+	matched["effective"] = openapi.Of(openapi.Object)
+	places := list(openapi.Closed(matched, "type", "matchedPolicies"))
+	places["kind"] = text()
+	out[schemaMatched] = openapi.Closed(places, "kind", "total", "items")
+
+	origin := func() *openapi.Schema {
+		return openapi.Closed(schemas{"mesh": text(), "name": text()}, "mesh", "name")
+	}
+	rule := openapi.Closed(schemas{
+		"type": text(), "name": text(), "service": text(), "policyType": text(), "subset": texts().OrNull(), "conf": {}, "origins": openapi.List(origin()),
+	}, "type", "name", "service", "policyType", "subset", "conf", "origins")
+	out[schemaRules] = openapi.Closed(list(rule), "total", "items")
+
+	proxy := openapi.Closed(schemas{
+		"kind": text(), "dataplane": origin(), "attachments": openapi.List(openapi.Closed(place(), "type")),
+	}, "kind", "dataplane", "attachments")
+	out[schemaChosen] = openapi.Closed(list(proxy), "total", "items")
+}

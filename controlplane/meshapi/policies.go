@@ -1,0 +1,103 @@
+package meshapi
+
+import (
+	"context"
+	"net/http"
+	"slices"
+
+	"github.com/meshgate/meshgate/controlplane/fault"
+	"github.com/meshgate/meshgate/controlplane/httpkit"
+	"github.com/meshgate/meshgate/controlplane/mesh"
+	"github.com/meshgate/meshgate/controlplane/model"
+)
+
+// Policies know which policies are chosen for what; [inspect.Policies] do. They call show
+// with a document, and return its error. NotFound is about the dataplane; [turns.ErrFull]
+// means that too many ask.
+type Policies interface {
+	// Of shows what was chosen for the places of a dataplane, and with explain what is in
+	// force.
+	Of(ctx context.Context, mesh, dataplane string, explain bool, show func(doc any) error) error
+	// Rules shows what policies that say whom they are about come to on a dataplane.
+	Rules(ctx context.Context, mesh, dataplane string, show func(doc any) error) error
+	// Chosen shows the dataplanes for which a policy was chosen.
+	Chosen(ctx context.Context, kind *model.Kind, mesh, name string, show func(doc any) error) error
+	// Nowhere says which destinations of a policy that was just written nobody has.
+	Nowhere(ctx context.Context, kind *model.Kind, mesh string, spec any) []fault.Violation
+}
+
+// selections say which policies are chosen for a proxy, and for which proxies a policy
+// is. Whoever may read policies and dataplanes may ask.
+func (a *API) selections() []httpkit.Endpoint {
+	if a.Policies == nil || !slices.Contains(a.Kinds, mesh.Dataplanes) {
+		return nil
+	}
+	c := collection{a, mesh.Dataplanes}
+	get := func(k *model.Kind, suffix, summary string, h http.HandlerFunc, c httpkit.Contract) httpkit.Endpoint {
+		e := endpoint(http.MethodGet, prefixMesh+k.Path+"/{"+pathName+"}/"+suffix, httpkit.Open, summary, mediaJSON, named(h)).About(k.Name)
+		return does(e, c, http.StatusNotFound)
+	}
+	explain := httpkit.Parameter{Name: queryExplain, Type: "boolean", Summary: "Also show what is in force, with defaults"}
+	list := []httpkit.Endpoint{
+		get(c.kind, "policies", "List which policies are chosen for a dataplane", c.policies, shows(schemaMatched, explain)),
+		get(c.kind, "rules", "List what rules come to on a dataplane", c.rules, shows(schemaRules)),
+	}
+	for _, k := range a.Kinds {
+		if d := k.Document; d != nil && d.Policy && k.Scoping == model.Mesh {
+			list = append(list, get(k, c.kind.Path, "List the dataplanes for which a "+d.Singular+" is chosen", collection{a, k}.chosen, shows(schemaChosen)))
+		}
+	}
+	return list
+}
+
+const queryExplain = "explain"
+
+func (c collection) policies(w http.ResponseWriter, r *http.Request) {
+	query, err := httpkit.Query(r)
+	if err != nil {
+		fail(w, r, opDecode, fault.Wrap(fault.Invalid, err, "the query is malformed"))
+		return
+	}
+	explain := false
+	switch query.Get(queryExplain) {
+	case "", "false":
+	case "true":
+		explain = true
+	default:
+		fail(w, r, opGet, fault.Violated([]fault.Violation{{Path: queryExplain, Message: "must be true or false"}}))
+		return
+	}
+	c.inspect(w, r, func(ctx context.Context, mesh, name string, show func(any) error) error {
+		return c.api.Policies.Of(ctx, mesh, name, explain, show)
+	})
+}
+
+func (c collection) rules(w http.ResponseWriter, r *http.Request) {
+	c.inspect(w, r, c.api.Policies.Rules)
+}
+
+func (c collection) chosen(w http.ResponseWriter, r *http.Request) {
+	c.inspect(w, r, func(ctx context.Context, mesh, name string, show func(any) error) error {
+		return c.api.Policies.Chosen(ctx, c.kind, mesh, name, show)
+	})
+}
+
+// inspect answers about a resource that exists. What is shown is encoded while its turn
+// lasts and sent afterwards: how long that takes is the client's choice.
+func (c collection) inspect(w http.ResponseWriter, r *http.Request, about func(ctx context.Context, mesh, name string, show func(any) error) error) {
+	res, err := c.read(r)
+	if err != nil {
+		answer(w, r, opGet, err)
+		return
+	}
+	var body []byte
+	err = about(r.Context(), res.Scope, res.Name, func(doc any) (err error) {
+		body, err = encode(doc)
+		return err
+	})
+	if err != nil {
+		fail(w, r, opGet, err)
+		return
+	}
+	write(w, http.StatusOK, mediaJSON, body)
+}

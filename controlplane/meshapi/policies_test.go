@@ -1,0 +1,45 @@
+package meshapi
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/meshgate/meshgate/controlplane/turns"
+	"github.com/meshgate/meshgate/inspect"
+)
+
+// TestWhoAsksTooMuchIsToldWhen: while others have policies chosen, a client learns that it
+// is to ask again, and when. What does not exist is told without a turn.
+func TestWhoAsksTooMuchIsToldWhen(t *testing.T) {
+	queue := turns.Sized(1, 0)
+	h := newAPI(t, func(o *Options) { o.Policies.(*inspect.Policies).Turns = queue }).handler
+	for _, put := range [][2]string{
+		{"/meshes/m", `{"type":"Mesh","name":"m"}`},
+		{"/meshes/m/dataplanes/web-1", `{"type":"Dataplane","mesh":"m","name":"web-1","networking":{"address":"10.0.0.1","inbound":[{"port":80,"tags":{"mesh.io/service":"web"}}]}}`},
+		{"/meshes/m/tickets/all", `{"type":"Ticket","mesh":"m","name":"all","sources":[{"match":{"mesh.io/service":"*"}}],"destinations":[{"match":{"mesh.io/service":"*"}}],"conf":{"price":1}}`},
+	} {
+		if rec := request(h, http.MethodPut, put[0], put[1], "Content-Type", mediaJSON); rec.Code != http.StatusCreated {
+			t.Fatalf("%s: %d %s", put[0], rec.Code, rec.Body)
+		}
+	}
+	if err := queue.Enter(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	asks := []string{"/meshes/m/dataplanes/web-1/policies", "/meshes/m/dataplanes/web-1/policies?explain=true", "/meshes/m/dataplanes/web-1/rules", "/meshes/m/tickets/all/dataplanes"}
+	for _, path := range asks {
+		rec := request(h, http.MethodGet, path, "")
+		if rec.Code != http.StatusServiceUnavailable || rec.Header().Get("Retry-After") != "1" || !strings.Contains(rec.Body.String(), "ask again") {
+			t.Errorf("%s: %d, Retry-After %q, %s", path, rec.Code, rec.Header().Get("Retry-After"), rec.Body)
+		}
+	}
+	if rec := request(h, http.MethodGet, "/meshes/m/tickets/gone/dataplanes", ""); rec.Code != http.StatusNotFound {
+		t.Errorf("what does not exist: %d", rec.Code)
+	}
+	queue.Leave()
+	for _, path := range asks {
+		if rec := request(h, http.MethodGet, path, ""); rec.Code != http.StatusOK || rec.Header().Get("Retry-After") != "" {
+			t.Errorf("%s afterwards: %d, Retry-After %q", path, rec.Code, rec.Header().Get("Retry-After"))
+		}
+	}
+}

@@ -1,0 +1,69 @@
+package meshapi
+
+import (
+	"net/http"
+
+	"github.com/meshgate/meshgate/controlplane/fault"
+	"github.com/meshgate/meshgate/controlplane/httpkit"
+)
+
+var opRevoke = operation{"Could not revoke a token", map[fault.Code]row{
+	fault.Invalid: {status: http.StatusBadRequest}, fault.NotFound: {status: http.StatusNotFound},
+}}
+
+// tokenRevocation names tokens by their ids.
+type tokenRevocation struct {
+	// Mesh is that of dataplane tokens.
+	Mesh string `json:"mesh"`
+	// IDs are the claims jti of the tokens.
+	IDs []string `json:"ids"`
+}
+
+// revocations are the endpoints that add to the tokens which no longer count, for
+// administrators only. A PUT of the secret that lists them replaces all of them.
+func (a *API) revocations() []httpkit.Endpoint {
+	if a.Revoke == nil {
+		return nil
+	}
+	route := func(pattern, summary string, ofMesh bool) httpkit.Endpoint {
+		e := endpoint(http.MethodPost, pattern, httpkit.Administrator, summary, mediaJSON,
+			func(w http.ResponseWriter, r *http.Request) { a.revokeTokens(w, r, ofMesh) })
+		return about("revoke tokens", does(e, httpkit.Contract{
+			Body: schemaRevocation, Answers: map[int]string{http.StatusOK: schemaAdded},
+		}, http.StatusNotFound, http.StatusConflict))
+	}
+	return []httpkit.Endpoint{
+		route("/tokens/dataplane/revocations", "Add ids to the dataplane tokens of a mesh that no longer count", true),
+		route("/tokens/gateway/revocations", "Add ids to the tokens of gateways that no longer count", false),
+	}
+}
+
+// revokeTokens answers once the streams and links of the tokens are being ended. It may
+// be repeated: what is listed already is not added again.
+func (a *API) revokeTokens(w http.ResponseWriter, r *http.Request, ofMesh bool) {
+	raw, err := body(w, r)
+	if err != nil {
+		fail(w, r, opDecode, err)
+		return
+	}
+	var in tokenRevocation
+	if err := httpkit.DecodeObject(raw, &in); err != nil {
+		fail(w, r, opRevoke, fault.Wrap(fault.Invalid, err, "the request cannot be read: %s", err))
+		return
+	}
+	switch {
+	case ofMesh && in.Mesh == "":
+		err = fault.Violated([]fault.Violation{{Path: "mesh", Message: "cannot be empty"}})
+	case !ofMesh && in.Mesh != "":
+		err = fault.Violated([]fault.Violation{{Path: "mesh", Message: "does not belong to tokens of gateways"}})
+	}
+	added := 0
+	if err == nil {
+		added, err = a.Revoke(r.Context(), in.Mesh, in.IDs)
+	}
+	if err != nil {
+		fail(w, r, opRevoke, err)
+		return
+	}
+	reply(w, r, http.StatusOK, map[string]int{"added": added})
+}

@@ -1,0 +1,152 @@
+package nodes
+
+import (
+	"strings"
+	"time"
+
+	"github.com/meshgate/meshgate/controlplane/insight"
+)
+
+// Node is one node as the APIs show it.
+type Node struct {
+	// Name is the node id: <mesh>.<dataplane>, or cp/<control plane>/<instance>.
+	Name string `json:"name"`
+	// Type is sidecar or gateway.
+	Type         string `json:"type" jsonschema:"enum=sidecar,enum=gateway"`
+	Mesh         string `json:"mesh,omitempty"`
+	ControlPlane string `json:"controlPlane,omitempty"`
+	// State is connected, away or refused. Who is refused is away.
+	State string `json:"state" jsonschema:"enum=connected,enum=away,enum=refused"`
+	// Since is when it connected, or since when it is away; missing if it never
+	// connected.
+	Since *time.Time `json:"since,omitempty"`
+	// Reason says why it is away.
+	Reason string `json:"reason,omitempty"`
+	// Refusal is the newest one since it was connected last. Of a connected node it is
+	// that of its filter, or of somebody else who comes with its name.
+	Refusal *insight.Refusal `json:"refusal,omitempty"`
+	// Trouble is what its agent says is the matter with its Envoy, which serves nobody then.
+	Trouble *insight.Trouble `json:"trouble,omitempty"`
+	// InStep says that it is connected, has acknowledged everything, refuses nothing, and
+	// that its agent has not said that its Envoy is away.
+	InStep    bool      `json:"inStep"`
+	Revisions Revisions `json:"revisions"`
+	// Rejected is what it refuses, in its own words; of one that is away, what it refused
+	// when it left.
+	Rejected           []insight.Rejected `json:"rejected"`
+	Versions           Versions           `json:"versions"`
+	CertificateExpires *time.Time         `json:"certificateExpires,omitempty"`
+	TokenExpires       *time.Time         `json:"tokenExpires,omitempty"`
+	// Filters may answer for tokens from what they remember, so revocations wait for
+	// them; see docs/adr/0003-freshness.md.
+	Filters Filters `json:"filters"`
+}
+
+// Revisions are how far a node is.
+type Revisions struct {
+	// Desired is the newest revision that its mesh or control plane shows.
+	Desired uint64 `json:"desired"`
+	// Sent is the newest one of which it was sent something, or everything if nothing
+	// of a newer one concerns it.
+	Sent uint64 `json:"sent"`
+	// Acknowledged is the newest one of which it holds everything.
+	Acknowledged uint64 `json:"acknowledged"`
+}
+
+// Versions are what a node says that it runs.
+type Versions struct {
+	Envoy  string `json:"envoy,omitempty"`
+	Module string `json:"module,omitempty"`
+	Agent  string `json:"agent,omitempty"`
+}
+
+// Filters counts the filters of a node that are known, and those of them that are
+// linked.
+type Filters struct {
+	Known  int `json:"known" jsonschema:"minimum=0"`
+	Linked int `json:"linked" jsonschema:"minimum=0"`
+}
+
+// Why a node is away that nobody refused.
+const (
+	reasonNever   = "it was never connected"
+	reasonLeft    = "it left, or its connection broke"
+	reasonFilters = "only filters of it are remembered, which may answer from what they know"
+)
+
+// document shows a node. filters are those of its name.
+func (r *Registry) document(n insight.Node, f Filters) Node {
+	d := Node{
+		Name: n.ID, Type: n.Type, State: n.State, Refusal: n.Refusal, Trouble: n.Trouble, Since: moment(n.Since), Reason: reason(n),
+		CertificateExpires: moment(n.CertificateExpires), TokenExpires: moment(n.TokenExpires), Filters: f,
+	}
+	if n.Type == insight.Gateway {
+		d.ControlPlane = n.Scope
+	} else {
+		d.Mesh = n.Scope
+	}
+	if v := n.Versions; v != nil {
+		d.Versions = Versions{Envoy: v.Proxy.Version, Agent: v.MeshDP.Version, Module: v.Dependencies["module"]}
+	}
+	last := n.Last
+	account, connected := r.Snapshots.Account(n.ID)
+	if connected = connected && n.State == insight.Connected; connected {
+		last = insight.Last{Acknowledged: account.Acknowledged, Rejected: Rejected(account.Rejected)}
+		d.Revisions.Desired = account.Desired
+	} else if shown, known := r.Snapshots.Shown(r.Scope(n.Type, n.Scope)); known {
+		d.Revisions.Desired = shown
+	} else {
+		d.Revisions.Desired = r.Latest()
+	}
+	d.Revisions.Acknowledged = last.Acknowledged
+	d.Revisions.Sent = min(max(n.Sent, last.Acknowledged), max(d.Revisions.Desired, last.Acknowledged))
+	if d.Rejected = last.Rejected; d.Rejected == nil {
+		d.Rejected = []insight.Rejected{}
+	}
+	d.InStep = connected && n.Trouble == nil && !account.Waiting && len(d.Rejected) == 0
+	return d
+}
+
+// reason says why a node is away.
+func reason(n insight.Node) string {
+	switch {
+	case n.State == insight.Connected:
+		return ""
+	case n.State == insight.Refused:
+		return n.Refusal.Reason
+	case n.Since.IsZero():
+		return reasonNever
+	case n.Ended != "":
+		return n.Ended
+	}
+	return reasonLeft
+}
+
+// orphan shows a node of which only filters are remembered.
+func (r *Registry) orphan(id string, f Filters) Node {
+	d := r.document(split(id), f)
+	d.Reason = reasonFilters
+	return d
+}
+
+// split is a node that is away and of which nothing is known but its id.
+func split(id string) insight.Node {
+	n := insight.Node{ID: id, Type: insight.Sidecar, State: insight.Away}
+	scope, name, ok := strings.Cut(id, ".")
+	if rest, gateway := strings.CutPrefix(id, "cp/"); gateway {
+		n.Type = insight.Gateway
+		scope, name, ok = strings.Cut(rest, "/")
+	}
+	if ok {
+		n.Scope, n.Name = scope, name
+	}
+	return n
+}
+
+func moment(t time.Time) *time.Time {
+	if t.IsZero() {
+		return nil
+	}
+	t = t.UTC()
+	return &t
+}

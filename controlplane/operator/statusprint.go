@@ -1,0 +1,102 @@
+package operator
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/meshgate/meshgate/controlplane/health"
+	"github.com/meshgate/meshgate/controlplane/insight"
+	"github.com/meshgate/meshgate/controlplane/nodes"
+)
+
+// columns of the table of nodes. Scripts read them: none is renamed or moved, more may follow
+// before the last.
+const columns = "NAME\tTYPE\tSTATE\tSINCE\tDESIRED\tACKNOWLEDGED\tREJECTED\tENVOY\tCERTIFICATE\tTOKEN\tREASON"
+
+// printTable prints what is wrong, a line for each node, and a summary.
+func printTable(out io.Writer, l fleetStatus) error {
+	if err := printTroubles(out, l.troubles()); err != nil {
+		return err
+	}
+	_, _ = fmt.Fprintln(out)
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	_, _ = fmt.Fprintln(w, columns)
+	for i := range l.nodes {
+		n := &l.nodes[i]
+		printRow(w,
+			n.Name, n.Type, n.State, stamp(n.Since), fmt.Sprint(n.Revisions.Desired), fmt.Sprint(n.Revisions.Acknowledged),
+			fmt.Sprint(len(n.Rejected)), n.Versions.Envoy, stamp(n.CertificateExpires), stamp(n.TokenExpires), because(n),
+		)
+	}
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	s := l.summary()
+	silent := ""
+	if s.Silent > 0 {
+		silent = fmt.Sprintf("the Envoys of %d do not answer, ", s.Silent)
+	}
+	_, err := fmt.Fprintf(out, "%d nodes: %d connected (%s%d refuse configuration, %d are behind), %d away, %d away and refused\n",
+		len(l.nodes), s.Connected, silent, s.Rejecting, s.Behind, s.Away, s.Refused)
+	return err
+}
+
+func stamp(t *time.Time) string {
+	if t == nil {
+		return ""
+	}
+	return t.UTC().Format(time.RFC3339)
+}
+
+// because says why a node is not in order.
+func because(n *nodes.Node) string {
+	var out []string
+	if n.Reason != "" {
+		out = append(out, n.Reason)
+	}
+	if n.Trouble != nil {
+		out = append(out, n.Trouble.Reason)
+	}
+	if n.State != insight.Refused && n.Refusal != nil {
+		out = append(out, "somebody was refused by its name: "+n.Refusal.Reason)
+	}
+	if len(n.Rejected) > 0 {
+		out = append(out, "refuses "+rejection(n))
+	}
+	return strings.Join(out, "; ")
+}
+
+// rejection is the first resource that a node refuses, in its own words.
+func rejection(n *nodes.Node) string {
+	r := n.Rejected[0]
+	text := strings.TrimSpace(r.Type+" "+strings.Join(r.Resources, ", ")) + ": " + r.Error
+	if more := len(n.Rejected) - 1; more > 0 {
+		text += fmt.Sprintf(" (and %d more)", more)
+	}
+	return text
+}
+
+// printJSON prints one document.
+func printJSON(out io.Writer, l fleetStatus) error {
+	list := l.nodes
+	if list == nil {
+		list = []nodes.Node{}
+	}
+	return printAll(out, struct {
+		Nodes      []nodes.Node       `json:"nodes"`
+		Summary    summary            `json:"summary"`
+		Message    string             `json:"message"`
+		Conditions []health.Condition `json:"conditions"`
+	}{list, l.summary(), l.conditions.Message, l.conditions.Conditions})
+}
+
+// printAll prints anything as one line of JSON.
+func printAll(out io.Writer, what any) error {
+	e := json.NewEncoder(out)
+	e.SetEscapeHTML(false)
+	return e.Encode(what)
+}

@@ -1,0 +1,179 @@
+package operator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/meshgate/meshgate/controlplane/client"
+	"github.com/meshgate/meshgate/controlplane/health"
+	"github.com/meshgate/meshgate/controlplane/nodes"
+)
+
+// The pause before the control plane is asked again that did not answer, how long an
+// answer may wait for a change, and how many nodes it may have.
+const (
+	statusPause = time.Second
+	statusWait  = 25 * time.Second
+	nodesPage   = 1000
+)
+
+// roster prints what is wrong and who is there.
+type roster struct {
+	api   *client.Client
+	print func(io.Writer, fleetStatus) error
+	out   io.Writer
+	// clear says that the output is a terminal, which is drawn anew.
+	clear bool
+}
+
+// news changes what there is to say; mark is what its question takes as since.
+type news struct {
+	apply func(*fleetStatus)
+	mark  string
+	err   error
+}
+
+// question is one of those whose answers make up a status. With a mark, the answer waits
+// until that is not the present one any more, or for so long.
+type question func(ctx context.Context, mark string) news
+
+func (r *roster) questions() []question { return []question{r.conditions, r.nodes} }
+
+func waiting(mark string) url.Values {
+	query := url.Values{}
+	if mark != "" {
+		query.Set("since", mark)
+		query.Set("wait", statusWait.String())
+	}
+	return query
+}
+
+func (r *roster) nodes(ctx context.Context, mark string) news {
+	query := waiting(mark)
+	query.Set("size", strconv.Itoa(nodesPage))
+	list, err := client.Read[nodes.Node](ctx, r.api, "/nodes", query, true)
+	return news{func(l *fleetStatus) { l.nodes = list.Items }, list.Mark, err}
+}
+
+func (r *roster) conditions(ctx context.Context, mark string) news {
+	var list health.Report
+	err := r.api.Get(ctx, "/conditions", waiting(mark), &list)
+	return news{func(l *fleetStatus) { l.conditions = list }, list.Mark, err}
+}
+
+// once prints what there is to say now.
+func (r *roster) once(ctx context.Context) error {
+	l, _, err := r.ask(ctx)
+	if err != nil {
+		return err
+	}
+	if err := r.show(l); err != nil {
+		return err
+	}
+	return l.verdict()
+}
+
+// ask asks all questions, and returns the marks of the answers.
+func (r *roster) ask(ctx context.Context) (l fleetStatus, marks []string, err error) {
+	for _, q := range r.questions() {
+		n := q(ctx, "")
+		if n.err != nil {
+			return l, nil, n.err
+		}
+		n.apply(&l)
+		marks = append(marks, n.mark)
+	}
+	return l, marks, nil
+}
+
+// watch prints whenever something has changed until ctx ends.
+func (r *roster) watch(ctx context.Context) error {
+	l, marks, err := r.ask(ctx)
+	if err != nil {
+		return err
+	}
+	if err := r.show(l); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	told := make(chan news)
+	var asking sync.WaitGroup
+	for i, q := range r.questions() {
+		asking.Go(func() { follow(ctx, q, marks[i], told) })
+	}
+	defer asking.Wait()
+	defer cancel()
+	said := ""
+	for {
+		select {
+		case <-ctx.Done():
+			return l.verdict()
+		case n := <-told:
+			if n.err != nil {
+				// Both questions fail together, and again and again: once is enough.
+				if text := n.err.Error(); text != said {
+					said = text
+					_, _ = fmt.Fprintln(r.out, "meshgate: it cannot be said how it is now, and is asked again:", text)
+				}
+				continue
+			}
+			said = ""
+			n.apply(&l)
+			if err := r.show(l); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// follow tells each answer that has another mark than the one before, each error, and
+// the first answer after it, until ctx ends. Whoever does not wait before it answers the
+// same again is not asked without a pause.
+func follow(ctx context.Context, ask question, mark string, told chan<- news) {
+	for ctx.Err() == nil {
+		n := ask(ctx, mark)
+		if n.err == nil && n.mark == "" {
+			n.err = errors.New("the answer says nothing by which one could wait for the next: this program and the control plane are of different versions")
+		}
+		news := n.err != nil || n.mark != mark
+		if ctx.Err() != nil {
+			return
+		}
+		if news {
+			select {
+			case told <- n:
+			case <-ctx.Done():
+				return
+			}
+		}
+		if mark = n.mark; n.err != nil {
+			mark = "" // it may be another process that answers next
+		}
+		if n.err != nil || !news {
+			rest(ctx, statusPause)
+		}
+	}
+}
+
+// rest waits for a time, or until ctx ends.
+func rest(ctx context.Context, d time.Duration) {
+	pause := time.NewTimer(d)
+	defer pause.Stop()
+	select {
+	case <-pause.C:
+	case <-ctx.Done():
+	}
+}
+
+func (r *roster) show(l fleetStatus) error {
+	if r.clear {
+		_, _ = io.WriteString(r.out, "\x1b[H\x1b[2J")
+	}
+	return r.print(r.out, l)
+}

@@ -1,0 +1,211 @@
+package publish
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/meshgate/meshgate/controlplane/model"
+	"github.com/meshgate/meshgate/xds/snapshot"
+)
+
+// announce publishes what a plane shows now. The caller holds the lock of the plane,
+// which keeps the publications of a scope in order.
+func (l *Loop) announce(p plane, sets batch) {
+	c := p.common()
+	now := announced{true, c.revision, c.lacks, c.reached}
+	connected := l.noteSets(sets)
+	l.mu.Lock()
+	moves := now != c.announced
+	l.mu.Unlock()
+	if moves || len(connected) > 0 {
+		l.Publisher.Announce(snapshot.Publication{Scope: p.id(), Sets: connected, Revision: c.revision, Since: c.since, Lacks: c.lacks})
+	}
+	c.since = 0
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	c.announced = now
+	if l.taken(p) || moves {
+		l.turn()
+	}
+}
+
+// noteSets remembers the sets of nodes, and returns those of the connected ones.
+func (l *Loop) noteSets(sets batch) (connected batch) {
+	connected = batch{}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for id, set := range sets {
+		if n := l.nodes[id]; n != nil {
+			n.set, connected[id] = set, set
+		}
+	}
+	return connected
+}
+
+// turn wakes those who wait for a plane. The caller holds mu.
+func (l *Loop) turn() {
+	close(l.moved)
+	l.moved = make(chan struct{})
+}
+
+// Concerned lists the scopes that a write concerned: those it belongs to and the
+// meshes that look at one of them. It waits for a revision that does not exist
+// yet. What a write of long ago concerned is not known any more: then it is all
+// scopes. Scopes without proxies show everything and are left out. The error is
+// that of ctx or of the store.
+func (l *Loop) Concerned(ctx context.Context, revision uint64) ([]string, error) {
+	if err := l.Views.Exists(ctx, revision); err != nil {
+		return nil, err
+	}
+	keys, known, err := l.Views.Commit(ctx, revision)
+	if err != nil {
+		return nil, err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	out := []string{}
+	for name, p := range l.planes {
+		if !known || l.touches(p, keys) {
+			out = append(out, name)
+		}
+	}
+	for name := range l.opening {
+		if l.planes[name] == nil && (!known || l.touchesScope(name, keys)) {
+			out = append(out, name)
+		}
+	}
+	return out, nil
+}
+
+// Concerns returns which scopes a write concerned, those without proxies among them: who
+// should have it and is away belongs to one. Otherwise as [Loop.Concerned].
+func (l *Loop) Concerns(ctx context.Context, revision uint64) (func(scope string) bool, error) {
+	open, err := l.Concerned(ctx, revision)
+	if err != nil {
+		return nil, err
+	}
+	keys, known, err := l.Views.Commit(ctx, revision)
+	if err != nil {
+		return nil, err
+	}
+	return func(scope string) bool { return !known || slices.Contains(open, scope) || l.touchesScope(scope, keys) }, nil
+}
+
+// touches reports whether changes belong to a plane or to a control plane that it
+// looks at. The caller holds mu.
+func (l *Loop) touches(p plane, keys []model.Key) bool {
+	for _, key := range keys {
+		if l.owns(p, key) {
+			return true
+		}
+		m, ok := p.(*meshPlane)
+		if !ok {
+			continue
+		}
+		for name := range l.looksAt[m.name] {
+			if g := l.planes[ControlPlaneScope(name)]; g != nil && l.owns(g, key) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// owns reports whether a change belongs to a plane. One that the plane does not show,
+// such as of a secret, does too: who waits for the last of several writes waits for
+// those before it.
+func (l *Loop) owns(p plane, key model.Key) bool {
+	scope, known := l.scopeOf(key)
+	return p.concerns(key) || known && scope == p.id()
+}
+
+// scopeOf returns the scope that a change belongs to, if its kind is known.
+func (l *Loop) scopeOf(key model.Key) (scope string, known bool) {
+	scoping, known := l.scopings[key.Kind]
+	switch {
+	case !known:
+		return "", false
+	case scoping == model.Mesh:
+		return MeshScope(key.Scope), true
+	case scoping == model.ControlPlane:
+		return ControlPlaneScope(key.Scope), true
+	case key.Kind == model.MeshKind:
+		return MeshScope(key.Name), true
+	}
+	return "", true
+}
+
+// touchesScope is touches for a scope that cannot be read yet.
+func (l *Loop) touchesScope(scope string, keys []model.Key) bool {
+	for _, key := range keys {
+		if of, known := l.scopeOf(key); known && of == scope {
+			return true
+		} else if !known && (scope == MeshScope(key.Scope) || scope == ControlPlaneScope(key.Scope) || scope == MeshScope(key.Name)) {
+			return true
+		}
+	}
+	return false
+}
+
+// Settled waits until everything connected that a write concerned shows its
+// revision or a newer one, and has taken it where it looks at another scope.
+func (l *Loop) Settled(ctx context.Context, revision uint64) error {
+	scopes, err := l.Concerned(ctx, revision)
+	if err != nil {
+		return fmt.Errorf("revision %d: %w", revision, err)
+	}
+	return l.settled(ctx, revision, scopes...)
+}
+
+// settled waits until the scopes show a revision.
+func (l *Loop) settled(ctx context.Context, revision uint64, scopes ...string) error {
+	for {
+		late, moved := l.late(revision, scopes)
+		if late == "" {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("%s does not show revision %d: %w", late, revision, ctx.Err())
+		case <-moved:
+		}
+	}
+}
+
+// late returns a scope that does not show a revision, empty if all do, and a
+// channel that is closed when that may have changed.
+func (l *Loop) late(revision uint64, scopes []string) (string, <-chan struct{}) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, name := range scopes {
+		p := l.planes[name]
+		if p == nil && l.opening[name] > 0 || p != nil && (!p.common().announced.shows(revision) || l.blind(p, revision, scopes)) {
+			return name, l.moved
+		}
+	}
+	return "", l.moved
+}
+
+// begin notes that a scope is opened: until it has a plane it shows nothing. end is
+// called when it has one, or there will be none.
+func (l *Loop) begin(scope string) (end func()) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.opening[scope]++
+	if l.planes[scope] == nil && l.opening[scope] == 1 {
+		l.Publisher.Announce(snapshot.Publication{Scope: scope})
+	}
+	return func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		if l.opening[scope]--; l.opening[scope] > 0 {
+			return
+		}
+		delete(l.opening, scope)
+		if l.planes[scope] == nil {
+			l.Publisher.End(scope)
+		}
+		l.turn()
+	}
+}

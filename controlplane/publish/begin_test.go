@@ -1,0 +1,58 @@
+package publish
+
+import (
+	"context"
+	"log/slog"
+	"testing"
+
+	"github.com/meshgate/meshgate/controlplane/model"
+	"github.com/meshgate/meshgate/controlplane/store"
+	"github.com/meshgate/meshgate/controlplane/view"
+	"github.com/meshgate/meshgate/xds/policy/all"
+)
+
+// Begin runs a loop over a store until the test is over; then it closes the store,
+// too. What the options leave open of views, policies and logs is as in the product.
+// change, if not nil, sees the loop before it runs.
+func Begin(t *testing.T, db store.Store, o Options, change func(*Loop)) *Loop {
+	t.Helper()
+	o.Log, o.Latest = slog.New(slog.DiscardHandler), db.Revision
+	o.Views = view.New(db, all.Kinds(), o.Log)
+	if o.Policies == nil {
+		o.Policies = all.Policies()
+	}
+	l := New(o)
+	if change != nil {
+		change(l)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- l.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		<-done
+		o.Views.Close()
+		if err := db.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return l
+}
+
+// Put stores a resource, whether there is one by its name or not.
+func Put(t *testing.T, db store.Store, k *model.Kind, scope, name string, spec any) (revision uint64) {
+	t.Helper()
+	c, err := db.Update(t.Context(), model.Config, func(tx store.Tx) error {
+		r := &model.Resource{Kind: k, Scope: scope, Name: name, Spec: spec}
+		if _, err := tx.Get(k, scope, name); err == nil {
+			_, err = tx.Update(r, 0)
+			return err
+		}
+		_, err := tx.Create(r)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c.Revision
+}

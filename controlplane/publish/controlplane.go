@@ -1,0 +1,240 @@
+package publish
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/meshgate/meshgate/controlplane/fault"
+	"github.com/meshgate/meshgate/controlplane/model"
+	"github.com/meshgate/meshgate/controlplane/view"
+	"github.com/meshgate/meshgate/xds/plan"
+	"github.com/meshgate/meshgate/xds/plan/edge"
+	"github.com/meshgate/meshgate/xds/resource"
+)
+
+// gatewayPlane is a control plane with the classes of its gateways.
+type gatewayPlane struct {
+	turns
+	name    string
+	scope   *view.Scope[*view.Gateway]
+	sub     *view.Subscription[*view.Gateway]
+	fresh   func(edge.Params) gatewayPlanner
+	classes map[edge.Params]*class
+	nodes   map[string]edge.Params
+	// state is the newest state taken.
+	state *view.Gateway
+	check bool
+	// differs is called when a plan is not what one from nothing makes.
+	differs func()
+	log     *slog.Logger
+}
+
+// class are the gateways with equal parameters. One that cannot be planned keeps
+// its last good set and says nothing about the others.
+type class struct {
+	planner gatewayPlanner
+	result  edge.Result
+	retry   retry
+	nodes   int
+}
+
+// controlPlane returns a control plane, following it from now on. views opens the
+// view.
+func (l *Loop) controlPlane(
+	ctx context.Context, name string, views func(context.Context, string) (*view.Scope[*view.Gateway], error),
+) (*gatewayPlane, error) {
+	if p := l.followedPlane(name); p != nil {
+		return p, nil
+	}
+	defer l.begin(ControlPlaneScope(name))()
+	scope, err := views(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	p := &gatewayPlane{
+		turns: newTurns(), name: name, scope: scope, fresh: l.gateways, classes: map[edge.Params]*class{},
+		nodes: map[string]edge.Params{}, state: scope.State(), check: l.Check, differs: func() { l.differences.Add(1) }, log: l.Log,
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if first := l.enterControlPlane(p); first != p {
+		scope.Release()
+		return first, nil
+	}
+	p.sub = scope.Subscribe(p.wake)
+	p.revision = p.state.Revision()
+	l.announce(p, nil)
+	return p, nil
+}
+
+// followedPlane returns a control plane that is followed, else nil.
+func (l *Loop) followedPlane(name string) *gatewayPlane {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	p, _ := l.planes[ControlPlaneScope(name)].(*gatewayPlane)
+	return p
+}
+
+// enterControlPlane has a control plane followed, unless somebody else was first: then
+// it returns theirs. Meshes that look at it are told.
+func (l *Loop) enterControlPlane(p *gatewayPlane) *gatewayPlane {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if first, ok := l.planes[p.id()].(*gatewayPlane); ok {
+		return first
+	}
+	l.add(p)
+	delete(l.unread, p.name)
+	l.followed.Store(p.name, p.scope)
+	l.tellLookers(p.name)
+	return p
+}
+
+// join registers a gateway and returns its set. One whose parameters cannot be
+// planned does not join: it holds up nobody.
+func (p *gatewayPlane) join(id string, params edge.Params, now time.Time) (*resource.Set, error) {
+	if now, known := p.nodes[id]; known && now == params {
+		return p.classes[params].result.Set, nil
+	}
+	c := p.classes[params]
+	if c == nil {
+		c = &class{planner: p.fresh(params)}
+		if p.plan(c, p.state, now); c.retry.err != nil {
+			return nil, fault.Wrap(fault.Unavailable, c.retry.err, "the configuration of control plane %s cannot be made", p.name)
+		}
+		p.classes[params] = c
+	}
+	p.leave(id, now)
+	p.nodes[id] = params
+	c.nodes++
+	return c.result.Set, nil
+}
+
+func (p *gatewayPlane) leave(id string, _ time.Time) {
+	params, known := p.nodes[id]
+	if !known {
+		return
+	}
+	delete(p.nodes, id)
+	c := p.classes[params]
+	if c.nodes--; c.nodes == 0 {
+		delete(p.classes, params)
+	}
+}
+
+func (p *gatewayPlane) id() string { return ControlPlaneScope(p.name) }
+
+func (p *gatewayPlane) concerns(key model.Key) bool { return p.scope.Mine(key) }
+
+func (p *gatewayPlane) gone() bool { return false }
+
+func (p *gatewayPlane) close() {
+	p.sub.Close()
+	p.scope.Release()
+}
+
+func (p *gatewayPlane) due() (at time.Time) {
+	for _, c := range p.classes {
+		at = earliest(at, c.retry.at)
+	}
+	return at
+}
+
+func (p *gatewayPlane) update(now time.Time) batch {
+	change := p.sub.Take()
+	p.state = change.State
+	touched := change.All || len(change.Keys) > 0
+	changed, failed := map[*class]bool{}, false
+	for _, c := range p.classes {
+		if touched {
+			c.retry.changed()
+		}
+		if touched && c.retry.err == nil || c.retry.err != nil && !c.retry.waits(now) {
+			changed[c] = p.plan(c, change.State, now)
+		}
+		failed = failed || c.retry.err != nil
+	}
+	if !failed {
+		p.revision = max(p.revision, change.State.Revision())
+	}
+	out := batch{}
+	for id, params := range p.nodes {
+		if c := p.classes[params]; changed[c] {
+			out[id] = c.result.Set
+		}
+	}
+	return out
+}
+
+// hold holds what was planned against a plan from nothing.
+func (p *gatewayPlane) hold(c *class, g *view.Gateway) {
+	var err error
+	if failed := guard(func() { err = c.planner.Check(g, c.result) }); failed != nil {
+		err = failed
+	}
+	if err != nil {
+		p.differs()
+		p.log.Error("the plan of a control plane is not what a plan from nothing makes", "control_plane", p.name, "error", err)
+	}
+}
+
+// plan plans a class and reports whether its bytes differ. An unchanged set
+// stays the same pointer. The memory of a planner that failed is of use to its next
+// attempt: what was good is kept there.
+func (p *gatewayPlane) plan(c *class, g *view.Gateway, now time.Time) (changed bool) {
+	var next edge.Result
+	if err := guard(func() { next = c.planner.Plan(g) }); err != nil {
+		c.retry.failed(err, now)
+		p.log.Error("planning a control plane failed", "control_plane", p.name, "error", err.Error(), "again_in", c.retry.pause.String())
+		return false
+	}
+	before, failed := c.result.Set, c.result.Failures
+	c.result, c.retry = next, retry{}
+	if p.check {
+		p.hold(c, g)
+	}
+	for _, f := range unheardOf(failed, c.result.Failures) {
+		p.log.Warn("a resource cannot be configured", "control_plane", p.name, "resource", f.Cell, "kept_last_good", f.Kept, "error", f.Err)
+	}
+	if before != nil && before.Equal(c.result.Set) {
+		c.result.Set = before
+		return false
+	}
+	return true
+}
+
+// unheardOf returns the failures that the plan before did not have, so that each
+// is logged once and not with every write.
+func unheardOf(before, now []plan.Failure) []plan.Failure {
+	known := map[string]bool{}
+	for _, f := range before {
+		known[f.Cell+" "+f.Err.Error()] = true
+	}
+	var out []plan.Failure
+	for _, f := range now {
+		if !known[f.Cell+" "+f.Err.Error()] {
+			out = append(out, f)
+		}
+	}
+	return out
+}
+
+func (p *gatewayPlane) failures() listed {
+	var out []Failure
+	if err := p.scope.Err(); err != nil {
+		out = append(out, Failure{ControlPlane: p.name, Failure: failure{Cell: "view", Err: err, Kept: true}})
+	}
+	for _, c := range p.classes {
+		if c.retry.err != nil {
+			out = append(out, Failure{ControlPlane: p.name, Failure: failure{Cell: "plan", Err: c.retry.err, Kept: true}})
+		}
+		for _, f := range c.result.Failures {
+			out = append(out, Failure{ControlPlane: p.name, Failure: f})
+		}
+	}
+	if len(out) == 0 {
+		return nil
+	}
+	return listed{"": out}
+}

@@ -1,0 +1,82 @@
+package publish
+
+import (
+	"strings"
+
+	"github.com/meshgate/meshgate/controlplane/mesh"
+	"github.com/meshgate/meshgate/controlplane/view"
+)
+
+// bury drops what is known of dataplanes that a change has deleted, and has the planner
+// told. What is connected goes when it leaves. Without this each name that was ever used
+// would stay, and with it the tables of its last set.
+func (p *meshPlane) bury(change view.Change[*view.Mesh]) {
+	for dataplane := range p.deleted(change) {
+		p.forget(dataplane)
+		if p.secured[dataplane] || p.noted[dataplane] {
+			delete(p.secured, dataplane)
+			p.noted[dataplane] = false
+		} else {
+			delete(p.noted, dataplane)
+		}
+	}
+}
+
+// deleted are the dataplanes that a change has deleted and that are not connected.
+func (p *meshPlane) deleted(change view.Change[*view.Mesh]) map[string]bool {
+	out := map[string]bool{}
+	may := func(dataplane string) {
+		if _, joined := p.joined[dataplane]; !joined && p.isGone(dataplane) {
+			out[dataplane] = true
+		}
+	}
+	for _, key := range change.Keys {
+		if key.Kind == mesh.Dataplanes.Name {
+			may(key.Name)
+		}
+	}
+	if change.All {
+		for dataplane := range p.secured {
+			may(dataplane)
+		}
+		for _, dataplane := range p.remembered() {
+			may(dataplane)
+		}
+	}
+	return out
+}
+
+// isGone reports whether the newest state that was taken lacks a dataplane.
+func (p *meshPlane) isGone(dataplane string) bool {
+	_, exists := p.state.Dataplane(dataplane)
+	return !exists
+}
+
+// gone reports whether a node is a proxy of which the dataplane was deleted. The lock of
+// the plane is held.
+func gone(p plane, id string) bool {
+	m, ok := p.(*meshPlane)
+	return ok && m.isGone(strings.TrimPrefix(id, m.name+"."))
+}
+
+// bury drops what is remembered of a node that is gone, unless it is connected.
+func (l *Loop) bury(id string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.nodes[id] == nil {
+		l.away.drop(id)
+		l.confirmed.forget(id)
+	}
+}
+
+// remembered are the dataplanes of a mesh of which the proxies are away.
+func (l *Loop) remembered(meshName string) (out []string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for id := range l.away.nodes {
+		if dataplane, of := strings.CutPrefix(id, meshName+"."); of {
+			out = append(out, dataplane)
+		}
+	}
+	return out
+}

@@ -1,0 +1,423 @@
+package publish_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"path/filepath"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/test/bufconn"
+	"pgregory.net/rapid"
+
+	"github.com/meshgate/meshgate/controlplane/gateway"
+	"github.com/meshgate/meshgate/controlplane/mesh"
+	"github.com/meshgate/meshgate/controlplane/model"
+	"github.com/meshgate/meshgate/controlplane/publish"
+	"github.com/meshgate/meshgate/controlplane/store"
+	"github.com/meshgate/meshgate/controlplane/store/memstore"
+	"github.com/meshgate/meshgate/controlplane/store/seal"
+	"github.com/meshgate/meshgate/controlplane/store/sqlstore"
+	"github.com/meshgate/meshgate/controlplane/view"
+	"github.com/meshgate/meshgate/xds/policy/all"
+	"github.com/meshgate/meshgate/xds/policy/circuitbreaker"
+	"github.com/meshgate/meshgate/xds/policy/trafficpermission"
+	"github.com/meshgate/meshgate/xds/policy/trafficroute"
+	"github.com/meshgate/meshgate/xds/resource"
+	"github.com/meshgate/meshgate/xds/server"
+	"github.com/meshgate/meshgate/xds/snapshot"
+	"github.com/meshgate/meshgate/xds/xdstest"
+)
+
+const meshName = "demo"
+
+// machine is everything between the store and the proxies: views, loop with its
+// shadow check, snapshots, a real ADS server and clients that hold what proxies
+// would hold.
+type machine struct {
+	t   *rapid.T
+	ids *identities
+	// pairs are what workloads get, by issuer.
+	pairs map[string]publish.Pair
+	db    store.Store
+	// reopen makes a new store of what the old one has written; nil for a store
+	// that lives as long as the test.
+	reopen func() store.Store
+
+	views   *view.Views
+	loop    *publish.Loop
+	snaps   *snapshot.Store
+	xds     *server.Server
+	conn    *grpc.ClientConn
+	end     []func()
+	clients map[string]*proxyClient
+	// away are proxies that left, with what they had.
+	away map[string]*proxyClient
+	// bareSecrets says that an Envoy without an agent was seen with a secret.
+	bareSecrets bool
+}
+
+// proxyClient is one connected proxy.
+type proxyClient struct {
+	*xdstest.Client
+	// bare clients are Envoys without an agent.
+	bare    bool
+	refuses atomic.Bool
+}
+
+// connects lets the loop answer for the server.
+type connects struct{ *publish.Loop }
+
+func (m *machine) open() {
+	log := slog.New(slog.DiscardHandler)
+	ctx, cancel := context.WithCancel(context.Background())
+	m.views = view.New(m.db, all.Kinds(), log)
+	m.snaps = snapshot.New()
+	m.loop = publish.New(publish.Options{
+		Views: m.views, Publisher: m.snaps, Parameters: parameters{}, Identities: issuers{m.ids, m}, Policies: all.Policies(),
+		Latest: m.db.Revision, Check: true, Log: log,
+	})
+	ran := make(chan error, 1)
+	go func() { ran <- m.loop.Run(ctx) }()
+	var err error
+	m.xds, err = server.New(server.Config{
+		Snapshots: m.snaps, Nodes: connects{m.loop}, Secrets: m.loop, Confirmed: m.loop.Confirmed, Log: log,
+	})
+	m.must(err)
+	lis := bufconn.Listen(1 << 20)
+	g := grpc.NewServer(server.Options()...)
+	m.xds.Register(g)
+	served := make(chan error, 1)
+	go func() { served <- g.Serve(lis) }()
+	m.conn, err = grpc.NewClient("passthrough:///x", grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return lis.DialContext(ctx) }))
+	m.must(err)
+	m.end = []func(){
+		func() { _ = m.conn.Close() },
+		func() {
+			bounded, done := context.WithTimeout(context.Background(), 5*time.Second)
+			defer done()
+			m.must(m.xds.Close(bounded))
+			g.Stop()
+			<-served
+		},
+		func() { cancel(); <-ran },
+		m.views.Close,
+	}
+}
+
+func (m *machine) close() {
+	for _, c := range m.clients {
+		c.Close()
+	}
+	for _, end := range m.end {
+		end()
+	}
+}
+
+func (m *machine) must(err error) {
+	m.t.Helper()
+	if err != nil {
+		m.t.Fatal(err)
+	}
+}
+
+func (m *machine) put(k *model.Kind, scope, name string, spec any) {
+	m.t.Helper()
+	_, err := m.db.Update(context.Background(), model.Config, func(tx store.Tx) error {
+		r := &model.Resource{Kind: k, Scope: scope, Name: name, Spec: spec}
+		if _, err := tx.Get(k, scope, name); err == nil {
+			_, err = tx.Update(r, 0)
+			return err
+		}
+		_, err := tx.Create(r)
+		return err
+	})
+	m.must(err)
+}
+
+func (m *machine) drop(k *model.Kind, name string) {
+	m.t.Helper()
+	_, err := m.db.Update(context.Background(), model.Config, func(tx store.Tx) error {
+		if _, err := tx.Get(k, meshName, name); err != nil {
+			return nil //nolint:nilerr // there is nothing to delete
+		}
+		return tx.Delete(k, meshName, name, 0)
+	})
+	m.must(err)
+}
+
+func (m *machine) exists(dataplane string) (ok bool) {
+	m.must(m.db.View(context.Background(), func(r store.Reader) error {
+		_, err := r.Get(mesh.Dataplanes, meshName, dataplane)
+		ok = err == nil
+		return nil
+	}))
+	return ok
+}
+
+// connect opens a stream as the agent of a proxy does, for everything, or as an Envoy
+// without one does; both list what they had before.
+func (m *machine) connect(name string) {
+	m.t.Helper()
+	if m.clients[name] != nil || !m.exists(name) {
+		return
+	}
+	c := &proxyClient{bare: name == "b-1" || name == "c-1"}
+	opt := xdstest.Options{Node: mesh.NodeID(meshName, name), Relay: !c.bare, Reject: func(t resource.TypeURL, _ []string) string {
+		if t == resource.Cluster && c.refuses.Load() {
+			return "this proxy takes no clusters"
+		}
+		return ""
+	}}
+	if before := m.away[name]; before != nil {
+		opt.Versions, opt.Subscribed = before.Versions()
+		delete(m.away, name)
+	}
+	var err error
+	c.Client, err = xdstest.Dial(context.Background(), m.conn, opt)
+	m.must(err)
+	m.clients[name] = c
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	for { // what follows may delete the dataplane
+		moved := m.snaps.Moved()
+		if m.snaps.Get(mesh.NodeID(meshName, name)) != nil {
+			return
+		}
+		select {
+		case <-moved:
+		case <-ctx.Done():
+			m.t.Fatalf("proxy %s was not admitted", name)
+		}
+	}
+}
+
+// settle waits until every proxy has answered everything and then holds what is
+// published against a plan from nothing, which the loop does, and what the
+// proxies hold against what is published. Proxies whose dataplane is gone are shown
+// out before, as the product does: nothing is signed for them.
+func (m *machine) settle() {
+	m.t.Helper()
+	for name, c := range m.clients {
+		if !m.exists(name) {
+			c.Close()
+			delete(m.clients, name)
+		}
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	if p := m.snaps.Wait(ctx, m.db.Revision()); !p.Done() {
+		m.t.Fatalf("revision %d is not settled: %+v", m.db.Revision(), p)
+	}
+	for name, c := range m.clients {
+		m.await(ctx, name, c)
+	}
+	if n := m.loop.Differences(); n > 0 {
+		m.t.Fatalf("%d batches were not what a plan from nothing makes", n)
+	}
+}
+
+// await waits until a proxy holds what is published for it, whichever of the two
+// moves last.
+func (m *machine) await(ctx context.Context, name string, c *proxyClient) {
+	m.t.Helper()
+	for {
+		changed, moved, same := c.Changed(), m.snaps.Moved(), false
+		set := m.snaps.Get(mesh.NodeID(meshName, name))
+		c.See(func(v xdstest.View) { same = m.difference(c, v, set) == "" })
+		if same {
+			return
+		}
+		select {
+		case <-changed:
+		case <-moved:
+		case <-ctx.Done():
+			c.See(func(v xdstest.View) {
+				m.t.Fatalf("proxy %s does not hold what is published:\n%s", name, m.difference(c, v, set))
+			})
+		}
+	}
+}
+
+// TestMachine drives random writes, deletions, connections, refusals and restarts
+// of the control plane through the whole machine.
+func TestMachine(t *testing.T) {
+	far := time.Now().Add(time.Hour)
+	ids := &identities{node: pair(t, false, far), roots: pair(t, true, far).Certificate}
+	pairs := map[string]publish.Pair{"one": pair(t, false, far), "two": pair(t, false, far), "three": pair(t, false, far)}
+	databases := t.TempDir()
+	keys, err := seal.Make(filepath.Join(databases, "key"), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	runs, bareSecrets := 0, false
+	rapid.Check(t, func(rt *rapid.T) {
+		runs++
+		m := &machine{t: rt, ids: ids, pairs: pairs, clients: map[string]*proxyClient{}, away: map[string]*proxyClient{}}
+		if rapid.IntRange(0, 3).Draw(rt, "database") == 0 {
+			path := filepath.Join(databases, fmt.Sprintf("%d.db", runs))
+			m.reopen = func() store.Store {
+				db, err := sqlstore.Open(context.Background(), sqlstore.Options{
+					Path: path, Kinds: slices.Concat(mesh.Kinds(), all.Kinds(), gateway.Kinds()), Sealer: keys, Log: slog.New(slog.DiscardHandler),
+				})
+				m.must(err)
+				return db
+			}
+			m.db = m.reopen()
+		} else {
+			m.db = memstore.New()
+		}
+		m.put(mesh.Meshes, "", meshName, &mesh.Mesh{})
+		for _, d := range all.Defaults() {
+			m.put(d.Kind, meshName, d.Prefix+meshName, d.Spec())
+		}
+		m.put(mesh.Trusts, meshName, meshName, &mesh.Trust{Backend: "ca", Issuer: "one", Roots: ids.roots})
+		m.open()
+		defer func() {
+			m.close()
+			m.must(m.db.Close())
+			bareSecrets = bareSecrets || m.bareSecrets
+		}()
+		rt.Repeat(m.actions())
+		// What was refused is not sent again before it changes; once it has, proxies
+		// that refuse no more hold everything, and so do those that start anew.
+		m.settle()
+		for _, c := range m.clients {
+			c.refuses.Store(false)
+		}
+		m.put(circuitbreaker.Kind, meshName, "last", breaker(mesh.AnyValue, mesh.AnyValue, 77))
+		m.settle()
+		// What changes while proxies are away reaches them when they return.
+		for name, c := range m.clients {
+			c.Close()
+			m.away[name] = c
+		}
+		clear(m.clients)
+		m.put(circuitbreaker.Kind, meshName, "last", breaker(mesh.AnyValue, mesh.AnyValue, 78))
+		for _, name := range []string{"a-1", "a-2", "b-1", "c-1"} {
+			m.connect(name)
+		}
+		m.put(mesh.Trusts, meshName, meshName, &mesh.Trust{Backend: "ca", Issuer: "three", Roots: ids.roots})
+		m.settle()
+	})
+	if !bareSecrets {
+		t.Error("no Envoy without an agent ever had a secret")
+	}
+}
+
+// actions are what can happen.
+func (m *machine) actions() map[string]func(*rapid.T) {
+	names := []string{"a-1", "a-2", "b-1", "c-1"}
+	services := []string{"a", "b", "c"}
+	anyOf := append([]string{mesh.AnyValue}, services...)
+	serial := uint32(0)
+	of := func(rt *rapid.T, from []string) string { return rapid.SampledFrom(from).Draw(rt, "of") }
+	return map[string]func(*rapid.T){
+		"dataplane": func(rt *rapid.T) {
+			address := fmt.Sprintf("127.0.0.%d", rapid.IntRange(1, 4).Draw(rt, "address"))
+			m.put(mesh.Dataplanes, meshName, of(rt, names), dataplane(address, of(rt, services), of(rt, []string{"http", "tcp", "grpc"}), of(rt, services), of(rt, services)))
+		},
+		"delete": func(rt *rapid.T) { m.drop(mesh.Dataplanes, of(rt, names)) },
+		"breaker": func(rt *rapid.T) {
+			serial++
+			m.put(circuitbreaker.Kind, meshName, of(rt, names), breaker(of(rt, anyOf), of(rt, anyOf), serial))
+		},
+		"permission": func(rt *rapid.T) {
+			m.put(trafficpermission.Kind, meshName, of(rt, names), &trafficpermission.Spec{Connection: between(of(rt, anyOf), of(rt, anyOf))})
+		},
+		"split": func(rt *rapid.T) {
+			weight := uint32(rapid.IntRange(1, 5).Draw(rt, "weight"))
+			m.put(trafficroute.Kind, meshName, of(rt, names), &trafficroute.Spec{Connection: between(mesh.AnyValue, of(rt, services)), Conf: &trafficroute.Conf{
+				Split: []trafficroute.Split{{Weight: &weight, Destination: mesh.Tags{mesh.TagService: of(rt, services)}}},
+			}})
+		},
+		"no policy": func(rt *rapid.T) {
+			m.drop(rapid.SampledFrom([]*model.Kind{circuitbreaker.Kind, trafficpermission.Kind, trafficroute.Kind}).Draw(rt, "kind"), of(rt, names))
+		},
+		"mesh": func(rt *rapid.T) {
+			spec := &mesh.Mesh{MTLS: &mesh.MTLS{Backends: []mesh.Authority{{Name: "ca", Type: mesh.AuthorityBuiltin, Mode: of(rt, []string{"", mesh.ModePermissive})}}}}
+			if rapid.Bool().Draw(rt, "on") {
+				spec.MTLS.EnabledBackend = "ca"
+			}
+			m.put(mesh.Meshes, "", meshName, spec)
+		},
+		"issuer": func(rt *rapid.T) {
+			m.put(mesh.Trusts, meshName, meshName, &mesh.Trust{Backend: "ca", Issuer: of(rt, []string{"one", "two"}), Roots: m.ids.roots})
+		},
+		"connect": func(rt *rapid.T) { m.connect(of(rt, names)) },
+		"disconnect": func(rt *rapid.T) {
+			name := of(rt, names)
+			if c := m.clients[name]; c != nil {
+				c.Close()
+				delete(m.clients, name)
+				if !c.refuses.Load() {
+					m.away[name] = c
+				}
+			}
+		},
+		"refuse": func(rt *rapid.T) {
+			if c := m.clients[of(rt, names)]; c != nil {
+				c.refuses.Store(true)
+			}
+		},
+		"accept": func(rt *rapid.T) {
+			if c := m.clients[of(rt, names)]; c != nil {
+				c.refuses.Store(false)
+			}
+		},
+		"restart": func(*rapid.T) {
+			refused := map[string]bool{}
+			for name, c := range m.clients {
+				refused[name] = c.refuses.Load()
+			}
+			m.close()
+			if m.reopen != nil {
+				m.must(m.db.Close())
+				m.db = m.reopen()
+			}
+			before := m.clients
+			m.clients = map[string]*proxyClient{}
+			m.open()
+			for name, c := range before {
+				if !refused[name] {
+					m.away[name] = c
+				}
+				m.connect(name)
+			}
+		},
+		"": func(rt *rapid.T) {
+			if rapid.IntRange(0, 3).Draw(rt, "settle") == 0 {
+				m.settle()
+			}
+		},
+	}
+}
+
+// dataplane serves one service and consumes others.
+func dataplane(address, service, protocol string, consumes ...string) *mesh.Dataplane {
+	d := &mesh.Dataplane{Networking: &mesh.Networking{Address: address, Inbound: []mesh.Inbound{{
+		Port: 8080, ServicePort: 9080, Tags: mesh.Tags{mesh.TagService: service, mesh.TagProtocol: protocol},
+	}}}}
+	for i, s := range consumes {
+		d.Networking.Outbound = append(d.Networking.Outbound, mesh.Outbound{Port: uint32(10001 + i), Tags: mesh.Tags{mesh.TagService: s}})
+	}
+	return d
+}
+
+func between(source, destination string) mesh.Connection {
+	return mesh.Connection{
+		Sources:      []mesh.Selector{{Match: mesh.Tags{mesh.TagService: source}}},
+		Destinations: []mesh.Selector{{Match: mesh.Tags{mesh.TagService: destination}}},
+	}
+}
+
+func breaker(source, destination string, connections uint32) *circuitbreaker.Spec {
+	return &circuitbreaker.Spec{Connection: between(source, destination), Conf: &circuitbreaker.Conf{Thresholds: &circuitbreaker.Thresholds{MaxConnections: &connections}}}
+}

@@ -1,0 +1,491 @@
+package publish
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"maps"
+	"strings"
+	"time"
+
+	"github.com/meshgate/meshgate/controlplane/fault"
+	"github.com/meshgate/meshgate/controlplane/mesh"
+	"github.com/meshgate/meshgate/controlplane/model"
+	"github.com/meshgate/meshgate/controlplane/view"
+	"github.com/meshgate/meshgate/xds/resource"
+)
+
+// meshPlane is a mesh with its connected proxies. A plan that panics leaves the
+// mesh as it was: its proxies keep what they have, and after a pause a new planner
+// begins from nothing.
+type meshPlane struct {
+	turns
+	name  string
+	scope *view.Scope[*view.Mesh]
+	sub   *view.Subscription[*view.Mesh]
+	state *view.Mesh
+	// planner is nil, or of no use, while retry has an error.
+	planner sidecarPlanner
+	retry   retry
+	// joined are the connected proxies by the names of their dataplanes, with the
+	// last good set of each.
+	joined map[string]*resource.Set
+	// bare are the proxies without the filter, joined or about to.
+	bare map[string]bool
+	// blocked are dataplanes that cannot be planned, and are not tried again before
+	// something changes or their pause is over.
+	blocked map[string]*retry
+	// looks are the control planes that its policies have asked for, by name.
+	looks map[string]*look
+	// entering counts those who are about to join. The loop's lock guards it.
+	entering int
+	// news tells which proxies have confirmed whether they take mutual TLS, and refresh
+	// what is new of the control planes in looks.
+	news    func() map[string]bool
+	refresh func(name string, k *look) (moved bool, from uint64)
+	// forget drops what is remembered of a proxy, and remembered lists those that are away.
+	forget     func(dataplane string)
+	remembered func() []string
+	// fresh makes a planner from nothing; secured is what it is to be told.
+	fresh   func(*view.Mesh) sidecarPlanner
+	secured map[string]bool
+	// noted is what the next plan is told: which proxies take mutual TLS, and that
+	// control planes have moved, from which revision on.
+	noted map[string]bool
+	moved bool
+	from  uint64
+	// known are the failures of the last report, and listed its list.
+	known  map[string]bool
+	listed listed
+	check  bool
+	// differs is called when a batch is not what a plan from nothing makes.
+	differs func()
+	log     *slog.Logger
+}
+
+// mesh returns a mesh, following it from now on, as one that is about to be
+// joined: the caller calls entered.
+func (l *Loop) mesh(ctx context.Context, name string) (*meshPlane, error) {
+	if p := l.enter(name); p != nil {
+		return p, nil
+	}
+	defer l.begin(MeshScope(name))()
+	scope, err := l.Views.Mesh(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	var secured map[string]string
+	if l.Issued != nil {
+		if secured, err = l.Issued(ctx, name); err != nil {
+			scope.Release()
+			return nil, fmt.Errorf("certificates of mesh %s: %w", name, err)
+		}
+	}
+	p := l.newMesh(name, scope, secured)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if first := l.enterMeshPlane(p); first != p {
+		scope.Release()
+		return first, nil
+	}
+	p.open(time.Now())
+	l.announce(p, nil)
+	return p, nil
+}
+
+// enterMeshPlane has a mesh followed, unless somebody else was first: then it returns
+// theirs. Either one has somebody who is about to join.
+func (l *Loop) enterMeshPlane(p *meshPlane) *meshPlane {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	first := l.opened(p.name)
+	if first == nil {
+		l.add(p)
+		first = p
+	}
+	first.entering++
+	return first
+}
+
+// opened returns a mesh that is followed, nil for another one. The caller holds mu.
+func (l *Loop) opened(name string) *meshPlane {
+	p, _ := l.planes[MeshScope(name)].(*meshPlane)
+	return p
+}
+
+// enter counts somebody who is about to join a mesh; nil if it is not followed yet.
+func (l *Loop) enter(name string) *meshPlane {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	p := l.opened(name)
+	if p != nil {
+		p.entering++
+	}
+	return p
+}
+
+// entered ends what mesh began.
+func (l *Loop) entered(p *meshPlane) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	l.mu.Lock()
+	p.entering--
+	l.mu.Unlock()
+	l.reap(p)
+}
+
+func (l *Loop) newMesh(name string, scope *view.Scope[*view.Mesh], secured map[string]string) *meshPlane {
+	p := &meshPlane{
+		turns: newTurns(), name: name, scope: scope, joined: map[string]*resource.Set{}, bare: map[string]bool{}, blocked: map[string]*retry{},
+		looks: map[string]*look{}, secured: map[string]bool{}, from: noRevision, known: map[string]bool{}, listed: listed{}, check: l.Check,
+		differs: func() { l.differences.Add(1) }, log: l.Log,
+	}
+	p.fresh = func(state *view.Mesh) sidecarPlanner { return l.sidecars(outside{l, p}, state) }
+	p.news = func() map[string]bool { return l.confirmed.take(name) }
+	p.forget = func(dataplane string) { l.bury(mesh.NodeID(name, dataplane)) }
+	p.remembered = func() []string { return l.remembered(name) }
+	p.refresh = func(name string, k *look) (bool, uint64) { return k.renew(l, p, name) }
+	for dataplane := range secured {
+		p.secured[dataplane] = true
+	}
+	return p
+}
+
+// open plans for the first time.
+func (p *meshPlane) open(now time.Time) {
+	p.sub = p.scope.Subscribe(p.wake)
+	p.state = p.sub.Take().State
+	if p.plan(now, nil); p.retry.err == nil {
+		p.reached = p.state.Revision()
+		p.advance(p.seen()) // nobody has anything yet that could change by what is being read
+	} else {
+		p.signal()
+	}
+}
+
+// stuck is why a mesh does not show its newest state at present, nil if it does or is
+// about to. It waits for no plan.
+func (l *Loop) stuck(p *meshPlane) error {
+	for _, f := range l.problems.of(p.id(), "") {
+		return f.Err
+	}
+	return p.scope.Err()
+}
+
+// noRevision stands for no revision where the oldest one is looked for.
+const noRevision = ^uint64(0)
+
+// join registers a proxy and returns the sets that are new by it, also where it
+// fails: a proxy that the planner cannot take costs the mesh a new planner, and
+// nobody else notices. bare says that it has no filter.
+func (p *meshPlane) join(dataplane string, bare bool, now time.Time) (_ batch, err error) {
+	if p.retry.err != nil {
+		return nil, fault.Wrap(fault.Unavailable, p.retry.err, "mesh %s cannot be planned at present", p.name)
+	}
+	if b := p.blocked[dataplane]; b != nil && b.waits(now) {
+		return nil, p.impossible(dataplane, b.err)
+	}
+	_, again := p.joined[dataplane]
+	p.bare[dataplane] = bare
+	defer func() {
+		if err != nil && !again {
+			delete(p.bare, dataplane)
+		}
+	}()
+	known := false
+	out := p.plan(now, func(s sidecarPlanner) { known = p.enlist(s, dataplane) })
+	if err := p.retry.err; err != nil && !again {
+		p.retry = retry{}
+		out = p.plan(now, nil)
+		p.block(dataplane, err, now)
+		return out, p.impossible(dataplane, err)
+	} else if err != nil {
+		return nil, p.impossible(dataplane, err)
+	}
+	if !known {
+		return out, fault.New(fault.NotFound, "dataplane %s of mesh %s does not exist; create it first", dataplane, p.name)
+	}
+	delete(p.blocked, dataplane)
+	set := out[mesh.NodeID(p.name, dataplane)]
+	if set == nil && again {
+		set = p.joined[dataplane]
+	}
+	if set == nil {
+		err := p.impossible(dataplane, p.awaits(dataplane))
+		p.leave(mesh.NodeID(p.name, dataplane), now)
+		return out, err
+	}
+	p.joined[dataplane] = set
+	out[mesh.NodeID(p.name, dataplane)] = set
+	return out, nil
+}
+
+// awaits is what a proxy waits for, nil for nothing.
+func (p *meshPlane) awaits(dataplane string) error {
+	if what := p.planner.Awaits(dataplane); what != "" {
+		return &awaited{what}
+	}
+	return nil
+}
+
+// enlist tells a planner of a connected proxy and whether it has a set, and reports
+// whether its dataplane exists.
+func (p *meshPlane) enlist(s sidecarPlanner, dataplane string) bool {
+	s.Bare(dataplane, p.bare[dataplane])
+	if s.Join(dataplane) {
+		if p.joined[dataplane] != nil {
+			s.Begun(dataplane)
+		}
+		return true
+	}
+	s.Bare(dataplane, false)
+	return false
+}
+
+func (p *meshPlane) impossible(dataplane string, cause error) error {
+	return fault.Wrap(fault.Unavailable, cause, "the configuration of dataplane %s of mesh %s cannot be made", dataplane, p.name)
+}
+
+// block notes that a dataplane cannot be planned.
+func (p *meshPlane) block(dataplane string, err error, now time.Time) {
+	b := p.blocked[dataplane]
+	if b == nil {
+		b = &retry{}
+		p.blocked[dataplane] = b
+	}
+	b.failed(err, now)
+	p.relist()
+}
+
+func (p *meshPlane) leave(node string, now time.Time) {
+	dataplane := strings.TrimPrefix(node, p.name+".")
+	delete(p.joined, dataplane)
+	delete(p.bare, dataplane)
+	gone := p.isGone(dataplane)
+	if gone {
+		delete(p.secured, dataplane)
+		delete(p.noted, dataplane)
+	}
+	if p.retry.err != nil {
+		return
+	}
+	if err := guard(func() {
+		p.planner.Leave(dataplane)
+		if gone {
+			p.planner.Secured(dataplane, false)
+		}
+	}); err != nil {
+		p.failed(err, now)
+	}
+}
+
+func (p *meshPlane) id() string { return MeshScope(p.name) }
+
+func (p *meshPlane) concerns(key model.Key) bool { return p.scope.Mine(key) }
+
+func (p *meshPlane) due() time.Time { return p.retry.at }
+
+func (p *meshPlane) gone() bool {
+	return p.state.Spec() == nil && len(p.joined) == 0 && p.entering == 0
+}
+
+func (p *meshPlane) close() {
+	p.sub.Close()
+	for _, k := range p.looks {
+		if k.sub != nil {
+			k.sub.Close()
+		}
+	}
+	p.scope.Release()
+}
+
+// take takes what proxies have confirmed, and what is new of the control planes that the
+// mesh looks at.
+func (p *meshPlane) take() {
+	secured := p.news()
+	maps.DeleteFunc(secured, func(dataplane string, _ bool) bool { // what left and was deleted says nothing any more
+		_, joined := p.joined[dataplane]
+		return !joined && p.isGone(dataplane)
+	})
+	maps.Copy(p.secured, secured)
+	if p.noted == nil {
+		p.noted = map[string]bool{}
+	}
+	maps.Copy(p.noted, secured)
+	for name, k := range p.looks {
+		if moved, from := p.refresh(name, k); moved {
+			p.moved, p.from = true, min(p.from, from)
+		}
+	}
+}
+
+func (p *meshPlane) update(now time.Time) batch {
+	change := p.sub.Take()
+	p.state = change.State
+	p.take()
+	p.bury(change)
+	if change.All || len(change.Keys) > 0 || p.moved || len(p.noted) > 0 {
+		p.retry.changed()
+		clear(p.blocked)
+	}
+	var out batch
+	if !p.retry.waits(now) {
+		out = p.plan(now, func(s sidecarPlanner) {
+			for dataplane, yes := range p.noted {
+				s.Secured(dataplane, yes)
+			}
+			if p.moved {
+				s.Outside()
+			}
+			s.Update(change.State, change.Keys, change.All)
+			p.rejoin(s, change)
+		})
+	}
+	p.lacks = 0
+	if p.retry.err != nil {
+		if p.moved && p.from <= p.revision {
+			p.lacks = p.from
+		}
+	} else {
+		p.reached = p.state.Revision()
+		if p.moved {
+			p.since = p.from
+		}
+		p.noted, p.moved, p.from = nil, false, noRevision
+	}
+	p.advance(p.bound())
+	p.relist()
+	return out
+}
+
+// rejoin tells a planner of proxies whose dataplane is there again: one that began
+// from nothing meanwhile does not know them.
+func (p *meshPlane) rejoin(s sidecarPlanner, change view.Change[*view.Mesh]) {
+	if change.All {
+		for dataplane := range p.joined {
+			p.enlist(s, dataplane)
+		}
+	}
+	for _, key := range change.Keys {
+		if _, joined := p.joined[key.Name]; joined && key.Kind == mesh.Dataplanes.Name {
+			p.enlist(s, key.Name)
+		}
+	}
+}
+
+// advance moves the revision that the mesh shows, up to that of the control planes
+// that it looks at: what is older than that it may not have seen.
+func (p *meshPlane) advance(bound uint64) { p.revision = max(p.revision, min(p.reached, bound)) }
+
+// plan tells the planner what there is, has it plan what is stale and returns the
+// sets that differ, by node. After a failure, and at first, a planner begins from
+// nothing instead.
+func (p *meshPlane) plan(now time.Time, tell func(sidecarPlanner)) (out batch) {
+	out = batch{}
+	err := guard(func() {
+		planner := p.planner
+		if planner == nil || p.retry.err != nil || tell == nil {
+			planner = p.restart()
+		} else {
+			tell(planner)
+		}
+		sets := planner.Plan()
+		p.planner = planner
+		for dataplane, set := range sets {
+			if _, joined := p.joined[dataplane]; joined {
+				p.joined[dataplane] = set
+			}
+			out[mesh.NodeID(p.name, dataplane)] = set
+		}
+	})
+	if err != nil {
+		p.failed(err, now)
+		return nil
+	}
+	p.retry = retry{}
+	if p.check {
+		p.hold()
+	}
+	return out
+}
+
+func (p *meshPlane) failed(err error, now time.Time) {
+	p.retry.failed(err, now)
+	p.log.Error("planning a mesh failed", "mesh", p.name, "error", err.Error(), "again_in", p.retry.pause.String())
+}
+
+// restart returns a planner from nothing that knows what there is.
+func (p *meshPlane) restart() sidecarPlanner {
+	planner := p.fresh(p.state)
+	for dataplane, yes := range p.secured {
+		planner.Secured(dataplane, yes)
+	}
+	for dataplane := range p.joined {
+		p.enlist(planner, dataplane)
+	}
+	return planner
+}
+
+// hold holds what was planned against a plan from nothing.
+func (p *meshPlane) hold() {
+	var err error
+	if failed := guard(func() { err = p.planner.Check() }); failed != nil {
+		err = failed
+	}
+	if err != nil {
+		p.differs()
+		p.log.Error("the plan of a mesh is not what a plan from nothing makes", "mesh", p.name, "error", err)
+	}
+}
+
+// relist lists what is not published as configured, and logs what the last list did
+// not have, each once however many proxies are concerned. What is kept as it was
+// changes no set, so it is looked for at all proxies.
+func (p *meshPlane) relist() {
+	p.listed = listed{}
+	if p.retry.err != nil {
+		p.listed[""] = []Failure{{Mesh: p.name, Failure: failure{Cell: "plan", Err: p.retry.err, Kept: true}}}
+	} else {
+		known := p.known
+		p.known = map[string]bool{}
+		for dataplane := range p.joined {
+			p.list(dataplane, known)
+		}
+	}
+	for dataplane, b := range p.blocked {
+		p.listed[dataplane] = append(p.listed[dataplane], Failure{Mesh: p.name, Dataplane: dataplane, Failure: failure{Cell: "plan", Err: b.err}})
+	}
+}
+
+// list lists what of one proxy is not published as configured, and logs what is not known.
+func (p *meshPlane) list(dataplane string, known map[string]bool) {
+	var fs []Failure
+	for _, f := range p.planner.Failures(dataplane) {
+		fs = append(fs, Failure{Mesh: p.name, Dataplane: dataplane, Failure: f})
+		k := f.Cell + " " + f.Err.Error()
+		if !p.known[k] && !known[k] {
+			p.log.Warn("a resource cannot be configured", "mesh", p.name, "dataplane", dataplane, "resource", f.Cell, "kept_last_good", f.Kept, "error", f.Err)
+		}
+		p.known[k] = true
+	}
+	for _, f := range p.planner.Unserved(dataplane) {
+		fs = append(fs, Failure{Mesh: p.name, Dataplane: dataplane, Failure: f})
+	}
+	if len(fs) > 0 {
+		p.listed[dataplane] = fs
+	} else {
+		delete(p.listed, dataplane)
+	}
+}
+
+func (p *meshPlane) failures() listed {
+	if err := p.scope.Err(); err != nil {
+		fs := maps.Clone(p.listed)
+		if fs == nil {
+			fs = listed{}
+		}
+		fs[""] = append([]Failure{{Mesh: p.name, Failure: failure{Cell: "view", Err: err, Kept: true}}}, fs[""]...)
+		return fs
+	}
+	return p.listed
+}

@@ -1,0 +1,211 @@
+package publish
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"time"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
+
+	"github.com/meshgate/meshgate/controlplane/fault"
+	"github.com/meshgate/meshgate/controlplane/mesh"
+	"github.com/meshgate/meshgate/xds/plan"
+	"github.com/meshgate/meshgate/xds/plan/edge"
+	"github.com/meshgate/meshgate/xds/plan/sidecar"
+	"github.com/meshgate/meshgate/xds/resource"
+)
+
+// Pair is a certificate chain with its key, both PEM.
+type Pair struct{ Certificate, Key []byte }
+
+// Workload is the certificate of a proxy of a mesh with what it was signed for, all of
+// one state of the store.
+type Workload struct {
+	Pair
+	// Issuer is who signed, as [mesh.Trust] names it.
+	Issuer string
+	// Sources are the tag sets of the dataplane.
+	Sources []mesh.Tags
+}
+
+// Identities issues what secrets contain.
+type Identities interface {
+	// Server is the certificate of the gateway's HTTPS listener.
+	Server(ctx context.Context) (Pair, error)
+	// Node is the client certificate of a gateway.
+	Node(ctx context.Context, node string) (Pair, error)
+	// Workload is the certificate of a proxy of a mesh.
+	Workload(ctx context.Context, mesh, dataplane string) (Workload, error)
+	// Certificate is a certificate of a control plane, or its alternative pair.
+	Certificate(ctx context.Context, controlPlane, id string, alternative bool) (Pair, error)
+	// Roots is the PEM bundle that validates the control plane.
+	Roots(ctx context.Context) ([]byte, error)
+}
+
+// Secret makes a secret for a connected node on subscription: Forbidden if the
+// node's set does not name it. An identity of a mesh is for the generation that is
+// asked for, else it is Unavailable. What is returned was checked to parse, because
+// Envoy puts a secret that it refuses into its error text and its log in clear.
+// Errors never contain key material.
+func (l *Loop) Secret(ctx context.Context, id, name, generation string) (*resource.Resource, error) {
+	l.mu.Lock()
+	n := l.nodes[id]
+	allowed := n != nil && n.set.AllowsSecret(name)
+	l.mu.Unlock()
+	switch {
+	case n == nil:
+		return nil, errUnknown(id)
+	case !allowed:
+		return nil, fault.New(fault.Forbidden, "node %s may not have secret %s", id, name)
+	}
+	s, err := l.secret(ctx, id, name, generation)
+	if err != nil {
+		return nil, fmt.Errorf("secret %s of node %s: %w", name, id, err)
+	}
+	return plan.Freeze(resource.Secret, name, s)
+}
+
+func (l *Loop) secret(ctx context.Context, id, name, generation string) (*tlsv3.Secret, error) {
+	switch name {
+	case edge.SecretServer:
+		p, err := l.Identities.Server(ctx)
+		if err != nil {
+			return nil, err
+		}
+		return certificate(name, p)
+	case edge.SecretIdentity:
+		p, err := l.Identities.Node(ctx, id)
+		if err != nil {
+			return nil, err
+		}
+		return certificate(name, p)
+	case edge.SecretCA:
+		bundle, err := l.Identities.Roots(ctx)
+		if err != nil {
+			return nil, err
+		}
+		return roots(name, bundle)
+	}
+	if certificate, alternative, ok := edge.ParseCertificate(name); ok {
+		return l.stored(ctx, id, name, certificate, alternative)
+	}
+	meshName, dataplane, err := ParseProxy(id)
+	if err != nil || name != mesh.SecretIdentity(meshName) {
+		return nil, fault.New(fault.NotFound, "no such secret")
+	}
+	p, err := l.workload(ctx, meshName, dataplane, generation)
+	if err != nil {
+		return nil, err
+	}
+	return certificate(name, p)
+}
+
+// maxIssues bounds how often an identity is made because what it depends on has changed
+// meanwhile.
+const maxIssues = 4
+
+// workload is the certificate of a proxy for the generation that its set wants. What
+// makes it reads the store, which may be ahead of the set, by a round, a plan, or a view
+// that fails. Tags that change and change back meanwhile leave no trace in a set, so one
+// that was signed for them would stay with the proxy and must not be handed out: it is
+// made again once the mesh has taken what is stored.
+func (l *Loop) workload(ctx context.Context, meshName, dataplane, generation string) (Pair, error) {
+	id := mesh.NodeID(meshName, dataplane)
+	for range maxIssues {
+		w, err := l.Identities.Workload(ctx, meshName, dataplane)
+		if err != nil {
+			return Pair{}, err
+		}
+		if sidecar.Generation(w.Issuer, w.Sources) == generation {
+			return w.Pair, nil
+		}
+		l.mu.Lock()
+		p, n := l.opened(meshName), l.nodes[id]
+		turned := n != nil && !n.wants(mesh.SecretIdentity(meshName), generation)
+		l.mu.Unlock()
+		if p == nil || n == nil {
+			return Pair{}, errUnknown(id)
+		}
+		if turned {
+			break // the set that asks is not the newest
+		}
+		if err := l.await(ctx, p, l.Latest()); err != nil {
+			return Pair{}, err
+		}
+	}
+	return Pair{}, fault.New(fault.Unavailable, "dataplane %s of mesh %s changes faster than its certificate is made", dataplane, meshName)
+}
+
+// wants reports whether the newest set of a node names a secret in a generation. The lock
+// of the loop is held.
+func (n *node) wants(secret, generation string) bool {
+	now, ok := n.set.Generation(secret)
+	return ok && now == generation
+}
+
+// stored is a certificate that users gave. It is shown even if it has expired:
+// clients tell their users so, and without it there is no connection at all.
+func (l *Loop) stored(ctx context.Context, node, name, id string, alternative bool) (*tlsv3.Secret, error) {
+	controlPlane, _, err := ParseNode(node)
+	if err != nil {
+		return nil, fault.New(fault.NotFound, "no such secret")
+	}
+	p, err := l.Identities.Certificate(ctx, controlPlane, id, alternative)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := tls.X509KeyPair(p.Certificate, p.Key); err != nil {
+		return nil, errNoPair
+	}
+	return pairSecret(name, p), nil
+}
+
+// errNoPair hides its cause, which may quote the key.
+var errNoPair = errors.New("certificate and key are no pair")
+
+// certificate is a certificate that the control plane issued.
+func certificate(name string, p Pair) (*tlsv3.Secret, error) {
+	pair, err := tls.X509KeyPair(p.Certificate, p.Key)
+	if err != nil {
+		return nil, errNoPair
+	}
+	if time.Now().After(pair.Leaf.NotAfter) {
+		return nil, fmt.Errorf("certificate expired at %s", pair.Leaf.NotAfter.UTC().Format(time.RFC3339))
+	}
+	return pairSecret(name, p), nil
+}
+
+func pairSecret(name string, p Pair) *tlsv3.Secret {
+	return &tlsv3.Secret{Name: name, Type: &tlsv3.Secret_TlsCertificate{TlsCertificate: &tlsv3.TlsCertificate{
+		CertificateChain: inline(p.Certificate), PrivateKey: inline(p.Key),
+	}}}
+}
+
+func roots(name string, bundle []byte) (*tlsv3.Secret, error) {
+	count := 0
+	for rest := bundle; ; count++ {
+		var block *pem.Block
+		if block, rest = pem.Decode(rest); block == nil {
+			break
+		}
+		c, err := x509.ParseCertificate(block.Bytes)
+		if err != nil || block.Type != "CERTIFICATE" || !c.IsCA {
+			return nil, fmt.Errorf("block %d of the bundle is not the certificate of an authority", count)
+		}
+	}
+	if count == 0 {
+		return nil, errors.New("the bundle holds no certificate")
+	}
+	return &tlsv3.Secret{Name: name, Type: &tlsv3.Secret_ValidationContext{ValidationContext: &tlsv3.CertificateValidationContext{
+		TrustedCa: inline(bundle),
+	}}}, nil
+}
+
+func inline(b []byte) *corev3.DataSource {
+	return &corev3.DataSource{Specifier: &corev3.DataSource_InlineBytes{InlineBytes: b}}
+}

@@ -1,0 +1,80 @@
+package sqlstore
+
+import (
+	"errors"
+	"log/slog"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/meshgate/meshgate/controlplane/model"
+	"github.com/meshgate/meshgate/controlplane/store"
+)
+
+// TestBeginComesBeforeTheFirstSweep: a clock that learns of the last process what the
+// time is keeps a row that would have ended by what it said before.
+func TestBeginComesBeforeTheFirstSweep(t *testing.T) {
+	t.Parallel()
+	const born = 1_700_000_000_000
+	var clock atomic.Int64
+	swept := removals{slog.DiscardHandler, make(chan int64, 1000)}
+	o := Options{
+		Path: filepath.Join(t.TempDir(), "meshgate.db"), Kinds: []*model.Kind{mortals}, Log: slog.New(swept),
+		Now: func() time.Time { return time.UnixMilli(clock.Load()) },
+	}
+	open := func() *sqlite {
+		s, err := Open(t.Context(), o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s.(*sqlite)
+	}
+	clock.Store(born)
+	s := open()
+	bear(t, s, "over", 1, born+1000, "")
+	bear(t, s, "stays", 1, born+300_000, "")
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	clock.Store(born + 480_000)
+	o.Begin = func(r store.Reader) error {
+		if n, err := r.Count(mortals, store.Query{}); n != 0 || err != nil {
+			t.Errorf("%d rows, %v", n, err)
+		}
+		clock.Store(born + 2000)
+		return nil
+	}
+	s = open()
+	defer func() { _ = s.Close() }()
+	select {
+	case rows := <-swept.rows:
+		if rows != 1 {
+			t.Errorf("the first sweep removed %d rows", rows)
+		}
+	case <-time.After(30 * time.Second):
+		t.Fatal("nothing was swept")
+	}
+	if rows, _ := s.left(t); rows != 1 {
+		t.Errorf("%d rows are left", rows)
+	}
+}
+
+// TestBeginFails: a store whose beginning fails leaves nothing open.
+func TestBeginFails(t *testing.T) {
+	t.Parallel()
+	o := Options{Path: filepath.Join(t.TempDir(), "meshgate.db"), Kinds: []*model.Kind{mortals}, Log: slog.New(slog.DiscardHandler)}
+	o.Begin = func(store.Reader) error { return errors.New("not this time") }
+	if s, err := Open(t.Context(), o); err == nil || !strings.Contains(err.Error(), "not this time") {
+		t.Fatalf("%v, %v", s, err)
+	}
+	o.Begin = nil
+	s, err := Open(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,70 @@
+package mesh_test
+
+import (
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+)
+
+var _ = Describe("fault injection", Ordered, core, func() {
+	var (
+		w                   *world
+		web, other, backend *member
+	)
+
+	BeforeAll(func() {
+		w = newWorld("STRICT")
+		w.Delete(shop, "retries", "retry-all-"+shop)
+		backend = w.start("backend-1", tags{service: "backend"})
+		web = w.start("web-1", tags{service: "web", "team": "a"}, "backend")
+		other = w.start("other-1", tags{service: "other"}, "backend")
+		w.ready(web, other, backend)
+		answers(web.to("backend"), 200)
+		answers(other.to("backend"), 200)
+	})
+
+	// inject makes faults for some callers of backend.
+	inject := func(name string, from tags, conf map[string]any) {
+		w.Put("fault-injections", policy("FaultInjection", name, from, tags{service: "backend", protocol: "http"}, conf))
+		w.Converged()
+	}
+	abort := func(status int) map[string]any {
+		return map[string]any{"abort": map[string]any{"percentage": 100, "httpStatus": status}}
+	}
+
+	It("faults are for the callers that their certificates prove, whatever a caller says himself", func() {
+		inject("web", tags{service: "web", "team": "a"}, abort(418))
+		answers(web.to("backend"), 418) // connections of before the first fault drain
+		Expect(called(other.to("backend"))).To(Equal(200))
+		inject("web", tags{service: "web", "team": "b"}, abort(418))
+		Expect(called(web.to("backend"))).To(Equal(200))
+		inject("web", tags{service: "*", "team": "*"}, abort(418))
+		Expect(called(web.to("backend"))).To(Equal(418))
+		Expect(called(other.to("backend"))).To(Equal(200))
+	})
+
+	It("once the proxies have confirmed it, a change is in force on connections that are open", func() {
+		open := keepAlive(web.port2("backend"))
+		Expect(open.get()).To(Equal(418))
+		drained := backend.Stat("listener_manager.total_filter_chains_draining") + backend.Stat("listener_manager.listener_modified")
+		inject("web", tags{service: "web"}, abort(451))
+		Expect(open.get()).To(Equal(451))
+		Expect(open.reconnected()).To(BeFalse())
+		Expect(backend.Stat("listener_manager.total_filter_chains_draining")+backend.Stat("listener_manager.listener_modified")).To(Equal(drained), "a listener was changed")
+	})
+
+	It("every policy that matches takes effect", func() {
+		inject("slow", tags{service: "*"}, map[string]any{"delay": map[string]any{"percentage": 100, "value": "300ms"}})
+		Eventually(func() time.Duration {
+			since := time.Now()
+			Expect(called(other.to("backend"))).To(Equal(200))
+			return time.Since(since)
+		}, patience, 10*time.Millisecond).Should(BeNumerically(">=", 300*time.Millisecond))
+		Expect(called(web.to("backend"))).To(Equal(451))
+		w.Delete(shop, "fault-injections", "slow")
+		w.Delete(shop, "fault-injections", "web")
+		w.Converged()
+		answers(web.to("backend"), 200)
+	})
+})

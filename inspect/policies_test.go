@@ -1,0 +1,161 @@
+package inspect
+
+import (
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/meshgate/meshgate/controlplane/fault"
+	"github.com/meshgate/meshgate/controlplane/mesh"
+	"github.com/meshgate/meshgate/controlplane/model"
+	"github.com/meshgate/meshgate/controlplane/store"
+	"github.com/meshgate/meshgate/controlplane/store/memstore"
+	"github.com/meshgate/meshgate/controlplane/turns"
+	"github.com/meshgate/meshgate/controlplane/view"
+	"github.com/meshgate/meshgate/xds/policy/all"
+	"github.com/meshgate/meshgate/xds/policy/policytest"
+	"github.com/meshgate/meshgate/xds/policy/trafficroute"
+)
+
+// chosen are the policies of the program over a mesh with one proxy that calls one
+// service, which a route leads elsewhere.
+func chosen(t *testing.T) *Policies {
+	db := memstore.Open(memstore.Options{Now: func() time.Time { return time.Unix(0, 0) }})
+	t.Cleanup(func() { _ = db.Close() })
+	put := func(k *model.Kind, scope, name string, spec any) {
+		t.Helper()
+		if _, err := db.Update(t.Context(), model.Config, func(tx store.Tx) error {
+			_, err := tx.Create(&model.Resource{Kind: k, Scope: scope, Name: name, Spec: spec})
+			return err
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	put(mesh.Meshes, "", "demo", &mesh.Mesh{})
+	put(mesh.Dataplanes, "demo", "web-1", &mesh.Dataplane{Networking: &mesh.Networking{
+		Address:  "10.0.0.1",
+		Inbound:  []mesh.Inbound{{Port: 8080, Tags: mesh.Tags{mesh.TagService: "web", mesh.TagProtocol: "http"}}},
+		Outbound: []mesh.Outbound{{Port: 10001, Tags: mesh.Tags{mesh.TagService: "backend"}}},
+	}})
+	for _, text := range []string{
+		`{"type":"TrafficRoute","mesh":"demo","name":"elsewhere","sources":[{"match":{"mesh.io/service":"*"}}],"destinations":[{"match":{"mesh.io/service":"backend"}}],
+		  "conf":{"destination":{"mesh.io/service":"spare"}}}`,
+		`{"type":"Retry","mesh":"demo","name":"spare","sources":[{"match":{"mesh.io/service":"web"}}],"destinations":[{"match":{"mesh.io/service":"spare"}}],"conf":{"http":{"numRetries":2}}}`,
+		`{"type":"MeshTokenAuth","mesh":"demo","name":"tokens","spec":{"targetRef":{"kind":"Mesh"},"from":[{"targetRef":{"kind":"Mesh"},"default":{"config":{"global_credentials":true}}}]}}`,
+	} {
+		var head struct{ Type string }
+		if err := json.Unmarshal([]byte(text), &head); err != nil {
+			t.Fatal(err)
+		}
+		for _, k := range all.Kinds() {
+			if k.Document.Type == head.Type {
+				p := policytest.Resource(t, k, []byte(text))[0]
+				put(k, "demo", p.Name, p.Spec)
+			}
+		}
+	}
+	views := view.New(db, all.Kinds(), slog.New(slog.DiscardHandler))
+	t.Cleanup(views.Close)
+	return &Policies{Views: views, Policies: all.Policies(), Latest: db.Revision, Turns: turns.Sized(1, 0)}
+}
+
+// shown is what ask shows.
+func shown(t *testing.T, ask func(show func(any) error) error) any {
+	t.Helper()
+	var raw []byte
+	err := ask(func(doc any) (err error) {
+		raw, err = json.Marshal(doc)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return parsed(t, string(raw))
+}
+
+func parsed(t *testing.T, text string) (out any) {
+	t.Helper()
+	if err := json.Unmarshal([]byte(text), &out); err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// TestRules: a policy that says itself whom it is about is a rule, with its defaults, and
+// not among the others.
+func TestRules(t *testing.T) {
+	got := shown(t, func(show func(any) error) error { return chosen(t).Rules(t.Context(), "demo", "web-1", show) })
+	want := parsed(t, `{"total":1,"items":[{"type":"clientSubset","name":"10.0.0.1:8080","service":"web","policyType":"MeshTokenAuth","subset":{},
+		"conf":{"config":{"global_credentials":true,"auth_header_name":"authorization"}},"origins":[{"mesh":"demo","name":"tokens"}]}]}`)
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("rules (-want +got):\n%s", diff)
+	}
+}
+
+// TestServices: policies on services are chosen for those that the routes lead to, and
+// what is shown as in force has the defaults.
+func TestServices(t *testing.T) {
+	got := shown(t, func(show func(any) error) error { return chosen(t).Of(t.Context(), "demo", "web-1", true, show) })
+	const meta = `"mesh":"demo","creationTime":"1970-01-01T00:00:00Z","modificationTime":"1970-01-01T00:00:00Z"`
+	want := parsed(t, `{"kind":"SidecarDataplane","total":2,"items":[
+		{"type":"outbound","name":"127.0.0.1:10001","service":"backend","matchedPolicies":{"TrafficRoute":[{"type":"TrafficRoute","name":"elsewhere",`+meta+`}]},
+		 "effective":{"TrafficRoute":{"destination":{"mesh.io/service":"spare"},"loadBalancer":{"roundRobin":{}}}}},
+		{"type":"service","name":"spare","service":"spare","matchedPolicies":{"Retry":[{"type":"Retry","name":"spare",`+meta+`}]},
+		 "effective":{"Retry":{"http":{"numRetries":2,"retryOn":["gateway_error","connect_failure","refused_stream"]}}}}]}`)
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("policies (-want +got):\n%s", diff)
+	}
+}
+
+// TestChosen lists no proxies for what is none of the policies, and says which dataplane
+// there is none of.
+func TestChosen(t *testing.T) {
+	p := chosen(t)
+	got := shown(t, func(show func(any) error) error { return p.Chosen(t.Context(), mesh.Dataplanes, "demo", "x", show) })
+	if diff := cmp.Diff(parsed(t, `{"total":0,"items":[]}`), got); diff != "" {
+		t.Error(diff)
+	}
+	unshown := func(any) error {
+		t.Error("something is shown of a dataplane that is gone")
+		return nil
+	}
+	if err := p.Of(t.Context(), "demo", "gone", false, unshown); !fault.Is(err, fault.NotFound) {
+		t.Errorf("a dataplane that is gone: %v", err)
+	}
+}
+
+// TestTurns: where one may choose, one does, until what it shows is in its hands; others
+// are told to ask again, and find the turn free afterwards, whatever became of it.
+func TestTurns(t *testing.T) {
+	p := chosen(t)
+	asks := map[string]func(show func(any) error) error{
+		"of":    func(show func(any) error) error { return p.Of(t.Context(), "demo", "web-1", true, show) },
+		"rules": func(show func(any) error) error { return p.Rules(t.Context(), "demo", "web-1", show) },
+		"chosen": func(show func(any) error) error {
+			return p.Chosen(t.Context(), trafficroute.Kind, "demo", "elsewhere", show)
+		},
+	}
+	for what, ask := range asks {
+		failed := errors.New("it cannot be shown")
+		err := ask(func(any) error {
+			for beside, other := range asks {
+				if err := other(func(any) error { return nil }); !errors.Is(err, turns.ErrFull) {
+					t.Errorf("%s beside %s: %v", beside, what, err)
+				}
+			}
+			return failed
+		})
+		if !errors.Is(err, failed) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	for what, ask := range asks {
+		if err := ask(func(any) error { return nil }); err != nil {
+			t.Errorf("%s afterwards: %v", what, err)
+		}
+	}
+}

@@ -1,0 +1,77 @@
+package draft
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+	"pgregory.net/rapid"
+
+	"github.com/meshgate/meshgate/controlplane/mesh"
+)
+
+// header is what Envoy writes for the certificate of a proxy with some tags.
+func header(tags mesh.Tags) string {
+	names := []string{mesh.SPIFFE("demo", tags.Service())}
+	for k, v := range tags {
+		names = append(names, mesh.TagURI(k, v))
+	}
+	slices.Sort(names)
+	return "By=spiffe://demo/backend;Hash=00;URI=" + strings.Join(names, ";URI=")
+}
+
+// are evaluates callers as Envoy does.
+func (c Callers) are(value string) bool {
+	return !slices.ContainsFunc(c, func(h *routev3.HeaderMatcher) bool {
+		m := h.GetStringMatch()
+		holds := strings.Contains(value, m.GetContains())
+		if re := m.GetSafeRegex(); re != nil {
+			holds = regexp.MustCompile(`^(?:` + re.GetRegex() + `)$`).MatchString(value)
+		}
+		return holds == h.GetInvertMatch()
+	})
+}
+
+// TestCallersAgreeWithSelectors: a caller is of the sources if and only if one of them
+// matches its tags, and of one element only where sources ask for single tags.
+func TestCallersAgreeWithSelectors(t *testing.T) {
+	keys := rapid.SampledFrom([]string{mesh.TagService, "team", "team/x", "tea", "a.b", "axb"})
+	rapid.Check(t, func(t *rapid.T) {
+		tags := mesh.Tags(rapid.MapOfN(keys, rapid.SampledFrom([]string{"web", "we", "a.b", "axb"}), 0, 4).Draw(t, "tags"))
+		if tags.Service() == "" {
+			tags[mesh.TagService] = "web"
+		}
+		var sources []mesh.Selector
+		single := true
+		for range rapid.IntRange(0, 3).Draw(t, "n") {
+			m := rapid.MapOfN(keys, rapid.SampledFrom([]string{"*", "web", "we", "a.b", "axb", "x/web", ".*"}), 0, 3).Draw(t, "match")
+			sources, single = append(sources, mesh.Selector{Match: m}), single && len(m) <= 1
+		}
+		of := 0
+		for _, c := range FromSources(sources) {
+			if c.are(header(tags)) {
+				of++
+			}
+		}
+		want := slices.ContainsFunc(sources, func(s mesh.Selector) bool { return mesh.Matches(s.Match, tags) })
+		if want != (of > 0) || single && of > 1 {
+			t.Fatalf("%v is of %d, sources are %v", tags, of, sources)
+		}
+	})
+}
+
+// TestForSources: the first who asks for a caller has him, and everybody else has the
+// routes of before.
+func TestForSources(t *testing.T) {
+	r := &Routes{Host: &routev3.VirtualHost{Routes: []*routev3.Route{{
+		Match: &routev3.RouteMatch{}, Action: &routev3.Route_Route{Route: &routev3.RouteAction{}},
+	}}}}
+	web := []mesh.Selector{{Match: mesh.Tags{mesh.TagService: "web"}}}
+	one, two := r.ForSources(web), r.ForSources(append(web, mesh.Selector{Match: mesh.Tags{"team": "a"}}))
+	all := r.ForSources([]mesh.Selector{{Match: mesh.Tags{mesh.TagService: "*"}}})
+	if len(one) != 1 || len(two) != 2 || len(all) != 1 || !slices.Equal(r.Host.Routes, slices.Concat(one, two, all)) {
+		t.Errorf("%d, %d and %d routes; all are %v", len(one), len(two), len(all), r.Host.Routes)
+	}
+}

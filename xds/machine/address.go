@@ -1,0 +1,251 @@
+package machine
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+
+	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+
+	"github.com/meshgate/meshgate/controlplane/hostname"
+	"github.com/meshgate/meshgate/xds/bootstrap"
+)
+
+// Names of what leads somewhere.
+const (
+	socketAddress protoreflect.FullName = "envoy.config.core.v3.SocketAddress"
+	healthCheck   protoreflect.FullName = "envoy.config.core.v3.HealthCheck"
+	endpoint      protoreflect.FullName = "envoy.config.endpoint.v3.Endpoint"
+	cluster       protoreflect.FullName = "envoy.config.cluster.v3.Cluster"
+	// byRequest has the address of a request chosen by its header, or another port.
+	byRequest protoreflect.FullName = "envoy.config.cluster.v3.Cluster.OriginalDstLbConfig"
+	// byClient and oldByClient have the client say, in a header of its connection, where
+	// that was going to.
+	byClient    protoreflect.FullName = "envoy.extensions.filters.listener.proxy_protocol.v3.ProxyProtocol"
+	oldByClient protoreflect.FullName = "envoy.config.listener.v3.FilterChain.use_proxy_proto"
+	// stateKey names what a filter notes of a connection.
+	stateKey protoreflect.FullName = "envoy.extensions.filters.common.set_filter_state.v3.FilterStateValue.object_key"
+	// chosenAddress is where a connection then goes instead of its original address.
+	chosenAddress = "envoy.network.transport_socket.original_dst_address"
+)
+
+// from are the fields with addresses at which Envoy listens or from which it connects.
+var from = map[protoreflect.FullName]bool{
+	"envoy.config.listener.v3.Listener.address":                   true,
+	"envoy.config.listener.v3.AdditionalAddress.address":          true,
+	"envoy.config.core.v3.BindConfig.source_address":              true,
+	"envoy.config.core.v3.BindConfig.additional_source_addresses": true,
+	"envoy.config.core.v3.ExtraSourceAddress.address":             true,
+}
+
+// metadata are addresses that are not link-local and at which clouds tell machines their
+// credentials, as they do at link-local ones.
+var metadata = []netip.Addr{netip.MustParseAddr("fd00:ec2::254"), netip.MustParseAddr("100.100.100.200")}
+
+// numbers of fields that are rarely there.
+const (
+	fieldAssignment = 33 // of a cluster
+	fieldProbe      = 2  // of an endpoint
+)
+
+// leads looks at where a message has Envoy connect to.
+func (w *walk) leads(md protoreflect.MessageDescriptor, body []byte) error {
+	switch md.FullName() {
+	case byRequest, byClient:
+		return chosen(md.FullName())
+	case socketAddress:
+		var a corev3.SocketAddress
+		if w.from > 0 {
+			return nil
+		}
+		if proto.Unmarshal(body, &a) != nil {
+			return errMalformed
+		}
+		return w.bounds.reaches(&a, a.GetPortValue())
+	case healthCheck:
+		var c corev3.HealthCheck
+		if proto.Unmarshal(body, &c) != nil {
+			return errMalformed
+		}
+		// Whose port it is, is said in another resource.
+		if p := c.GetAltPort().GetValue(); p != 0 && w.bounds.operators(p) {
+			return answersOperators("port " + strconv.FormatUint(uint64(p), 10))
+		}
+	case endpoint:
+		return w.probed(md, body)
+	case cluster:
+		if name, err := last(md, body, 1); err != nil || string(name) == bootstrap.ADSCluster {
+			return errors.Join(err, fmt.Errorf("it has the name %q, which is the bootstrap's", name))
+		}
+		return w.workload(md, body)
+	}
+	return nil
+}
+
+// probed looks at where an endpoint is checked: its own port may be joined to another
+// address, and its own address to another port.
+func (w *walk) probed(md protoreflect.MessageDescriptor, body []byte) error {
+	if probe, err := last(md, body, fieldProbe); err != nil || probe == nil {
+		return err
+	}
+	var e endpointv3.Endpoint
+	if proto.Unmarshal(body, &e) != nil {
+		return errMalformed
+	}
+	addresses := []*corev3.Address{e.GetAddress(), e.GetHealthCheckConfig().GetAddress()}
+	for _, a := range e.GetAdditionalAddresses() {
+		addresses = append(addresses, a.GetAddress())
+	}
+	for _, a := range addresses {
+		for _, of := range addresses {
+			for _, port := range []uint32{of.GetSocketAddress().GetPortValue(), e.GetHealthCheckConfig().GetPortValue()} {
+				if err := w.bounds.reaches(a.GetSocketAddress(), port); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// workload looks at a cluster that brings its endpoints along as fixed addresses. In a
+// mesh those are the proxy's own workloads, whatever the cluster is called; destinations
+// come as assignments or are resolved.
+func (w *walk) workload(md protoreflect.MessageDescriptor, body []byte) error {
+	if !w.bounds.Workloads {
+		return nil
+	}
+	if own, err := last(md, body, fieldAssignment); err != nil || own == nil {
+		return err
+	}
+	var c clusterv3.Cluster
+	if proto.Unmarshal(body, &c) != nil {
+		return errMalformed
+	}
+	if c.GetType() != clusterv3.Cluster_STATIC {
+		return nil
+	}
+	for _, l := range c.GetLoadAssignment().GetEndpoints() {
+		for _, e := range slices.Concat(l.GetLbEndpoints(), l.GetLoadBalancerEndpoints().GetLbEndpoints()) { //nolint:staticcheck // a control plane can still send the old one
+			addresses := []*corev3.Address{e.GetEndpoint().GetAddress()}
+			for _, a := range e.GetEndpoint().GetAdditionalAddresses() {
+				addresses = append(addresses, a.GetAddress())
+			}
+			for _, a := range addresses {
+				if err := w.bounds.isWorkload(a.GetSocketAddress().GetAddress()); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// isWorkload returns an error for an address at which no workload of this machine may be.
+func (b Bounds) isWorkload(text string) error {
+	ip, err := netip.ParseAddr(text)
+	if err == nil && b.allows(ip) {
+		return nil
+	}
+	if err == nil {
+		var here bool
+		if here, err = b.here(ip); here && err == nil {
+			return nil
+		}
+	}
+	return fmt.Errorf("its workload is at %q, which is neither this machine nor an address that its agent was started with (--workload-address)", text)
+}
+
+// reaches returns an error for an address to which nothing may lead.
+func (b Bounds) reaches(a *corev3.SocketAddress, port uint32) error {
+	if b.anywhere {
+		return nil
+	}
+	text := a.GetAddress()
+	if a.GetNamedPort() != "" {
+		return fmt.Errorf("it leads to a port by a name (%q)", a.GetNamedPort())
+	}
+	at := net.JoinHostPort(text, strconv.FormatUint(uint64(port), 10))
+	ip, err := netip.ParseAddr(text)
+	if err != nil {
+		return b.named(text, port, at)
+	}
+	ip = ip.Unmap().WithZone("")
+	if (ip.IsLinkLocalUnicast() || slices.Contains(metadata, ip)) && !b.allows(ip) {
+		return fmt.Errorf("it leads to %s, where machines are told secrets, and which its agent was not started with (--workload-address)", ip)
+	}
+	if !b.operators(port) {
+		return nil
+	}
+	if here, err := b.here(ip); here || err != nil {
+		return answersOperators(at)
+	}
+	return nil
+}
+
+// named is [Bounds.reaches] for a name. Only a resolver knows where that leads, so none
+// leads to the port of the administration of Envoy, whichever machine it is for.
+func (b Bounds) named(name string, port uint32, at string) error {
+	labels := strings.Split(strings.ToLower(strings.TrimSuffix(name, ".")), ".")
+	switch {
+	case labels[len(labels)-1] == "localhost" && b.operators(port), port != 0 && port == uint32(b.Admin):
+		return answersOperators(at)
+	case hostname.EndsInNumber(name):
+		return fmt.Errorf("it leads to %q, which resolvers may read as an address", name)
+	}
+	return nil
+}
+
+// operators reports whether it is for operators that a port of this machine is.
+func (b Bounds) operators(port uint32) bool {
+	return port != 0 && (port == uint32(b.Admin) || port == uint32(b.Status))
+}
+
+// allows reports whether an address is among those that were given.
+func (b Bounds) allows(ip netip.Addr) bool {
+	return slices.ContainsFunc(b.Allowed, func(p netip.Prefix) bool { return p.Contains(ip.Unmap().WithZone("")) })
+}
+
+// here reports whether an address is one of this machine. Interfaces come and go, so they
+// are asked each time.
+func (b Bounds) here(ip netip.Addr) (bool, error) {
+	if ip = ip.Unmap().WithZone(""); ip.IsLoopback() || ip.IsUnspecified() {
+		return true, nil
+	}
+	local := b.Local
+	if local == nil {
+		local = interfaces
+	}
+	own, err := local()
+	return slices.Contains(own, ip), err
+}
+
+// interfaces returns the addresses of this machine's network interfaces.
+func interfaces() (out []netip.Addr, err error) {
+	all, err := net.InterfaceAddrs()
+	if err != nil {
+		return nil, fmt.Errorf("addresses of this machine: %w", err)
+	}
+	for _, a := range all {
+		if p, err := netip.ParsePrefix(a.String()); err == nil {
+			out = append(out, p.Addr().Unmap().WithZone(""))
+		}
+	}
+	return out, nil
+}
+
+func answersOperators(at string) error {
+	return fmt.Errorf("it leads to %s, where the proxy's agent or its Envoy answers operators", at)
+}
+
+func chosen(by protoreflect.FullName) error {
+	return fmt.Errorf("it has each request choose the address that the proxy connects to (%s)", by)
+}

@@ -1,0 +1,176 @@
+package machine_test
+
+import (
+	"errors"
+	"net/netip"
+	"strings"
+	"testing"
+
+	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
+	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
+	factsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/common/set_filter_state/v3"
+	proxyv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/listener/proxy_protocol/v3"
+	statev3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/set_filter_state/v3"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/anypb"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"github.com/meshgate/meshgate/xds/machine"
+)
+
+const adminPort, statusPort = 9901, 9902
+
+// here is the machine of a sidecar, whose only interface has 10.0.0.7.
+var here = machine.Bounds{
+	Admin: adminPort, Status: statusPort, Workloads: true, Allowed: []netip.Prefix{netip.MustParsePrefix("172.18.0.0/16"), netip.MustParsePrefix("169.254.7.0/24")},
+	Local: func() ([]netip.Addr, error) { return []netip.Addr{netip.MustParseAddr("10.0.0.7")}, nil },
+}
+
+func at(address string, port uint32) *corev3.Address {
+	return &corev3.Address{Address: &corev3.Address_SocketAddress{SocketAddress: &corev3.SocketAddress{
+		Address: address, PortSpecifier: &corev3.SocketAddress_PortValue{PortValue: port},
+	}}}
+}
+
+// leading is a cluster with an endpoint of its own.
+func leading(kind clusterv3.Cluster_DiscoveryType, e *endpointv3.Endpoint) *clusterv3.Cluster {
+	return &clusterv3.Cluster{
+		Name: "any", ClusterDiscoveryType: &clusterv3.Cluster_Type{Type: kind},
+		LoadAssignment: &endpointv3.ClusterLoadAssignment{Endpoints: []*endpointv3.LocalityLbEndpoints{{LbEndpoints: []*endpointv3.LbEndpoint{{
+			HostIdentifier: &endpointv3.LbEndpoint_Endpoint{Endpoint: e},
+		}}}}},
+	}
+}
+
+func holds(t *testing.T, b machine.Bounds, what string, m proto.Message, want string) {
+	t.Helper()
+	_, err := admit(t, b, m)
+	switch {
+	case want == "" && err != nil:
+		t.Errorf("%s: %v", what, err)
+	case want != "" && (err == nil || !strings.Contains(err.Error(), want)):
+		t.Errorf("%s: %v, want %q", what, err, want)
+	}
+}
+
+const operators, secrets, elsewhere = "answers operators", "where machines are told secrets", "--workload-address"
+
+// TestWorkloadsAreOfTheMachine: a dataplane token alone must not have a proxy forward to
+// whatever its machine reaches.
+func TestWorkloadsAreOfTheMachine(t *testing.T) {
+	for address, want := range map[string]string{
+		"127.0.0.1": "", "127.9.9.9": "", "::1": "", "10.0.0.7": "", "::ffff:10.0.0.7": "", "172.18.0.5": "", "169.254.7.1": "", "0.0.0.0": "",
+		"10.0.0.8": elsewhere, "8.8.8.8": elsewhere, "2001:db8::1": elsewhere, "169.254.169.254": elsewhere, "fe80::1": elsewhere, "fd00:ec2::254": elsewhere, "db.example": elsewhere, "": elsewhere,
+	} {
+		holds(t, here, address, leading(clusterv3.Cluster_STATIC, &endpointv3.Endpoint{Address: at(address, 80)}), want)
+		other := &endpointv3.Endpoint{Address: at("127.0.0.1", 80), AdditionalAddresses: []*endpointv3.Endpoint_AdditionalAddress{{Address: at(address, 80)}}}
+		holds(t, here, address+" beside another", leading(clusterv3.Cluster_STATIC, other), want)
+	}
+	// Destinations are elsewhere, and so are those of gateways.
+	holds(t, here, "an assignment", address(at("10.0.0.8", 80)), "")
+	holds(t, here, "a name", leading(clusterv3.Cluster_STRICT_DNS, &endpointv3.Endpoint{Address: at("db.example", 80)}), "")
+	holds(t, machine.Bounds{}, "of a gateway", leading(clusterv3.Cluster_STATIC, &endpointv3.Endpoint{Address: at("10.0.0.8", 80)}), "")
+	blind := here
+	blind.Local = func() ([]netip.Addr, error) { return nil, errors.New("no") }
+	holds(t, blind, "who does not know itself", leading(clusterv3.Cluster_STATIC, &endpointv3.Endpoint{Address: at("10.0.0.7", 80)}), elsewhere)
+	holds(t, blind, "who does not know itself", address(at("10.0.0.7", adminPort)), operators)
+	system := machine.Bounds{Workloads: true}
+	holds(t, system, "of the interfaces", leading(clusterv3.Cluster_STATIC, &endpointv3.Endpoint{Address: at("192.0.2.1", 80)}), elsewhere)
+}
+
+// TestNothingLeadsToOperatorsPorts, neither of a proxy of a mesh nor of a gateway, nor by a
+// check of health, whose requests may be of any method and path.
+func TestNothingLeadsToOperatorsPorts(t *testing.T) {
+	wide := here
+	wide.Allowed = []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0"), netip.MustParsePrefix("::/0")}
+	gateway := here
+	gateway.Workloads = false
+	for what, b := range map[string]machine.Bounds{"sidecar": here, "all allowed": wide, "gateway": gateway} {
+		for _, address1 := range []string{"127.0.0.1", "127.1.2.3", "::1", "::ffff:127.0.0.1", "0.0.0.0", "::", "10.0.0.7", "localhost", "a.LocalHost."} {
+			for _, port := range []uint32{adminPort, statusPort} {
+				holds(t, b, what+": "+address1, address(at(address1, port)), operators)
+				holds(t, b, what+": "+address1, leading(clusterv3.Cluster_STRICT_DNS, &endpointv3.Endpoint{Address: at(address1, port)}), operators)
+			}
+			holds(t, b, what+": "+address1, address(at(address1, 9100)), "")
+		}
+		holds(t, b, what+": another machine", address(at("10.0.0.8", adminPort)), "")
+		holds(t, b, what+": a name", leading(clusterv3.Cluster_STRICT_DNS, &endpointv3.Endpoint{Address: at("a.example", adminPort)}), operators)
+		holds(t, b, what+": a name", leading(clusterv3.Cluster_STRICT_DNS, &endpointv3.Endpoint{Address: at("a.example", statusPort)}), "")
+		for _, odd := range []string{"127.1", "2130706433", "0x7f000001", "0X7F000001", "0177.0.0.1", "a.0x7f.", "0x", "127.0x", "340282366920938463463374607431768211456"} {
+			holds(t, b, what+": "+odd, address(at(odd, 80)), "may read as an address")
+		}
+		for _, name := range []string{"9f3c2a4b5d6e", "db-1", "1.example", "2048game"} {
+			holds(t, b, what+": "+name, address(at(name, 80)), "")
+		}
+		probe := func(e, of *corev3.Address, port uint32) proto.Message {
+			return leading(clusterv3.Cluster_STRICT_DNS, &endpointv3.Endpoint{Address: e, HealthCheckConfig: &endpointv3.Endpoint_HealthCheckConfig{Address: of, PortValue: port}})
+		}
+		holds(t, b, what+": its port", probe(at("127.0.0.1", 9100), nil, adminPort), operators)
+		holds(t, b, what+": its address", probe(at("10.0.0.8", adminPort), at("127.0.0.1", 0), 0), operators)
+		holds(t, b, what+": both", probe(at("10.0.0.8", 80), at("127.0.0.1", 0), statusPort), operators)
+		holds(t, b, what+": neither", probe(at("10.0.0.8", 80), at("127.0.0.1", 0), 9100), "")
+		holds(t, b, what+": of all", &clusterv3.Cluster{HealthChecks: []*corev3.HealthCheck{{AltPort: wrapperspb.UInt32(adminPort)}}}, operators)
+		holds(t, b, what+": of all", &clusterv3.Cluster{HealthChecks: []*corev3.HealthCheck{{AltPort: wrapperspb.UInt32(9100)}}}, "")
+	}
+	named := &corev3.Address{Address: &corev3.Address_SocketAddress{SocketAddress: &corev3.SocketAddress{
+		Address: "127.0.0.1", PortSpecifier: &corev3.SocketAddress_NamedPort{NamedPort: "admin"},
+	}}}
+	holds(t, here, "a port by name", address(named), "a port by a name")
+}
+
+// TestLinkLocalAddressesMustBeAllowed: that is where clouds tell machines who they are.
+func TestLinkLocalAddressesMustBeAllowed(t *testing.T) {
+	for text, want := range map[string]string{
+		"169.254.169.254": secrets, "fe80::1": secrets, "fe80::1%eth0": secrets, "::ffff:169.254.169.254": secrets, "fd00:ec2::254": secrets, "100.100.100.200": secrets,
+		"169.254.7.1": "", "10.0.0.8": "", "fd00::1": "",
+	} {
+		holds(t, here, text, address(at(text, 80)), want)
+		holds(t, here, text, leading(clusterv3.Cluster_STRICT_DNS, &endpointv3.Endpoint{Address: at(text, 80)}), want)
+	}
+	holds(t, machine.Bounds{}, "with nothing said", address(at("169.254.169.254", 80)), secrets)
+}
+
+// TestRequestsChooseNoAddress: redirected connections go to where they went, and nobody
+// may say otherwise in a header or by a filter.
+func TestRequestsChooseNoAddress(t *testing.T) {
+	original := func(c *clusterv3.Cluster_OriginalDstLbConfig_) proto.Message {
+		m := &clusterv3.Cluster{ClusterDiscoveryType: &clusterv3.Cluster_Type{Type: clusterv3.Cluster_ORIGINAL_DST}, LbPolicy: clusterv3.Cluster_CLUSTER_PROVIDED}
+		m.UpstreamBindConfig = &corev3.BindConfig{SourceAddress: at("169.254.9.9", 0).GetSocketAddress()} // where from, not where to
+		if c != nil {
+			m.LbConfig = c
+		}
+		return m
+	}
+	state := func(key string) proto.Message {
+		return &listenerv3.Listener{Address: at("0.0.0.0", adminPort), FilterChains: []*listenerv3.FilterChain{{Filters: []*listenerv3.Filter{{
+			ConfigType: &listenerv3.Filter_TypedConfig{TypedConfig: pack(t, &statev3.Config{OnNewConnection: []*factsv3.FilterStateValue{{
+				Key: &factsv3.FilterStateValue_ObjectKey{ObjectKey: key},
+			}}})},
+		}}}}}
+	}
+	const chosen = "has each request choose"
+	holds(t, here, "as it went", original(nil), "")
+	holds(t, here, "by a header", original(&clusterv3.Cluster_OriginalDstLbConfig_{OriginalDstLbConfig: &clusterv3.Cluster_OriginalDstLbConfig{UseHttpHeader: true}}), chosen)
+	holds(t, here, "another port", original(&clusterv3.Cluster_OriginalDstLbConfig_{OriginalDstLbConfig: &clusterv3.Cluster_OriginalDstLbConfig{UpstreamPortOverride: wrapperspb.UInt32(adminPort)}}), chosen)
+	holds(t, here, "by a filter", state("envoy.network.transport_socket.original_dst_address"), chosen)
+	holds(t, here, "another fact, and a listener", state("meshgate.fact"), "")
+}
+
+// TestClientsChooseNoAddress: the header of the PROXY protocol says where a connection was
+// going to, and a cluster of original destinations believes it.
+func TestClientsChooseNoAddress(t *testing.T) {
+	filter, err := anypb.New(&proxyv3.ProxyProtocol{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, l := range map[string]*listenerv3.Listener{
+		"a listener filter": {Name: "l", ListenerFilters: []*listenerv3.ListenerFilter{{
+			Name: "any", ConfigType: &listenerv3.ListenerFilter_TypedConfig{TypedConfig: filter},
+		}}},
+		"a field of a chain": {Name: "l", FilterChains: []*listenerv3.FilterChain{{UseProxyProto: wrapperspb.Bool(true)}}},
+	} {
+		holds(t, here, name, l, "choose the address")
+	}
+}

@@ -1,0 +1,105 @@
+package machine_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/meshgate/meshgate/xds/bootstrap"
+	"github.com/meshgate/meshgate/xds/machine"
+)
+
+// assigned is an assignment with one locality for each list of endpoints.
+func assigned(localities ...[]*corev3.Address) *endpointv3.ClusterLoadAssignment {
+	a := &endpointv3.ClusterLoadAssignment{ClusterName: "backend"}
+	for _, addresses := range localities {
+		l := &endpointv3.LocalityLbEndpoints{}
+		for _, to := range addresses {
+			l.LbEndpoints = append(l.LbEndpoints, &endpointv3.LbEndpoint{HostIdentifier: &endpointv3.LbEndpoint_Endpoint{Endpoint: &endpointv3.Endpoint{Address: to}}})
+		}
+		a.Endpoints = append(a.Endpoints, l)
+	}
+	return a
+}
+
+// inline is a cluster that brings its assignment along.
+func inline(a *endpointv3.ClusterLoadAssignment) *clusterv3.Cluster {
+	return &clusterv3.Cluster{Name: "backend", ClusterDiscoveryType: &clusterv3.Cluster_Type{Type: clusterv3.Cluster_STRICT_DNS}, LoadAssignment: a}
+}
+
+func endpoints(t *testing.T, b machine.Bounds, m proto.Message) (own []byte, left []error, err error) {
+	t.Helper()
+	return b.Endpoints("type.googleapis.com/"+string(m.ProtoReflect().Descriptor().FullName()), bytesOf(t, m))
+}
+
+// TestOneBadEndpointTakesNoOthersAway: a proxy that says it is where nothing may lead is
+// left out, and callers hear of all others; so it is with the targets of a gateway, which
+// a cluster brings along.
+func TestOneBadEndpointTakesNoOthersAway(t *testing.T) {
+	bad := []*corev3.Address{at("169.254.169.254", 80), at("127.0.0.1", statusPort), at("0x7f000001", 80)}
+	for name, c := range map[string]struct {
+		sent, want *endpointv3.ClusterLoadAssignment
+	}{
+		"some": {
+			assigned([]*corev3.Address{at("10.0.0.8", 80), bad[0]}, []*corev3.Address{bad[1], at("db.example", 80), bad[2]}),
+			assigned([]*corev3.Address{at("10.0.0.8", 80)}, []*corev3.Address{at("db.example", 80)}),
+		},
+		"all": {assigned(bad), assigned(nil)},
+	} {
+		for kind, m := range map[string][2]proto.Message{
+			"an assignment": {c.sent, c.want}, "a cluster": {inline(c.sent), inline(c.want)},
+		} {
+			own, left, err := endpoints(t, here, m[0])
+			if err != nil || len(left) != len(bad) {
+				t.Errorf("%s of %s: %v, left out %v", name, kind, err, left)
+				continue
+			}
+			got := m[1].ProtoReflect().New().Interface()
+			if err := proto.Unmarshal(own, got); err != nil || !proto.Equal(got, m[1]) {
+				t.Errorf("%s of %s: %v\n%v\nwant\n%v", name, kind, err, got, m[1])
+			}
+		}
+	}
+}
+
+// TestOnlyEndpointsAreLeftOut: what is wrong with the rest of a resource is no better
+// without an endpoint, and neither is an endpoint that names what is the machine's.
+func TestOnlyEndpointsAreLeftOut(t *testing.T) {
+	pipe := &corev3.Address{Address: &corev3.Address_Pipe{Pipe: &corev3.Pipe{Path: "/run/docker.sock"}}}
+	a := assigned([]*corev3.Address{at("169.254.169.254", 80), at("10.0.0.8", 80)})
+	bound := inline(a)
+	bound.HealthChecks = []*corev3.HealthCheck{{EventLogPath: "/etc/cron.d/x"}}
+	workload := inline(assigned([]*corev3.Address{at("169.254.169.254", 80), at("8.8.8.8", 80)}))
+	workload.ClusterDiscoveryType = &clusterv3.Cluster_Type{Type: clusterv3.Cluster_STATIC}
+	for name, c := range map[string]struct {
+		sent proto.Message
+		left int
+		want string
+	}{
+		"a file":           {bound, 1, "a file"},
+		"a socket":         {inline(assigned([]*corev3.Address{pipe, at("10.0.0.8", 80)})), 0, "a socket"},
+		"another workload": {workload, 0, elsewhere},
+		"nothing is wrong": {inline(assigned([]*corev3.Address{at("10.0.0.8", 80)})), 0, ""},
+		"no assignment":    {&clusterv3.Cluster{Name: "backend"}, 0, ""},
+	} {
+		_, left, err := endpoints(t, here, c.sent)
+		if len(left) != c.left || (c.want == "") != (err == nil) || err != nil && !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, left out %v", name, err, left)
+		}
+	}
+	types := []string{"type.googleapis.com/envoy.config.listener.v3.Listener", "type.googleapis.com/none"}
+	if i := slices.IndexFunc(types, func(u string) bool { _, _, err := here.Endpoints(u, nil); return err == nil }); i >= 0 {
+		t.Errorf("%s has endpoints", types[i])
+	}
+}
+
+// TestNoClusterBearsAReservedName: that of the bootstrap leads to the relay.
+func TestNoClusterBearsAReservedName(t *testing.T) {
+	holds(t, here, "the relay's", &clusterv3.Cluster{Name: bootstrap.ADSCluster}, "which is the bootstrap's")
+	holds(t, here, "another", &clusterv3.Cluster{Name: "ads_cluster"}, "")
+}

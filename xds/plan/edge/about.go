@@ -1,0 +1,83 @@
+package edge
+
+import (
+	"strings"
+
+	accesslogv3 "github.com/envoyproxy/go-control-plane/envoy/config/accesslog/v3"
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
+	"google.golang.org/protobuf/types/known/structpb"
+
+	"github.com/meshgate/meshgate/filter/contract"
+)
+
+// about says in the metadata of a route what it does with the requests that the
+// filter lets pass, for the access log. why is empty unless it refuses them.
+func about(r *routev3.Route, decision contract.Decision, why contract.Reason, entity map[string]string) *routev3.Route {
+	s := &structpb.Struct{Fields: map[string]*structpb.Value{contract.MetaDecision: structpb.NewStringValue(string(decision))}}
+	if why != "" {
+		s.Fields[contract.MetaReason] = structpb.NewStringValue(string(why))
+	}
+	for key, value := range entity {
+		s.Fields[key] = structpb.NewStringValue(value)
+	}
+	r.Metadata = &corev3.Metadata{FilterMetadata: map[string]*structpb.Struct{contract.MetadataNamespace: s}}
+	return r
+}
+
+// entity names route and service.
+func (k routeKey) entity() map[string]string {
+	out := map[string]string{contract.MetaRoute: label(k.route.Spec.Name, k.route.ID), contract.MetaRouteID: k.route.ID}
+	if k.service != nil {
+		out[contract.MetaService], out[contract.MetaServiceID] = label(k.service.Spec.Name, k.service.ID), k.service.ID
+	}
+	return out
+}
+
+// label is what people call something.
+func label(name, id string) string {
+	if name != "" {
+		return name
+	}
+	return id
+}
+
+// maxLabel bounds the part of a name that a person has chosen.
+const maxLabel = 60
+
+// statLabel is a name as a part of names inside Envoy: without the signs that
+// separate the parts of statistics, and not long.
+func statLabel(name string) string {
+	return strings.Map(func(r rune) rune {
+		switch {
+		case 'a' <= r && r <= 'z', 'A' <= r && r <= 'Z', '0' <= r && r <= '9', r == '-', r == '_':
+			return r
+		}
+		return '_'
+	}, name[:min(len(name), maxLabel)])
+}
+
+// routeName is unique by the id, and readable by the name.
+func (k routeKey) name() string {
+	if k.route.Spec.Name == "" {
+		return k.route.ID
+	}
+	return statLabel(k.route.Spec.Name) + "~" + k.route.ID
+}
+
+// headerRequestID names a request, to its client, to its service and in the log.
+const headerRequestID = "x-request-id"
+
+// localReplies tells a client whom the gateway has refused, or could not serve, by
+// which id the log knows the request. It says nothing of why.
+func localReplies() *hcmv3.LocalReplyConfig {
+	failed := &accesslogv3.AccessLogFilter{FilterSpecifier: &accesslogv3.AccessLogFilter_StatusCodeFilter{StatusCodeFilter: &accesslogv3.StatusCodeFilter{
+		Comparison: &accesslogv3.ComparisonFilter{
+			Op: accesslogv3.ComparisonFilter_GE, Value: &corev3.RuntimeUInt32{DefaultValue: 400, RuntimeKey: "meshgate.local_reply.status"},
+		},
+	}}}
+	return &hcmv3.LocalReplyConfig{Mappers: []*hcmv3.ResponseMapper{{
+		Filter: failed, HeadersToAdd: []*corev3.HeaderValueOption{overwrite(headerRequestID, "%REQ(X-REQUEST-ID)%")},
+	}}}
+}

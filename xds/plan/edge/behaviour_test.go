@@ -1,0 +1,166 @@
+package edge
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+	"testing"
+
+	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+	"pgregory.net/rapid"
+
+	"github.com/meshgate/meshgate/controlplane/gateway"
+	"github.com/meshgate/meshgate/filter/contract"
+)
+
+// TestFamilies: what routes for other protocols than HTTP lead to.
+func TestFamilies(t *testing.T) {
+	w := newWorld(t)
+	w.put(gateway.Services, id(1, 0), 1, serviceSpec(""))
+	for n, protocols := range [][]string{{"grpc", "grpcs"}, {"grpcs"}, {"ws", "wss"}, {"wss"}} {
+		r := routeSpec(id(1, 0), fmt.Sprintf("/p%d", n))
+		r.Protocols, r.StripPath = protocols, false
+		w.put(gateway.Routes, id(2, n), 1, r)
+	}
+	set := NewPlanner(testParams).Plan(w.state()).Set
+	for _, c := range []struct {
+		scheme, path, want string
+		protocol           contract.Protocol
+	}{
+		{"http", "/p0/x", "to " + id(2, 0) + " /p0/x filtered", contract.ProtocolGRPC},
+		{"https", "/p0/x", "to " + id(2, 0) + " /p0/x filtered", contract.ProtocolGRPC},
+		{"http", "/p1/x", "200 " + id(2, 1) + " filtered", contract.ProtocolGRPC},
+		{"https", "/p1/x", "to " + id(2, 1) + " /p1/x filtered", contract.ProtocolGRPC},
+		{"HTTPS", "/p1/x", "to " + id(2, 1) + " /p1/x filtered", contract.ProtocolGRPC},
+		{"http", "/p2/x", "to " + id(2, 2) + " /p2/x filtered", contract.ProtocolWebSocket},
+		{"http", "/p3/x", "426 " + id(2, 3), ""},
+		{"https", "/p3/x", "to " + id(2, 3) + " /p3/x filtered", contract.ProtocolWebSocket},
+	} {
+		r := request{method: "POST", scheme: c.scheme, host: "x", path: c.path}
+		if got := evaluate(t, set, r); got != c.want {
+			t.Errorf("%+v: %s, want %s", r, got, c.want)
+		}
+		route := taken(t, set, r)
+		if got := chainOf(t, route).Protocol; got != c.protocol {
+			t.Errorf("%+v: protocol %q, want %q", r, got, c.protocol)
+		}
+		upgrades := route.GetRoute().GetUpgradeConfigs()
+		if off := len(upgrades) == 1 && !upgrades[0].GetEnabled().GetValue(); off != (c.protocol == contract.ProtocolGRPC && route.GetRoute() != nil) {
+			t.Errorf("%+v: upgrades %v", r, upgrades)
+		}
+	}
+}
+
+// TestInsecureGRPCTellsThePluginsNothing: what comes before the plugins checks the
+// protocol alone.
+func TestInsecureGRPCTellsThePluginsNothing(t *testing.T) {
+	w := newWorld(t)
+	w.put(gateway.Services, id(1, 0), 1, serviceSpec(""))
+	r := routeSpec(id(1, 0), "/a")
+	r.Protocols, r.StripPath = []string{"grpcs"}, false
+	w.put(gateway.Routes, id(2, 0), 1, r)
+	w.put(gateway.Plugins, id(3, 0), 1, pluginSpec(t, id(2, 0), "", nil))
+	set := NewPlanner(testParams).Plan(w.state()).Set
+	for scheme, want := range map[string]int{"http": 0, "https": 1} {
+		c := chainOf(t, taken(t, set, request{method: "POST", scheme: scheme, host: "x", path: "/a"}))
+		if len(c.Plugins) != want || c.Protocol != contract.ProtocolGRPC {
+			t.Errorf("%s: %+v", scheme, c)
+		}
+	}
+}
+
+// TestMetadataPlaces: a route whose plugin answers for metadata is found at the
+// well-known place of each of its paths, by any method, and nowhere else.
+func TestMetadataPlaces(t *testing.T) {
+	w := newWorld(t)
+	w.put(gateway.Services, id(1, 0), 1, serviceSpec(""))
+	mine := routeSpec(id(1, 0), "/a", "/b/", "~/c")
+	mine.Methods = []string{"POST"}
+	w.put(gateway.Routes, id(2, 0), 1, mine)
+	w.put(gateway.Plugins, id(3, 0), 1, pluginSpec(t, id(2, 0), "", func(c *gateway.OAuth2Config) { c.Endpoints = true }))
+	explicit := routeSpec("", "/.well-known/oauth-authorization-server/a/own/x")
+	explicit.Methods = []string{"GET"}
+	w.put(gateway.Routes, id(2, 1), 1, explicit)
+	hosted := routeSpec(id(1, 0))
+	hosted.Hosts = []string{"h.test"}
+	w.put(gateway.Routes, id(2, 2), 1, hosted)
+	w.put(gateway.Plugins, id(3, 1), 1, pluginSpec(t, id(2, 2), "", func(c *gateway.OAuth2Config) { c.Endpoints = true }))
+	set := NewPlanner(testParams).Plan(w.state()).Set
+	const at = "/.well-known/oauth-authorization-server"
+	for _, c := range []struct{ host, path, want string }{
+		{"x", at + "/a", "to " + id(2, 0) + " " + at + "/a filtered"},
+		{"x", at + "/a?x", "to " + id(2, 0) + " " + at + "/a?x filtered"},
+		{"x", at + "/a/", "to " + id(2, 0) + " " + at + "/a/ filtered"},
+		{"x", at + "/b", "to " + id(2, 0) + " " + at + "/b filtered"},
+		{"x", at + "/b/x", "to " + id(2, 0) + " " + at + "/b/x filtered"},
+		{"x", at + "/a/own/x", "503 " + id(2, 1)},
+		{"x", at + "/ab", "404 "}, {"x", at, "404 "}, {"x", at + "/c", "404 "}, {"x", "/a", "404 "},
+		{"h.test", at, "to " + id(2, 2) + " " + at + " filtered"},
+	} {
+		if got := evaluate(t, set, request{method: "GET", scheme: "http", host: c.host, path: c.path}); got != c.want {
+			t.Errorf("%s%s: %s, want %s", c.host, c.path, got, c.want)
+		}
+	}
+}
+
+// TestNothingEscapesIntoExpressions puts characters that mean something in regular
+// expressions into hosts, paths, headers and paths of services.
+func TestNothingEscapesIntoExpressions(t *testing.T) {
+	text := rapid.StringMatching(`[a-c.*+?|()\[\]{}^$\\%~-]{1,5}`)
+	ambiguous := regexp.MustCompile("(?s)^(?:" + strings.ReplaceAll(dotSegment, `\C`, ".") + ")$")
+	rapid.Check(t, func(rt *rapid.T) {
+		clean := func(s string) string { return strings.NewReplacer("?", "", "%", "", "*", "").Replace(s) }
+		path, base, value := "/x"+clean(text.Draw(rt, "path")), "/y"+clean(text.Draw(rt, "base")), "v"+text.Draw(rt, "value")
+		host := rapid.StringMatching(`[a-c][a-c-]{0,2}`).Draw(rt, "host")
+		routes := []oracleRoute{{id: id(2, 0), created: 1, base: base, spec: &gateway.Route{
+			Protocols: []string{"http"}, Hosts: []string{"*." + host + ".test", host + ".*"}, Paths: []string{path},
+			Headers: map[string][]string{"x-one": {value}}, StripPath: rapid.Bool().Draw(rt, "strip"), Service: id(1, 0),
+		}}, {id: id(2, 1), created: 1, base: base, spec: &gateway.Route{
+			Protocols: []string{"http"}, Hosts: []string{"q.test"}, Paths: []string{path}, StripPath: true, Service: id(1, 1),
+		}}, {id: id(2, 2), created: 1, spec: &gateway.Route{Protocols: []string{"http"}, Methods: []string{"DELETE"}}}}
+		w := newWorld(rt)
+		for n, r := range routes {
+			w.putOracle(r, n)
+		}
+		p := NewPlanner(testParams)
+		p.copies = 1 // hosts are compared, not only looked up
+		table := tableOf(rt, p.Plan(w.state()).Set)
+		asked := rapid.SampledFrom([]string{path, path + "/z", path + "z", path + "../z", path + "/", "/x" + clean(text.Draw(rt, "asked"))})
+		for range 10 {
+			req := request{
+				method: "GET", scheme: "http", port: 8000, path: asked.Draw(rt, "path"),
+				host:    rapid.SampledFrom([]string{"z." + host + ".test", "z" + host + "xtest", host + ".z", host + "xz", "q.test", "qxtest"}).Draw(rt, "host"),
+				headers: map[string]string{"x-one": rapid.SampledFrom([]string{value, strings.ToUpper(value), "v" + text.Draw(rt, "sent")}).Draw(rt, "value")},
+			}
+			if ambiguous.MatchString(req.path) {
+				continue // the guards answer; see TestDotSegments
+			}
+			if got, want := decide(rt, table, req), oracle(routes, req); got != want {
+				rt.Fatalf("%+v\n got %s\nwant %s", req, got, want)
+			}
+		}
+	})
+}
+
+// TestRedirects: every code, for https and wss.
+func TestRedirects(t *testing.T) {
+	for code, want := range redirects {
+		for _, protocol := range []string{"https", "wss"} {
+			w := newWorld(t)
+			w.put(gateway.Services, id(1, 0), 1, serviceSpec(""))
+			r := routeSpec(id(1, 0), "/a")
+			r.Protocols, r.HTTPSRedirectStatusCode = []string{protocol}, code
+			w.put(gateway.Routes, id(2, 0), 1, r)
+			set := NewPlanner(testParams).Plan(w.state()).Set
+			for host, location := range map[string]string{"a.test": "a.test", "a.test:8000": "a.test:8443", "a.test:1": "a.test:1"} {
+				got := evaluate(t, set, request{method: "GET", scheme: "http", host: host, path: "/a/b?c"})
+				if expected := fmt.Sprintf("%v %s https://%s/a/b?c", want, id(2, 0), location); got != expected {
+					t.Errorf("%d %s: %s, want %s", code, host, got, expected)
+				}
+			}
+		}
+	}
+	if len(redirects) != 4 || redirects[308] != routev3.RedirectAction_PERMANENT_REDIRECT {
+		t.Errorf("codes %v", redirects)
+	}
+}

@@ -1,0 +1,400 @@
+package edge
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	xdscorev3 "github.com/cncf/xds/go/xds/core/v3"
+	xdsmatcherv3 "github.com/cncf/xds/go/xds/type/matcher/v3"
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
+	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/anypb"
+	"google.golang.org/protobuf/types/known/structpb"
+
+	"github.com/meshgate/meshgate/controlplane/gateway"
+	"github.com/meshgate/meshgate/controlplane/model"
+	"github.com/meshgate/meshgate/controlplane/store"
+	"github.com/meshgate/meshgate/controlplane/view"
+	"github.com/meshgate/meshgate/xds/plan/plantest"
+	"github.com/meshgate/meshgate/xds/resource"
+)
+
+// fill stores routes on hosts, and routes without, all of one service that has a
+// plugin if chained.
+func fill(w *world, hosts, perHost, hostless int, chained bool) {
+	w.put(gateway.Services, id(1, 0), 1, serviceSpec("/s"))
+	if chained {
+		w.put(gateway.Plugins, id(3, 0), 1, pluginSpec(w.t, "", id(1, 0), nil))
+	}
+	_, err := w.store.Update(w.ctx(), model.Config, func(tx store.Tx) error {
+		for i := range hosts*perHost + hostless {
+			r := routeSpec(id(1, 0), fmt.Sprintf("/route/%d", i))
+			if i < hosts*perHost {
+				r.Hosts = []string{fmt.Sprintf("h%d.test", i/perHost)}
+			}
+			_, err := tx.Create(&model.Resource{Kind: gateway.Routes, Scope: model.DefaultControlPlane, Name: id(2, i), Created: time.Unix(1, 0), Spec: r})
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// observed is an Envoy whose routes come from a file.
+type observed struct {
+	b             *testing.B
+	address, file string
+	process       *os.Process
+	replies       *bufio.Reader
+	conn          net.Conn
+}
+
+// observe starts an Envoy with a table and asks it for a host on one connection.
+func observe(b *testing.B, set *resource.Set, table *routev3.RouteConfiguration) *observed {
+	b.Helper()
+	o := &observed{b: b, file: filepath.Join(b.TempDir(), "routes.pb")}
+	o.write(table, 0)
+	boot := bare(b)
+	add(b, boot, set)
+	l := boot.StaticResources.Listeners[0]
+	o.address = fmt.Sprintf("127.0.0.1:%d", l.Address.GetSocketAddress().GetPortValue())
+	subscribe(b, l, o.file)
+	boot.StaticResources.Listeners = boot.StaticResources.Listeners[:1]
+	o.process = plantest.Run(b, write(b, boot))
+	conn, err := net.Dial("tcp", o.address)
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { _ = conn.Close() })
+	o.conn, o.replies = conn, bufio.NewReader(conn)
+	return o
+}
+
+func subscribe(b *testing.B, l *listenerv3.Listener, file string) {
+	b.Helper()
+	manager := l.FilterChains[0].Filters[len(l.FilterChains[0].Filters)-1]
+	edit(b, manager.GetTypedConfig(), func(m *hcmv3.HttpConnectionManager) {
+		m.RouteSpecifier = &hcmv3.HttpConnectionManager_Rds{Rds: &hcmv3.Rds{
+			RouteConfigName: TableName, ConfigSource: &corev3.ConfigSource{
+				ResourceApiVersion: corev3.ApiVersion_V3,
+				ConfigSourceSpecifier: &corev3.ConfigSource_PathConfigSource{
+					PathConfigSource: &corev3.PathConfigSource{Path: file},
+				},
+			},
+		}}
+	})
+}
+
+// write replaces the file by a table that names its version in every answer.
+func (o *observed) write(table *routev3.RouteConfiguration, version int) {
+	o.b.Helper()
+	t, _ := proto.Clone(table).(*routev3.RouteConfiguration)
+	t.ResponseHeadersToAdd = append(t.ResponseHeadersToAdd, overwrite("x-version", strconv.Itoa(version)))
+	packed, err := anypb.New(t)
+	if err != nil {
+		o.b.Fatal(err)
+	}
+	body, err := proto.Marshal(&discoveryv3.DiscoveryResponse{VersionInfo: strconv.Itoa(version), Resources: []*anypb.Any{packed}})
+	if err != nil {
+		o.b.Fatal(err)
+	}
+	if err := os.WriteFile(o.file+".new", body, 0o600); err != nil {
+		o.b.Fatal(err)
+	}
+	if err := os.Rename(o.file+".new", o.file); err != nil {
+		o.b.Fatal(err)
+	}
+}
+
+// ask sends a request that no upstream sees and returns the version of the table.
+func (o *observed) ask(host, path string) string {
+	o.b.Helper()
+	if _, err := fmt.Fprintf(o.conn, "GET %s HTTP/1.1\r\nHost: %s\r\n\r\n", path, host); err != nil {
+		o.b.Fatal(err)
+	}
+	r, err := http.ReadResponse(o.replies, nil)
+	if err != nil {
+		o.b.Fatal(err)
+	}
+	if _, err := io.Copy(io.Discard, r.Body); err != nil {
+		o.b.Fatal(err)
+	}
+	return r.Header.Get("X-Version")
+}
+
+// cpu is the processor time that the Envoy's main thread, which builds tables, has
+// used, or all its threads together.
+func (o *observed) cpu(all bool) time.Duration {
+	o.b.Helper()
+	pattern := fmt.Sprintf("/proc/%d/task/%d/schedstat", o.process.Pid, o.process.Pid)
+	if all {
+		pattern = fmt.Sprintf("/proc/%d/task/*/schedstat", o.process.Pid)
+	}
+	entries, err := filepath.Glob(pattern)
+	if err != nil {
+		o.b.Fatal(err)
+	}
+	var sum time.Duration
+	for _, e := range entries {
+		text, err := os.ReadFile(e)
+		if err != nil {
+			continue // the thread has ended
+		}
+		var n int64
+		if _, err := fmt.Sscan(string(text), &n); err != nil {
+			o.b.Fatal(err)
+		}
+		sum += time.Duration(n)
+	}
+	return sum
+}
+
+// rss is the resident memory in MB.
+func (o *observed) rss() float64 {
+	o.b.Helper()
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", o.process.Pid))
+	if err != nil {
+		o.b.Fatal(err)
+	}
+	pages, err := strconv.ParseFloat(strings.Fields(string(text))[1], 64)
+	if err != nil {
+		o.b.Fatal(err)
+	}
+	return pages * float64(os.Getpagesize()) / (1 << 20)
+}
+
+// everyRoute edits all routes of a table that a request can reach.
+func everyRoute(b *testing.B, table *routev3.RouteConfiguration, fn func(*routev3.Route) []*routev3.Route) *routev3.RouteConfiguration {
+	b.Helper()
+	out, _ := proto.Clone(table).(*routev3.RouteConfiguration)
+	for _, v := range out.VirtualHosts {
+		everyAction(v.Matcher, func(c *xdscorev3.TypedExtensionConfig) {
+			m, err := c.TypedConfig.UnmarshalNew()
+			if err != nil {
+				b.Fatal(err)
+			}
+			r, ok := m.(*routev3.Route)
+			if !ok || len(r.TypedPerFilterConfig) == 0 {
+				return
+			}
+			routes := fn(r)
+			m = routes[0]
+			if len(routes) > 1 {
+				m = &routev3.RouteList{Routes: routes}
+			}
+			if c.TypedConfig, err = anypb.New(m); err != nil {
+				b.Fatal(err)
+			}
+		})
+	}
+	return out
+}
+
+func everyAction(m *xdsmatcherv3.Matcher, fn func(*xdscorev3.TypedExtensionConfig)) {
+	follow := func(on *xdsmatcherv3.Matcher_OnMatch) {
+		switch {
+		case on.GetMatcher() != nil:
+			everyAction(on.GetMatcher(), fn)
+		case on.GetAction() != nil:
+			fn(on.GetAction())
+		}
+	}
+	for _, e := range m.GetMatcherList().GetMatchers() {
+		follow(e.OnMatch)
+	}
+	for _, on := range m.GetMatcherTree().GetPrefixMatchMap().GetMap() {
+		follow(on)
+	}
+	follow(m.GetOnNoMatch())
+}
+
+// forms are the ways of carrying chains and of stripping prefixes that are compared.
+var forms = []struct {
+	name string
+	edit func(*testing.B, *routev3.RouteConfiguration) *routev3.RouteConfiguration
+}{
+	{"as_planned", func(_ *testing.B, t *routev3.RouteConfiguration) *routev3.RouteConfiguration { return t }},
+	{"four_entries", func(b *testing.B, t *routev3.RouteConfiguration) *routev3.RouteConfiguration {
+		return everyRoute(b, t, func(r *routev3.Route) []*routev3.Route {
+			p := withoutRegex(r)
+			return []*routev3.Route{p, p, r, p}
+		})
+	}},
+	{"chain_without_expression", func(b *testing.B, t *routev3.RouteConfiguration) *routev3.RouteConfiguration {
+		return everyRoute(b, t, func(r *routev3.Route) []*routev3.Route { return []*routev3.Route{withoutRegex(r)} })
+	}},
+	{"expression_without_chain", func(b *testing.B, t *routev3.RouteConfiguration) *routev3.RouteConfiguration {
+		return everyRoute(b, t, func(r *routev3.Route) []*routev3.Route {
+			r.TypedPerFilterConfig = nil
+			return []*routev3.Route{r}
+		})
+	}},
+	{"neither", func(b *testing.B, t *routev3.RouteConfiguration) *routev3.RouteConfiguration {
+		return everyRoute(b, t, func(r *routev3.Route) []*routev3.Route {
+			r.TypedPerFilterConfig = nil
+			return []*routev3.Route{withoutRegex(r)}
+		})
+	}},
+	{"chain_in_metadata", func(b *testing.B, t *routev3.RouteConfiguration) *routev3.RouteConfiguration {
+		return everyRoute(b, t, func(r *routev3.Route) []*routev3.Route {
+			for name, config := range r.TypedPerFilterConfig {
+				r.Metadata = &corev3.Metadata{FilterMetadata: map[string]*structpb.Struct{
+					name: {Fields: map[string]*structpb.Value{"chain": structpb.NewStringValue(fmt.Sprintf("%x", config.Value))}},
+				}}
+			}
+			r.TypedPerFilterConfig = nil
+			return []*routev3.Route{r}
+		})
+	}},
+	{"chain_on_virtual_host", func(b *testing.B, t *routev3.RouteConfiguration) *routev3.RouteConfiguration {
+		var one map[string]*anypb.Any
+		out := everyRoute(b, t, func(r *routev3.Route) []*routev3.Route {
+			one, r.TypedPerFilterConfig = r.TypedPerFilterConfig, nil
+			return []*routev3.Route{r}
+		})
+		for _, v := range out.VirtualHosts {
+			if v.Name != anyHost {
+				v.TypedPerFilterConfig = one
+			}
+		}
+		return out
+	}},
+}
+
+func withoutRegex(r *routev3.Route) *routev3.Route {
+	p := clone(r)
+	p.GetRoute().RegexRewrite = nil
+	return p
+}
+
+// BenchmarkRoutesUpdate replaces a table in a running Envoy and waits until it
+// answers by the new one.
+func BenchmarkRoutesUpdate(b *testing.B) {
+	for _, n := range []int{100, 1000, 10000} {
+		for _, c := range forms {
+			b.Run(fmt.Sprintf("routes=%d/%s", n, c.name), func(b *testing.B) {
+				w := newWorld(b)
+				fill(w, 1, n, 0, true)
+				set := NewPlanner(Params{Address: "127.0.0.1", HTTPPort: freePort(b)}).Plan(w.state()).Set
+				table := c.edit(b, tableOf(b, set))
+				o := observe(b, set, table)
+				version := 0
+				start := o.cpu(false)
+				for b.Loop() {
+					version++
+					o.write(table, version)
+					until := time.Now().Add(time.Minute)
+					for o.ask("other.test", "/none") != strconv.Itoa(version) {
+						if time.Now().After(until) {
+							b.Fatal("the table was not taken")
+						}
+					}
+				}
+				b.ReportMetric(float64((o.cpu(false)-start).Microseconds())/1000/float64(version), "main-ms/op")
+				b.ReportMetric(o.rss(), "rss-MB")
+				b.ReportMetric(float64(proto.Size(table))/(1<<20), "table-MB")
+			})
+		}
+	}
+}
+
+// BenchmarkRoutesLookup asks for a path that no route has, which is the longest
+// way through a table, and for the last route, which its chain refuses.
+func BenchmarkRoutesLookup(b *testing.B) {
+	for _, n := range []int{10, 1000, 10000} {
+		w := newWorld(b)
+		fill(w, 1, n, 0, true)
+		set := NewPlanner(Params{Address: "127.0.0.1", HTTPPort: freePort(b)}).Plan(w.state()).Set
+		for name, path := range map[string]string{"miss": "/none", "refused": fmt.Sprintf("/route/%d", n-1)} {
+			b.Run(fmt.Sprintf("routes=%d/%s", n, name), func(b *testing.B) {
+				o := observe(b, set, tableOf(b, set))
+				for range 2000 {
+					o.ask("h0.test", path)
+				}
+				start, asked := o.cpu(true), 0
+				for b.Loop() {
+					o.ask("h0.test", path)
+					asked++
+				}
+				b.ReportMetric(float64((o.cpu(true)-start).Nanoseconds())/1000/float64(asked), "cpu-us/op")
+			})
+		}
+	}
+}
+
+// BenchmarkRoutesWithoutHosts starts Envoy with 1,000 hosts of one route each and
+// 100 routes without hosts, with virtual hosts merged and not.
+func BenchmarkRoutesWithoutHosts(b *testing.B) {
+	for name, copies := range map[string]int{"merged": mostCopies, "apart": 1 << 30} {
+		b.Run(name, func(b *testing.B) {
+			w := newWorld(b)
+			fill(w, 1000, 1, 100, true)
+			p := NewPlanner(Params{Address: "127.0.0.1", HTTPPort: freePort(b)})
+			p.copies = copies
+			set := p.Plan(w.state()).Set
+			table := tableOf(b, set)
+			o := observe(b, set, table)
+			b.ReportMetric(float64(o.cpu(true).Milliseconds()), "start-cpu-ms")
+			asked := 0
+			start := o.cpu(true)
+			for b.Loop() {
+				o.ask(fmt.Sprintf("h%d.test", asked%1000), "/none")
+				asked++
+			}
+			b.ReportMetric(float64((o.cpu(true)-start).Nanoseconds())/1000/float64(asked), "cpu-us/op")
+			b.ReportMetric(o.rss(), "rss-MB")
+			b.ReportMetric(float64(proto.Size(table))/(1<<20), "table-MB")
+			b.ReportMetric(float64(len(table.VirtualHosts)), "vhosts")
+		})
+	}
+}
+
+// BenchmarkRoutesPlan changes one route among many and plans.
+func BenchmarkRoutesPlan(b *testing.B) {
+	for _, n := range []int{1000, 10000} {
+		b.Run(fmt.Sprintf("routes=%d", n), func(b *testing.B) {
+			w := newWorld(b)
+			fill(w, 1, n, 0, true)
+			views := view.New(w.store, nil, slog.New(slog.DiscardHandler))
+			defer views.Close()
+			scope, err := views.ControlPlane(b.Context(), model.DefaultControlPlane)
+			if err != nil {
+				b.Fatal(err)
+			}
+			wake := make(chan struct{}, 1)
+			changes := scope.Subscribe(wake)
+			defer changes.Close()
+			p := NewPlanner(testParams)
+			set := p.Plan(changes.Take().State).Set
+			i := 0
+			for b.Loop() {
+				b.StopTimer()
+				i++
+				w.put(gateway.Routes, id(2, n/2), 1, routeSpec(id(1, 0), fmt.Sprintf("/other/%d", i)))
+				<-wake
+				g := changes.Take().State
+				b.StartTimer()
+				set = p.Plan(g).Set
+			}
+			b.ReportMetric(float64(len(set.Get(resource.Route, TableName).Body))/(1<<20), "table-MB")
+		})
+	}
+}

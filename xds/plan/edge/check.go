@@ -1,0 +1,20 @@
+package edge
+
+import (
+	"slices"
+
+	"github.com/meshgate/meshgate/controlplane/view"
+	"github.com/meshgate/meshgate/xds/plan"
+)
+
+// Check holds what Plan has made of a state against a plan from nothing, byte for
+// byte. It costs a whole plan and is for tests and for operators who suspect a
+// mistake. A result of which something failed and stayed as it was is passed over.
+func (p *Planner) Check(g *view.Gateway, r Result) error {
+	if slices.ContainsFunc(r.Failures, func(f plan.Failure) bool { return f.Kept }) {
+		return nil
+	}
+	fresh := NewPlanner(p.params)
+	fresh.copies = p.copies
+	return plan.Differ(r.Set, fresh.Plan(g).Set)
+}

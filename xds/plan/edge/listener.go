@@ -1,0 +1,218 @@
+package edge
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
+	routerv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/router/v3"
+	inspectorv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/listener/tls_inspector/v3"
+	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
+	earlyv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/http/early_header_mutation/header_mutation/v3"
+	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
+	"google.golang.org/protobuf/types/known/anypb"
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"github.com/meshgate/meshgate/xds/accesslog"
+	"github.com/meshgate/meshgate/xds/chain"
+	"github.com/meshgate/meshgate/xds/plan"
+	"github.com/meshgate/meshgate/xds/resource"
+)
+
+// Limits of connections at the edge, after Envoy's recommendations for edge
+// proxies. Bodies that the filter reads have their own limit on the route.
+const (
+	connectionBuffer = 32 << 10 // bytes
+	maxStreams       = 100
+	streamWindow     = 64 << 10 // bytes
+	connectionWindow = 1 << 20  // bytes
+	streamIdle       = 300 * time.Second
+	connectionIdle   = time.Hour
+	headersTimeout   = 10 * time.Second
+	handshakeTimeout = 10 * time.Second
+)
+
+// endpoint is what a listener cell reads.
+type endpoint struct {
+	scheme, address string
+	port            uint32
+	// trusted is that of [Params]; certificates are those of [shown].
+	trusted, certificates string
+	tracing               Tracing
+	log                   accesslog.Settings
+}
+
+func (e endpoint) name() string { return fmt.Sprintf("gateway:%s:%d", e.scheme, e.port) }
+
+// listener builds one gateway listener. What it has beside its filter chains
+// never changes, so that a change of one chain leaves the connections of the
+// others alone.
+func listener(e endpoint) (*resource.Resource, error) {
+	address := e.address
+	if address == "" {
+		address = "0.0.0.0"
+	}
+	out := &listenerv3.Listener{
+		Name: e.name(), StatPrefix: strings.ReplaceAll(e.name(), ":", "_"),
+		Address:                       socketAddress(address, e.port),
+		PerConnectionBufferLimitBytes: wrapperspb.UInt32(connectionBuffer),
+
+		MaxConnectionsToAcceptPerSocketEvent: wrapperspb.UInt32(plan.Accepts),
+	}
+	if e.scheme == "https" {
+		inspector, err := plan.Pack(&inspectorv3.TlsInspector{})
+		if err != nil {
+			return nil, err
+		}
+		out.ListenerFiltersTimeout = durationpb.New(handshakeTimeout)
+		out.ListenerFilters = []*listenerv3.ListenerFilter{{
+			Name: "envoy.filters.listener.tls_inspector", ConfigType: &listenerv3.ListenerFilter_TypedConfig{TypedConfig: inspector},
+		}}
+	}
+	facts, err := connectionFacts(e)
+	if err != nil {
+		return nil, err
+	}
+	managers := map[bool]*anypb.Any{}
+	for _, s := range filterChains(e) {
+		if managers[s.trusted] == nil {
+			manager, err := connectionManager(e, s.trusted)
+			if err != nil {
+				return nil, err
+			}
+			managers[s.trusted] = manager
+		}
+		c, err := filterChain(s, e.trusted, facts, managers[s.trusted])
+		if err != nil {
+			return nil, err
+		}
+		out.FilterChains = append(out.FilterChains, c)
+	}
+	return plan.Freeze(resource.Listener, e.name(), out)
+}
+
+func filterChain(s chainSpec, trusted string, facts *listenerv3.Filter, manager *anypb.Any) (*listenerv3.FilterChain, error) {
+	match, err := s.match(trusted)
+	if err != nil {
+		return nil, err
+	}
+	c := &listenerv3.FilterChain{
+		Name: s.name, FilterChainMatch: match, TransportSocketConnectTimeout: durationpb.New(handshakeTimeout),
+		Filters: []*listenerv3.Filter{facts, {
+			Name:       "envoy.filters.network.http_connection_manager",
+			ConfigType: &listenerv3.Filter_TypedConfig{TypedConfig: manager},
+		}},
+	}
+	if len(s.secrets) == 0 {
+		return c, nil
+	}
+	socket, err := downstreamTLS(s.secrets)
+	if err != nil {
+		return nil, err
+	}
+	c.TransportSocket = transportSocket(socket)
+	return c, nil
+}
+
+// connectionManager is the HTTP part of a listener. It has no request timeout,
+// because uploads and streams may be long; slow headers and idle streams end.
+// A trusted client's X-Forwarded-For and -Proto say who asks and by which scheme.
+func connectionManager(e endpoint, trusted bool) (*anypb.Any, error) {
+	mutations, err := plan.Pack(&earlyv3.HeaderMutation{Mutations: mutations(trusted)})
+	if err != nil {
+		return nil, err
+	}
+	filter, err := chain.Filter()
+	if err != nil {
+		return nil, err
+	}
+	router, err := plan.Pack(&routerv3.Router{SuppressEnvoyHeaders: true})
+	if err != nil {
+		return nil, err
+	}
+	tracing, err := e.tracing.traced()
+	if err != nil {
+		return nil, err
+	}
+	loggers, err := accesslog.Loggers(e.log)
+	if err != nil {
+		return nil, err
+	}
+	manager := &hcmv3.HttpConnectionManager{
+		StatPrefix: "gateway_" + e.scheme,
+		RouteSpecifier: &hcmv3.HttpConnectionManager_Rds{Rds: &hcmv3.Rds{
+			RouteConfigName: TableName, ConfigSource: plan.ADS(),
+		}},
+		UseRemoteAddress:             wrapperspb.Bool(true),
+		InternalAddressConfig:        nobodyInternal(),
+		NormalizePath:                wrapperspb.Bool(true),
+		MergeSlashes:                 true,
+		PathWithEscapedSlashesAction: hcmv3.HttpConnectionManager_KEEP_UNCHANGED,
+		SchemeHeaderTransformation: &corev3.SchemeHeaderTransformation{
+			Transformation: &corev3.SchemeHeaderTransformation_SchemeToOverwrite{SchemeToOverwrite: e.scheme},
+		},
+		EarlyHeaderMutationExtensions: []*corev3.TypedExtensionConfig{{
+			Name: "envoy.http.early_header_mutation.header_mutation", TypedConfig: mutations,
+		}},
+		CommonHttpProtocolOptions: &corev3.HttpProtocolOptions{
+			IdleTimeout:                  durationpb.New(connectionIdle),
+			HeadersWithUnderscoresAction: corev3.HttpProtocolOptions_ALLOW,
+		},
+		Http2ProtocolOptions: &corev3.Http2ProtocolOptions{
+			MaxConcurrentStreams:        wrapperspb.UInt32(maxStreams),
+			InitialStreamWindowSize:     wrapperspb.UInt32(streamWindow),
+			InitialConnectionWindowSize: wrapperspb.UInt32(connectionWindow),
+		},
+		Tracing:                    tracing,
+		StreamIdleTimeout:          durationpb.New(streamIdle),
+		RequestHeadersTimeout:      durationpb.New(headersTimeout),
+		ServerHeaderTransformation: hcmv3.HttpConnectionManager_PASS_THROUGH,
+		Via:                        "1.1 meshgate",
+		AccessLog:                  loggers,
+		LocalReplyConfig:           localReplies(),
+		UpgradeConfigs:             []*hcmv3.HttpConnectionManager_UpgradeConfig{{UpgradeType: "websocket"}},
+		HttpFilters: []*hcmv3.HttpFilter{filter, {
+			Name: "envoy.filters.http.router", ConfigType: &hcmv3.HttpFilter_TypedConfig{TypedConfig: router},
+		}},
+	}
+	if trusted {
+		manager.XffNumTrustedHops = 1
+		manager.SchemeHeaderTransformation = nil
+	}
+	return plan.Pack(manager)
+}
+
+// nobodyInternal trusts no client, wherever it is, to steer Envoy by x-envoy-*
+// headers. A list without entries would mean all private addresses, so it names
+// one that cannot be a peer's.
+func nobodyInternal() *hcmv3.HttpConnectionManager_InternalAddressConfig {
+	return &hcmv3.HttpConnectionManager_InternalAddressConfig{
+		CidrRanges: []*corev3.CidrRange{{AddressPrefix: "255.255.255.255", PrefixLen: wrapperspb.UInt32(32)}},
+	}
+}
+
+func overwrite(name, value string) *corev3.HeaderValueOption {
+	return &corev3.HeaderValueOption{
+		Header:       &corev3.HeaderValue{Key: name, Value: value},
+		AppendAction: corev3.HeaderValueOption_OVERWRITE_IF_EXISTS_OR_ADD,
+	}
+}
+
+func socketAddress(ip string, port uint32) *corev3.Address {
+	return &corev3.Address{Address: &corev3.Address_SocketAddress{SocketAddress: &corev3.SocketAddress{
+		Address: ip, PortSpecifier: &corev3.SocketAddress_PortValue{PortValue: port},
+	}}}
+}
+
+func transportSocket(config *anypb.Any) *corev3.TransportSocket {
+	return &corev3.TransportSocket{
+		Name: "envoy.transport_sockets.tls", ConfigType: &corev3.TransportSocket_TypedConfig{TypedConfig: config},
+	}
+}
+
+func secret(name string) *tlsv3.SdsSecretConfig {
+	return &tlsv3.SdsSecretConfig{Name: name, SdsConfig: plan.ADS()}
+}

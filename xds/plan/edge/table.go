@@ -1,0 +1,92 @@
+package edge
+
+import (
+	"encoding/hex"
+	"fmt"
+	"slices"
+	"time"
+
+	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+	"github.com/zeebo/xxh3"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/meshgate/meshgate/controlplane/gateway"
+	"github.com/meshgate/meshgate/xds/resource"
+)
+
+// connectionBudget is how long the OAuth server may take for an answer.
+const connectionBudget = 30 * time.Second
+
+// tableInput is what a table is made of. It is a cell's input only through its
+// digest.
+type tableInput struct {
+	cells []*routeCell // ordered by route id
+	oauth bool
+	// forwardDots lets pass what guards refuses of paths.
+	forwardDots bool
+	// copies is how often the ways of routes without hosts may be repeated; a
+	// parameter for tests.
+	copies int
+}
+
+func (in tableInput) digest() string {
+	h := xxh3.New()
+	for _, c := range in.cells {
+		writeField(h, []byte(c.digest))
+	}
+	sum := h.Sum128().Bytes()
+	return fmt.Sprint(hex.EncodeToString(sum[:]), in.oauth, in.forwardDots)
+}
+
+// table assembles the route table from ways that are validated already.
+func table(in tableInput) (*resource.Resource, error) {
+	var ways []*way
+	chained := false
+	for _, c := range in.cells {
+		ways = append(ways, c.ways...)
+		chained = chained || c.chained
+	}
+	slices.SortStableFunc(ways, func(a, b *way) int {
+		if order := a.tier.Compare(b.tier); order != 0 {
+			return order
+		}
+		return gateway.CompareWithin(a.Candidate, b.Candidate)
+	})
+	end, err := leadTo([]*routev3.Route{unmatched()})
+	if err != nil {
+		return nil, err
+	}
+	first, err := guards(in.forwardDots)
+	if err != nil {
+		return nil, err
+	}
+	if in.oauth && chained {
+		issuer, err := leadTo([]*routev3.Route{issuing()})
+		if err != nil {
+			return nil, err
+		}
+		first = append(first, branch{fits(oauthInput, `\C+`), issuer})
+	}
+	config := &routev3.RouteConfiguration{
+		Name: TableName, IgnorePortInHostMatching: true, RequestHeadersToAdd: forwarded(),
+	}
+	for _, h := range arrange(ways, in.copies) {
+		config.VirtualHosts = append(config.VirtualHosts, virtualHost(h, first, end))
+	}
+	body, err := proto.MarshalOptions{Deterministic: true}.Marshal(config)
+	if err != nil {
+		return nil, err
+	}
+	return resource.New(resource.Route, TableName, body), nil
+}
+
+// virtualHost is named by its first domain. One without any way needs no matcher.
+func virtualHost(h host, first []branch, end onMatch) *routev3.VirtualHost {
+	out := &routev3.VirtualHost{Name: h.domains[0], Domains: h.domains}
+	if len(h.ways) == 0 {
+		out.Routes = []*routev3.Route{unmatched()}
+		return out
+	}
+	out.Matcher = lookup(h.ways, first, end)
+	return out
+}

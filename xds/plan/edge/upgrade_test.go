@@ -1,0 +1,84 @@
+package edge
+
+import (
+	"fmt"
+	"net/textproto"
+	"strings"
+	"testing"
+
+	"github.com/meshgate/meshgate/controlplane/gateway"
+	"github.com/meshgate/meshgate/xds/plan/plantest"
+)
+
+// nominating is an upgrade that asks the next server to drop headers.
+const nominating = "GET %s HTTP/1.1\r\nHost: a\r\nConnection: Upgrade, X-Anonymous-Consumer, X-Authenticated-Scope, X-Real-IP\r\nConnection: X-Forwarded-For\r\nUpgrade: websocket\r\n" +
+	"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n"
+
+// connections are the values of Connection in a head.
+func connections(head string) (values []string) {
+	for line := range strings.SplitSeq(head, "\r\n") {
+		if name, value, _ := strings.Cut(line, ":"); textproto.CanonicalMIMEHeaderKey(name) == "Connection" {
+			values = append(values, strings.TrimSpace(value))
+		}
+	}
+	return values
+}
+
+// TestUpgradesNominateNothing: what a client names in Connection is dropped by the
+// next server, which then would not hear that the caller is anonymous. Asked of a
+// real Envoy, on a route on which the filter says so and on one without plugins.
+func TestUpgradesNominateNothing(t *testing.T) {
+	port, heads := plantest.Listen(t)
+	w := newWorld(t)
+	s := serviceSpec("")
+	s.Port = int(port)
+	w.put(gateway.Services, id(1, 0), 1, s)
+	w.put(gateway.Routes, id(2, 0), 1, routeSpec(id(1, 0), "/open"))
+	w.put(gateway.Routes, id(2, 1), 1, routeSpec(id(1, 0), "/anonymous"))
+	w.put(gateway.Consumers, id(4, 0), 1, &gateway.Consumer{Username: "nobody"})
+	w.put(gateway.Plugins, id(3, 0), 1, pluginSpec(t, id(2, 1), "", func(c *gateway.OAuth2Config) { c.Anonymous = "nobody" }))
+	params := Params{Address: "127.0.0.1", HTTPPort: freePort(t)}
+	b := bare(t)
+	add(t, b, NewPlanner(params).Plan(w.state()).Set)
+	plantest.Run(t, write(t, b))
+	for path, told := range map[string]string{"/open": "x-real-ip: 127.0.0.1", "/anonymous": "x-anonymous-consumer: true"} {
+		head := plantest.Send(t, params.HTTPPort, fmt.Sprintf(nominating, path), heads)
+		if got := connections(head); len(got) != 1 || got[0] != "Upgrade" {
+			t.Errorf("%s: Connection is %q", path, got)
+		}
+		if !strings.Contains(strings.ToLower(head), told) || !strings.Contains(strings.ToLower(head), "upgrade: websocket") {
+			t.Errorf("%s: the upstream reads\n%s", path, head)
+		}
+	}
+	// Without an upgrade the upstream reads none of it.
+	plain := "GET /open HTTP/1.1\r\nHost: a\r\nConnection: X-Anonymous-Consumer\r\n\r\n"
+	if head := plantest.Send(t, params.HTTPPort, plain, heads); connections(head) != nil {
+		t.Errorf("without an upgrade Connection is %q", connections(head))
+	}
+}
+
+// TestStrangersForwardNothing: what a client that nobody trusts says of where its
+// request has come from does not reach the upstream, in whichever header. Asked of
+// a real Envoy.
+func TestStrangersForwardNothing(t *testing.T) {
+	port, heads := plantest.Listen(t)
+	w := newWorld(t)
+	s := serviceSpec("")
+	s.Port = int(port)
+	w.put(gateway.Services, id(1, 0), 1, s)
+	w.put(gateway.Routes, id(2, 0), 1, routeSpec(id(1, 0), "/open"))
+	params := Params{Address: "127.0.0.1", HTTPPort: freePort(t)}
+	b := bare(t)
+	add(t, b, NewPlanner(params).Plan(w.state()).Set)
+	plantest.Run(t, write(t, b))
+	request := "GET /open HTTP/1.1\r\nHost: a\r\n"
+	for _, name := range []string{
+		"Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Port", "X-Forwarded-Proto", "X-Forwarded-Path", "X-Forwarded-Prefix", "X-Real-IP",
+		"X-Envoy-External-Address", "x_forwarded_for", "x_real_ip",
+	} {
+		request += name + ": forged\r\n"
+	}
+	if head := plantest.Send(t, params.HTTPPort, request+"\r\n", heads); strings.Contains(head, "forged") {
+		t.Errorf("the upstream reads\n%s", head)
+	}
+}

@@ -1,0 +1,98 @@
+package edge
+
+import (
+	"regexp"
+	"strings"
+
+	"github.com/meshgate/meshgate/controlplane/gateway"
+)
+
+// join is a way in which a request path becomes an upstream path. Joins of one
+// candidate are tried in order; the last takes every request. Expressions are
+// RE2's; they see the path without its query.
+type join struct {
+	// whole, unless empty, is what the whole path must match.
+	whole string
+	// rewrite replaces the prefix that was matched; empty keeps the path.
+	rewrite string
+	// pattern, if set, is replaced by substitution instead.
+	pattern, substitution string
+}
+
+// strips reports whether what matched is taken off the path.
+func strips(c gateway.Candidate) bool { return c.Route.StripPath && c.Path != "" && !c.Metadata }
+
+// joinsOf implements the table of upstream URLs for a candidate and the path of
+// its service (empty means "/"). Envoy has normalised the request path: it has no
+// dot segments, no empty segments, and unreserved characters are not escaped.
+func joinsOf(c gateway.Candidate, base string) ([]join, error) {
+	if base == "" {
+		base = "/"
+	}
+	trimmed := strings.TrimSuffix(base, "/")
+	switch {
+	case gateway.IsRegexPath(c.Path) && strips(c):
+		pattern, err := gateway.ParsePath(c.Path)
+		if err != nil {
+			return nil, err
+		}
+		return joinMatched(pattern.Path, base, trimmed), nil
+	case c.Path == "" || c.Path == "/" || gateway.IsRegexPath(c.Path):
+		return []join{joinRoot(base, trimmed)}, nil
+	case !strips(c) && trimmed == "":
+		return []join{{}}, nil
+	case !strips(c):
+		return []join{{rewrite: trimmed + c.Path}}, nil
+	case strings.HasSuffix(c.Path, "/"):
+		return []join{{rewrite: trimmed + "/"}}, nil
+	default:
+		return []join{joinStripped(c.Path, trimmed)}, nil
+	}
+}
+
+// joinRoot joins without a prefix to strip, or with "/", which is the same: the
+// rest of "/" is the base as it is written.
+func joinRoot(base, trimmed string) join {
+	switch {
+	case trimmed == "":
+		return join{}
+	case base != trimmed:
+		return join{rewrite: base}
+	default:
+		return join{pattern: `^(?:/|(\C*))$`, substitution: replacement(trimmed) + `\1`}
+	}
+}
+
+// joinStripped strips a path without a trailing slash. The rest may then be
+// empty, start with a slash, or be the tail of a segment; such a tail can begin
+// with dots that were no dot segment before and would be one now, leading out of
+// the base: they are dropped. A rest that is empty, or nothing but dots, yields
+// the base without a slash, which no substitution can leave out; so the slash is
+// captured from the path, in the alternative that needs it.
+func joinStripped(path, trimmed string) join {
+	quoted := regexp.QuoteMeta(path)
+	if trimmed == "" {
+		return join{pattern: `^` + quoted + `(?:\.\.?(?:/|$))?/?(\C*)$`, substitution: `/\1`}
+	}
+	return join{
+		pattern:      `^(?:` + quoted + `(?:\.\.?)?$|(/)` + regexp.QuoteMeta(path[1:]) + `(?:\.\.?/)?/?(\C*)$)`,
+		substitution: replacement(trimmed) + `\1\2`,
+	}
+}
+
+// joinMatched strips what an expression matches. Where it can match in several
+// ways, the one that takes the whole path is preferred, then the one that RE2
+// prefers.
+func joinMatched(pattern, base, trimmed string) []join {
+	all := join{whole: `(?:` + pattern + `)(?:\.\.?)?`, pattern: `^(?:/|\C*?(/?))$`, substitution: replacement(trimmed) + `\1`}
+	switch {
+	case trimmed == "":
+		all.pattern, all.substitution = `^\C*$`, "/"
+	case base != trimmed:
+		all.pattern, all.substitution = `^(?:(/)|\C*?(/?))$`, replacement(trimmed)+`\1\2`
+	}
+	return []join{all, {pattern: `^(?:` + pattern + `)(?:\.\.?(?:/|$))?/?(\C*)$`, substitution: replacement(trimmed) + `/\1`}}
+}
+
+// replacement escapes a text for a substitution.
+func replacement(text string) string { return strings.ReplaceAll(text, `\`, `\\`) }

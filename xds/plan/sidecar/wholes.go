@@ -1,0 +1,126 @@
+package sidecar
+
+import (
+	"github.com/meshgate/meshgate/xds/policy"
+	"github.com/meshgate/meshgate/xds/selection"
+)
+
+// forProxy chooses the policies on the proxies of a class as wholes. It returns those
+// that edit outbounds.
+func (p *Planner) forProxy(c *class) (outbounds *policy.Choices) {
+	whole := p.blank(atPiece)
+	c.learned = nil
+	for i, pol := range p.policies {
+		if pol.Attachment.Has(policy.ByProxy) {
+			whole[i] = p.choose(pol, selection.OnProxy(p.state, pol, c.sources))
+			c.learned = p.learn(c.learned, i, whole[i])
+		}
+	}
+	if chosen := p.interner.Choices(whole); chosen != c.proxy {
+		c.proxy, c.staleIn = chosen, true
+		p.mark(c)
+	}
+	return p.only(whole, func(pol *policy.Policy) bool {
+		return pol.Outbound != nil || pol.OutboundRoutes != nil || pol.Cluster != nil || pol.Route != nil || pol.Target != nil
+	})
+}
+
+// picks are the choices for the proxies of a class as wholes.
+func (c *class) picks(p *Planner) picks { return p.spread(c.proxy, nil) }
+
+// spread begins picks with what was chosen for a proxy as a whole, but for policies that
+// are also chosen for narrower places.
+func (p *Planner) spread(whole *policy.Choices, narrower func(policy.Attachment) bool) picks {
+	out := p.blank(atPiece)
+	if whole == nil {
+		return out
+	}
+	for i, pol := range p.policies {
+		if narrower == nil || !narrower(pol.Attachment) {
+			out[i] = whole.At(i)
+		}
+	}
+	return out
+}
+
+func aboutInbounds(a policy.Attachment) bool { return a.Has(policy.ByInbound | policy.AllByInbound) }
+
+func aboutOutbounds(a policy.Attachment) bool { return a.Has(policy.ByOutbound | policy.ByDestination) }
+
+// learned is a selection with what its policy found.
+type learned struct {
+	policy    int
+	selection *policy.Selection
+}
+
+// unknown stands for what could not be found: it may be another time.
+var unknown = []learned{{}}
+
+// learn notes a selection of a policy that looks at more than its own resources.
+func (p *Planner) learn(known []learned, i int, s *policy.Selection) []learned {
+	if s == nil || p.policies[i].Facts == nil {
+		return known
+	}
+	return append(known, learned{i, s})
+}
+
+// learnAll notes those of all policies.
+func (p *Planner) learnAll(known []learned, chosen picks) []learned {
+	if p.has.facts {
+		for i, s := range chosen {
+			known = p.learn(known, i, s)
+		}
+	}
+	return known
+}
+
+// world is what policies find facts in.
+func (p *Planner) world() policy.World {
+	w := policy.World{Outside: p.outside}
+	if spec := p.state.Spec(); spec != nil {
+		w.Mesh = spec.Spec
+	}
+	return w
+}
+
+// relearn has everything built again of which a policy now finds something else, and
+// nothing more.
+func (p *Planner) relearn() {
+	if !p.has.facts {
+		return
+	}
+	asked := map[learned]bool{}
+	differs := func(known []learned) bool {
+		for _, l := range known {
+			stale, ok := asked[l]
+			if l.selection == nil {
+				stale = true
+			} else if !ok {
+				stale = p.policies[l.policy].Facts(p.world(), l.selection.Policies) != l.selection.Facts
+				asked[l] = stale
+			}
+			if stale {
+				return true
+			}
+		}
+		return false
+	}
+	for _, c := range p.classes {
+		if differs(c.learned) {
+			p.place(c)
+		}
+		for _, in := range c.inbounds {
+			if differs(in.part.learned) {
+				c.staleIn = true
+				p.mark(c)
+			}
+		}
+	}
+	for _, r := range p.reaches {
+		for _, o := range r.outbounds {
+			if differs(o.part.learned) {
+				p.touch(o)
+			}
+		}
+	}
+}

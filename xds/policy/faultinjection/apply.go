@@ -1,0 +1,140 @@
+package faultinjection
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"time"
+
+	faultcommonv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/common/fault/v3"
+	faultv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/fault/v3"
+	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/meshgate/meshgate/controlplane/view"
+	"github.com/meshgate/meshgate/xds/draft"
+	"github.com/meshgate/meshgate/xds/policy"
+)
+
+// filter is the name of the first filter; the others have their number behind it.
+const filter = "envoy.filters.http.fault"
+
+func name(i int) string {
+	if i == 0 {
+		return filter
+	}
+	return filter + "." + strconv.Itoa(i)
+}
+
+// unknown is a policy whose callers cannot be told apart.
+type unknown struct{ problem string }
+
+// Problem implements policy.Problematic.
+func (u unknown) Problem() string { return u.problem }
+
+// facts says whether there are certificates by which callers are known, if that makes a
+// difference.
+func facts(w policy.World, chosen []*view.Policy) any {
+	if w.Mesh != nil && w.Mesh.Authority() != nil {
+		return nil
+	}
+	for _, p := range chosen {
+		if s, ok := p.Spec.(*Spec); ok && !everybody(s) {
+			return unknown{fmt.Sprintf("%s is not applied: callers are known by their certificates, and the mesh has no mutual TLS", p.Name)}
+		}
+	}
+	return nil
+}
+
+func everybody(s *Spec) bool {
+	callers := draft.FromSources(s.Sources)
+	return len(callers) == 1 && callers[0] == nil
+}
+
+// inbound puts filters there, which do nothing by themselves. The faults come with the
+// routes: a change of them is in force on connections that are open, and drains none as
+// long as there are as many. Connections without a filter are drained.
+func inbound(d *draft.Inbound, s *policy.Selection) error {
+	if d.HTTP == nil {
+		return nil
+	}
+	for i := range faults(s) {
+		f, err := draft.HTTPFilter(name(i), uncounted())
+		if err != nil {
+			return err
+		}
+		if err := d.Filters.Put(draft.SlotFault, f); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func inboundRoutes(r *draft.Routes, s *policy.Selection) error {
+	for i, f := range faults(s) {
+		if err := r.Configure(name(i), f); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// faults are the faults of all policies, for one part of the callers each.
+func faults(s *policy.Selection) (out []*faultv3.HTTPFault) {
+	for _, p := range s.Policies {
+		spec, ok := p.Spec.(*Spec)
+		if !ok || spec.Conf == nil {
+			continue
+		}
+		for _, callers := range draft.FromSources(spec.Sources) {
+			f := of(spec.Conf)
+			f.Headers = callers
+			out = append(out, f)
+		}
+	}
+	return out
+}
+
+// uncounted is a fault without a counter for each name that callers give themselves in a
+// header: they would grow Envoy's memory without end.
+func uncounted() *faultv3.HTTPFault {
+	return &faultv3.HTTPFault{DisableDownstreamClusterStats: true}
+}
+
+func of(c *Conf) *faultv3.HTTPFault {
+	f := uncounted()
+	if d := c.Delay; d != nil && d.Value.Or(0) > 0 {
+		f.Delay = &faultcommonv3.FaultDelay{
+			FaultDelaySecifier: &faultcommonv3.FaultDelay_FixedDelay{FixedDelay: durationpb.New(time.Duration(*d.Value))},
+			Percentage:         fraction(d.Percentage),
+		}
+	}
+	if a := c.Abort; a != nil && a.HTTPStatus != nil {
+		f.Abort = &faultv3.FaultAbort{ErrorType: &faultv3.FaultAbort_HttpStatus{HttpStatus: *a.HTTPStatus}, Percentage: fraction(a.Percentage)}
+	}
+	if b := c.ResponseBandwidth; b != nil {
+		if kib, ok := rate(b.Limit); ok {
+			f.ResponseRateLimit = &faultcommonv3.FaultRateLimit{
+				LimitType:  &faultcommonv3.FaultRateLimit_FixedLimit_{FixedLimit: &faultcommonv3.FaultRateLimit_FixedLimit{LimitKbps: kib}},
+				Percentage: fraction(b.Percentage),
+			}
+		}
+	}
+	return f
+}
+
+// fraction is a percentage in the coarsest of Envoy's units that can say it.
+func fraction(percentage *float64) *typev3.FractionalPercent {
+	if percentage == nil {
+		return &typev3.FractionalPercent{}
+	}
+	for _, unit := range []struct {
+		of   typev3.FractionalPercent_DenominatorType
+		each float64
+	}{{typev3.FractionalPercent_HUNDRED, 1}, {typev3.FractionalPercent_TEN_THOUSAND, 100}} {
+		if n := math.Round(*percentage * unit.each); math.Abs(n-*percentage*unit.each) < 1e-6 {
+			return &typev3.FractionalPercent{Numerator: uint32(n), Denominator: unit.of}
+		}
+	}
+	return &typev3.FractionalPercent{Numerator: uint32(math.Round(*percentage * 1e4)), Denominator: typev3.FractionalPercent_MILLION}
+}

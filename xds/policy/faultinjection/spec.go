@@ -1,0 +1,62 @@
+// Package faultinjection is the policy that delays, refuses and slows down a share of the
+// requests to a service, to see what its callers make of it (requirement
+// "FaultInjection").
+package faultinjection
+
+import (
+	"github.com/meshgate/meshgate/controlplane/mesh"
+	"github.com/meshgate/meshgate/controlplane/model"
+	"github.com/meshgate/meshgate/xds/policy"
+)
+
+// Spec says for whose requests to what there are which faults.
+type Spec struct {
+	model.Labelled
+	mesh.Connection
+	Conf *Conf `json:"conf,omitempty"`
+}
+
+// Conf lists faults, at least one.
+type Conf struct {
+	Delay             *Delay     `json:"delay,omitempty"`
+	Abort             *Abort     `json:"abort,omitempty"`
+	ResponseBandwidth *Bandwidth `json:"responseBandwidth,omitempty"`
+}
+
+// Delay holds a percentage of the requests up.
+type Delay struct {
+	Percentage *float64       `json:"percentage,omitempty"`
+	Value      *mesh.Duration `json:"value,omitempty"`
+}
+
+// Abort answers a percentage of the requests.
+type Abort struct {
+	Percentage *float64 `json:"percentage,omitempty"`
+	HTTPStatus *uint32  `json:"httpStatus,omitempty"`
+}
+
+// Bandwidth slows a percentage of the answers down. Limit is a number with kbps, mbps or
+// gbps, thousands, millions or milliards of bits a second, in upper or lower case.
+type Bandwidth struct {
+	Percentage *float64 `json:"percentage,omitempty"`
+	Limit      string   `json:"limit,omitempty"`
+}
+
+// Kind describes the resources.
+var Kind = model.Describe(Spec{}, model.Kind{
+	Name: "fault_injection", Path: "fault-injections", Scoping: model.Mesh, Class: model.Config,
+	Document: &model.Document{
+		Type: "FaultInjection", Singular: "Fault Injection", Plural: "Fault Injections",
+		Policy: true, Inbound: true,
+		Default:  func(any) {},
+		Validate: validate,
+	},
+})
+
+// Policy edits inbounds. Every one that matches takes effect.
+var Policy = &policy.Policy{
+	Kind: Kind, Phase: policy.Settings, Attachment: policy.AllByInbound, HTTPOnly: true,
+	Edits:   policy.Edits{Inbound: inbound, InboundRoutes: inboundRoutes},
+	Facts:   facts,
+	Explain: explain,
+}

@@ -1,0 +1,93 @@
+// Package healthcheck is the policy by which proxies ask the endpoints of a service
+// whether they work, and keep away from those that do not (requirement "HealthCheck").
+package healthcheck
+
+import (
+	"github.com/meshgate/meshgate/controlplane/mesh"
+	"github.com/meshgate/meshgate/controlplane/model"
+	"github.com/meshgate/meshgate/xds/policy"
+)
+
+// Spec is a health check.
+type Spec struct {
+	model.Labelled
+	mesh.Connection
+	Conf *Conf `json:"conf,omitempty"`
+}
+
+// Conf says how often endpoints are asked, and what. Without TCP and HTTP it is enough
+// that a connection can be made.
+type Conf struct {
+	// Interval is the time between two checks, Timeout how long one may take.
+	Interval *mesh.Duration `json:"interval,omitempty"`
+	Timeout  *mesh.Duration `json:"timeout,omitempty"`
+	// UnhealthyThreshold and HealthyThreshold are how many checks in a row have to fail,
+	// or to succeed, until an endpoint counts so.
+	UnhealthyThreshold uint32 `json:"unhealthyThreshold,omitempty"`
+	HealthyThreshold   uint32 `json:"healthyThreshold,omitempty"`
+	// InitialJitter delays the first check by chance, IntervalJitter and
+	// IntervalJitterPercent every one.
+	InitialJitter         *mesh.Duration `json:"initialJitter,omitempty"`
+	IntervalJitter        *mesh.Duration `json:"intervalJitter,omitempty"`
+	IntervalJitterPercent uint32         `json:"intervalJitterPercent,omitempty"`
+	// HealthyPanicThreshold is the percentage of healthy endpoints below which health
+	// does not count any more; FailTrafficOnPanic refuses requests then.
+	HealthyPanicThreshold *float64 `json:"healthyPanicThreshold,omitempty"`
+	FailTrafficOnPanic    *bool    `json:"failTrafficOnPanic,omitempty"`
+	// EventLogPath is refused: configuration names no files of a proxy's machine.
+	EventLogPath string `json:"eventLogPath,omitempty"`
+	// AlwaysLogHealthCheckFailures is about that log.
+	AlwaysLogHealthCheckFailures *bool `json:"alwaysLogHealthCheckFailures,omitempty"`
+	// NoTrafficInterval is Interval for services that were not called yet.
+	NoTrafficInterval *mesh.Duration `json:"noTrafficInterval,omitempty"`
+	TCP               *TCP           `json:"tcp,omitempty"`
+	HTTP              *HTTP          `json:"http,omitempty"`
+	// ReuseConnection keeps the connection of a check for the next one, unless false.
+	ReuseConnection *bool `json:"reuseConnection,omitempty"`
+}
+
+// TCP is what is sent, and what has to come back in this order.
+type TCP struct {
+	Send    []byte   `json:"send,omitempty"`
+	Receive [][]byte `json:"receive,omitempty"`
+}
+
+// HTTP is a request, and the statuses that are good answers; 200 if there are none.
+type HTTP struct {
+	Path                string        `json:"path,omitempty"`
+	RequestHeadersToAdd []HeaderToAdd `json:"requestHeadersToAdd,omitempty"`
+	ExpectedStatuses    []uint32      `json:"expectedStatuses,omitempty"`
+	// UseHTTP1 asks by HTTP/1.1 also where the service speaks HTTP/2.
+	UseHTTP1 bool `json:"useHttp1,omitempty"`
+}
+
+// HeaderToAdd is a header of the request; it is added to others of its name unless
+// Append is false.
+type HeaderToAdd struct {
+	Append *bool   `json:"append,omitempty"`
+	Header *Header `json:"header,omitempty"`
+}
+
+// Header is a name and a value.
+type Header struct {
+	Key   string `json:"key,omitempty"`
+	Value string `json:"value,omitempty"`
+}
+
+// Kind describes the resources.
+var Kind = model.Describe(Spec{}, model.Kind{
+	Name: "health_check", Path: "health-checks", Scoping: model.Mesh, Class: model.Config,
+	Document: &model.Document{
+		Type: "HealthCheck", Singular: "Health Check", Plural: "Health Checks",
+		Policy: true, Outbound: true,
+		Default:  func(any) {},
+		Validate: validate,
+	},
+})
+
+// Policy edits the clusters of destinations.
+var Policy = &policy.Policy{
+	Kind: Kind, Phase: policy.Settings, Attachment: policy.ByDestination,
+	Edits:   policy.Edits{Cluster: cluster},
+	Explain: explain,
+}

@@ -1,0 +1,97 @@
+package healthcheck
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/meshgate/meshgate/controlplane/fault"
+	"github.com/meshgate/meshgate/controlplane/mesh"
+	"github.com/meshgate/meshgate/xds/policy"
+)
+
+// maxWait bounds how long an endpoint may be asked for the first time. Envoy confirms no
+// cluster before that, so a proxy with a slow one gets nothing new for as long.
+const maxWait = time.Minute
+
+const (
+	textPositive = "must have a positive value"
+	textPath     = "has to be defined and cannot be empty"
+	textReserved = "host header and HTTP/2 pseudo-headers are not allowed to be modified"
+)
+
+func validate(spec any) []fault.Violation {
+	s := spec.(*Spec)
+	v := policy.Violations(append(mesh.CheckSources(s.Sources), mesh.CheckDestinations(s.Destinations)...))
+	c := s.Conf
+	if c == nil {
+		v.Add("conf", policy.TextDefined)
+		return v
+	}
+	positive := func(name string, ok bool) {
+		if !ok {
+			v.Add("conf."+name, textPositive)
+		}
+	}
+	positive("interval", c.Interval.Or(0) > 0)
+	positive("timeout", c.Timeout.Or(0) > 0)
+	positive("unhealthyThreshold", c.UnhealthyThreshold > 0)
+	positive("healthyThreshold", c.HealthyThreshold > 0)
+	positive("initialJitter", c.InitialJitter.Or(1) > 0)
+	short := func(name string, d *mesh.Duration) {
+		if d.Or(0) > maxWait {
+			v.Add("conf."+name, "must not be longer than 1m")
+		}
+	}
+	short("timeout", c.Timeout)
+	short("initialJitter", c.InitialJitter)
+	positive("intervalJitter", c.IntervalJitter.Or(1) > 0)
+	positive("noTrafficInterval", c.NoTrafficInterval.Or(1) > 0)
+	if p := c.HealthyPanicThreshold; p != nil && (*p < 0 || *p > 100) {
+		v.Add("conf.healthyPanicThreshold", "must be in range [0.0 - 100.0]")
+	}
+	if c.EventLogPath != "" {
+		v.Add("conf.eventLogPath", "is not supported: proxies write to no file that configuration names")
+	}
+	if c.HTTP != nil {
+		c.HTTP.validate(&v)
+	}
+	if c.HTTP != nil && c.TCP != nil {
+		v.Add("conf", "http and tcp cannot be defined at the same time")
+	}
+	return v
+}
+
+func (h *HTTP) validate(v *policy.Violations) {
+	switch {
+	case h.Path == "":
+		v.Add("conf.http.path", textPath)
+	case !visible(h.Path):
+		v.Add("conf.http.path", "must not have control characters")
+	}
+	for i, status := range h.ExpectedStatuses {
+		if status < 100 || status >= 600 {
+			v.Add(fmt.Sprintf("conf.http.expectedStatuses[%d]", i), "must be in range [100, 600)")
+		}
+	}
+	for i, add := range h.RequestHeadersToAdd {
+		path := fmt.Sprintf("conf.http.requestHeadersToAdd[%d].header", i)
+		switch {
+		case add.Header == nil:
+			v.Add(path, policy.TextDefined)
+		case add.Header.Key == "":
+			v.Add(path+".key", "cannot be empty")
+		case strings.HasPrefix(add.Header.Key, ":") || strings.EqualFold(add.Header.Key, "host"):
+			v.Add(path+".key", textReserved)
+		case strings.ContainsFunc(add.Header.Key, func(r rune) bool { return r <= ' ' || r > '~' || strings.ContainsRune(`"(),/:;<=>?@[\]{}`, r) }):
+			v.Add(path+".key", "must be a header name")
+		case !visible(add.Header.Value):
+			v.Add(path+".value", "must not have control characters")
+		}
+	}
+}
+
+// visible reports whether a text can be sent in a header.
+func visible(s string) bool {
+	return !strings.ContainsFunc(s, func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f })
+}

@@ -1,0 +1,116 @@
+package selection
+
+import (
+	"cmp"
+	"net"
+	"slices"
+	"strconv"
+
+	"github.com/meshgate/meshgate/controlplane/mesh"
+	"github.com/meshgate/meshgate/controlplane/view"
+	"github.com/meshgate/meshgate/xds/draft"
+)
+
+// Loopback is where outbounds listen, and workloads are, unless something else is said.
+const Loopback = "127.0.0.1"
+
+// Outbound is a port through which a proxy reaches a service.
+type Outbound struct {
+	Address string
+	Port    uint32
+	Tags    mesh.Tags
+}
+
+// Name tells outbounds apart.
+func (o *Outbound) Name() string { return hostPort(o.Address, o.Port) }
+
+// Inbounds are the inbounds of a dataplane that policies may be chosen for: those
+// without a service have no listener.
+func Inbounds(n *mesh.Networking) (out []*mesh.Inbound) {
+	for i := range n.Inbound {
+		if n.Inbound[i].Tags.Service() != "" {
+			out = append(out, &n.Inbound[i])
+		}
+	}
+	return out
+}
+
+// Declared are the outbounds that a dataplane lists.
+func Declared(n *mesh.Networking) (out []Outbound) {
+	for i := range n.Outbound {
+		o := &n.Outbound[i]
+		if tags := o.EffectiveTags(); tags.Service() != "" {
+			out = append(out, Outbound{Address: cmp.Or(o.Address, Loopback), Port: o.Port, Tags: tags})
+		}
+	}
+	return out
+}
+
+// Everything reports whether a proxy reaches every service of its mesh, and which of
+// them if only some: one that takes what the operating system redirects, and lists no
+// outbounds.
+func Everything(n *mesh.Networking) (yes bool, reachable []string) {
+	tp := n.TransparentProxying
+	if tp == nil || tp.RedirectPortOutbound == 0 {
+		return false, nil
+	}
+	return len(n.Outbound) == 0, slices.Sorted(slices.Values(tp.ReachableServices))
+}
+
+// Virtual are the outbounds of a proxy that reaches every service: one for each, or for
+// each of the reachable ones if there are some.
+func Virtual(m *view.Mesh, reachable []string) (out []Outbound) {
+	for x := range m.Services() {
+		if len(reachable) > 0 && !slices.Contains(reachable, x.Name) {
+			continue
+		}
+		out = append(out, Outbound{Address: virtualAddress(x.Name), Port: virtualPort, Tags: mesh.Tags{mesh.TagService: x.Name}})
+	}
+	slices.SortFunc(out, func(a, b Outbound) int { return cmp.Compare(a.Tags.Service(), b.Tags.Service()) })
+	return distinct(out)
+}
+
+// Sources are the tag sets that a proxy stands for.
+func Sources(n *mesh.Networking) (out []mesh.Tags) {
+	if n.Gateway != nil && n.Gateway.Tags != nil {
+		out = append(out, n.Gateway.Tags)
+	}
+	for _, in := range Inbounds(n) {
+		out = append(out, in.Tags)
+	}
+	return out
+}
+
+// Destinations lists the distinct targets of a split and their services, the
+// outbound's own service if there are none.
+func Destinations(split *draft.Split, own string) (destinations []mesh.Tags, services []string) {
+	seen := map[string]bool{}
+	if split != nil {
+		for _, t := range split.Destinations() {
+			if k := t.Tags.String(); !seen[k] {
+				seen[k] = true
+				destinations = append(destinations, t.Tags)
+				if !slices.Contains(services, t.Tags.Service()) {
+					services = append(services, t.Tags.Service())
+				}
+			}
+		}
+	}
+	if len(services) == 0 {
+		services = []string{own}
+	}
+	return destinations, services
+}
+
+// Principal is the service whose policies shape the listener and the routes of an
+// outbound: its own if it is reached at all, otherwise the first that is.
+func Principal(services []string, own string) string {
+	if slices.Contains(services, own) {
+		return own
+	}
+	return services[0]
+}
+
+func hostPort(address string, port uint32) string {
+	return net.JoinHostPort(address, strconv.FormatUint(uint64(port), 10))
+}

@@ -1,0 +1,131 @@
+package selection
+
+import (
+	"cmp"
+	"slices"
+	"strconv"
+
+	"github.com/meshgate/meshgate/controlplane/mesh"
+	"github.com/meshgate/meshgate/controlplane/view"
+	"github.com/meshgate/meshgate/xds/draft"
+	"github.com/meshgate/meshgate/xds/policy"
+)
+
+// Sorts of places, in the words of the mesh API.
+const (
+	PlaceProxy    = "dataplane"
+	PlaceInbound  = "inbound"
+	PlaceOutbound = "outbound"
+	PlaceService  = "service"
+)
+
+// Place is a place of a proxy with what was chosen for it.
+type Place struct {
+	// Sort is one of the sorts of places.
+	Sort string
+	// Name and Service tell places of one sort apart; a proxy has neither.
+	Name, Service string
+	// Socket is where an inbound or an outbound listens.
+	Socket string
+	// Matches are in the order of the policies that were asked for.
+	Matches []Match
+}
+
+// Match is what one policy chose for a place. Chosen has no facts: what a policy found
+// beyond its own resources is not looked at.
+type Match struct {
+	Policy *policy.Policy
+	Chosen *policy.Selection
+}
+
+// Of lists the places of a dataplane for which anything was chosen, ordered by sort,
+// name and service.
+func Of(m *view.Mesh, policies []*policy.Policy, d *view.Dataplane) []Place {
+	n := d.Spec.Networking
+	if n == nil {
+		return nil
+	}
+	w := walk{mesh: m, policies: policies, sources: Sources(n)}
+	w.add(Place{Sort: PlaceProxy}, func(p *policy.Policy) []*view.Policy { return single(OnProxy(m, p, w.sources)) })
+	for _, in := range Inbounds(n) {
+		w.add(Place{Sort: PlaceInbound, Name: inboundName(n, in), Service: in.Tags.Service(), Socket: socket(n, in)}, func(p *policy.Policy) []*view.Policy {
+			return OnInbound(nil, m, p, in.Tags)
+		})
+	}
+	outbounds := Declared(n)
+	if all, reachable := Everything(n); all {
+		outbounds = Virtual(m, reachable)
+	}
+	seen := map[string]bool{}
+	for i := range outbounds {
+		for _, service := range w.outbound(&outbounds[i]) {
+			if !seen[service] {
+				seen[service] = true
+				w.connection(Place{Sort: PlaceService, Name: service, Service: service}, policy.ByDestination)
+			}
+		}
+	}
+	slices.SortStableFunc(w.places, func(a, b Place) int {
+		return cmp.Or(cmp.Compare(a.Sort, b.Sort), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Service, b.Service))
+	})
+	return w.places
+}
+
+// walk goes over the places of one dataplane.
+type walk struct {
+	mesh     *view.Mesh
+	policies []*policy.Policy
+	sources  []mesh.Tags
+	places   []Place
+}
+
+// add adds a place if anything is chosen for it, and returns what is.
+func (w *walk) add(at Place, choose func(*policy.Policy) []*view.Policy) []Match {
+	for _, p := range w.policies {
+		if chosen := choose(p); len(chosen) > 0 {
+			at.Matches = append(at.Matches, Match{p, &policy.Selection{Policies: chosen}})
+		}
+	}
+	if len(at.Matches) > 0 {
+		w.places = append(w.places, at)
+	}
+	return at.Matches
+}
+
+func (w *walk) connection(at Place, place policy.Attachment) []Match {
+	return w.add(at, func(p *policy.Policy) []*view.Policy {
+		return single(OnConnection(w.mesh, p, place, w.sources, at.Service))
+	})
+}
+
+// outbound adds an outbound and returns the services that it leads to: its own if what
+// leads elsewhere cannot be made.
+func (w *walk) outbound(o *Outbound) (services []string) {
+	var split *draft.Split
+	for _, match := range w.connection(Place{Sort: PlaceOutbound, Name: o.Name(), Service: o.Tags.Service(), Socket: o.Name()}, policy.ByOutbound) {
+		if match.Policy.Split != nil {
+			if made, err := match.Policy.Split(match.Chosen, o.Tags); err == nil {
+				split = made
+			}
+			break
+		}
+	}
+	_, services = Destinations(split, o.Tags.Service())
+	return services
+}
+
+func single(p *view.Policy) []*view.Policy {
+	if p == nil {
+		return nil
+	}
+	return []*view.Policy{p}
+}
+
+// inboundName is the address, the port, and the port of the workload.
+func inboundName(n *mesh.Networking, in *mesh.Inbound) string {
+	return socket(n, in) + ":" + strconv.FormatUint(uint64(cmp.Or(in.ServicePort, in.Port)), 10)
+}
+
+func socket(n *mesh.Networking, in *mesh.Inbound) string {
+	return hostPort(cmp.Or(in.Address, n.Address), in.Port)
+}

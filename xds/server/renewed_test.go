@@ -1,0 +1,58 @@
+package server_test
+
+import (
+	"bytes"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"google.golang.org/grpc/codes"
+
+	"github.com/meshgate/meshgate/xds/rejudge"
+	"github.com/meshgate/meshgate/xds/server"
+	"github.com/meshgate/meshgate/xds/xdstest"
+)
+
+// lockedBuffer is written by many.
+type lockedBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *lockedBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *lockedBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
+// TestRotationByTheBookIsNoAttack: a stream whose token counts no more ends also if its
+// node has renewed; but then it is no refusal, and nobody is warned of it.
+func TestRotationByTheBookIsNoAttack(t *testing.T) {
+	for _, renewed := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			a, log := &roll{}, &lockedBuffer{}
+			r := setup(t, func(c *server.Config) { c.Auth, c.Log = a, slog.New(slog.NewTextHandler(log, nil)) })
+			c := started(t, r, xdstest.Options{Token: "old"})
+			err, code := fmt.Errorf("the key is gone: %w", server.ErrUnauthenticated), codes.Unauthenticated
+			if renewed {
+				err, code = rejudge.Renewed(err), codes.Aborted
+			}
+			a.set(time.Time{}, err)
+			r.srv.Recheck(t.Context(), nodeID)
+			ends(t, c, code)
+			if warned := strings.Contains(log.String(), "level=WARN"); warned == renewed {
+				t.Errorf("renewed %t: %s", renewed, log)
+			}
+		})
+	}
+}
