@@ -3,15 +3,12 @@
 package framework
 
 import (
-	"bytes"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -38,49 +35,6 @@ type Process struct {
 	output *output
 	done   chan struct{}
 	err    error
-	asked  atomic.Bool // to print its stacks
-}
-
-// output keeps what a process printed.
-type output struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-// Write implements io.Writer.
-func (o *output) Write(p []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.buf.Write(p)
-}
-
-// String returns everything printed so far.
-func (o *output) String() string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.buf.String()
-}
-
-// shown is how much of an output a report shows. The reports of all processes of a long
-// run are in memory together.
-const shown = 256 << 10
-
-// end returns the last of what was printed.
-func (o *output) end() string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	all := o.buf.Bytes()
-	if left := len(all) - shown; left > 0 {
-		return fmt.Sprintf("(%d bytes before)\n%s", left, all[left:])
-	}
-	return string(all)
-}
-
-// from returns what was printed after the first n bytes.
-func (o *output) from(n int) string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return string(o.buf.Bytes()[n:])
 }
 
 // Start runs a command until the test ends, or until it is stopped. The end of its output
@@ -105,8 +59,6 @@ func Start(env []string, path string, args ...string) *Process {
 			}
 		}()
 		p.Stop()
-		// Programs that were built with the race detector say so and go on.
-		gomega.Expect(p.output.String()).NotTo(gomega.ContainSubstring("WARNING: DATA RACE"))
 	})
 	return p
 }
@@ -115,7 +67,7 @@ func Start(env []string, path string, args ...string) *Process {
 // it does not know.
 func ours(variable string) bool { return strings.HasPrefix(variable, "MESHGATE_E2E_") }
 
-// Output is what the process has printed.
+// Output is what the process has printed, of very much the last.
 func (p *Process) Output() string { return p.output.String() }
 
 // PID is the process id.
@@ -146,7 +98,7 @@ func (p *Process) Stop() {
 		return
 	case <-time.After(stopping):
 	}
-	p.asked.Store(true)
+	p.output.expectStacks()
 	_ = p.cmd.Process.Signal(syscall.SIGQUIT) // a Go program prints its stacks
 	select {
 	case <-p.done:

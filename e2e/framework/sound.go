@@ -16,20 +16,19 @@ import (
 var unsound = regexp.MustCompile(`panic recovered|panicked|panic=|panic: |fatal error: |goroutine \d+ \[|WARNING: DATA RACE|` +
 	`Caught (Segmentation fault|Aborted|Bus error|Illegal instruction|Floating point exception)`)
 
-// watched are the processes that run, with how much of their output has been
-// looked at.
+// watched are the processes that run.
 var watched struct {
 	sync.Mutex
-	seen map[*Process]int
+	processes map[*Process]bool
 }
 
 func watch(p *Process) {
 	watched.Lock()
 	defer watched.Unlock()
-	if watched.seen == nil {
-		watched.seen = map[*Process]int{}
+	if watched.processes == nil {
+		watched.processes = map[*Process]bool{}
 	}
-	watched.seen[p] = 0
+	watched.processes[p] = true
 }
 
 // ExpectSound fails the spec if a process that runs has printed the marks of a
@@ -39,8 +38,8 @@ func watch(p *Process) {
 func ExpectSound() {
 	watched.Lock()
 	var problems []string
-	for p := range watched.seen {
-		problems = append(problems, look(p)...)
+	for p := range watched.processes {
+		problems = append(problems, p.unsound(false)...)
 	}
 	watched.Unlock()
 	report(problems)
@@ -49,10 +48,9 @@ func ExpectSound() {
 // expectEndedSound looks at the rest of what a process has printed that has ended.
 func expectEndedSound(p *Process) {
 	watched.Lock()
-	problems := look(p)
-	delete(watched.seen, p)
+	delete(watched.processes, p)
 	watched.Unlock()
-	report(problems)
+	report(p.unsound(true))
 }
 
 func report(problems []string) {
@@ -61,25 +59,22 @@ func report(problems []string) {
 	}
 }
 
-// look returns the lines of new output that tell of something unsound. Only whole
-// lines count as seen. The caller holds the lock.
-func look(p *Process) []string {
-	fresh := p.output.from(watched.seen[p])
-	whole := strings.LastIndexByte(fresh, '\n') + 1
-	watched.seen[p] += whole
-	if p.asked.Load() { // for its stacks, by Stop
-		return nil
+// unsound returns what the process has printed of the kind since it was last asked, each
+// line with the name of who printed it.
+func (p *Process) unsound(ended bool) []string {
+	found := p.output.takeUnsound(ended)
+	for i, line := range found {
+		found[i] = fmt.Sprintf("%s: %s", p.cmd.Path, line)
 	}
-	return Unsound(p.cmd.Path, fresh)
+	return found
 }
 
-// Unsound returns the lines of an output that tell of a panic or a crash, each
-// with the name of who printed it.
-func Unsound(name, output string) []string {
+// Unsound returns the lines of an output that tell of a panic or a crash.
+func Unsound(output string) []string {
 	var found []string
 	for line := range strings.Lines(output) {
 		if unsound.MatchString(line) {
-			found = append(found, fmt.Sprintf("%s: %s", name, strings.TrimSpace(line)))
+			found = append(found, strings.TrimSpace(line))
 		}
 	}
 	return found

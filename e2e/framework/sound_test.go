@@ -16,7 +16,7 @@ func TestUnsoundIsSeen(t *testing.T) {
 		"WARNING: DATA RACE",
 		`level=ERROR msg="envoy: Caught Segmentation fault, suspect faulting address 0x55da2d5ee520" logger=backtrace`,
 	} {
-		if len(Unsound("x", "one line before\n"+line)) != 1 {
+		if len(Unsound("one line before\n"+line)) != 1 {
 			t.Errorf("not seen: %s", line)
 		}
 	}
@@ -25,7 +25,7 @@ func TestUnsoundIsSeen(t *testing.T) {
 		`level=INFO msg=request path=/panic`,
 		`level=ERROR msg="envoy ended unexpectedly and is restarted" error="signal: killed"`,
 	} {
-		if found := Unsound("x", line); found != nil {
+		if found := Unsound(line); found != nil {
 			t.Errorf("%v", found)
 		}
 	}

@@ -150,7 +150,7 @@ func (p *process) sound(t *testing.T) {
 	if p.mayPanic {
 		return
 	}
-	for _, line := range framework.Unsound(p.name, p.output()) {
+	for _, line := range framework.Unsound(p.output()) {
 		t.Error(line)
 	}
 }
