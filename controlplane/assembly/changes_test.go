@@ -6,7 +6,6 @@ import (
 	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
-	"flag"
 	"fmt"
 	"log/slog"
 	"os"
@@ -17,8 +16,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/meshgate/meshgate/controlplane/admit"
 	"github.com/meshgate/meshgate/controlplane/admit/admittest"
 	"github.com/meshgate/meshgate/controlplane/changes"
@@ -28,10 +25,9 @@ import (
 	"github.com/meshgate/meshgate/controlplane/store"
 	"github.com/meshgate/meshgate/controlplane/store/seal"
 	"github.com/meshgate/meshgate/controlplane/store/sqlstore"
+	"github.com/meshgate/meshgate/e2e/golden"
 	"github.com/meshgate/meshgate/filter/contract"
 )
-
-var update = flag.Bool("update", false, "rewrite golden files")
 
 // withSecrets are resources of every kind that has secret members, in the order in
 // which they can be created. $S is a secret, $B one in base64.
@@ -233,19 +229,8 @@ func TestMembersOfSealedKinds(t *testing.T) {
 		}
 	}
 	got := strings.Join(lines, "\n") + "\n"
-	const golden = "testdata/sealed-members.golden"
-	if *update {
-		if err := os.WriteFile(golden, []byte(got), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(golden)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Errorf("members of kinds with secrets (-decided +found); add secret ones to Secrets of the kind, then run with -update:\n%s", diff)
-	}
+	// Secret members are added to Secrets of their kind before the file is written anew.
+	golden.Compare(t, "testdata/sealed-members.golden", []byte(got))
 }
 
 // schemaPaths lists the leaves of entities.

@@ -9,10 +9,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/meshgate/meshgate/controlplane/httpkit"
+	"github.com/meshgate/meshgate/e2e/golden"
 )
 
 // TestDiagnosticsMatrix holds every path of the diagnostics port against every
@@ -60,17 +60,5 @@ func TestDiagnosticsMatrix(t *testing.T) {
 			}
 		}
 	}
-	const file = "testdata/diagnostics.golden"
-	if os.Getenv("UPDATE") != "" {
-		if err := os.WriteFile(file, []byte(b.String()), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), b.String()); diff != "" {
-		t.Error(diff)
-	}
+	golden.Compare(t, "testdata/diagnostics.golden", []byte(b.String()))
 }

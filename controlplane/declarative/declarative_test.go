@@ -3,7 +3,6 @@ package declarative_test
 import (
 	"context"
 	"encoding/json"
-	"flag"
 	"os"
 	"path/filepath"
 	"strings"
@@ -20,9 +19,8 @@ import (
 	"github.com/meshgate/meshgate/controlplane/model"
 	"github.com/meshgate/meshgate/controlplane/store"
 	"github.com/meshgate/meshgate/controlplane/store/memstore"
+	"github.com/meshgate/meshgate/e2e/golden"
 )
-
-var update = flag.Bool("update", false, "rewrite the golden files")
 
 // kinds are those of the files in testdata.
 var kinds = []*model.Kind{gateway.Plugins, gateway.Routes, gateway.Services, gateway.Consumers, gateway.Applications, gateway.Keys}
@@ -126,19 +124,7 @@ func TestFiles(t *testing.T) {
 					t.Errorf("the same file changed something: %+v", c.Changes)
 				}
 			}
-			golden := strings.TrimSuffix(file, ".in") + ".golden"
-			if *update {
-				if err := os.WriteFile(golden, []byte(got), 0o600); err != nil {
-					t.Fatal(err)
-				}
-			}
-			want, err := os.ReadFile(golden)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(string(want), got); diff != "" {
-				t.Errorf("differs (-want +got):\n%s", diff)
-			}
+			golden.Compare(t, strings.TrimSuffix(file, ".in")+".golden", []byte(got))
 		})
 	}
 }

@@ -4,10 +4,8 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"flag"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -22,10 +20,9 @@ import (
 	"github.com/meshgate/meshgate/controlplane/model"
 	"github.com/meshgate/meshgate/controlplane/store"
 	"github.com/meshgate/meshgate/controlplane/store/memstore"
+	"github.com/meshgate/meshgate/e2e/golden"
 	"github.com/meshgate/meshgate/xds/bootstrap"
 )
-
-var update = flag.Bool("update", false, "write golden files")
 
 // proxyTokens knows tokens of the form mesh/name/service.
 type proxyTokens struct{}
@@ -161,21 +158,7 @@ func TestProxyBootstrap(t *testing.T) {
 				t.Errorf("content type %q", ct)
 			}
 			path := filepath.Join("testdata", strings.TrimSuffix(name, filepath.Ext(name))+".yaml")
-			if *update {
-				if err := os.MkdirAll("testdata", 0o750); err != nil {
-					t.Fatal(err)
-				}
-				if err := os.WriteFile(path, got, 0o600); err != nil {
-					t.Fatal(err)
-				}
-			}
-			want, err := os.ReadFile(path)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(string(want), string(got)); diff != "" {
-				t.Error(diff)
-			}
+			golden.Compare(t, path, got)
 			owner := OwnerProxy
 			if test.relay != nil {
 				owner = OwnerAgent

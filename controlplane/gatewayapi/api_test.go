@@ -3,7 +3,6 @@ package gatewayapi_test
 import (
 	"bytes"
 	"context"
-	"flag"
 	"fmt"
 	"io"
 	"log/slog"
@@ -17,7 +16,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
 
 	"github.com/meshgate/meshgate/controlplane/admit"
@@ -29,9 +27,8 @@ import (
 	"github.com/meshgate/meshgate/controlplane/nodes/nodestest"
 	"github.com/meshgate/meshgate/controlplane/store"
 	"github.com/meshgate/meshgate/controlplane/store/memstore"
+	"github.com/meshgate/meshgate/e2e/golden"
 )
-
-var update = flag.Bool("update", false, "rewrite the golden transcripts")
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
@@ -177,19 +174,7 @@ func TestTranscripts(t *testing.T) {
 				t.Fatal(err)
 			}
 			got := transcript(t, setupWith(t, scriptOptions[filepath.Base(script)]), string(lines))
-			golden := strings.TrimSuffix(script, ".script") + ".golden"
-			if *update {
-				if err := os.WriteFile(golden, []byte(got), 0o600); err != nil {
-					t.Fatal(err)
-				}
-			}
-			want, err := os.ReadFile(golden)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(string(want), got); diff != "" {
-				t.Errorf("transcript differs (-want +got):\n%s", diff)
-			}
+			golden.Compare(t, strings.TrimSuffix(script, ".script")+".golden", []byte(got))
 		})
 	}
 }

@@ -6,18 +6,16 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"sync"
 	"testing"
 	"time"
-
-	"github.com/google/go-cmp/cmp"
 
 	"github.com/meshgate/meshgate/controlplane/gatewayapi"
 	"github.com/meshgate/meshgate/controlplane/health"
 	"github.com/meshgate/meshgate/controlplane/httpkit"
 	"github.com/meshgate/meshgate/controlplane/nodes/nodestest"
 	"github.com/meshgate/meshgate/controlplane/openapi/openapitest"
+	"github.com/meshgate/meshgate/e2e/golden"
 )
 
 // contracts are built once for each set of endpoints.
@@ -60,23 +58,11 @@ func TestOpenAPIDocument(t *testing.T) {
 		o.Nodes, o.Dumps, o.Conditions = nodestest.New(), nodestest.Dumps{}, conditions
 	})
 	raw := openAPI(t, f.api)
-	const golden = "testdata/openapi.json"
 	var indented bytes.Buffer
 	if err := json.Indent(&indented, raw, "", " "); err != nil {
 		t.Fatal(err)
 	}
-	if *update {
-		if err := os.WriteFile(golden, indented.Bytes(), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(golden)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), indented.String()); diff != "" {
-		t.Errorf("the document differs (-want +got):\n%s", diff)
-	}
+	golden.Compare(t, "testdata/openapi.json", indented.Bytes())
 	contractOf(t, f.api)
 }
 

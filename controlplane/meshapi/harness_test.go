@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"flag"
 	"log/slog"
 	"math"
 	"net/http"
@@ -32,8 +31,6 @@ import (
 	"github.com/meshgate/meshgate/inspect"
 	policies "github.com/meshgate/meshgate/xds/policy"
 )
-
-var update = flag.Bool("update", false, "rewrite the transcripts in testdata")
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(closing{m}) }
 

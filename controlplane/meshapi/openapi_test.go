@@ -4,16 +4,14 @@ import (
 	"bytes"
 	"encoding/json"
 	"net/http"
-	"os"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/meshgate/meshgate/controlplane/httpkit"
 	"github.com/meshgate/meshgate/controlplane/openapi/openapitest"
+	"github.com/meshgate/meshgate/e2e/golden"
 )
 
 // contract is made once: all tests serve the same endpoints.
@@ -44,23 +42,11 @@ func loose(r *http.Request, body string) bool {
 // only when somebody means it to.
 func TestOpenAPIDocument(t *testing.T) {
 	contractOf(t).HasEveryRoute(t, 6)
-	const golden = "testdata/openapi.golden"
 	var got bytes.Buffer
 	if err := json.Indent(&got, request(newAPI(t).handler, http.MethodGet, "/openapi.json", "").Body.Bytes(), "", " "); err != nil {
 		t.Fatal(err)
 	}
-	if *update {
-		if err := os.WriteFile(golden, got.Bytes(), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(golden)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), got.String()); diff != "" {
-		t.Error(diff)
-	}
+	golden.Compare(t, "testdata/openapi.golden", got.Bytes())
 }
 
 // TestEveryEndpointHasAContract: the router knows what each endpoint is asked and

@@ -2,15 +2,13 @@ package meshapi
 
 import (
 	"net/http"
-	"os"
 	"strconv"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/meshgate/meshgate/controlplane/httpkit"
 	"github.com/meshgate/meshgate/controlplane/model"
+	"github.com/meshgate/meshgate/e2e/golden"
 )
 
 // TestAccess calls every endpoint as every kind of caller. Whoever adds an
@@ -34,20 +32,8 @@ func TestAccess(t *testing.T) {
 		}
 		lines = append(lines, line)
 	}
-	const file = "testdata/access.golden"
 	got := "# endpoint, authorisation, answers to: bad token, anonymous, user, administrator\n" + strings.Join(lines, "\n") + "\n"
-	if *update {
-		if err := os.WriteFile(file, []byte(got), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Error(diff)
-	}
+	golden.Compare(t, "testdata/access.golden", []byte(got))
 }
 
 // existing is the name of a resource of the collection before it that seeded APIs have.

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/meshgate/meshgate/e2e/golden"
 )
 
 // TestTranscripts replays the conversations in testdata. Each is a file of
@@ -30,14 +30,7 @@ func TestTranscripts(t *testing.T) {
 				t.Fatal(err)
 			}
 			got := replay(t, newAPI(t).handler, string(raw))
-			if *update {
-				if err := os.WriteFile(file, []byte(got), 0o600); err != nil {
-					t.Fatal(err)
-				}
-			}
-			if diff := cmp.Diff(strings.Split(string(raw), "\n"), strings.Split(got, "\n")); diff != "" && !*update {
-				t.Error(diff)
-			}
+			golden.Compare(t, file, []byte(got))
 		})
 	}
 }

@@ -3,24 +3,20 @@ package bootstrap_test
 import (
 	"bytes"
 	"context"
-	"flag"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
+	"github.com/meshgate/meshgate/e2e/golden"
 	"github.com/meshgate/meshgate/xds/bootstrap"
 )
 
-var update = flag.Bool("update", false, "write golden files")
+var configs = allConfigs()
 
-var golden = goldens()
-
-func goldens() map[string]bootstrap.Config {
-	golden := map[string]bootstrap.Config{
+func allConfigs() map[string]bootstrap.Config {
+	configs := map[string]bootstrap.Config{
 		"socket.yaml": {
 			NodeID: "cp/default/one", Cluster: "oauth-gateway", Relay: "/run/meshgate/ads.sock",
 			AdminSocket: "/run/meshgate/admin.sock", Metadata: map[string]any{"version": "1", "kind": "oauth-gateway"},
@@ -30,17 +26,17 @@ func goldens() map[string]bootstrap.Config {
 			AdminPort: 9901, MaxHeap: 1 << 30, MaxConnections: 100,
 		},
 	}
-	golden["relay-sidecar.yaml"] = bootstrap.Config{
+	configs["relay-sidecar.yaml"] = bootstrap.Config{
 		NodeID: "default.web-1", Cluster: "web", Relay: "/run/meshgate/ads.sock",
 		AdminSocket: "/run/meshgate/admin.sock", Metadata: sidecar,
 	}
 	for file, host := range map[string]string{"direct-name.yaml": "cp.example.com", "direct-ip.yaml": "10.0.0.1", "direct-ip6.yaml": "::1"} {
-		golden[file] = bootstrap.Config{
+		configs[file] = bootstrap.Config{
 			NodeID: "default.web-1", Cluster: "web", AdminPort: 9901, Metadata: sidecar,
 			Direct: &bootstrap.Direct{Host: host, Port: 5678, CA: []byte(authority), Token: "token"},
 		}
 	}
-	return golden
+	return configs
 }
 
 // authority is a certificate that Envoy can read; nothing is signed with it.
@@ -63,39 +59,24 @@ var sidecar = map[string]any{
 }
 
 func TestRenderGolden(t *testing.T) {
-	for name, config := range golden {
+	for name, config := range configs {
 		t.Run(name, func(t *testing.T) {
 			got, err := bootstrap.Render(config)
 			if err != nil {
 				t.Fatal(err)
 			}
-			path := filepath.Join("testdata", name)
-			if *update {
-				if err := os.MkdirAll("testdata", 0o750); err != nil {
-					t.Fatal(err)
-				}
-				if err := os.WriteFile(path, got, 0o600); err != nil {
-					t.Fatal(err)
-				}
-			}
-			want, err := os.ReadFile(path)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(string(want), string(got)); diff != "" {
-				t.Errorf("bootstrap (-want +got):\n%s", diff)
-			}
+			golden.Compare(t, filepath.Join("testdata", name), got)
 		})
 	}
 }
 
 func TestRenderIsDeterministic(t *testing.T) {
-	first, err := bootstrap.Render(golden["socket.yaml"])
+	first, err := bootstrap.Render(configs["socket.yaml"])
 	if err != nil {
 		t.Fatal(err)
 	}
 	for range 20 {
-		again, err := bootstrap.Render(golden["socket.yaml"])
+		again, err := bootstrap.Render(configs["socket.yaml"])
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -106,14 +87,14 @@ func TestRenderIsDeterministic(t *testing.T) {
 }
 
 func TestRenderRefuses(t *testing.T) {
-	ok := golden["socket.yaml"]
+	ok := configs["socket.yaml"]
 	for name, breakIt := range map[string]func(*bootstrap.Config){
 		"no node id":  func(c *bootstrap.Config) { c.NodeID = "" },
 		"no relay":    func(c *bootstrap.Config) { c.Relay = "" },
 		"no admin":    func(c *bootstrap.Config) { c.AdminSocket = "" },
 		"long socket": func(c *bootstrap.Config) { c.Relay = "/" + strings.Repeat("x", 107) },
 		"no port":     func(c *bootstrap.Config) { c.AdminPort = 65536 },
-		"two ways":    func(c *bootstrap.Config) { c.Direct = golden["direct-name.yaml"].Direct },
+		"two ways":    func(c *bootstrap.Config) { c.Direct = configs["direct-name.yaml"].Direct },
 		"no host": func(c *bootstrap.Config) {
 			c.Relay, c.Direct = "", &bootstrap.Direct{Port: 1, CA: []byte("x"), Token: "t"}
 		},
@@ -139,7 +120,7 @@ func TestRenderRefuses(t *testing.T) {
 
 // TestTokensAreLiteral: Envoy reads %NAME% in what a stream begins with.
 func TestTokensAreLiteral(t *testing.T) {
-	config := golden["direct-name.yaml"]
+	config := configs["direct-name.yaml"]
 	direct := *config.Direct
 	config.Direct, direct.Token = &direct, "a%REQ(X)%b"
 	text, err := bootstrap.Render(config)
@@ -158,7 +139,7 @@ func TestEnvoyAccepts(t *testing.T) {
 		t.Log("no Envoy: only the golden files were compared")
 		return
 	}
-	for name, config := range golden {
+	for name, config := range configs {
 		t.Run(name, func(t *testing.T) {
 			if config.Direct == nil {
 				config.Relay = filepath.Join(t.TempDir(), "ads.sock")

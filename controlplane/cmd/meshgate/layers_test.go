@@ -59,7 +59,7 @@ var layers = map[string]string{
 	"xds/policy/meshtokenauth":     policyRow + " controlplane/gateway filter/contract xds/chain",
 	"xds/policy/all": policyRow + " xds/policy/circuitbreaker xds/policy/faultinjection xds/policy/healthcheck xds/policy/meshtokenauth xds/policy/retry xds/policy/timeout " +
 		"xds/policy/trafficpermission xds/policy/trafficroute",
-	"xds/policy/policytest": policyRow + " xds/plan xds/resource",
+	"xds/policy/policytest": policyRow + " e2e/golden xds/plan xds/resource",
 
 	// Read-only answers.
 	"inspect": "controlplane/mesh controlplane/fault controlplane/insight controlplane/model controlplane/nodes controlplane/turns controlplane/view xds/concealed xds/policy xds/resource xds/selection",
@@ -146,6 +146,7 @@ var layers = map[string]string{
 
 	// Processes are driven from outside.
 	"e2e/ports":         "",
+	"e2e/golden":        "",
 	"e2e/framework":     "e2e/ports",
 	"e2e/accesslog":     "e2e/framework",
 	"e2e/gateway":       "e2e/framework controlplane/telemetry/telemetrytest",

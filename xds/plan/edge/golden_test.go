@@ -2,22 +2,19 @@ package edge
 
 import (
 	"encoding/json"
-	"flag"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"sigs.k8s.io/yaml"
 
 	"github.com/meshgate/meshgate/controlplane/gateway"
 	"github.com/meshgate/meshgate/controlplane/model"
+	"github.com/meshgate/meshgate/e2e/golden"
 	"github.com/meshgate/meshgate/xds/plan/plantest"
 )
-
-var update = flag.Bool("update", false, "write golden files")
 
 // TestGolden translates testdata/<name>.in.yaml and compares with
 // testdata/<name>.golden.yaml; -update writes the latter.
@@ -31,18 +28,7 @@ func TestGolden(t *testing.T) {
 			result := NewPlanner(testParams).Plan(loadWorld(t, in).state())
 			got := render(t, result)
 			path := strings.Replace(in, ".in.yaml", ".golden.yaml", 1)
-			if *update {
-				if err := os.WriteFile(path, got, 0o600); err != nil {
-					t.Fatal(err)
-				}
-			}
-			want, err := os.ReadFile(path)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(string(want), string(got)); diff != "" {
-				t.Errorf("set (-want +got):\n%s", diff)
-			}
+			golden.Compare(t, path, got)
 			validate(t, result.Set)
 		})
 	}

@@ -1,23 +1,19 @@
 package sidecar_test
 
 import (
-	"flag"
-	"os"
 	"path/filepath"
 	"regexp"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"sigs.k8s.io/yaml"
 
 	"github.com/meshgate/meshgate/controlplane/mesh"
 	"github.com/meshgate/meshgate/controlplane/model"
+	"github.com/meshgate/meshgate/e2e/golden"
 	"github.com/meshgate/meshgate/xds/plan/plantest"
 	"github.com/meshgate/meshgate/xds/policy/all"
 	"github.com/meshgate/meshgate/xds/resource"
 )
-
-var update = flag.Bool("update", false, "write golden files")
 
 // vendors are words that no wire may show.
 var vendors = regexp.MustCompile(`(?i)\b(kuma|kong|istio|consul|linkerd)`)
@@ -60,24 +56,8 @@ func TestGolden(t *testing.T) {
 			if word := vendors.Find(text); word != nil {
 				t.Errorf("the wire shows %q", word)
 			}
-			golden(t, filepath.Join("testdata", s.name+".golden.yaml"), text)
+			golden.Compare(t, filepath.Join("testdata", s.name+".golden.yaml"), text)
 		})
-	}
-}
-
-func golden(t *testing.T, path string, got []byte) {
-	t.Helper()
-	if *update {
-		if err := os.WriteFile(path, got, 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), string(got)); diff != "" {
-		t.Errorf("sets (-want +got):\n%s", diff)
 	}
 }
 

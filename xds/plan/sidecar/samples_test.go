@@ -17,6 +17,7 @@ import (
 
 	"github.com/meshgate/meshgate/controlplane/mesh"
 	"github.com/meshgate/meshgate/controlplane/view"
+	"github.com/meshgate/meshgate/e2e/golden"
 	"github.com/meshgate/meshgate/xds/draft"
 	"github.com/meshgate/meshgate/xds/policy"
 	"github.com/meshgate/meshgate/xds/policy/all"
@@ -170,7 +171,7 @@ func TestSeams(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	golden(t, filepath.Join("testdata", "seams.golden.yaml"), text)
+	golden.Compare(t, filepath.Join("testdata", "seams.golden.yaml"), text)
 }
 
 // TestFactsOfTheMesh: a backend that changes concerns those who use it, and nobody else.

@@ -3,23 +3,20 @@ package policytest
 import (
 	"bytes"
 	"encoding/json"
-	"flag"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 	"sigs.k8s.io/yaml"
 
 	"github.com/meshgate/meshgate/controlplane/mesh"
+	"github.com/meshgate/meshgate/e2e/golden"
 	"github.com/meshgate/meshgate/xds/draft"
 	"github.com/meshgate/meshgate/xds/policy"
 )
-
-var update = flag.Bool("update", false, "write golden files")
 
 // Protocols are those for which there are drafts.
 var Protocols = []string{mesh.ProtocolHTTP, mesh.ProtocolGRPC, mesh.ProtocolTCP}
@@ -40,24 +37,8 @@ func Golden(t *testing.T, p *policy.Policy) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			compare(t, strings.Replace(in, ".in.yaml", ".golden.yaml", 1), Render(t, p, Select(t, p, text)))
+			golden.Compare(t, strings.Replace(in, ".in.yaml", ".golden.yaml", 1), Render(t, p, Select(t, p, text)))
 		})
-	}
-}
-
-func compare(t *testing.T, path string, got []byte) {
-	t.Helper()
-	if *update {
-		if err := os.WriteFile(path, got, 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), string(got)); diff != "" {
-		t.Errorf("drafts (-want +got):\n%s", diff)
 	}
 }
 
