@@ -2,6 +2,7 @@ package adminlink
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -39,8 +40,10 @@ type Options struct {
 	Trouble func(node, reason string)
 	// MaxLinks bounds open links; 0 means 10,000.
 	MaxLinks int
-	Log      *slog.Logger
-	Now      func() time.Time
+	// MaxBody bounds an answer in bytes; 0 means [MaxBody], which is also the most.
+	MaxBody int64
+	Log     *slog.Logger
+	Now     func() time.Time
 }
 
 const (
@@ -79,9 +82,7 @@ type Server struct {
 
 // NewServer returns a server without links.
 func NewServer(o Options) *Server {
-	if o.MaxLinks == 0 {
-		o.MaxLinks = defaultMaxLinks
-	}
+	o.MaxLinks, o.MaxBody = cmp.Or(o.MaxLinks, defaultMaxLinks), cmp.Or(o.MaxBody, MaxBody)
 	s := &Server{o: o, links: map[string]*link{}}
 	s.unjudged = rejudge.New(s.judge, s.notRechecked)
 	return s
@@ -253,19 +254,19 @@ func (s *Server) Close() {
 
 // Ask returns what a node's Envoy answers at an allowed path. It returns a
 // Forbidden fault for another path, and Unavailable if the node is not connected,
-// is too slow, goes away or has more to say than [MaxBody]. Questions to one node
+// is too slow, goes away or has more to say than MaxBody. Questions to one node
 // wait for each other until ctx ends.
 func (s *Server) Ask(ctx context.Context, node, path string) ([]byte, error) {
 	if !Allowed(path) {
 		return nil, fault.New(fault.Forbidden, "the administration interface is not asked for %q", path)
 	}
-	return s.ask(ctx, node, question{Path: path, Max: MaxBody})
+	return s.ask(ctx, node, question{Path: path, Max: s.o.MaxBody})
 }
 
 // Trust has the agent of a node verify the control plane against these roots from now
 // on, and returns once it has stored them. Errors are those of Ask.
 func (s *Server) Trust(ctx context.Context, node string, roots []byte) error {
-	_, err := s.ask(ctx, node, question{Path: RootsPath, Max: MaxBody, Roots: roots})
+	_, err := s.ask(ctx, node, question{Path: RootsPath, Max: s.o.MaxBody, Roots: roots})
 	return err
 }
 
@@ -301,7 +302,7 @@ func (l *link) ask(ctx context.Context, q question) ([]byte, error) {
 	}
 	l.mu.Lock()
 	l.next++
-	a := &answer{id: l.next, max: MaxBody, done: make(chan struct{})}
+	a := &answer{id: l.next, max: int(q.Max), done: make(chan struct{})}
 	a.slow = time.AfterFunc(AskTimeout, func() { l.close(errSlow) })
 	l.answer = a
 	l.mu.Unlock()

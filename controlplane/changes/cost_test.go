@@ -58,8 +58,8 @@ func TestDifferencesAreCheap(t *testing.T) {
 			if err != nil || len(d.Members)+d.More == 0 {
 				t.Errorf("%d members and %d more: %v", len(d.Members), d.More, err)
 			}
-			// The time is that of a busy machine: what grows with the square takes minutes.
-			if grown := (after.TotalAlloc - before.TotalAlloc) >> 20; grown > c.most || took > 10*time.Second {
+			// What grows with the square takes minutes, on any machine.
+			if grown := (after.TotalAlloc - before.TotalAlloc) >> 20; grown > c.most || took > time.Minute {
 				t.Errorf("it took %s and %d MiB, more than %d", took, grown, c.most)
 			} else {
 				t.Logf("%s, %d MiB", took, grown)

@@ -5,14 +5,17 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 )
 
-type meter []Served
+// meter passes on what it is told. A client may have its answer, or the end of its
+// connection, before the request is over.
+type meter chan Served
 
-func (m *meter) Served(s Served) { *m = append(*m, s) }
+func (m meter) Served(s Served) { m <- s }
 
 // TestMeter tells of each request once, in words that no client chooses.
 func TestMeter(t *testing.T) {
@@ -27,11 +30,12 @@ func TestMeter(t *testing.T) {
 			}
 		}},
 	}, RefuseMessage)
-	var got meter
+	told := make(meter, 16)
 	mux := http.NewServeMux()
 	mux.Handle("/", router)
 	mux.Handle("/named", Named("/named", http.HandlerFunc(ok)))
-	s := httptest.NewServer(NewServer("main", mux, slog.New(slog.DiscardHandler), Limits{}, &got).http.Handler)
+	s := httptest.NewServer(NewServer("main", mux, slog.New(slog.DiscardHandler), Limits{}, told).http.Handler)
+	var got []Served
 	for _, request := range [][2]string{
 		{"GET", "/things/secret"}, {"HEAD", "/things/x/"}, {"POST", "/things/x"}, {"BREW", "/things/x"},
 		{"GET", "/nowhere"}, {"GET", "/panics"}, {"GET", "/aborts"}, {"GET", "/taken"}, {"GET", "/named"},
@@ -43,9 +47,22 @@ func TestMeter(t *testing.T) {
 		if resp, err := s.Client().Do(r); err == nil {
 			_ = resp.Body.Close()
 		}
+		if request[1] == "/taken" { // a connection that was taken over is no request
+			continue
+		}
+		select {
+		case served := <-told:
+			got = append(got, served)
+		case <-time.After(time.Minute):
+			t.Fatalf("nothing is told of %v", request)
+		}
 	}
 	s.Close()
-	want := meter{
+	close(told)
+	for served := range told {
+		got = append(got, served)
+	}
+	want := []Served{
 		{"main", "GET", "/things/{thing}", 204, 0, false}, {"main", "HEAD", "/things/{thing}", 204, 0, false},
 		{"main", "POST", "/things/{thing}", 405, 0, false}, {"main", OtherMethod, "/things/{thing}", 405, 0, false},
 		{"main", "GET", "", 404, 0, false}, {"main", "GET", "/panics", 500, 0, true}, {"main", "GET", "/aborts", 200, 0, false},

@@ -110,7 +110,7 @@ func issue(t *testing.T, from net.IP, address string, pool *x509.CertPool) {
 	t.Helper()
 	d := &net.Dialer{LocalAddr: &net.TCPAddr{IP: from}}
 	transport := &http.Transport{DialContext: d.DialContext, DisableKeepAlives: true, TLSClientConfig: &tls.Config{RootCAs: pool, ServerName: "localhost", MinVersion: tls.VersionTLS12}}
-	resp, err := (&http.Client{Transport: transport, Timeout: 10 * time.Second}).Get("https://" + address + "/")
+	resp, err := (&http.Client{Transport: transport, Timeout: time.Minute}).Get("https://" + address + "/")
 	if err != nil {
 		t.Errorf("issue: %v", err)
 		return
@@ -124,7 +124,7 @@ func reconnect(t *testing.T, from net.IP, address string, pool *x509.CertPool) {
 	d := &tls.Dialer{NetDialer: &net.Dialer{LocalAddr: &net.TCPAddr{IP: from}}, Config: &tls.Config{
 		RootCAs: pool, ServerName: "localhost", NextProtos: []string{protoHTTP2}, MinVersion: tls.VersionTLS12,
 	}}
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	conn, err := d.DialContext(ctx, "tcp", address)
 	if err != nil {

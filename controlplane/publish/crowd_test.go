@@ -39,7 +39,7 @@ const proxiesVariable = "MESHGATE_TEST_PROXIES"
 
 // What the crowd may cost, clients included: they hold what they are sent.
 const (
-	crowdWithin   = time.Minute
+	crowdWithin   = 5 * time.Minute
 	heapAtRest    = 32 << 20
 	heapOfOne     = 384 << 10
 	servicesShare = 25 // proxies of one service
