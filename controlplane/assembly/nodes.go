@@ -24,7 +24,7 @@ import (
 func (cp *ControlPlane) openNodes(ctx context.Context) error {
 	cp.nodes = nodes.New(nodes.Options{
 		Insights: cp.mesh.insights, Snapshots: cp.snapshots, Latest: cp.store.Revision, Instance: cp.instance,
-		Scope: nodeScope, Filters: cp.filters, Gone: cp.revoker.Gone, GoneFormer: cp.revoker.GoneFormer, Delete: cp.deleteNode,
+		Scope: nodeScope, Problems: cp.unapplied, Filters: cp.filters, Gone: cp.revoker.Gone, GoneFormer: cp.revoker.GoneFormer, Delete: cp.deleteNode,
 	})
 	cp.openDumps()
 	return cp.store.View(ctx, func(r store.Reader) error {

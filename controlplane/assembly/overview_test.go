@@ -3,6 +3,7 @@ package assembly
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -22,7 +23,10 @@ import (
 	"github.com/meshgate/meshgate/controlplane/store"
 	"github.com/meshgate/meshgate/controlplane/store/memstore"
 	"github.com/meshgate/meshgate/controlplane/view"
+	"github.com/meshgate/meshgate/xds/draft"
+	"github.com/meshgate/meshgate/xds/policy"
 	"github.com/meshgate/meshgate/xds/policy/all"
+	"github.com/meshgate/meshgate/xds/policy/trafficroute"
 	"github.com/meshgate/meshgate/xds/resource"
 	"github.com/meshgate/meshgate/xds/snapshot"
 )
@@ -40,10 +44,15 @@ func (reports) Read(context.Context, string, string) (any, bool, error) { return
 
 func startFleet(tb testing.TB, proxies int) *fleet {
 	tb.Helper()
+	return startFleetWith(tb, proxies, all.Policies())
+}
+
+func startFleetWith(tb testing.TB, proxies int, policies []*policy.Policy) *fleet {
+	tb.Helper()
 	log := slog.New(slog.DiscardHandler)
 	cp := &ControlPlane{Log: log, store: memstore.New(), snapshots: snapshot.New()}
 	cp.views = view.New(cp.store, all.Kinds(), log)
-	cp.loop = publish.New(publish.Options{Views: cp.views, Publisher: cp.snapshots, Policies: all.Policies(), Kinds: AllKinds(), Latest: cp.store.Revision, Log: log})
+	cp.loop = publish.New(publish.Options{Views: cp.views, Publisher: cp.snapshots, Policies: policies, Kinds: AllKinds(), Latest: cp.store.Revision, Log: log})
 	ctx, cancel := context.WithCancel(context.Background())
 	ran := make(chan error, 1)
 	go func() { ran <- cp.loop.Run(ctx) }()
@@ -59,7 +68,7 @@ func startFleet(tb testing.TB, proxies int) *fleet {
 	}
 	tb.Cleanup(func() { _ = known.Close(context.Background()) })
 	cp.mesh.insights = known
-	cp.nodes = nodes.New(nodes.Options{Insights: known, Snapshots: cp.snapshots, Scope: nodeScope, Latest: cp.store.Revision})
+	cp.nodes = nodes.New(nodes.Options{Insights: known, Snapshots: cp.snapshots, Scope: nodeScope, Latest: cp.store.Revision, Problems: cp.unapplied})
 	f := &fleet{cp: cp}
 	f.write(tb, func(tx store.Tx) error {
 		if _, err := tx.Create(&model.Resource{Kind: mesh.Meshes, Name: mesh.Default, Spec: &mesh.Mesh{}}); err != nil {
@@ -99,6 +108,14 @@ func (f *fleet) write(tb testing.TB, fn func(store.Tx) error) uint64 {
 		tb.Fatal(err)
 	}
 	return c.Revision
+}
+
+// settle waits until a revision is planned and published.
+func (f *fleet) settle(t *testing.T, revision uint64) {
+	t.Helper()
+	if err := f.cp.loop.Settled(t.Context(), revision); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // revision asks for the document of a revision.
@@ -183,7 +200,7 @@ func TestUnservedOutbound(t *testing.T) {
 		_, err := tx.Update(&model.Resource{Kind: mesh.Dataplanes, Scope: mesh.Default, Name: name(0), Spec: d}, 0)
 		return err
 	})
-	f.revision(t, rev, 8*time.Second)
+	f.settle(t, rev)
 	if d := cmp.Diff([]string{`outbound:127.0.0.1:9001: no dataplane of the mesh serves "bakend"`}, problems{f.cp}.Of(mesh.Default, name(0))); d != "" {
 		t.Errorf("problems (-want +got):\n%s", d)
 	}
@@ -196,9 +213,58 @@ func TestUnservedOutbound(t *testing.T) {
 		_, err := tx.Create(&model.Resource{Kind: mesh.Dataplanes, Scope: mesh.Default, Name: "late", Spec: d})
 		return err
 	})
-	f.revision(t, rev, 8*time.Second)
+	f.settle(t, rev)
 	if got := (problems{f.cp}).Of(mesh.Default, name(0)); got != nil {
 		t.Errorf("when it has come: %q", got)
+	}
+}
+
+// TestUnapplied: what could not be made of a policy is a problem of the nodes that it was
+// chosen for, until it can be made. A service that is yet to come is none.
+func TestUnapplied(t *testing.T) {
+	policies := all.Policies()
+	for i, p := range policies {
+		if p.Kind == trafficroute.Kind {
+			broken := *p
+			broken.Split = func(*policy.Selection, mesh.Tags) (*draft.Split, error) { return nil, errors.New("a mistake") }
+			policies[i] = &broken
+		}
+	}
+	f := startFleetWith(t, 2, policies)
+	for i := range f.proxy {
+		f.cp.mesh.insights.Expect(mesh.NodeID(mesh.Default, name(i)))
+	}
+	problems := func(fn func(store.Tx) error) (of [][]string) {
+		t.Helper()
+		f.settle(t, f.write(t, fn))
+		for _, n := range f.cp.nodes.List(nodes.Query{}).Nodes {
+			of = append(of, n.Problems)
+		}
+		return of
+	}
+	got := problems(func(tx store.Tx) error {
+		d := webAt(0)
+		d.Networking.Outbound = []mesh.Outbound{{Port: 9000, Service: "web"}, {Port: 9001, Service: "bakend"}}
+		_, err := tx.Update(&model.Resource{Kind: mesh.Dataplanes, Scope: mesh.Default, Name: name(0), Spec: d}, 0)
+		return err
+	})
+	if d := cmp.Diff([][]string{nil, nil}, got); d != "" {
+		t.Errorf("before the policy (-want +got):\n%s", d)
+	}
+	route := &model.Resource{Kind: trafficroute.Kind, Scope: mesh.Default, Name: "web", Spec: &trafficroute.Spec{
+		Connection: mesh.Connection{
+			Sources:      []mesh.Selector{{Match: mesh.Tags{mesh.TagService: mesh.AnyValue}}},
+			Destinations: []mesh.Selector{{Match: mesh.Tags{mesh.TagService: "web"}}},
+		},
+		Conf: &trafficroute.Conf{Destination: mesh.Tags{mesh.TagService: "web"}},
+	}}
+	got = problems(func(tx store.Tx) error { _, err := tx.Create(route); return err })
+	if d := cmp.Diff([][]string{{"outbound:web: a mistake"}, nil}, got); d != "" {
+		t.Errorf("by the policy (-want +got):\n%s", d)
+	}
+	got = problems(func(tx store.Tx) error { return tx.Delete(trafficroute.Kind, mesh.Default, "web", 0) })
+	if d := cmp.Diff([][]string{nil, nil}, got); d != "" {
+		t.Errorf("without it again (-want +got):\n%s", d)
 	}
 }
 

@@ -2,6 +2,7 @@ package assembly
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"time"
 
@@ -11,6 +12,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/mesh"
 	"github.com/meshgate/meshgate/controlplane/meshapi"
 	"github.com/meshgate/meshgate/controlplane/publish"
+	"github.com/meshgate/meshgate/xds/plan"
 	xds "github.com/meshgate/meshgate/xds/server"
 )
 
@@ -99,12 +101,8 @@ type problems struct{ cp *ControlPlane }
 // Of implements meshapi.Problems.
 func (p problems) Of(meshName, dataplane string) []string {
 	var out []string
-	for _, f := range p.cp.loop.FailuresOf(meshName, dataplane) {
-		text := f.Cell + ": " + f.Err.Error()
-		if f.Kept {
-			text += " (the last good version is kept)"
-		}
-		out = append(out, text)
+	for _, f := range p.cp.loop.FailuresOf(publish.MeshScope(meshName), dataplane) {
+		out = append(out, sentence(f))
 	}
 	if n, _ := p.cp.mesh.insights.Node(mesh.NodeID(meshName, dataplane)); n.State == insight.Refused {
 		// Why is for administrators: see GET /nodes.
@@ -114,6 +112,27 @@ func (p problems) Of(meshName, dataplane string) []string {
 		out = append(out, "the proxy refused "+string(r.Type)+": "+r.Error)
 	}
 	return out
+}
+
+// unapplied says what of a node is not applied as it is configured. An outbound to a service
+// that nobody serves yet is not among it: services come in any order.
+func (cp *ControlPlane) unapplied(n insight.Node) []string {
+	var out []string
+	for _, f := range cp.loop.FailuresOf(nodeScope(n.Type, n.Scope), n.Name) {
+		if !f.Awaited {
+			out = append(out, sentence(f))
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+func sentence(f plan.Failure) string {
+	text := f.Cell + ": " + f.Err.Error()
+	if f.Kept {
+		text += " (the last good version is kept)"
+	}
+	return text
 }
 
 var _ meshapi.Insights = insights{}

@@ -1,6 +1,8 @@
 package nodes
 
 import (
+	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -33,10 +35,13 @@ type Node struct {
 	Revisions Revisions `json:"revisions"`
 	// Rejected is what it refuses, in its own words; of one that is away, what it refused
 	// when it left.
-	Rejected           []insight.Rejected `json:"rejected"`
-	Versions           Versions           `json:"versions"`
-	CertificateExpires *time.Time         `json:"certificateExpires,omitempty"`
-	TokenExpires       *time.Time         `json:"tokenExpires,omitempty"`
+	Rejected []insight.Rejected `json:"rejected"`
+	// Problems say what is not applied as it is configured, because it cannot be: it is left
+	// out, or its last good version is kept. A node can be in step all the same.
+	Problems           []string   `json:"problems,omitempty"`
+	Versions           Versions   `json:"versions"`
+	CertificateExpires *time.Time `json:"certificateExpires,omitempty"`
+	TokenExpires       *time.Time `json:"tokenExpires,omitempty"`
 	// Filters may answer for tokens from what they remember, so revocations wait for
 	// them; see docs/adr/0003-freshness.md.
 	Filters Filters `json:"filters"`
@@ -103,8 +108,23 @@ func (r *Registry) document(n insight.Node, f Filters) Node {
 	if d.Rejected = last.Rejected; d.Rejected == nil {
 		d.Rejected = []insight.Rejected{}
 	}
+	d.Problems = r.problems(n)
 	d.InStep = connected && n.Trouble == nil && !account.Waiting && len(d.Rejected) == 0
 	return d
+}
+
+// maxProblems is how many problems of a node are shown.
+const maxProblems = 5
+
+func (r *Registry) problems(n insight.Node) []string {
+	if r.Options.Problems == nil {
+		return nil
+	}
+	all := r.Options.Problems(n)
+	if more := len(all) - maxProblems; more > 0 {
+		all = append(slices.Clone(all[:maxProblems]), fmt.Sprintf("and %d more", more))
+	}
+	return all
 }
 
 // reason says why a node is away.

@@ -12,7 +12,7 @@ import (
 	"github.com/meshgate/meshgate/xds/snapshot"
 )
 
-// Options are where a [Registry] reads; all but Filters and its methods are required.
+// Options are where a [Registry] reads; all but Problems, Filters and its methods are required.
 type Options struct {
 	Insights  *insight.Insights
 	Snapshots *snapshot.Store
@@ -20,6 +20,8 @@ type Options struct {
 	Scope func(typ, name string) string
 	// Latest is the newest revision, which scopes that nobody is connected to will show.
 	Latest func() uint64
+	// Problems says what of a node is not applied as it is configured, a sentence each.
+	Problems func(insight.Node) []string
 	// Filters counts the known filters by node; nil where there are none.
 	Filters func() map[string]Filters
 	// Gone forgets the filters of a node that is gone for good. It is Conflict while one

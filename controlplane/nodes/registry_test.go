@@ -417,6 +417,26 @@ func TestAwait(t *testing.T) {
 	})
 }
 
+// TestManyProblems: of one node at most five are shown, and how many more there are.
+func TestManyProblems(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig) {
+		all := []string{"a", "b", "c", "d", "e", "f", "g"}
+		r.Options.Problems = func(insight.Node) []string { return all }
+		r.publish("m.web", 1)
+		r.connect("m.web")
+		n, err := r.Get("m.web")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d := cmp.Diff([]string{"a", "b", "c", "d", "e", "and 2 more"}, n.Problems); d != "" {
+			t.Errorf("problems (-want +got):\n%s", d)
+		}
+		if all[5] != "f" {
+			t.Error("the list of whoever answered was changed")
+		}
+	})
+}
+
 // BenchmarkList reads a page of 100 of 10,000 nodes.
 func BenchmarkList(b *testing.B) {
 	known, err := insight.Open(b.Context(), insight.Options{Store: memstore.NewStatus(), Log: slog.New(slog.DiscardHandler)})

@@ -33,6 +33,7 @@ const (
 	wrongSilent    = "envoy away"
 	wrongRefused   = "refused"
 	wrongRejecting = "refuses configuration"
+	wrongUnapplied = "not applied"
 	wrongAway      = "away"
 	wrongBehind    = "behind"
 )
@@ -47,7 +48,7 @@ const maxWhom = 3
 func (l fleetStatus) troubles() []*trouble {
 	out := ofControlPlane(l.conditions)
 	of := map[string]*trouble{}
-	for _, what := range []string{wrongSilent, wrongRefused, wrongRejecting, wrongAway, wrongBehind} {
+	for _, what := range []string{wrongSilent, wrongRefused, wrongRejecting, wrongUnapplied, wrongAway, wrongBehind} {
 		var group []*trouble
 		for i := range l.nodes {
 			n := &l.nodes[i]
@@ -95,6 +96,8 @@ func wrongWith(n *nodes.Node) (what, why string) {
 		return wrongSilent, n.Trouble.Reason
 	case len(n.Rejected) > 0:
 		return wrongRejecting, rejection(n)
+	case len(n.Problems) > 0:
+		return wrongUnapplied, strings.Join(n.Problems, "; ")
 	case !n.InStep:
 		return wrongBehind, "it has not acknowledged everything, for a moment after each change; if it lasts: meshgate changes --since REVISION"
 	}

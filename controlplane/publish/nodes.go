@@ -220,11 +220,11 @@ func (l *Loop) Failures(scopes ...string) []Failure {
 	return out
 }
 
-// FailuresOf lists what of one proxy of a mesh is not published as configured or leads
-// nowhere, and what keeps its whole mesh from being published. It never waits for a plan, and costs the
+// FailuresOf lists what of one proxy is not published as configured or leads nowhere, and
+// what keeps its whole scope from being published. It never waits for a plan, and costs the
 // same however many proxies there are.
-func (l *Loop) FailuresOf(meshName, dataplane string) []plan.Failure {
-	return l.problems.of(MeshScope(meshName), dataplane)
+func (l *Loop) FailuresOf(scope, proxy string) []plan.Failure {
+	return l.problems.of(scope, proxy)
 }
 
 // Differences counts the batches that were not what a plan from nothing makes;

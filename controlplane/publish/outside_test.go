@@ -241,7 +241,7 @@ func TestConnectedSidecarOfANewPolicy(t *testing.T) {
 		}
 		b.put(mesh.Dataplanes, "m", "free-2", b.free())
 		b.connect("m.free-2") // whoever was stored a moment ago waits for its own mesh only
-		if fs := b.loop.FailuresOf("m", "web-1"); len(fs) != 1 || !fs[0].Kept {
+		if fs := b.loop.FailuresOf(MeshScope("m"), "web-1"); len(fs) != 1 || !fs[0].Kept {
 			t.Errorf("failures while it is read: %v", fs)
 		}
 		b.rows.spoil("other", true)

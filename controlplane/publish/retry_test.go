@@ -219,10 +219,10 @@ func TestPanickingPlannerHoldsUpItsMeshOnly(t *testing.T) {
 				if set, _ := p.loop.Last("sick.web-1"); p.snaps.Get("sick.web-1") != good || set != good {
 					t.Error("the proxy of the sick mesh lost what it had")
 				}
-				if fs := p.loop.FailuresOf("sick", "web-1"); len(fs) != 1 || fs[0].Cell != "plan" {
+				if fs := p.loop.FailuresOf(MeshScope("sick"), "web-1"); len(fs) != 1 || fs[0].Cell != "plan" {
 					t.Errorf("failures of the sick proxy: %v", fs)
 				}
-				if fs := p.loop.FailuresOf("well", "web-1"); len(fs) != 0 {
+				if fs := p.loop.FailuresOf(MeshScope("well"), "web-1"); len(fs) != 0 {
 					t.Errorf("failures of the well proxy: %v", fs)
 				}
 				scopes, err := p.loop.Concerned(t.Context(), stuck)
@@ -293,7 +293,7 @@ func TestOneImpossibleDataplane(t *testing.T) {
 		if n := len(p.begun(false)); n > 0 {
 			t.Errorf("%d planners were begun for 100 attempts", n)
 		}
-		if fs := p.loop.FailuresOf("sick", "web-2"); len(fs) != 1 {
+		if fs := p.loop.FailuresOf(MeshScope("sick"), "web-2"); len(fs) != 1 {
 			t.Errorf("failures: %v", fs)
 		}
 		p.web("sick", "web-3", "127.0.0.3")
