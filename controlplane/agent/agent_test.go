@@ -240,8 +240,12 @@ func TestEnrolmentFinal(t *testing.T) {
 			test.change(t, a)
 			_, err := a.enrolFirst(t.Context())
 			_, refused := errors.AsType[*enrol.Refused](err)
-			if err == nil || !strings.HasPrefix(err.Error(), test.want) || refused != test.refused {
-				t.Errorf("%v (refused %t), want %s", err, refused, test.want)
+			var named string // the file is, wherever its token may be what is wrong
+			if test.refused {
+				named = ". The token is read from " + a.TokenFile
+			}
+			if err == nil || !strings.HasPrefix(err.Error(), test.want) || refused != test.refused || !strings.Contains(err.Error(), named) {
+				t.Errorf("%v (refused %t), want %s and %q", err, refused, test.want, named)
 			}
 		})
 	}

@@ -62,7 +62,7 @@ func (a *Agent) awayCause(err error) health.Finding {
 		return found(e.reason, "%s", e.Error())
 	}
 	if e, ok := errors.AsType[*enrol.Refused](err); ok {
-		return found("turned_down", "%v. The token is read from %s", e, a.TokenFile)
+		return found("turned_down", "%v", a.tokenRead(e))
 	}
 	if e, ok := errors.AsType[*enrol.Unavailable](err); ok {
 		return found("unavailable", "%v", e)

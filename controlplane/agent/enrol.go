@@ -40,7 +40,7 @@ func (a *Agent) enrolFirst(ctx context.Context) (enrolled bool, err error) {
 			return true, a.dir.write(a, answer)
 		}
 		if final(err) {
-			return false, err
+			return false, a.tokenRead(err)
 		}
 		if a.report(err); a.dir.enrolled() {
 			a.Log.Warn("starting with what the control plane said last")
@@ -60,6 +60,14 @@ func final(err error) bool {
 	return refused || unusable
 }
 
+// tokenRead adds to a refusal which file the token came from, which may be what is wrong.
+func (a *Agent) tokenRead(err error) error {
+	if _, refused := errors.AsType[*enrol.Refused](err); !refused {
+		return err
+	}
+	return fmt.Errorf("%w. The token is read from %s", err, a.TokenFile)
+}
+
 // enrolLater makes up for an enrolment that was not possible at the start, so
 // that the control plane knows of this node. What it answers is for the next
 // start.
@@ -75,7 +83,7 @@ func (a *Agent) enrolLater(ctx context.Context) {
 			}
 		}
 		if final(err) {
-			a.Log.Error("the control plane does not take the node", "error", err)
+			a.Log.Error("the control plane does not take the node", "error", a.tokenRead(err))
 			return
 		}
 		if rest(ctx, pause) != nil {

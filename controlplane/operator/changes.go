@@ -82,6 +82,10 @@ func showChanges(c *cobra.Command, f *apiFlags, query url.Values, output string)
 		_, _ = fmt.Fprintf(c.ErrOrStderr(), "meshgate: changes after revision %d up to %d are no longer kept\n", since, list.Oldest)
 	}
 	if output == asTable {
+		if len(list.Items) == 0 {
+			// Not in the table, whose readers may count lines.
+			_, _ = fmt.Fprintln(c.ErrOrStderr(), "meshgate: no change matches"+askedFor(query))
+		}
 		return changesTable(list.Items, c.OutOrStdout())
 	}
 	for i := range list.Items {
@@ -90,6 +94,17 @@ func showChanges(c *cobra.Command, f *apiFlags, query url.Values, output string)
 		}
 	}
 	return nil
+}
+
+// askedFor repeats the flags that choose changes, so that a mistyped name is seen.
+func askedFor(query url.Values) string {
+	var out strings.Builder
+	for _, name := range []string{changes.ParamSince, changes.ParamKind, changes.ParamScope, changes.ParamActor} {
+		if value := query.Get(name); value != "" {
+			_, _ = fmt.Fprintf(&out, " --%s %s", name, client.Plain(value))
+		}
+	}
+	return out.String()
 }
 
 func changesTable(all []changes.Shown, w io.Writer) error {

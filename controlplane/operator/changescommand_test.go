@@ -70,6 +70,10 @@ func TestChangesCommand(t *testing.T) {
 				`/tags/2 nothing -> "c", /tags/3 nothing -> "d", 2 more`,
 			`5 2026-03-01 12:00:00 user:ann?[2J deleted consumer default bob`,
 		},
+		"scope=nosuch&kind=route": { // said apart from the table
+			"meshgate: no change matches --kind route --scope nosuch",
+			"REVISION TIME ACTOR ACTION KIND SCOPE NAME CHANGED",
+		},
 		"kind=nothing": {`the control plane refuses that (400): kind: there is no kind "nothing"`},
 	} {
 		var got []string

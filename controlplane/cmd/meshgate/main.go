@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/signal"
 	"strings"
@@ -69,6 +70,9 @@ func main() {
 
 // verdict is how the program ends because of an error, and what it says.
 func verdict(root *cobra.Command, err error) (code int, text string) {
+	if leftUnread(err) {
+		return cli.ExitFailed, ""
+	}
 	if coded, ok := errors.AsType[cli.CodedError](err); ok {
 		return coded.Code, coded.Text
 	}
@@ -77,6 +81,13 @@ func verdict(root *cobra.Command, err error) (code int, text string) {
 		return cli.ExitNotBegun, strings.Join(strings.Fields(err.Error()), " ")
 	}
 	return cli.ExitFailed, err.Error()
+}
+
+// leftUnread reports whether the reader of standard output went away, as head does when it
+// has seen enough. There is nobody to whom that would be news.
+func leftUnread(err error) bool {
+	write, ok := errors.AsType[*fs.PathError](err)
+	return ok && write.Path == os.Stdout.Name() && errors.Is(write, syscall.EPIPE)
 }
 
 // abortTime is what is left to kill children after a second signal.
