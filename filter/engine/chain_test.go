@@ -202,5 +202,21 @@ func TestChainsAsRuled(t *testing.T) {
 		if v.Action == engine.Refuse && v.Remove|uint32(v.HideQuery|v.HideBody) != 0 {
 			t.Errorf("a refusal edits the request: %+v", v)
 		}
+		if v.Action == engine.Refuse {
+			namedByNobodyElse(t, &v, buf)
+		}
 	})
+}
+
+// namedByNobodyElse: whom the log of a refusal names is known by a record, or is the
+// anonymous consumer. No byte of it was sent by the client, whose credential it may be.
+func namedByNobodyElse(t *rapid.T, v *engine.Verdict, buf []byte) {
+	for _, h := range []contract.Header{contract.HeaderConsumerID, contract.HeaderConsumerUsername, contract.HeaderCredentialIdentifier} {
+		s := v.Headers[h]
+		switch got := string(buf[s.Off : s.Off+s.Len]); got {
+		case "", "c-token", "c-key", "c-shared", "n", "a\r\nb", "id-token", "id-key", "nobody", "guest", "n-nobody", "n-guest":
+		default:
+			t.Errorf("the log of a refusal names %q", got)
+		}
+	}
 }

@@ -61,6 +61,7 @@ func (s *keyAuthStep) run(req *Request, d *decision, v *Verdict) (done bool) {
 			return false
 		}
 	}
+	d.look(v)
 	key, found, done := s.find(req, d, v)
 	switch {
 	case done:

@@ -62,6 +62,7 @@ func (s *oauth2Step) run(req *Request, d *decision, v *Verdict) (done bool) {
 	if !known {
 		return need(v, NeedHeaders)
 	}
+	d.look(v)
 	var token []byte
 	bare := false
 	if header != nil {

@@ -102,20 +102,28 @@ func ask(ctx context.Context, pipe redis.Pipeliner, database int) (Server, error
 	_, _ = pipe.Exec(ctx) // each answer has its own error, see stamp
 	after := time.Now()
 	s := Server{Database: database}
+	if err := s.learn(sections); err != nil {
+		return Server{}, err
+	}
+	if !s.Time.IsZero() {
+		s.Ahead = contract.Ahead(s.Time, before, after, 0)
+	}
+	return s, nil
+}
+
+// learn takes what was answered about sections of INFO.
+func (s *Server) learn(sections []*redis.StringCmd) error {
 	for _, cmd := range sections {
 		text, err := cmd.Result()
 		if refused(err) {
 			continue
 		}
 		if err != nil {
-			return Server{}, fmt.Errorf("identify redis: %w", err)
+			return fmt.Errorf("identify redis: %w", err)
 		}
 		s.parse(text)
 	}
-	if !s.Time.IsZero() {
-		s.Ahead = contract.Ahead(s.Time, before, after, 0)
-	}
-	return s, nil
+	return nil
 }
 
 // refused reports whether an answer says that INFO may not be asked, or is not

@@ -79,15 +79,20 @@ type answerState uint8
 const (
 	atStart  answerState = iota // of a value
 	inNumber                    // the length of a string or an aggregate
+	inNil                       // what stands in the place of such a length: -1
+	inEnd                       // the last byte of such a line
 	inLine                      // a value without a length
 	inString
 )
 
-// answers follows the headers of a stream of answers (RESP2 and RESP3).
+// answers follows the headers of a stream of answers (RESP2 and RESP3). A length is
+// digits, or -1 for nothing at all where RESP2 has that, and no other spelling: where the
+// library and this reader take one length for two, what comes next is followed by nobody.
 type answers struct {
 	state  answerState
 	kind   byte
-	number int
+	number int // -1 for nothing at all
+	digits int // that number has had
 	skip   int // bytes of a string that are still to come
 	left   int // bytes that this answer may still have
 	items  int // that this answer has announced
@@ -119,15 +124,13 @@ func (a *answers) step(c byte, n int) bool {
 		}
 		a.begin(c)
 	case inNumber:
-		switch {
-		case c == '\n':
-			return a.endNumber()
-		case c >= '0' && c <= '9':
-			a.number = a.number*10 + int(c-'0')
-			return a.number <= maxString
-		case c == '-': // announces nothing
-			a.state = inLine
-		}
+		return a.digit(c)
+	case inNil:
+		a.state, a.number = inNumber, -1
+		a.digits = 1
+		return c == '1'
+	case inEnd:
+		return c == '\n' && a.endNumber()
 	case inLine:
 		if c == '\n' {
 			a.complete()
@@ -140,8 +143,25 @@ func (a *answers) step(c byte, n int) bool {
 	return true
 }
 
+// digit takes a byte of a length.
+func (a *answers) digit(c byte) bool {
+	switch {
+	case c == '\r':
+		a.state = inEnd
+		return a.digits > 0
+	case c == '-' && a.digits == 0 && (a.kind == '$' || a.kind == '*'):
+		a.state = inNil
+		return true
+	case c < '0' || c > '9' || a.number < 0:
+		return false
+	}
+	a.digits++
+	a.number = a.number*10 + int(c-'0')
+	return a.number <= maxString
+}
+
 func (a *answers) begin(kind byte) {
-	a.kind, a.number = kind, 0
+	a.kind, a.number, a.digits = kind, 0, 0
 	switch kind {
 	case '$', '!', '=', '*', '%', '~', '>', '|':
 		a.state = inNumber
@@ -153,6 +173,10 @@ func (a *answers) begin(kind byte) {
 // endNumber enters a string or an aggregate.
 func (a *answers) endNumber() bool {
 	n := a.number
+	if n < 0 {
+		a.complete()
+		return true
+	}
 	switch a.kind {
 	case '$', '!', '=':
 		a.state, a.skip = inString, n+len("\r\n")

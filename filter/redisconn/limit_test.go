@@ -22,11 +22,28 @@ func TestAnswers(t *testing.T) {
 		stream string
 		ok     bool
 	}{
-		"ordinary":               {"$3\r\n$9x\r\n+OK\r\n:12\r\n_\r\n$-1\r\n*-1\r\n$0\r\n\r\n*0\r\n*2\r\n$1\r\na\r\n:1\r\n", true},
-		"resp3":                  {"%1\r\n+k\r\n*1\r\n#t\r\n=8\r\ntxt:9999\r\n~1\r\n,1.5\r\n>2\r\n+x\r\n+y\r\n|1\r\n+a\r\n+b\r\n+c\r\n", true},
-		"numbers in strings":     {"$12\r\n*9999999999\n\r\n", true},
-		"many small ones":        {strings.Repeat("*1\r\n:1\r\n", maxItems+1), true},
-		"much in pieces":         {strings.Repeat("$1024\r\n"+strings.Repeat("x", 1024)+"\r\n", 2*maxAnswer/1024), true},
+		"ordinary":           {"$3\r\n$9x\r\n+OK\r\n:12\r\n_\r\n$-1\r\n*-1\r\n$0\r\n\r\n*0\r\n*2\r\n$1\r\na\r\n:1\r\n", true},
+		"resp3":              {"%1\r\n+k\r\n*1\r\n#t\r\n=8\r\ntxt:9999\r\n~1\r\n,1.5\r\n>2\r\n+x\r\n+y\r\n|1\r\n+a\r\n+b\r\n+c\r\n", true},
+		"numbers in strings": {"$12\r\n*9999999999\n\r\n", true},
+		"many small ones":    {strings.Repeat("*1\r\n:1\r\n", maxItems+1), true},
+		"much in pieces":     {strings.Repeat("$1024\r\n"+strings.Repeat("x", 1024)+"\r\n", 2*maxAnswer/1024), true},
+		// Whoever reads a length in another way than the library does loses its place.
+		"nothing, and less":      {"$-0\r\n+A$2147483647\r\n", false},
+		"nothing, with zeros":    {"$-01\r\n", false},
+		"nothing, and more":      {"$-12\r\n", false},
+		"less than nothing":      {"*-2\r\n", false},
+		"a minus":                {"$-\r\n", false},
+		"no length":              {"$\r\n", false},
+		"half a line end":        {"$1\nab\r\n", false},
+		"a return in a length":   {"$1\r2\r\n", false},
+		"a blank in a length":    {"$ 1\r\na\r\n", false},
+		"no attribute":           {"|-1\r\n+x\r\n", false}, // the library calls itself at each
+		"attributes for ever":    {strings.Repeat("|0\r\n", maxDepth+1), false},
+		"no map":                 {"%-1\r\n", false},
+		"no set":                 {"~-1\r\n", false},
+		"no push":                {">-1\r\n", false},
+		"no error":               {"!-1\r\n", false},
+		"no verbatim":            {"=-1\r\n", false},
 		"big number":             {"(1\r\n", false},
 		"large string":           {"$" + strconv.Itoa(maxString+1) + "\r\n", false},
 		"large string with sign": {"$+2147483647\r\n", false},
@@ -60,6 +77,8 @@ func TestAnswers(t *testing.T) {
 func FuzzAnswers(f *testing.F) {
 	f.Add([]byte("*2\r\n$1\r\na\r\n%1\r\n+k\r\n:1\r\n$-1\r\n"), uint8(3))
 	f.Add([]byte("$+99999999999\r\n"), uint8(1))
+	f.Add([]byte("$-0\r\n+A$2147483647\r\n"), uint8(2))
+	f.Add([]byte(strings.Repeat("|-1\r\n", 3*maxDepth)), uint8(7))
 	f.Fuzz(func(t *testing.T, stream []byte, cut uint8) {
 		whole, parts := fresh(), fresh()
 		ok, size := whole.follow(stream), int(cut)+1
@@ -80,42 +99,20 @@ func FuzzAnswers(f *testing.F) {
 	})
 }
 
-// believe reads values as a client does, and fails at what a client must never
-// be told.
+// believe reads values as the library does, and fails at what it must never be told. What
+// an attribute belongs to is read one level deeper, because the library calls itself.
 func believe(t *testing.T, r *bufio.Reader, depth int) bool {
 	if depth > 2*maxDepth {
 		t.Fatal("too deep")
 	}
 	for top := depth == 0; ; {
 		line, err := r.ReadString('\n')
-		if err != nil {
+		if err != nil || !strings.HasSuffix(line, "\r\n") {
 			return false
 		}
-		line = strings.TrimRight(line, "\r\n")
-		if line != "" && strings.ContainsRune("$!=*%~>|", rune(line[0])) {
-			n, err := strconv.Atoi(line[1:])
-			if err != nil {
-				return false
-			}
-			if n > maxString {
-				t.Fatalf("%q", line)
-			}
-			if strings.ContainsRune("$!=", rune(line[0])) {
-				if n >= 0 {
-					if _, err := r.Discard(n + 2); err != nil {
-						return false
-					}
-				}
-			} else {
-				for range min(n, 100) {
-					if !believe(t, r, depth+1) {
-						return false
-					}
-				}
-				if n > 100 {
-					return false
-				}
-			}
+		line = strings.TrimSuffix(line, "\r\n")
+		if line == "" || strings.ContainsRune("$!=*%~>|", rune(line[0])) && !announced(t, r, line, depth) {
+			return false
 		}
 		if !top {
 			return true
@@ -123,10 +120,38 @@ func believe(t *testing.T, r *bufio.Reader, depth int) bool {
 	}
 }
 
+// announced reads what a header announces.
+func announced(t *testing.T, r *bufio.Reader, line string, depth int) bool {
+	n, err := strconv.Atoi(line[1:])
+	if err != nil || n < -1 {
+		return false
+	}
+	if n > maxString {
+		t.Fatalf("%q", line)
+	}
+	switch {
+	case line[0] == '|':
+		n = 2*max(n, 0) + 1
+	case n < 0:
+		return true
+	case line[0] == '%':
+		n *= 2
+	case strings.ContainsRune("$!=", rune(line[0])):
+		_, err := r.Discard(n + len("\r\n"))
+		return err == nil
+	}
+	for range min(n, 100) {
+		if !believe(t, r, depth+1) {
+			return false
+		}
+	}
+	return n <= 100
+}
+
 // TestHostileServer: announcements that would exhaust the memory are errors.
 func TestHostileServer(t *testing.T) {
 	t.Parallel()
-	for _, answer := range []string{"$2147483647\r\n", "*2147483647\r\n", strings.Repeat("*1\r\n", 1000), "%1000000000\r\n", ">1000000000\r\n"} {
+	for _, answer := range []string{"$2147483647\r\n", "*2147483647\r\n", strings.Repeat("*1\r\n", 1000), "%1000000000\r\n", ">1000000000\r\n", "$-0\r\n+A$99999999999999\r\n", strings.Repeat("|-1\r\n", 1<<16)} {
 		for _, url := range []string{"redis://%s", "redis+cluster://%s", "redis+sentinel://%s/m"} {
 			address := respond(t, func(question string) string {
 				if strings.Contains(strings.ToLower(question), "hello") {

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"slices"
+
+	"github.com/redis/go-redis/v9"
 )
 
 // ErrNotVouched is why a server that another one stands for is not read.
@@ -18,6 +20,29 @@ func Vouched(servers []string) func(context.Context, func() (Server, error)) err
 			return err
 		}
 		return vouchedFor(servers, server)
+	}
+}
+
+// Again asks once more who answers, behind the reads of a pipeline; what it returns says,
+// when the pipeline has run, whether that is still one of the servers vouched for. One that
+// is made to follow another keeps its connections and takes over what that one holds, which
+// may be older than what was read before. A cluster is not asked: a server that is no
+// primary any more answers MOVED there.
+func Again(ctx context.Context, c redis.UniversalClient, pipe redis.Pipeliner, servers []string) (judge func() error) {
+	own, ok := c.(*client)
+	if !ok {
+		return func() error { return errors.New("redis: a client of another package") }
+	}
+	if _, cluster := own.UniversalClient.(*redis.ClusterClient); cluster {
+		return func() error { return nil }
+	}
+	sections := []*redis.StringCmd{pipe.Info(ctx, "server"), pipe.Info(ctx, "replication")}
+	return func() error {
+		s := Server{Database: own.database}
+		if err := s.learn(sections); err != nil {
+			return err
+		}
+		return vouchedFor(servers, s)
 	}
 }
 

@@ -291,7 +291,7 @@ func (s *fakeStore) get(ctx context.Context, key string) ([]byte, error) {
 	return s.values[key], fail
 }
 
-func (s *fakeStore) record(ctx context.Context, h contract.Hash) (entry, clock []byte, err error) {
+func (s *fakeStore) record(ctx context.Context, h contract.Hash, _ bool) (entry, clock []byte, err error) {
 	if entry, err = s.get(ctx, contract.RedisRecordKey(h)); err != nil {
 		return nil, nil, err
 	}
@@ -299,7 +299,7 @@ func (s *fakeStore) record(ctx context.Context, h contract.Hash) (entry, clock [
 	return entry, clock, err
 }
 
-func (s *fakeStore) floors(ctx context.Context, credential, consumer string) (a, b []byte, err error) {
+func (s *fakeStore) floors(ctx context.Context, credential, consumer string, _ bool) (a, b []byte, err error) {
 	if a, err = s.get(ctx, contract.RedisCredentialKey(credential)); err != nil {
 		return nil, nil, err
 	}

@@ -19,12 +19,14 @@ const (
 	l2Patience = 4
 )
 
-// store reads single keys from Redis. Absent values are nil.
+// store reads single keys from Redis. Absent values are nil. Whoever is alone, with no
+// control plane to tell it, has it made sure of that the server which answers is still
+// the one that its connection was opened to.
 type store interface {
 	// record reads what stands under a token hash, and the clock.
-	record(ctx context.Context, hash contract.Hash) (entry, clock []byte, err error)
+	record(ctx context.Context, hash contract.Hash, alone bool) (entry, clock []byte, err error)
 	// floors reads those of a credential and, unless empty, of a consumer.
-	floors(ctx context.Context, credential, consumer string) (ofCredential, ofConsumer []byte, err error)
+	floors(ctx context.Context, credential, consumer string, alone bool) (ofCredential, ofConsumer []byte, err error)
 	close() error
 }
 
@@ -122,10 +124,13 @@ func (c *Cache) patience() time.Duration {
 	return c.opts.RedisTimeout
 }
 
+// alone reports whether a revocation may be confirmed now without this filter.
+func (c *Cache) alone() bool { return !c.leased(c.clock.Now()) }
+
 func (c *Cache) queryL2(ctx context.Context, cfg *config, began *standing, hash contract.Hash) (*contract.Record, l2Outcome, error) {
 	first, cancel := context.WithTimeout(ctx, c.patience())
 	defer cancel()
-	raw, rawClock, err := cfg.l2.store.record(first, hash)
+	raw, rawClock, err := cfg.l2.store.record(first, hash, c.alone())
 	if err != nil || raw == nil {
 		return nil, l2Absent, err
 	}
@@ -173,7 +178,7 @@ func (c *Cache) readFloors(ctx context.Context, cfg *config, r *contract.Record)
 	if r.Consumer != nil {
 		consumer = r.Consumer.ID
 	}
-	ofCredential, ofConsumer, err := cfg.l2.store.floors(ctx, r.Credential.ID, consumer)
+	ofCredential, ofConsumer, err := cfg.l2.store.floors(ctx, r.Credential.ID, consumer, c.alone())
 	if err != nil {
 		return l2Failed, err
 	}

@@ -29,6 +29,8 @@ var errUnusable = errors.New("redis holds a value that cannot be used")
 // redisStore is a store in Redis.
 type redisStore struct {
 	client redis.UniversalClient
+	// servers are those that may be read; none means any.
+	servers []string
 }
 
 // openRedis prepares a client; it connects when first used, to one of the servers
@@ -44,19 +46,19 @@ func openRedis(s *contract.RedisSettings, servers []string, dial Dial, timeout t
 	if err != nil {
 		return nil, err
 	}
-	return &redisStore{client: c}, nil
+	return &redisStore{client: c, servers: servers}, nil
 }
 
-func (s *redisStore) record(ctx context.Context, hash contract.Hash) (entry, clock []byte, err error) {
-	return s.get(ctx, key{contract.RedisRecordKey(hash), contract.MaxSigned}, key{contract.RedisClockKey, maxSmall})
+func (s *redisStore) record(ctx context.Context, hash contract.Hash, alone bool) (entry, clock []byte, err error) {
+	return s.get(ctx, alone, key{contract.RedisRecordKey(hash), contract.MaxSigned}, key{contract.RedisClockKey, maxSmall})
 }
 
-func (s *redisStore) floors(ctx context.Context, credential, consumer string) (ofCredential, ofConsumer []byte, err error) {
+func (s *redisStore) floors(ctx context.Context, credential, consumer string, alone bool) (ofCredential, ofConsumer []byte, err error) {
 	second := key{}
 	if consumer != "" {
 		second = key{contract.RedisConsumerKey(consumer), maxSmall}
 	}
-	return s.get(ctx, key{contract.RedisCredentialKey(credential), maxSmall}, second)
+	return s.get(ctx, alone, key{contract.RedisCredentialKey(credential), maxSmall}, second)
 }
 
 // key is what to read, and how many bytes of it at most.
@@ -68,15 +70,23 @@ type key struct {
 // get reads one or two keys in one pipeline of commands on single keys, which
 // behaves alike on a single node, behind Sentinel and in a cluster. It asks for a
 // byte more than it takes: whoever can write Redis must not be able to make Envoy
-// allocate what stands there.
-func (s *redisStore) get(ctx context.Context, first, second key) (a, b []byte, err error) {
+// allocate what stands there. Whoever is alone asks behind them whether the server is still
+// the one that it was.
+func (s *redisStore) get(ctx context.Context, alone bool, first, second key) (a, b []byte, err error) {
 	pipe := s.client.Pipeline()
 	one := pipe.GetRange(ctx, first.name, 0, int64(first.limit))
 	var two *redis.StringCmd
 	if second.name != "" {
 		two = pipe.GetRange(ctx, second.name, 0, int64(second.limit))
 	}
+	still := func() error { return nil }
+	if alone && len(s.servers) > 0 {
+		still = redisconn.Again(ctx, s.client, pipe, s.servers)
+	}
 	_, _ = pipe.Exec(ctx) // each command has its own error
+	if err = still(); err != nil {
+		return nil, nil, fmt.Errorf("read redis: %w", err)
+	}
 	if a, err = value(one, first.limit); err != nil {
 		return nil, nil, err
 	}

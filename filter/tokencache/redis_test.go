@@ -123,7 +123,7 @@ func TestRedisThatRefusesThePassword(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := s.floors(t.Context(), "credential-1", "consumer-1"); err == nil {
+	if _, _, err := s.floors(t.Context(), "credential-1", "consumer-1", false); err == nil {
 		t.Error("floors are absent")
 	}
 	if err := s.close(); err != nil {

@@ -61,8 +61,13 @@ func (s *session) receive(r request) (*answer, error) {
 		a = s.settle(t, r)
 	}
 	if first || s.sotw || r.refused || len(r.subscribe)+len(r.unsubscribe) > 0 {
-		t.again()
 		s.quiet = quiet{}
+		if all := slices.Contains(r.subscribe, "*") || slices.Contains(r.unsubscribe, "*"); first || s.sotw || r.refused || all {
+			t.again()
+		} else {
+			t.touch(r.subscribe...)
+			t.touch(r.unsubscribe...)
+		}
 	}
 	t.asked = true
 	asks := len(r.subscribe)+len(r.unsubscribe) > 0
@@ -348,6 +353,19 @@ func (s *session) rejections() []snapshot.Rejection {
 		}
 	}
 	return out
+}
+
+// toLookAt is how many names of a type the server goes over next.
+func (s *session) toLookAt(url resource.TypeURL) int {
+	t := s.types[url]
+	switch {
+	case t == nil:
+		return 0
+	case t.walk:
+		return len(t.names) + len(t.known) + len(t.due)
+	default:
+		return len(t.moved)
+	}
 }
 
 // count is how many names the stream makes the server remember.

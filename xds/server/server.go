@@ -46,7 +46,8 @@ type Limits struct {
 	// they are warm. Default 8; below 2 a proxy could wait for what is not sent.
 	ClusterWindow int
 	// Burst and Rate (per second) bound requests that do more than accept a response:
-	// that answer none, refuse one, or ask for other names. Defaults 5000 and 500.
+	// that answer none, refuse one, or ask for other names. One that makes the server look
+	// at many names counts as several. Defaults 5000 and 500.
 	Burst, Rate int
 	// FirstRequest is how long a stream may stay silent after it was opened.
 	// Default 10 s.

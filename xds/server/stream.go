@@ -251,7 +251,7 @@ func (st *stream) take(r request) error {
 	// An answer costs nothing, unless it refuses or asks for more: a proxy could have the
 	// same sent to it, and logged, for ever.
 	costs := a == nil || a.refused || a.asks
-	if costs && !st.bucket.take(time.Now(), st.srv.cfg.Limits) {
+	if costs && !st.bucket.take(time.Now(), st.srv.cfg.Limits, 1+st.session.toLookAt(r.url)/namesForOne) {
 		return status.Error(codes.ResourceExhausted, "too many requests")
 	}
 	if a != nil {

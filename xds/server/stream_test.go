@@ -287,6 +287,46 @@ func TestNamesToggledForEver(t *testing.T) {
 	}
 }
 
+// TestManyNamesCost: who subscribes to many names, and again to all of them, is thrown out
+// after fewer requests than who subscribes to a few. What they cost is what the server has
+// to look at: it took a core for as long as anybody wanted.
+func TestManyNamesCost(t *testing.T) {
+	const burst = 200
+	requests := func(names int) int {
+		r := setup(t, func(c *server.Config) { c.Limits = server.Limits{Burst: burst, Rate: 1} })
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		g, err := discovery.NewAggregatedDiscoveryServiceClient(r.connect(t)).DeltaAggregatedResources(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		m := &discovery.DeltaDiscoveryRequest{Node: &corev3.Node{Id: nodeID}, TypeUrl: string(resource.Endpoint)}
+		for i := range names {
+			m.ResourceNamesSubscribe = append(m.ResourceNamesSubscribe, fmt.Sprint("name-", i))
+		}
+		ended := make(chan error, 1)
+		go func() {
+			_, err := g.Recv()
+			for err == nil {
+				_, err = g.Recv()
+			}
+			ended <- err
+		}()
+		sent := 0
+		for g.Send(m) == nil {
+			sent++
+		}
+		if err := <-ended; status.Code(err) != codes.ResourceExhausted {
+			t.Fatalf("%d names: it ends with %v", names, err)
+		}
+		return sent
+	}
+	// Some requests more are on their way when the stream ends.
+	if few, many := requests(1), requests(50_000); few < burst || many > burst/4 {
+		t.Errorf("%d requests for 1 name, %d for 50,000, with a burst of %d", few, many, burst)
+	}
+}
+
 // toggle answers many responses, with two lists of names in turn. Each of them is followed
 // by another, since something changes after each.
 func (r *rig) toggle(t *testing.T, url resource.TypeURL, lists [2][]string) error {
