@@ -46,8 +46,33 @@ func closedChains(tags mesh.Tags, cluster string) (*chains, error) {
 	}}, nil
 }
 
+// keepsOut reports whether something chosen for an inbound turns callers away by what they
+// send, which mutual TLS does not do in its place.
+func (p *Planner) keepsOut(chosen picks, protocol string) bool {
+	for i, pol := range p.policies {
+		if pol.NeedsFilter && chosen[i] != nil && (mesh.IsHTTP(protocol) || !pol.HTTPOnly) {
+			return true
+		}
+	}
+	return false
+}
+
+// keepOut prepares the guard of the workload's own port, which is of no other inbound: a
+// transparent proxy passes on what comes to a port without a listener.
+func (in *inbound) keepOut(old inbound, wanted bool) {
+	switch {
+	case !wanted || in.shape.WorkloadPort == in.shape.Port:
+		in.guard = nil
+	case old.guard != nil:
+		in.guard = old.guard
+	default:
+		in.guard, _ = closedChains(in.shape.Tags, in.shape.Cluster) // for an error there is no cause
+	}
+}
+
 // close makes an inbound end every connection, because of err.
 func (in *inbound) close(err error) {
+	in.keepOut(inbound{guard: in.guard}, true)
 	in.part.failures = append(in.part.failures, plan.Failure{
 		Cell: "inbound " + in.shape.Cluster, Err: fmt.Errorf("every connection is refused: %w", err),
 	})

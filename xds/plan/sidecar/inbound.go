@@ -19,6 +19,9 @@ type inbound struct {
 	awaits string
 	// missing says that there is nothing yet of what is being read.
 	missing bool
+	// guard ends every connection to the workload's own port at a transparent proxy; nil
+	// where nobody is kept out.
+	guard *chains
 }
 
 // buildInbound makes what the replicas of an inbound share. One of which the rules
@@ -34,6 +37,7 @@ func (p *Planner) buildInbound(c *class, in *inbound) {
 func (p *Planner) makeInbound(c *class, in *inbound) {
 	old, s := c.formerly(in), in.shape
 	chosen := p.forInbound(c, s.Tags)
+	in.keepOut(old, p.keepsOut(chosen, s.Tags.Protocol()))
 	if p.await(c, in, chosen) {
 		return
 	}
