@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/meshgate/meshgate/controlplane/fault"
+	"github.com/meshgate/meshgate/controlplane/httpkit"
 	"github.com/meshgate/meshgate/xds/alarm"
 	"github.com/meshgate/meshgate/xds/rejudge"
 )
@@ -146,7 +147,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "the token is not valid for this node", http.StatusUnauthorized)
 		return
 	}
-	conn, rw, err := http.NewResponseController(w).Hijack()
+	conn, rw, err := httpkit.Hijack(w)
 	if err != nil {
 		http.Error(w, "the connection cannot be upgraded", http.StatusHTTPVersionNotSupported)
 		return

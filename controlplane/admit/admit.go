@@ -188,3 +188,19 @@ func revokes(changes []store.Change) bool {
 func revocable(k *model.Kind) bool {
 	return k.Class == model.Credential && k.Announce != model.AnnounceNone
 }
+
+// takesCredentials reports whether a resource of a kind takes something along that gateways
+// accept when it is deleted, or is that itself.
+func (g *Gate) takesCredentials(k *model.Kind) bool {
+	if revocable(k) {
+		return true
+	}
+	for _, other := range g.kinds {
+		for _, ref := range other.Refs {
+			if ref.To == k.Name && ref.OnDelete == model.Cascade && other != k && g.takesCredentials(other) {
+				return true
+			}
+		}
+	}
+	return false
+}

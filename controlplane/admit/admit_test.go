@@ -212,7 +212,8 @@ func TestAlreadyGoneIsSaidWhenItIsTrue(t *testing.T) {
 	settled := 0
 	var unsettled error
 	r.OnSettle = func(context.Context) error { settled++; return unsettled }
-	for _, k := range []*model.Kind{gateway.Tokens, gateway.Applications, gateway.Consumers, gateway.Keys} {
+	// With a service go the tokens that are bound to it.
+	for _, k := range []*model.Kind{gateway.Tokens, gateway.Applications, gateway.Consumers, gateway.Keys, gateway.Services} {
 		settled, unsettled = 0, nil
 		if _, err := g.Delete(t.Context(), at(k, "gone")); !fault.Is(err, fault.NotFound) || settled != 1 {
 			t.Errorf("%s: %v after waiting %d times", k.Name, err, settled)

@@ -236,7 +236,7 @@ func (g *Gate) merge(tx store.Tx, a Address, w *model.Write, stored *model.Resou
 // them, too: Unavailable comes before NotFound.
 func (g *Gate) Delete(ctx context.Context, a Address) (store.Commit, error) {
 	commit, err := g.delete(ctx, a)
-	if fault.Is(err, fault.NotFound) && revocable(a.Kind) {
+	if fault.Is(err, fault.NotFound) && g.takesCredentials(a.Kind) {
 		if unsettled := g.Settle(ctx); unsettled != nil {
 			return commit, unsettled
 		}

@@ -71,9 +71,14 @@ func (r *Revoker) forgetStrangers() (some bool) {
 	return some
 }
 
-// handOver stores the time, and says that no write is under way any more.
+// handOver stores when filters were seen and the time, in this order, and says that no
+// write is under way any more. Filters that are noted as seen longer ago than the time says
+// would be forgotten while they still believe Redis.
 func (r *Revoker) handOver(ctx context.Context) error {
-	err, k := r.noteTimes(ctx), r.keeper
+	err, k := r.persistKnown(ctx, true), r.keeper
+	if err == nil {
+		err = r.noteTimes(ctx)
+	}
 	if k == nil {
 		return errors.Join(err, r.noteNoRedis(ctx))
 	}

@@ -1,6 +1,7 @@
 package revoke
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"time"
@@ -146,7 +147,7 @@ func (r *Revoker) remember() {
 	defer tick.Stop()
 	failing := false // which is logged once
 	for all, timely := false, true; ; {
-		err := r.persistKnown(all)
+		err := r.persistKnown(r.ctx, all)
 		if err == nil && timely { // the filters go first: they may be noted as seen later, see load
 			err = r.noteTimes(r.ctx)
 		}
@@ -173,7 +174,7 @@ func (r *Revoker) introduce(l *link) error {
 	if ok && r.o.Clock.Latest().Sub(time.UnixMilli(at)) < rememberEvery {
 		return nil
 	}
-	if err := r.persistKnown(false); err != nil {
+	if err := r.persistKnown(r.ctx, false); err != nil {
 		return fmt.Errorf("remember the filter: %w", err)
 	}
 	return nil
@@ -202,7 +203,7 @@ func (r *Revoker) snapshotKnown(all bool) map[string]int64 {
 // persistKnown writes how what is known differs from what was written. A new name must
 // outlive the loss of power: a process that does not know of a filter confirms what that
 // may still accept. When one was last seen, and that one is gone, may be lost.
-func (r *Revoker) persistKnown(all bool) error {
+func (r *Revoker) persistKnown(ctx context.Context, all bool) error {
 	r.persist.Lock()
 	defer r.persist.Unlock()
 	now := r.snapshotKnown(all)
@@ -225,7 +226,7 @@ func (r *Revoker) persistKnown(all bool) error {
 	if len(gone)+len(fresh) == 0 {
 		return nil
 	}
-	_, err := r.o.Store.Update(r.ctx, class, func(tx store.Tx) error {
+	_, err := r.o.Store.Update(ctx, class, func(tx store.Tx) error {
 		for _, name := range fresh {
 			_, err := tx.Get(filters, "", name)
 			if err := put(tx, &model.Resource{Kind: filters, Name: name, Spec: &Filter{Seen: now[name]}}, err); err != nil {

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -216,4 +217,73 @@ func TestNewFiltersOutliveALossOfPower(t *testing.T) {
 			t.Errorf("a filter that is known is written with %v", got)
 		}
 	})
+}
+
+// TestSeenIsStoredBeforeTheTime: a process that ends in good order after its store took no
+// writes for hours says when its filters were seen last, before it says what time it is.
+// Else they would be forgotten early, while they still believe Redis.
+func TestSeenIsStoredBeforeTheTime(t *testing.T) {
+	for name, refuses := range map[string]bool{"it takes writes again": false, "it does not": true} {
+		t.Run(name, func(t *testing.T) {
+			full := &fullStore{}
+			virtually(t, func(o *Options) {
+				full.Store = o.Store
+				o.Store = full
+			}, func(t *testing.T, w *world, _ *scripted) {
+				f, _ := w.pipe("node", contract.Hello{Instance: "i"})
+				go func() { _, _ = io.Copy(io.Discard, f.in) }() // until the link ends
+				full.refuse(true)
+				for range 2 * int(rememberEvery/time.Second) {
+					f.send(contract.FrameRenew, contract.EncodeNumber(1))
+					time.Sleep(time.Second)
+				}
+				seen := time.Now().UnixMilli()
+				full.refuse(refuses)
+				if err := w.r.Close(t.Context()); (err != nil) != refuses {
+					t.Errorf("the end: %v", err)
+				}
+				full.refuse(false)
+				row, at := w.stored()
+				if !refuses && row < seen || row < at {
+					t.Errorf("the filter is noted as seen %v before the time that is noted, %v before its end", time.Duration(at-row)*time.Millisecond, time.Duration(seen-row)*time.Millisecond)
+				}
+			})
+		})
+	}
+}
+
+// stored is when the only filter was seen last, and what time it was, in milliseconds.
+func (w *world) stored() (seen, at int64) {
+	w.t.Helper()
+	if err := w.store.View(context.Background(), func(r store.Reader) error {
+		list, err := r.List(filters, store.Query{})
+		if err != nil || len(list) != 1 {
+			return fmt.Errorf("%d filters, %w", len(list), err)
+		}
+		seen = list[0].Spec.(*Filter).Seen
+		row, err := r.Get(times, "", singleton)
+		if err == nil {
+			at = row.Spec.(*Times).Earliest
+		}
+		return err
+	}); err != nil {
+		w.t.Fatal(err)
+	}
+	return seen, at
+}
+
+// fullStore is a store whose disk is full for a while.
+type fullStore struct {
+	store.Store
+	full atomic.Bool
+}
+
+func (s *fullStore) refuse(yes bool) { s.full.Store(yes) }
+
+// Update implements [store.Store].
+func (s *fullStore) Update(ctx context.Context, class model.Class, fn func(store.Tx) error) (store.Commit, error) {
+	if s.full.Load() {
+		return store.Commit{}, errors.New("the disk is full")
+	}
+	return s.Store.Update(ctx, class, fn)
 }

@@ -13,6 +13,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/meshgate/meshgate/controlplane/httpkit"
 	"github.com/meshgate/meshgate/filter/contract"
 	"github.com/meshgate/meshgate/xds/alarm"
 	"github.com/meshgate/meshgate/xds/rejudge"
@@ -128,7 +129,7 @@ func (r *Revoker) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		http.Error(w, "this is not an upgrade to the link protocol", http.StatusUpgradeRequired)
 		return
 	}
-	conn, rw, err := http.NewResponseController(w).Hijack()
+	conn, rw, err := httpkit.Hijack(w)
 	if err != nil {
 		http.Error(w, "the connection cannot be upgraded", http.StatusHTTPVersionNotSupported)
 		return
