@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -23,11 +24,12 @@ func Vouched(servers []string) func(context.Context, func() (Server, error)) err
 	}
 }
 
-// Again asks once more who answers, behind the reads of a pipeline; what it returns says,
-// when the pipeline has run, whether that is still one of the servers vouched for. One that
-// is made to follow another keeps its connections and takes over what that one holds, which
-// may be older than what was read before. A cluster is not asked: a server that is no
-// primary any more answers MOVED there.
+// Again asks once more whose data is read, behind the reads of a pipeline; what it returns
+// says, when the pipeline has run, whether they are still those of a server that is vouched
+// for, and not what a replica holds. A server that is made to follow another keeps its
+// connections and takes over what that one holds, which may be older than what was read
+// before. Whether it is the same process is not asked: a connection does not outlive that.
+// A cluster is not asked: a server that is no primary any more answers MOVED there.
 func Again(ctx context.Context, c redis.UniversalClient, pipe redis.Pipeliner, servers []string) (judge func() error) {
 	own, ok := c.(*client)
 	if !ok {
@@ -36,13 +38,20 @@ func Again(ctx context.Context, c redis.UniversalClient, pipe redis.Pipeliner, s
 	if _, cluster := own.UniversalClient.(*redis.ClusterClient); cluster {
 		return func() error { return nil }
 	}
-	sections := []*redis.StringCmd{pipe.Info(ctx, "server"), pipe.Info(ctx, "replication")}
+	cmd := pipe.Info(ctx, "replication")
 	return func() error {
 		s := Server{Database: own.database}
-		if err := s.learn(sections); err != nil {
+		if err := s.learn([]*redis.StringCmd{cmd}); err != nil {
 			return err
 		}
-		return vouchedFor(servers, s)
+		for _, identity := range servers {
+			run, _, _ := strings.Cut(identity, "/")
+			s.RunID, _, _ = strings.Cut(run, "#")
+			if vouchedFor(servers, s) == nil {
+				return nil
+			}
+		}
+		return ErrNotVouched
 	}
 }
 

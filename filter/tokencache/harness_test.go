@@ -259,6 +259,7 @@ type fakeStore struct {
 	reads   int
 	closed  int
 	reading func(key string) // called before each read of a key
+	alone   bool             // what the last reader of floors said
 }
 
 func (s *fakeStore) set(key string, value []byte) {
@@ -291,7 +292,7 @@ func (s *fakeStore) get(ctx context.Context, key string) ([]byte, error) {
 	return s.values[key], fail
 }
 
-func (s *fakeStore) record(ctx context.Context, h contract.Hash, _ bool) (entry, clock []byte, err error) {
+func (s *fakeStore) record(ctx context.Context, h contract.Hash) (entry, clock []byte, err error) {
 	if entry, err = s.get(ctx, contract.RedisRecordKey(h)); err != nil {
 		return nil, nil, err
 	}
@@ -299,7 +300,10 @@ func (s *fakeStore) record(ctx context.Context, h contract.Hash, _ bool) (entry,
 	return entry, clock, err
 }
 
-func (s *fakeStore) floors(ctx context.Context, credential, consumer string, _ bool) (a, b []byte, err error) {
+func (s *fakeStore) floors(ctx context.Context, credential, consumer string, alone bool) (a, b []byte, err error) {
+	s.mu.Lock()
+	s.alone = alone
+	s.mu.Unlock()
 	if a, err = s.get(ctx, contract.RedisCredentialKey(credential)); err != nil {
 		return nil, nil, err
 	}

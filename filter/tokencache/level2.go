@@ -19,13 +19,14 @@ const (
 	l2Patience = 4
 )
 
-// store reads single keys from Redis. Absent values are nil. Whoever is alone, with no
-// control plane to tell it, has it made sure of that the server which answers is still
-// the one that its connection was opened to.
+// store reads single keys from Redis. Absent values are nil.
 type store interface {
 	// record reads what stands under a token hash, and the clock.
-	record(ctx context.Context, hash contract.Hash, alone bool) (entry, clock []byte, err error)
-	// floors reads those of a credential and, unless empty, of a consumer.
+	record(ctx context.Context, hash contract.Hash) (entry, clock []byte, err error)
+	// floors reads those of a credential and, unless empty, of a consumer. Whoever is alone,
+	// with no control plane to tell it, gets an error if the server has taken over the data
+	// of another one since its connections were opened: then they hold for no record that
+	// was read before either.
 	floors(ctx context.Context, credential, consumer string, alone bool) (ofCredential, ofConsumer []byte, err error)
 	close() error
 }
@@ -130,7 +131,7 @@ func (c *Cache) alone() bool { return !c.leased(c.clock.Now()) }
 func (c *Cache) queryL2(ctx context.Context, cfg *config, began *standing, hash contract.Hash) (*contract.Record, l2Outcome, error) {
 	first, cancel := context.WithTimeout(ctx, c.patience())
 	defer cancel()
-	raw, rawClock, err := cfg.l2.store.record(first, hash, c.alone())
+	raw, rawClock, err := cfg.l2.store.record(first, hash)
 	if err != nil || raw == nil {
 		return nil, l2Absent, err
 	}

@@ -49,8 +49,8 @@ func openRedis(s *contract.RedisSettings, servers []string, dial Dial, timeout t
 	return &redisStore{client: c, servers: servers}, nil
 }
 
-func (s *redisStore) record(ctx context.Context, hash contract.Hash, alone bool) (entry, clock []byte, err error) {
-	return s.get(ctx, alone, key{contract.RedisRecordKey(hash), contract.MaxSigned}, key{contract.RedisClockKey, maxSmall})
+func (s *redisStore) record(ctx context.Context, hash contract.Hash) (entry, clock []byte, err error) {
+	return s.get(ctx, false, key{contract.RedisRecordKey(hash), contract.MaxSigned}, key{contract.RedisClockKey, maxSmall})
 }
 
 func (s *redisStore) floors(ctx context.Context, credential, consumer string, alone bool) (ofCredential, ofConsumer []byte, err error) {
@@ -70,9 +70,9 @@ type key struct {
 // get reads one or two keys in one pipeline of commands on single keys, which
 // behaves alike on a single node, behind Sentinel and in a cluster. It asks for a
 // byte more than it takes: whoever can write Redis must not be able to make Envoy
-// allocate what stands there. Whoever is alone asks behind them whether the server is still
-// the one that it was.
-func (s *redisStore) get(ctx context.Context, alone bool, first, second key) (a, b []byte, err error) {
+// allocate what stands there. again has it made sure of, behind them, that the data are still
+// those of a server that may be read.
+func (s *redisStore) get(ctx context.Context, again bool, first, second key) (a, b []byte, err error) {
 	pipe := s.client.Pipeline()
 	one := pipe.GetRange(ctx, first.name, 0, int64(first.limit))
 	var two *redis.StringCmd
@@ -80,7 +80,7 @@ func (s *redisStore) get(ctx context.Context, alone bool, first, second key) (a,
 		two = pipe.GetRange(ctx, second.name, 0, int64(second.limit))
 	}
 	still := func() error { return nil }
-	if alone && len(s.servers) > 0 {
+	if again && len(s.servers) > 0 {
 		still = redisconn.Again(ctx, s.client, pipe, s.servers)
 	}
 	_, _ = pipe.Exec(ctx) // each command has its own error

@@ -48,41 +48,75 @@ func TestConnectionsLeadToTheServersVouchedFor(t *testing.T) {
 		t.Fatal(err)
 	}
 	old := openServer(t, server, first)
-	if _, clock, err := old.record(ctx, hashOf(1), true); err != nil || clock == nil {
+	if _, clock, err := old.record(ctx, hashOf(1)); err != nil || clock == nil {
 		t.Errorf("the server: %q %v", clock, err)
 	}
-	if _, _, err := openServer(t, server, []string{"another"}).record(ctx, hashOf(1), true); !errors.Is(err, redisconn.ErrNotVouched) {
+	if _, _, err := old.floors(ctx, "a", "b", true); err != nil {
+		t.Errorf("the server, asked again: %v", err)
+	}
+	if _, _, err := openServer(t, server, []string{"another"}).record(ctx, hashOf(1)); !errors.Is(err, redisconn.ErrNotVouched) {
 		t.Errorf("another server: %v", err)
 	}
 	if err := db.Do(ctx, "REPLICAOF", "127.0.0.1", "1").Err(); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := openServer(t, server, first).record(ctx, hashOf(1), true); !errors.Is(err, redisconn.ErrNotVouched) {
+	if _, _, err := openServer(t, server, first).record(ctx, hashOf(1)); !errors.Is(err, redisconn.ErrNotVouched) {
 		t.Errorf("a replica: %v", err)
 	}
 	// Redis leaves open what is open: the first client reads on, from a server that takes
 	// over what another one holds.
-	for name, alone := range map[string]func() error{
-		"the record": func() error { _, _, err := old.record(ctx, hashOf(1), true); return err },
-		"the floors": func() error { _, _, err := old.floors(ctx, "a", "b", true); return err },
-	} {
-		if err := alone(); !errors.Is(err, redisconn.ErrNotVouched) {
-			t.Errorf("a replica, through a connection to the primary that it was, %s: %v", name, err)
-		}
+	if _, _, err := old.floors(ctx, "a", "b", true); !errors.Is(err, redisconn.ErrNotVouched) {
+		t.Errorf("a replica, through a connection to the primary that it was: %v", err)
 	}
-	if _, _, err := old.record(ctx, hashOf(1), false); err != nil {
+	if _, _, err := old.floors(ctx, "a", "b", false); err != nil {
 		t.Errorf("with a lease, when the control plane tells: %v", err)
 	}
+	if err := db.Do(ctx, "REPLICAOF", "NO", "ONE").Err(); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := old.floors(ctx, "a", "b", true); !errors.Is(err, redisconn.ErrNotVouched) {
+		t.Errorf("a primary again, with what it took over: %v", err)
+	}
 	server.Restart(t)
-	if _, _, err := old.record(ctx, hashOf(1), true); err == nil {
+	if _, _, err := old.record(ctx, hashOf(1)); err == nil {
 		// The connection had ended; the next one finds another server.
 		t.Error("a server that was started anew is read")
 	}
-	if _, _, err := old.record(ctx, hashOf(1), true); !errors.Is(err, redisconn.ErrNotVouched) {
+	if _, _, err := old.record(ctx, hashOf(1)); !errors.Is(err, redisconn.ErrNotVouched) {
 		t.Errorf("a server that was started anew: %v", err)
 	}
-	if _, _, err := openServer(t, server, nil).record(ctx, hashOf(1), true); err != nil {
+	if _, _, err := openServer(t, server, nil).record(ctx, hashOf(1)); err != nil {
 		t.Errorf("any server: %v", err)
+	}
+}
+
+// A server is known by the database that is used, too, and with what little it says.
+func TestAskedAgainInAnyDatabase(t *testing.T) {
+	server := redistest.Start(t)
+	settings := contract.RedisSettings{URL: "redis://" + server.Address() + "/3"}
+	c, err := redisconn.Open(redisconn.Options{Settings: settings})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = c.Close() }()
+	all, err := redisconn.Identify(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for identity, want := range map[string]error{
+		all[0].Identity():                        nil,
+		"another/" + all[0].ReplID + "#3":        nil, // no connection is: a process ends with its own
+		all[0].RunID + "/" + all[0].ReplID:       redisconn.ErrNotVouched,
+		all[0].RunID + "/another#3":              redisconn.ErrNotVouched,
+		all[0].RunID + "#3":                      redisconn.ErrNotVouched, // it said less, and follows another one since
+		all[0].RunID + "/" + all[0].ReplID + "#": redisconn.ErrNotVouched,
+	} {
+		pipe := c.Pipeline()
+		judge := redisconn.Again(t.Context(), c, pipe, []string{"x/y", identity})
+		_, _ = pipe.Exec(t.Context())
+		if err := judge(); !errors.Is(err, want) {
+			t.Errorf("%q: %v, want %v", identity, err, want)
+		}
 	}
 }
 
@@ -113,7 +147,7 @@ func TestLargeValuesAreNotRead(t *testing.T) {
 	const size = 64 << 20
 	server := redistest.Start(t)
 	ctx, db, st := context.Background(), admin(t, server), openServer(t, server, nil)
-	record := func() error { _, _, err := st.record(ctx, hashOf(1), true); return err }
+	record := func() error { _, _, err := st.record(ctx, hashOf(1)); return err }
 	floors := func() error { _, _, err := st.floors(ctx, "a", "b", true); return err }
 	for name, tc := range map[string]struct {
 		key  string

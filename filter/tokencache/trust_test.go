@@ -37,6 +37,25 @@ func TestRedisIsNotReadWithoutTrust(t *testing.T) {
 	})
 }
 
+// Whoever has no lease, so that a revocation can be confirmed without it, has Redis asked
+// whose data are read.
+func TestRedisIsAskedAgainWithoutALease(t *testing.T) {
+	inWorld(t, worldConfig{}, func(w *world) {
+		l := w.live()
+		w.store.putRecord(t, 2, testRecord(2, 5))
+		w.store.putClock(1 << 20)
+		w.want("with a lease", w.resolve(2), contract.Found)
+		if w.store.alone {
+			t.Error("a filter with a lease is taken for alone")
+		}
+		w.cutOff(l)
+		w.want("without one", w.resolve(1), contract.Found)
+		if !w.store.alone {
+			t.Error("a filter without a lease is not taken for alone")
+		}
+	})
+}
+
 // Trust is taken back and given again.
 func TestTrustIsTakenBack(t *testing.T) {
 	inWorld(t, worldConfig{}, func(w *world) {
