@@ -34,7 +34,7 @@ func TestHijackedConnectionsEndWithoutAGoodbye(t *testing.T) {
 		Certificates: certified.TLS.Certificates, SessionTicketsDisabled: true, MinVersion: tls.VersionTLS13,
 	})
 	closed := make(chan error, 1)
-	server := http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { //nolint:gosec // it serves one request
+	server := http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		conn, _, err := Hijack(w)
 		if err == nil {
 			err = conn.Close() // a goodbye that cannot be sent would be an error
@@ -43,7 +43,7 @@ func TestHijackedConnectionsEndWithoutAGoodbye(t *testing.T) {
 	})}
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(ln) }()
-	peer := tls.Client(theirs, &tls.Config{InsecureSkipVerify: true}) //nolint:gosec // the server of this test
+	peer := tls.Client(theirs, &tls.Config{InsecureSkipVerify: true})
 	if _, err := io.WriteString(peer, "GET / HTTP/1.1\r\nHost: a\r\n\r\n"); err != nil {
 		t.Fatal(err)
 	}
