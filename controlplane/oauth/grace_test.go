@@ -231,6 +231,37 @@ func TestRefreshThatNobodyHears(t *testing.T) {
 	}
 }
 
+// unsettled is a writer while what somebody else has revoked may still be accepted.
+type unsettled struct{ store.Store }
+
+// Write implements Writer.
+func (u unsettled) Write(ctx context.Context, class model.Class, fn func(store.Tx) error) (store.Commit, error) {
+	return u.Update(ctx, class, fn)
+}
+
+// Settle implements Writer.
+func (unsettled) Settle(context.Context) error {
+	return fault.New(fault.Unavailable, "the token may still be accepted")
+}
+
+// TestRepeatedRefreshThatNobodyHears: what is answered once more, because the first answer
+// may have been lost, is no earlier true than the first one.
+func TestRepeatedRefreshThatNobodyHears(t *testing.T) {
+	worlds(t, strict(), func(t *testing.T, w *world) {
+		_, first := w.newPair()
+		if status, _, _ := w.refresh(first); status != 200 {
+			t.Fatal(status)
+		}
+		s := w.open()
+		s.Writer = unsettled{w.db}
+		for want, server := range map[string]*Server{warningUnheard: s, "": w.open()} {
+			if a := askServer(server, "POST", "/x/oauth2/token", form, refreshAsApp+first, nil); a.Code != 200 || a.Header().Get("Warning") != want {
+				t.Errorf("%d, warning %q, want %q: %s", a.Code, a.Header().Get("Warning"), want, a.Body)
+			}
+		}
+	})
+}
+
 // TestLostAnswer: the process dies between commit and answer; the client that
 // asks again gets what was committed, from whichever server it asks.
 func TestLostAnswer(t *testing.T) {

@@ -40,14 +40,17 @@ func (s *Server) mint(ctx context.Context, t *Request, issue *Issue) (*reply, er
 	if err != nil && len(commit.Changes) == 0 {
 		return nil, orLater(err)
 	}
+	if again != nil {
+		stored = again
+		// Nothing was written now. What was, by whoever presented the same before, may not
+		// have reached every gateway yet.
+		err = s.Writer.Settle(ctx)
+	}
 	if err != nil {
 		// What the client presented is used up, so it gets what took its place: a
 		// refusal would have it come again with what then looks stolen. That some
 		// filter has not yet heard of the token before this one is said beside it.
 		s.Log.WarnContext(ctx, "a token was issued, but its predecessor may still be accepted somewhere", "plugin", t.Plugin, "error", err)
-	}
-	if again != nil {
-		stored = again
 	}
 	doc := t.reply(stored)
 	doc.unheard = err != nil
