@@ -82,14 +82,7 @@ func TestInboundThatFailsLetsNobodyPass(t *testing.T) {
 					t.Errorf("it answers %q", got)
 				}
 			})
-			w.raw(`
-type: MeshTokenAuth
-mesh: demo
-name: tokens
-spec:
-  targetRef: {kind: MeshService, name: backend}
-  from: [{targetRef: {kind: Mesh}, default: {config: {global_credentials: true}}}]
-`)
+			w.raw(tokensOfBackend)
 			planner.Update(w.state(), nil, true)
 			planner.Plan()
 			t.Run("after", func(t *testing.T) {

@@ -12,6 +12,7 @@ import (
 	"github.com/meshgate/meshgate/xds/resource"
 )
 
+// tokensOfBackend demands tokens of whoever calls backend.
 const tokensOfBackend = `
 type: MeshTokenAuth
 mesh: demo

@@ -260,14 +260,7 @@ func TestBareProxies(t *testing.T) {
 	if f := w.planner.Failures("backend-2"); len(f) > 0 {
 		t.Errorf("failures are %v", f)
 	}
-	w.raw(`
-type: MeshTokenAuth
-mesh: demo
-name: tokens
-spec:
-  targetRef: {kind: MeshService, name: backend}
-  from: [{targetRef: {kind: Mesh}, default: {config: {global_credentials: true}}}]
-`)
+	w.raw(tokensOfBackend)
 	w.settle()
 	set = w.planner.Set("backend-2")
 	if mentions(set) {
