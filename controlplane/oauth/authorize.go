@@ -113,7 +113,9 @@ func (s *Server) code(w http.ResponseWriter, r *http.Request, t *Request, a auth
 		RedirectURI: uri,
 	}
 	_, err := s.Writer.Write(r.Context(), model.Credential, func(tx store.Tx) error {
-		t.judged()
+		if err := t.stands(tx); err != nil {
+			return err
+		}
 		spec.DropAt = t.Now.Add(codeLife).UnixMilli()
 		_, err := tx.Create(&model.Resource{Kind: gateway.Codes, Scope: t.Scope, Name: uuid.NewString(), Created: t.Now, Spec: spec})
 		return err

@@ -59,6 +59,9 @@ func (e endpoint) identified() bool {
 	return e == endpointAuthorize || e == endpointIntrospect || e == endpointMetadata
 }
 
+// takesBody reports whether requests for the endpoint say something in a body.
+func (e endpoint) takesBody() bool { return e != endpointUnknown && e != endpointMetadata }
+
 // optional reports whether only plugins with further endpoints have this one.
 func (e endpoint) optional() bool { return e != endpointToken && e != endpointAuthorize }
 

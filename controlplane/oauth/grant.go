@@ -39,7 +39,10 @@ type Request struct {
 	Now    time.Time
 	clock  func() time.Time
 	params *params
-	// attached says where the plugin is attached.
+	// plugin is the instance as it was read, seen the revision of that state, and
+	// attached says where the instance is attached.
+	plugin   *model.Resource
+	seen     uint64
 	attached *gateway.Plugin
 	// peer is the address of the client, issuer the URL of this server, empty
 	// where none is known.
@@ -52,7 +55,7 @@ type Request struct {
 func (t *Request) Spec() *gateway.Application { return t.Application.Spec.(*gateway.Application) }
 
 // judged takes the time by which the request is judged. Whatever reads or writes a
-// lifetime calls it in its transaction: a client can hold its body back and wait for
+// lifetime takes it in its transaction, see [Request.stands]: a client can wait for
 // its turn, and an earlier time would let it have what has ended or was spent since.
 func (t *Request) judged() { t.Now = t.clock() }
 

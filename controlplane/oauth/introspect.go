@@ -46,7 +46,9 @@ func (s *Server) introspect(w http.ResponseWriter, r *http.Request, t *Request) 
 	}
 	var doc introspection
 	if err := s.Store.View(r.Context(), func(tx store.Reader) (err error) {
-		t.judged()
+		if err := t.stands(tx); err != nil {
+			return err
+		}
 		doc, err = t.about(tx, value)
 		return err
 	}); err != nil {

@@ -18,7 +18,9 @@ import (
 func (s *Server) mint(ctx context.Context, t *Request, issue *Issue) (*reply, error) {
 	var stored, again *model.Resource
 	commit, err := s.Writer.Write(ctx, issue.Durability, func(tx store.Tx) error {
-		t.judged()
+		if err := t.stands(tx); err != nil {
+			return err
+		}
 		filled := *issue
 		filled.Name = uuid.NewString()
 		if issue.Redeem != nil {

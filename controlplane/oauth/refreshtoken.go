@@ -66,8 +66,12 @@ func (t *Request) redeemRefresh(tx store.Tx, value string, issue *Issue) error {
 // inherit checks that a token may be refreshed here and takes from it what the
 // new one shares with it.
 func (t *Request) inherit(token *gateway.Token, issue *Issue) error {
+	// A plugin with global credentials mints tokens for every service. In the strict
+	// profile nobody gets by refreshing what the user did not grant (RFC 9700 section
+	// 2.3, RFC 6749 section 6).
+	strict := token.Strict || t.Config.Strict()
 	switch {
-	case !t.bound(token.Service):
+	case !t.bound(token.Service), strict && token.Service != t.service():
 		return t.spoiled(errRefresh)
 	case token.Credential != t.Application.Name:
 		return errClient

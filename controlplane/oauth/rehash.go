@@ -35,12 +35,16 @@ func (s *Server) rehash(ctx context.Context, t *Request, given string) {
 	if fresh.ClientSecret == app.ClientSecret && fresh.SecondarySecret == app.SecondarySecret {
 		return
 	}
-	_, err := s.Writer.Write(ctx, model.Config, func(tx store.Tx) error {
-		_, err := tx.Update(&model.Resource{
+	var stored *model.Resource
+	commit, err := s.Writer.Write(ctx, model.Config, func(tx store.Tx) (err error) {
+		stored, err = tx.Update(&model.Resource{
 			Kind: gateway.Applications, Scope: t.Scope, Name: t.Application.Name, Spec: &fresh,
 		}, t.Application.Version)
 		return err
 	})
+	if len(commit.Changes) > 0 {
+		t.Application = stored
+	}
 	if err != nil && !fault.Is(err, fault.Conflict) && !fault.Is(err, fault.NotFound) {
 		s.Log.WarnContext(ctx, "a client secret could not be hashed anew", "application", t.Application.Name, "error", err)
 	}

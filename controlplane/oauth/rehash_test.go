@@ -96,8 +96,9 @@ func TestRehashOfTheWrongSecret(t *testing.T) {
 	}
 }
 
-// TestRehashLosesRaces: whoever writes the application meanwhile wins, and the
-// client gets its token all the same.
+// TestRehashLosesRaces: whoever writes the application meanwhile wins. The request is
+// judged again by what was written, so the client gets its token all the same, and it
+// is that application whose secret is hashed.
 func TestRehashLosesRaces(t *testing.T) {
 	w := newWorld(t, gateway.OAuth2Config{EnableClientCredentials: true})
 	w.setApp(func(a *gateway.Application) { a.HashSecret = true })
@@ -105,7 +106,8 @@ func TestRehashLosesRaces(t *testing.T) {
 	if status, doc := w.post("token", "grant_type=client_credentials&client_id=app&client_secret=secret"); status != 200 {
 		t.Fatalf("%d %v", status, doc)
 	}
-	if got := w.app(); got.Name != "renamed" || got.ClientSecret != "secret" {
+	got := w.app()
+	if _, hashed := gateway.Hashed(got.ClientSecret); got.Name != "renamed" || !hashed {
 		t.Errorf("%+v", got)
 	}
 }

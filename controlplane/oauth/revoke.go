@@ -1,6 +1,7 @@
 package oauth
 
 import (
+	"errors"
 	"net/http"
 
 	"github.com/meshgate/meshgate/controlplane/fault"
@@ -23,7 +24,7 @@ func (s *Server) revoke(w http.ResponseWriter, r *http.Request, t *Request) erro
 		return t.refuse(w, errTokenMissing)
 	}
 	switch err := s.revokeToken(r, t, value); {
-	case fault.Is(err, fault.Unstored):
+	case fault.Is(err, fault.Unstored), errors.Is(err, errOvertaken):
 		return err
 	case err != nil:
 		return fault.Wrap(fault.Unavailable, err, "revoke a token")
@@ -42,7 +43,10 @@ func (s *Server) revokeToken(r *http.Request, t *Request, value string) error {
 	var family, rest string
 	commit, err := s.Writer.Write(r.Context(), model.Config, func(tx store.Tx) error {
 		rest = ""
-		var err error
+		err := t.stands(tx)
+		if err != nil {
+			return err
+		}
 		if family, err = t.deleteToken(tx, value); err != nil || family == "" {
 			return err
 		}

@@ -2,14 +2,12 @@ package oauth
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"log/slog"
 	"net/http"
 	"time"
 
 	"github.com/meshgate/meshgate/controlplane/fault"
-	"github.com/meshgate/meshgate/controlplane/gateway"
 	"github.com/meshgate/meshgate/controlplane/model"
 	"github.com/meshgate/meshgate/controlplane/store"
 	"github.com/meshgate/meshgate/filter/contract"
@@ -90,15 +88,38 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
+// attempts is how often a request is judged that is overtaken by changes.
+const attempts = 3
+
+// serve reads what the client sends and then what it is judged by, in this order: a
+// client may hold its body back, and must gain nothing by that from what was in force
+// when its request began.
 func (s *Server) serve(w http.ResponseWriter, r *http.Request, scope, plugin string) (err error) {
-	t := &Request{
-		Plugin: plugin, Service: r.Header.Get(contract.HeaderOAuthService), Scope: scope, clock: s.Now,
-		peer: r.Header.Get(contract.HeaderOAuthClient), failures: s.failures,
-	}
 	is, path := recognise(sentPath(r.URL))
+	var sent *params
+	var unreadable error
+	if is.takesBody() && r.Method == http.MethodPost && r.Header.Get("Upgrade") == "" {
+		sent, unreadable = readParams(w, r)
+	}
+	var t *Request
 	defer func() { s.tell(is, t.outcome, err) }()
+	for range attempts {
+		t = &Request{
+			Plugin: plugin, Service: r.Header.Get(contract.HeaderOAuthService), Scope: scope, clock: s.Now,
+			peer: r.Header.Get(contract.HeaderOAuthClient), failures: s.failures, params: sent,
+		}
+		if err = s.judge(w, r, t, is, path, unreadable); !errors.Is(err, errOvertaken) {
+			return err
+		}
+	}
+	return fault.Wrap(fault.Unavailable, err, "judge a request")
+}
+
+// judge answers a request that was read. Its error may be [errOvertaken]; then nothing
+// was written, and nothing stored.
+func (s *Server) judge(w http.ResponseWriter, r *http.Request, t *Request, is endpoint, path string, unreadable error) error {
 	if err := s.Store.View(r.Context(), func(tx store.Reader) (err error) {
-		if t.attached, t.Config, err = pluginConfig(tx, scope, plugin); err != nil {
+		if err := t.configure(tx); err != nil {
 			return err
 		}
 		if is.identified() && t.Config.HasEndpoints() {
@@ -121,8 +142,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, scope, plugin str
 		return t.refuse(w, errUpgrade)
 	case r.Method != http.MethodPost:
 		return t.refuseMethod(w, r.Method, is.name(), http.MethodPost)
-	}
-	if t.params, err = readParams(w, r); err != nil {
+	case unreadable != nil:
 		return t.refuse(w, errUnreadable)
 	}
 	t.judged()
@@ -147,21 +167,4 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, t *Request, is e
 	case endpointToken, endpointMetadata, endpointUnknown:
 	}
 	return s.token(w, r, t)
-}
-
-// pluginConfig reads an oauth2 plugin instance and its configuration.
-func pluginConfig(r store.Reader, scope, id string) (*gateway.Plugin, *gateway.OAuth2Config, error) {
-	res, err := r.Get(gateway.Plugins, scope, id)
-	if err != nil {
-		return nil, nil, err
-	}
-	spec := res.Spec.(*gateway.Plugin)
-	if spec.Name != gateway.PluginOAuth2 || !spec.Enabled {
-		return nil, nil, fault.New(fault.NotFound, "plugin %s is not an enabled oauth2 plugin", id)
-	}
-	var cfg gateway.OAuth2Config
-	if err := json.Unmarshal(spec.Config, &cfg); err != nil {
-		return nil, nil, fault.Wrap(fault.Internal, err, "decode configuration of plugin %s", id)
-	}
-	return spec, &cfg, nil
 }

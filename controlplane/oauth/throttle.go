@@ -80,9 +80,18 @@ type attempt struct {
 
 // attempt prepares one. subject names what could be guessed; it is empty where
 // there is nothing to guess and only the address counts. strict says which
-// profile the plugin has.
+// profile the plugin has. Where the subject is known at the address, the address is
+// not counted: strangers behind the same one would use its count up, and keep out
+// whoever has the right secret.
 func (l *throttle) attempt(subject, address string, strict bool) (a attempt) {
 	from := network(address)
+	if subject != "" && from != "" {
+		a.known = digestOf("known " + from + " " + subject)
+		if l.knows(a.known) {
+			a.buckets = append(a.buckets, perMinute(&l.guesses, "guess at "+from+" "+subject, l.limits.Client))
+			return a
+		}
+	}
 	switch {
 	case from == "":
 	case l.limits.Address > 0:
@@ -90,20 +99,18 @@ func (l *throttle) attempt(subject, address string, strict bool) (a attempt) {
 	case strict:
 		a.buckets = append(a.buckets, bucket{&l.addresses, digestOf("address " + from), addressCredit * addressPeriod, addressPeriod})
 	}
-	if subject == "" {
-		return a
+	if subject != "" {
+		a.buckets = append(a.buckets, perMinute(&l.guesses, "guess "+subject, l.limits.Client))
 	}
-	key := "guess " + subject
-	if from != "" {
-		a.known = digestOf("known " + from + " " + subject)
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		if until, ok := l.known.get(a.known); ok && l.now().Before(until) {
-			key = "guess at " + from + " " + subject
-		}
-	}
-	a.buckets = append(a.buckets, perMinute(&l.guesses, key, l.limits.Client))
 	return a
+}
+
+// knows reports whether a subject was proved at an address not long ago.
+func (l *throttle) knows(pair digest) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	until, ok := l.known.get(pair)
+	return ok && l.now().Before(until)
 }
 
 // network is what one client can hold many addresses of: an IPv6 network of 64

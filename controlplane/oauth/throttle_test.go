@@ -101,6 +101,39 @@ func TestNobodyLocksAClientOut(t *testing.T) {
 	}
 }
 
+// TestNobodyLocksAClientOutOfItsAddress: strangers behind the address of a client, as
+// behind one NAT, use up what the address may fail, and the client goes on.
+func TestNobodyLocksAClientOutOfItsAddress(t *testing.T) {
+	const shared = "192.0.2.10"
+	for name, cfg := range profiles() {
+		for _, limit := range []int{0, 30} {
+			t.Run(fmt.Sprint(name, limit), func(t *testing.T) {
+				w := newWorld(t, cfg)
+				w.server.failures = newThrottle(Limits{Address: limit}, w.clock)
+				if status, _ := w.guess(shared, "secret"); status != 200 {
+					t.Fatalf("%d", status)
+				}
+				refused := 0
+				for i := range 300 {
+					body := fmt.Sprintf("grant_type=client_credentials&client_id=nobody%d&client_secret=x", i)
+					if rec := w.ask(http.MethodPost, "/oauth2/token", form, body, map[string]string{contract.HeaderOAuthClient: shared}); rec.Code == 429 {
+						refused++
+					}
+				}
+				if counted := limit > 0 || cfg.Strict(); (refused > 200) != counted {
+					t.Errorf("%d of 300 strangers were refused", refused)
+				}
+				if status, _ := w.guess(shared, "secret"); status != 200 {
+					t.Errorf("the client is locked out: %d", status)
+				}
+				if status, _ := w.guess(shared, "wrong"); status == 200 {
+					t.Error("a wrong secret is good")
+				}
+			})
+		}
+	}
+}
+
 // TestAddressesAreThrottled: in the strict profile always, in the other only
 // where it is configured; whatever clients they name, if any.
 func TestAddressesAreThrottled(t *testing.T) {

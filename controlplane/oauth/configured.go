@@ -1,0 +1,94 @@
+package oauth
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/meshgate/meshgate/controlplane/fault"
+	"github.com/meshgate/meshgate/controlplane/gateway"
+	"github.com/meshgate/meshgate/controlplane/model"
+	"github.com/meshgate/meshgate/controlplane/store"
+)
+
+// errOvertaken is why a request is judged again: its plugin or its client was changed
+// after they were read and before anything was stored.
+var errOvertaken = errors.New("oauth: what the request was judged by was changed meanwhile")
+
+// configure reads the plugin instance that the request is judged by.
+func (t *Request) configure(tx store.Reader) error {
+	plugin, config, err := pluginConfig(tx, t.Scope, t.Plugin)
+	if err != nil {
+		return err
+	}
+	t.plugin, t.attached, t.Config, t.seen = plugin, plugin.Spec.(*gateway.Plugin), config, tx.Revision()
+	return t.serves(tx)
+}
+
+// serves refuses a plugin that does not run on the service which the gateway names: a
+// token is for the service, and the grants and scopes are those of the plugin.
+func (t *Request) serves(tx store.Reader) error {
+	service := t.attached.Service
+	if t.attached.Route != "" {
+		route, err := tx.Get(gateway.Routes, t.Scope, t.attached.Route)
+		if err != nil {
+			return err
+		}
+		service = route.Spec.(*gateway.Route).Service
+	} else if service == "" {
+		return nil // it runs everywhere
+	}
+	if service != t.Service {
+		return fault.New(fault.Unavailable, "plugin %s does not run on service %q", t.Plugin, t.Service)
+	}
+	return nil
+}
+
+// stands takes the time by which the request is judged, and makes sure that what it is
+// judged by still stands. Every transaction that gives or tells something calls it
+// first: a secret or a key that is replaced while the request waits, for the hashing of
+// others or for its turn to write, opens nothing any more. All changes of plugins and of
+// applications take a revision, so most of the time comparing that is enough.
+func (t *Request) stands(tx store.Reader) error {
+	t.judged()
+	if tx.Revision() == t.seen {
+		return nil
+	}
+	if err := unchanged(tx, t.plugin); err != nil {
+		return err
+	}
+	if t.Application == nil {
+		return nil
+	}
+	return unchanged(tx, t.Application)
+}
+
+func unchanged(tx store.Reader, read *model.Resource) error {
+	now, err := tx.Get(read.Kind, read.Scope, read.Name)
+	switch {
+	case fault.Is(err, fault.NotFound):
+		return fmt.Errorf("%w: %s %s is gone", errOvertaken, read.Kind.Name, read.Name)
+	case err != nil:
+		return err
+	case now.Version != read.Version || !now.Created.Equal(read.Created):
+		return fmt.Errorf("%w: %s %s", errOvertaken, read.Kind.Name, read.Name)
+	}
+	return nil
+}
+
+// pluginConfig reads an oauth2 plugin instance and its configuration.
+func pluginConfig(r store.Reader, scope, id string) (*model.Resource, *gateway.OAuth2Config, error) {
+	res, err := r.Get(gateway.Plugins, scope, id)
+	if err != nil {
+		return nil, nil, err
+	}
+	spec := res.Spec.(*gateway.Plugin)
+	if spec.Name != gateway.PluginOAuth2 || !spec.Enabled {
+		return nil, nil, fault.New(fault.NotFound, "plugin %s is not an enabled oauth2 plugin", id)
+	}
+	var cfg gateway.OAuth2Config
+	if err := json.Unmarshal(spec.Config, &cfg); err != nil {
+		return nil, nil, fault.Wrap(fault.Internal, err, "decode configuration of plugin %s", id)
+	}
+	return res, &cfg, nil
+}
