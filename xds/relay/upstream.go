@@ -89,7 +89,7 @@ func (r *Relay) follow(ctx context.Context) {
 }
 
 // attempt opens one stream and follows it to its end. The error is never nil;
-// heard tells whether the control plane answered.
+// heard tells whether the control plane let the proxy in.
 func (r *Relay) attempt(ctx context.Context) (heard bool, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	conn, err := r.cfg.Dial(ctx)
@@ -124,11 +124,10 @@ func (r *Relay) attempt(ctx context.Context) (heard bool, err error) {
 		}
 		select {
 		case m := <-responses:
-			if !heard {
+			if m == nil {
 				heard = true
-				r.note(true, "")
-				r.report(nil)
-				r.cfg.Log.Info("control_plane_connected", "node", r.cfg.Node)
+				r.connected()
+				continue
 			}
 			open = append(open, r.apply(m))
 		case <-moved:
@@ -139,6 +138,12 @@ func (r *Relay) attempt(ctx context.Context) (heard bool, err error) {
 			return heard, ctx.Err()
 		}
 	}
+}
+
+func (r *Relay) connected() {
+	r.note(true, "")
+	r.report(nil)
+	r.cfg.Log.Info("control_plane_connected", "node", r.cfg.Node)
 }
 
 // subscribe opens the stream and asks for everything, listing what is here. What Envoy
@@ -173,18 +178,22 @@ func (r *Relay) subscribe(ctx context.Context, conn *grpc.ClientConn) (upstreamC
 	return stream, nil
 }
 
+// receive passes on what arrives. The first is nil: the control plane has let this proxy
+// in, which its headers say. It may have nothing else to say for long.
 func receive(ctx context.Context, stream upstreamClient, out chan<- *discovery.DeltaDiscoveryResponse) error {
-	for {
-		m, err := stream.Recv()
-		if err != nil {
-			return err
-		}
+	var m *discovery.DeltaDiscoveryResponse
+	header, err := stream.Header()
+	if err == nil && header == nil { // it was turned away, and Recv says why
+		m, err = stream.Recv()
+	}
+	for ; err == nil; m, err = stream.Recv() {
 		select {
 		case out <- m:
 		case <-ctx.Done():
 			return ctx.Err()
 		}
 	}
+	return err
 }
 
 // apply takes a response into the table and has it sent to Envoy.
