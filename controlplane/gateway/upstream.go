@@ -80,7 +80,7 @@ type Healthchecks struct {
 }
 
 // ActiveCheck probes targets. Times are in seconds; probes are off while both
-// intervals are 0.
+// intervals are 0. A Timeout of more than a minute counts as a minute.
 type ActiveCheck struct {
 	Type    string  `json:"type" jsonschema:"default=http,enum=tcp,enum=http,enum=https,enum=grpc,enum=grpcs"`
 	Timeout float64 `json:"timeout" jsonschema:"default=1,minimum=0,maximum=65535" jsonschema_extras:"x-check=positive"`

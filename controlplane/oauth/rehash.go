@@ -18,7 +18,9 @@ import (
 // again, which costs one look-up each and refuses nothing. It happens once for
 // each secret, so the write path needs no exception, which could be abused.
 //
-// A failure is no reason to refuse a client that has proved who it is.
+// A failure is no reason to refuse a client that has proved who it is. Of a disk that
+// takes nothing the store says once why: a line for each client would fill it up. What is
+// stored and could not be confirmed everywhere is done all the same.
 // Source: requirement "hash_secret".
 func (s *Server) rehash(ctx context.Context, t *Request, given string) {
 	app := t.Spec()
@@ -45,7 +47,11 @@ func (s *Server) rehash(ctx context.Context, t *Request, given string) {
 	if len(commit.Changes) > 0 {
 		t.Application = stored
 	}
-	if err != nil && !fault.Is(err, fault.Conflict) && !fault.Is(err, fault.NotFound) {
+	switch {
+	case err == nil, fault.Is(err, fault.Conflict), fault.Is(err, fault.NotFound):
+	case fault.Is(err, fault.Unstored), fault.Is(err, fault.Unavailable):
+		s.Log.DebugContext(ctx, "a client secret that is hashed anew was not stored, or not confirmed", "application", t.Application.Name, "error", err)
+	default:
 		s.Log.WarnContext(ctx, "a client secret could not be hashed anew", "application", t.Application.Name, "error", err)
 	}
 }

@@ -2,8 +2,12 @@ package oauth
 
 import (
 	"context"
+	"errors"
+	"log/slog"
+	"strings"
 	"testing"
 
+	"github.com/meshgate/meshgate/controlplane/fault"
 	"github.com/meshgate/meshgate/controlplane/gateway"
 	"github.com/meshgate/meshgate/controlplane/model"
 	"github.com/meshgate/meshgate/controlplane/store"
@@ -126,4 +130,55 @@ func (r *racing) Write(ctx context.Context, class model.Class, fn func(store.Tx)
 		r.setApp(func(a *gateway.Application) { a.Name = "renamed" })
 	}
 	return r.db.Update(ctx, class, fn)
+}
+
+// answering has the first write end with an error, stored or not.
+type answering struct {
+	*world
+	settled
+	err    error
+	stores bool
+}
+
+// Write implements Writer.
+func (a *answering) Write(ctx context.Context, class model.Class, fn func(store.Tx) error) (c store.Commit, err error) {
+	err, a.err = a.err, nil
+	if err != nil && !a.stores {
+		return c, err
+	}
+	if c, e := a.db.Update(ctx, class, fn); e != nil || err == nil {
+		return c, e
+	}
+	return c, err
+}
+
+// TestRehashThatIsNotStoredOrNotConfirmed: a line for each request would fill a full disk
+// up, and what is stored though not confirmed everywhere was hashed.
+func TestRehashThatIsNotStoredOrNotConfirmed(t *testing.T) {
+	for name, tc := range map[string]struct {
+		err    error
+		stores bool
+		warned bool
+	}{
+		"the disk is full": {err: fault.New(fault.Unstored, "the disk is full")},
+		"not confirmed":    {err: fault.New(fault.Unavailable, "a gateway does not answer"), stores: true},
+		"another failure":  {err: errors.New("the database is corrupt"), warned: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, gateway.OAuth2Config{EnableClientCredentials: true})
+			w.setApp(func(a *gateway.Application) { a.HashSecret = true })
+			var log strings.Builder
+			w.server.Log = slog.New(slog.NewTextHandler(&log, nil))
+			w.server.Writer = &answering{world: w, err: tc.err, stores: tc.stores}
+			if status, doc := w.post("token", "grant_type=client_credentials&client_id=app&client_secret=secret"); status != 200 {
+				t.Fatalf("%d %v", status, doc)
+			}
+			if warned := strings.Contains(log.String(), "level=WARN"); warned != tc.warned {
+				t.Errorf("the log: %s", log.String())
+			}
+			if _, hashed := gateway.Hashed(w.app().ClientSecret); hashed != tc.stores {
+				t.Errorf("hashed: %t", hashed)
+			}
+		})
+	}
 }

@@ -3,6 +3,7 @@ package publish
 import (
 	"context"
 	"log/slog"
+	"sync"
 	"time"
 
 	"github.com/meshgate/meshgate/controlplane/fault"
@@ -16,6 +17,10 @@ import (
 // gatewayPlane is a control plane with the classes of its gateways.
 type gatewayPlane struct {
 	turns
+	// enrolling is held from the reading of a gateway's parameters to their planning. It
+	// is taken before the other locks.
+	enrolling sync.Mutex
+
 	name    string
 	scope   *view.Scope[*view.Gateway]
 	sub     *view.Subscription[*view.Gateway]

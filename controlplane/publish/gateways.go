@@ -38,8 +38,8 @@ func (l *Loop) connectGateway(ctx context.Context, id string) (release func(), e
 	}
 	// Nobody says anything new between the reading and the place among the connected
 	// ones, after which Enrolled finds the gateway.
-	l.enrolling.Lock()
-	defer l.enrolling.Unlock()
+	p.enrolling.Lock()
+	defer p.enrolling.Unlock()
 	params, err := l.parameters(ctx, id)
 	if err != nil {
 		return nil, err
@@ -57,21 +57,20 @@ func (l *Loop) connectGateway(ctx context.Context, id string) (release func(), e
 // A connected one is planned by them at once; if that is not possible, it keeps what
 // it has. What the others connect with is read when they do.
 func (l *Loop) Enrolled(ctx context.Context, id string) error {
-	l.enrolling.Lock()
-	defer l.enrolling.Unlock()
-	params, err := l.parameters(ctx, id)
+	name, _, err := ParseNode(id)
 	if err != nil {
 		return err
 	}
-	l.mu.Lock()
-	n := l.nodes[id]
-	l.mu.Unlock()
-	if n == nil {
-		return nil
+	p := l.followedPlane(name)
+	if p == nil { // nobody has read anything yet
+		_, err := l.parameters(ctx, id)
+		return err
 	}
-	p, ok := n.plane.(*gatewayPlane)
-	if !ok {
-		return nil
+	p.enrolling.Lock()
+	defer p.enrolling.Unlock()
+	params, err := l.parameters(ctx, id)
+	if err != nil {
+		return err
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()

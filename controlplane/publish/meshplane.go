@@ -27,6 +27,8 @@ type meshPlane struct {
 	// planner is nil, or of no use, while retry has an error.
 	planner sidecarPlanner
 	retry   retry
+	// untold has an error while the planner could not say of some proxy what it lacks.
+	untold retry
 	// joined are the connected proxies by the names of their dataplanes, with the
 	// last good set of each.
 	joined map[string]*resource.Set
@@ -222,10 +224,11 @@ func (p *meshPlane) join(dataplane string, bare bool, now time.Time) (_ batch, e
 
 // awaits is what a proxy waits for, nil for nothing.
 func (p *meshPlane) awaits(dataplane string) error {
-	if what := p.planner.Awaits(dataplane); what != "" {
-		return &awaited{what}
+	var what string
+	if err := guard(func() { what = p.planner.Awaits(dataplane) }); err != nil || what == "" {
+		return err
 	}
-	return nil
+	return &awaited{what}
 }
 
 // enlist tells a planner of a connected proxy and whether it has a set, and reports
@@ -254,7 +257,7 @@ func (p *meshPlane) block(dataplane string, err error, now time.Time) {
 		p.blocked[dataplane] = b
 	}
 	b.failed(err, now)
-	p.relist()
+	p.relist(now)
 }
 
 func (p *meshPlane) leave(node string, now time.Time) {
@@ -283,7 +286,7 @@ func (p *meshPlane) id() string { return MeshScope(p.name) }
 
 func (p *meshPlane) concerns(key model.Key) bool { return p.scope.Mine(key) }
 
-func (p *meshPlane) due() time.Time { return p.retry.at }
+func (p *meshPlane) due() time.Time { return earliest(p.retry.at, p.untold.at) }
 
 func (p *meshPlane) gone() bool {
 	return p.state.Spec() == nil && len(p.joined) == 0 && p.entering == 0
@@ -354,7 +357,7 @@ func (p *meshPlane) update(now time.Time) batch {
 		p.noted, p.moved, p.from = nil, false, noRevision
 	}
 	p.advance(p.bound())
-	p.relist()
+	p.relist(now)
 	return out
 }
 
@@ -441,26 +444,46 @@ func (p *meshPlane) hold() {
 // relist lists what is not published as configured, and logs what the last list did
 // not have, each once however many proxies are concerned. What is kept as it was
 // changes no set, so it is looked for at all proxies.
-func (p *meshPlane) relist() {
+func (p *meshPlane) relist(now time.Time) {
 	p.listed = listed{}
+	var untold error
 	if p.retry.err != nil {
 		p.listed[""] = []Failure{{Mesh: p.name, Failure: failure{Cell: "plan", Err: p.retry.err, Kept: true}}}
 	} else {
 		known := p.known
 		p.known = map[string]bool{}
 		for dataplane := range p.joined {
-			p.list(dataplane, known)
+			if err := p.list(dataplane, known); err != nil {
+				untold = err
+			}
 		}
 	}
+	p.tell(untold, now)
 	for dataplane, b := range p.blocked {
 		p.listed[dataplane] = append(p.listed[dataplane], Failure{Mesh: p.name, Dataplane: dataplane, Failure: failure{Cell: "plan", Err: b.err}})
 	}
 }
 
+// tell notes whether the planner could say of all proxies what they lack. Where it could
+// not, it is asked again after a pause: nothing else need ever change.
+func (p *meshPlane) tell(err error, now time.Time) {
+	if err == nil {
+		p.untold = retry{}
+		return
+	}
+	p.untold.failed(err, now)
+}
+
 // list lists what of one proxy is not published as configured, and logs what is not known.
-func (p *meshPlane) list(dataplane string, known map[string]bool) {
+// The error says why the planner could not tell, which is what is listed then.
+func (p *meshPlane) list(dataplane string, known map[string]bool) error {
+	var failures, unserved []failure
+	err := guard(func() { failures, unserved = p.planner.Failures(dataplane), p.planner.Unserved(dataplane) })
+	if err != nil {
+		failures, unserved = []failure{{Cell: "plan", Err: err, Kept: true}}, nil
+	}
 	var fs []Failure
-	for _, f := range p.planner.Failures(dataplane) {
+	for _, f := range failures {
 		fs = append(fs, Failure{Mesh: p.name, Dataplane: dataplane, Failure: f})
 		k := f.Cell + " " + f.Err.Error()
 		if !p.known[k] && !known[k] {
@@ -468,7 +491,7 @@ func (p *meshPlane) list(dataplane string, known map[string]bool) {
 		}
 		p.known[k] = true
 	}
-	for _, f := range p.planner.Unserved(dataplane) {
+	for _, f := range unserved {
 		fs = append(fs, Failure{Mesh: p.name, Dataplane: dataplane, Failure: f})
 	}
 	if len(fs) > 0 {
@@ -476,6 +499,7 @@ func (p *meshPlane) list(dataplane string, known map[string]bool) {
 	} else {
 		delete(p.listed, dataplane)
 	}
+	return err
 }
 
 func (p *meshPlane) failures() listed {

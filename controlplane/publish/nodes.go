@@ -88,13 +88,17 @@ func (l *Loop) await(ctx context.Context, p *meshPlane, revision uint64) error {
 func (l *Loop) joinMesh(id, dataplane string, p *meshPlane, bare bool) (func(), error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	sets, err := p.join(dataplane, bare, time.Now())
+	now := time.Now()
+	sets, err := p.join(dataplane, bare, now)
 	if err != nil {
 		l.show(p, sets)
 		p.signal()
 		return nil, err
 	}
-	p.list(dataplane, nil)
+	if err := p.list(dataplane, nil); err != nil {
+		p.tell(err, now)
+		p.signal()
+	}
 	l.problems.replace(p.id(), dataplane, p.listed[dataplane])
 	return l.connected(id, p, sets), nil
 }

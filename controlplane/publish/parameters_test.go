@@ -97,3 +97,61 @@ func TestGatewayThatEnrolsWhileItConnects(t *testing.T) {
 		t.Error("it is planned by what it said before")
 	}
 }
+
+// slow holds up the second reading of one gateway, which is the one that counts.
+type slow struct {
+	mu       sync.Mutex
+	node     string
+	readings int
+	reached  chan struct{}
+	end      chan struct{}
+}
+
+// Gateway implements loop.Parameters.
+func (s *slow) Gateway(_ context.Context, node string) (plan.Params, error) {
+	s.mu.Lock()
+	hangs := false
+	if node == s.node {
+		s.readings++
+		hangs = s.readings == 2
+	}
+	s.mu.Unlock()
+	if hangs {
+		close(s.reached)
+		<-s.end
+	}
+	return plan.Params{HTTPPort: 8000, HTTPSPort: 8443, OAuth: plan.Endpoint{Host: "127.0.0.1", Port: 5678}}, nil
+}
+
+// TestSlowControlPlaneHoldsUpItsGatewaysOnly: a control plane whose gateway takes long to
+// be read and planned holds up no gateway of another one.
+func TestSlowControlPlaneHoldsUpItsGatewaysOnly(t *testing.T) {
+	says := &slow{node: "cp/other/a", reached: make(chan struct{}), end: make(chan struct{})}
+	r := startWith(t, nil, says)
+	held := make(chan error, 1)
+	go func() {
+		_, err := r.loop.Connect(context.Background(), says.node, false)
+		held <- err
+	}()
+	<-says.reached
+	others := make(chan error, 2)
+	go func() {
+		_, err := r.loop.Connect(r.ctx, nodeA, false)
+		others <- err
+		others <- r.loop.Enrolled(r.ctx, nodeA)
+	}()
+	for range 2 {
+		select {
+		case err := <-others:
+			if err != nil {
+				t.Error(err)
+			}
+		case <-r.ctx.Done():
+			t.Error("a gateway of another control plane waits")
+		}
+	}
+	close(says.end)
+	if err := <-held; err != nil {
+		t.Error(err)
+	}
+}

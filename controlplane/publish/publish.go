@@ -84,10 +84,6 @@ type Loop struct {
 	// opener has a signal while there may be control planes in unopened.
 	opener chan struct{}
 
-	// enrolling is held from the reading of a gateway's parameters to their planning.
-	// It is taken before mu.
-	enrolling sync.Mutex
-
 	// differences counts batches that were not what a plan from nothing makes.
 	differences atomic.Int64
 

@@ -83,6 +83,21 @@ func (s sickPlanner) Leave(dataplane string) {
 	s.sidecarPlanner.Leave(dataplane)
 }
 
+func (s sickPlanner) Awaits(dataplane string) string {
+	s.fail("awaits")
+	return s.sidecarPlanner.Awaits(dataplane)
+}
+
+func (s sickPlanner) Failures(dataplane string) []failure {
+	s.fail("failures of " + dataplane)
+	return s.sidecarPlanner.Failures(dataplane)
+}
+
+func (s sickPlanner) Unserved(dataplane string) []failure {
+	s.fail("unserved")
+	return s.sidecarPlanner.Unserved(dataplane)
+}
+
 type sickGateway struct {
 	gatewayPlanner
 	p    *patient

@@ -176,20 +176,28 @@ func within(t *testing.T, what string, c <-chan struct{}) {
 // startRelay runs a relay in a directory; the function stops it.
 func startRelay(t *testing.T, dir, addr string) (*relay.Relay, func()) {
 	t.Helper()
-	return startRelayOn(t, dir, addr, machine.Bounds{})
+	return startRelayWith(t, dir, addr, func(*relay.Config) {})
 }
 
 // startRelayOn is startRelay on a machine that has files.
 func startRelayOn(t *testing.T, dir, addr string, files machine.Bounds) (*relay.Relay, func()) {
 	t.Helper()
-	r, err := relay.New(relay.Config{
+	return startRelayWith(t, dir, addr, func(c *relay.Config) { c.Machine = files })
+}
+
+// startRelayWith is startRelay with another configuration.
+func startRelayWith(t *testing.T, dir, addr string, change func(*relay.Config)) (*relay.Relay, func()) {
+	t.Helper()
+	cfg := relay.Config{
 		Node: node, Socket: filepath.Join(dir, "run", "xds.sock"), Cache: filepath.Join(dir, "cache"),
 		Dial: func(context.Context) (*grpc.ClientConn, error) {
 			return grpc.NewClient("passthrough:///"+addr, append(relay.DialOptions(), grpc.WithTransportCredentials(insecure.NewCredentials()))...)
 		},
-		Machine: files, Token: func() (string, error) { return "token", nil },
-		Log: slog.New(slog.DiscardHandler),
-	})
+		Token: func() (string, error) { return "token", nil },
+		Log:   slog.New(slog.DiscardHandler),
+	}
+	change(&cfg)
+	r, err := relay.New(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -43,7 +43,7 @@ func TestConfirmsOnlyWhatEnvoyConfirmed(t *testing.T) {
 		}
 	}
 	c.Close()
-	stop() // the cache is written behind the confirmation
+	stop()
 	fi, err := os.Stat(filepath.Join(dir, "cache"))
 	if err != nil || fi.Mode().Perm() != 0o600 {
 		t.Fatalf("cache %v, %v", fi, err)

@@ -2,8 +2,12 @@ package relay
 
 import (
 	"context"
+	"errors"
 	"log/slog"
+	"maps"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"testing"
 
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
@@ -18,9 +22,14 @@ import (
 type answers struct {
 	upstreamClient
 	texts map[string]string
+	// before, if set, sees the nonce of each answer.
+	before func(nonce string)
 }
 
 func (a *answers) Send(m *discovery.DeltaDiscoveryRequest) error {
+	if a.before != nil {
+		a.before(m.GetResponseNonce())
+	}
 	a.texts[m.GetResponseNonce()] = m.GetErrorDetail().GetMessage()
 	return nil
 }
@@ -161,5 +170,146 @@ func TestRefusedUpdateTakesNothingAway(t *testing.T) {
 	refuse() // such as by another Envoy
 	if got := r.Refused(); got["in"] != "in: no" || !r.disown(nil) || r.good[resource.Listener]["in"] != nil {
 		t.Errorf("what is good is refused: %v", got)
+	}
+}
+
+// TestNothingIsConfirmedBeforeItIsOnDisk: a permission that is confirmed to be gone does not
+// come back with a proxy that starts after a power failure.
+func TestNothingIsConfirmedBeforeItIsOnDisk(t *testing.T) {
+	r, up := settling(t)
+	sub := r.local.Subscribe("n")
+	defer sub.Close()
+	open := []pending{r.apply(clusters("1", "a", "b"))}
+	answer(sub)
+	open, err := r.settle(up, open)
+	if err != nil {
+		t.Fatal(err)
+	}
+	gone := clusters("2")
+	gone.RemovedResources = []string{"a"}
+	open = append(open, r.apply(gone), r.apply(clusters("3", "c")))
+	answer(sub)
+	told := 0
+	up.before = func(nonce string) {
+		told++
+		stored, err := (&cache{path: r.cfg.Cache, node: "n"}).load()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if has := stored[resource.Cluster]; has["a"] != nil || has["c"] == nil {
+			t.Errorf("when response %s is confirmed the disk holds %v", nonce, has)
+		}
+	}
+	if _, err := r.settle(up, open); err != nil || told != 2 {
+		t.Fatalf("%d are confirmed: %v", told, err)
+	}
+}
+
+// TestFullDiskHoldsUpNoConfirmation: what cannot be saved is confirmed all the same.
+func TestFullDiskHoldsUpNoConfirmation(t *testing.T) {
+	r, up := settling(t)
+	r.cache.path = filepath.Join(t.TempDir(), "not", "there")
+	sub := r.local.Subscribe("n")
+	defer sub.Close()
+	open := []pending{r.apply(clusters("1", "a"))}
+	answer(sub)
+	if _, err := r.settle(up, open); err != nil || !r.unsaved {
+		t.Fatalf("unsaved %v: %v", r.unsaved, err)
+	}
+	up.is(t, "1", "")
+}
+
+// TestNoEnvoyForLong: what is confirmed while no Envoy is there takes the room of what it
+// holds, not of how often it changed, and the next Envoy confirms all of it.
+func TestNoEnvoyForLong(t *testing.T) {
+	r, up := settling(t)
+	var open []pending
+	last := 0
+	come := func(m *discovery.DeltaDiscoveryResponse) {
+		t.Helper()
+		var err error
+		if open, err = r.early(up, append(open, r.apply(m))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	change := func(typ resource.TypeURL, remove []string, names ...string) {
+		t.Helper()
+		last++
+		m := clusters(strconv.Itoa(last), names...)
+		m.TypeUrl, m.RemovedResources = string(typ), remove
+		come(m)
+	}
+	change(resource.Cluster, nil, "a", "b")
+	for range 100 {
+		change(resource.Endpoint, nil, "a", "b")
+		change(resource.Cluster, nil, "b", "c")
+		change(resource.Cluster, []string{"c"}, "d")
+		change(resource.Endpoint, nil)
+		change(resource.Cluster, []string{"a", "d"}, "c")
+		change(resource.Cluster, []string{"c"}, "d")
+	}
+	if len(open) > 1+len(resource.Types) {
+		t.Errorf("%d responses are remembered", len(open))
+	}
+	if _, answered := up.texts["1"]; answered || len(up.texts) != last-1 {
+		t.Errorf("%d of %d are confirmed, the oldest: %v", len(up.texts), last, answered)
+	}
+	sub := r.local.Subscribe("n")
+	defer sub.Close()
+	change(resource.Listener, nil, "in") // while it is being served
+	answer(sub)
+	open, err := r.settle(up, open)
+	if err != nil || len(open) > 0 {
+		t.Fatalf("%d are open: %v", len(open), err)
+	}
+	up.is(t, "1", "")
+	up.is(t, strconv.Itoa(last), "")
+	if len(up.texts) != last {
+		t.Errorf("%d answers to %d responses", len(up.texts), last)
+	}
+	stored, err := (&cache{path: r.cfg.Cache, node: "n"}).load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[resource.TypeURL][]string{
+		resource.Cluster: {"b", "d"}, resource.Endpoint: {"a", "b"}, resource.Listener: {"in"},
+	}
+	for _, of := range []table{r.good, stored} {
+		for _, typ := range resource.Types {
+			var names []string
+			for _, x := range of.of(typ) {
+				if names = append(names, x.Name); string(x.Body) != string(r.current[typ][x.Name].Body) {
+					t.Errorf("%s is not the newest", x.Name)
+				}
+			}
+			if !slices.Equal(names, want[typ]) {
+				t.Errorf("of %s it has %v", typ, names)
+			}
+		}
+	}
+}
+
+// TestRefusalOfWhatWasConfirmedEarly: the stream ends, and the next one has it sent again.
+func TestRefusalOfWhatWasConfirmedEarly(t *testing.T) {
+	r, up := settling(t)
+	open := []pending{r.apply(clusters("1", "a"))}
+	for _, m := range []*discovery.DeltaDiscoveryResponse{clusters("2", "b"), clusters("3", "c"), clusters("4", "c")} {
+		var err error
+		if open, err = r.early(up, append(open, r.apply(m))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	sub := r.local.Subscribe("n")
+	defer sub.Close()
+	answer(sub, snapshot.Rejection{Error: "b: no", Resources: []string{"a", "b", "c"}})
+	if _, err := r.settle(up, open); !errors.Is(err, errRefusedEarly) {
+		t.Fatalf("%v", err)
+	}
+	if _, answered := up.texts["1"]; answered {
+		t.Error("the oldest is confirmed though Envoy refused what came after it")
+	}
+	want := map[string]string{"a": unconfirmed, "c": unconfirmed}
+	if got := r.told(resource.Cluster); got["b"] != "" || !maps.Equal(got, want) {
+		t.Errorf("the next stream tells of %v", got)
 	}
 }

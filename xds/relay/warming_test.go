@@ -20,9 +20,8 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 )
 
-// unchecked is a cluster that stays warming: its first health check is not answered
-// for ten minutes.
-func unchecked(t *testing.T, name string) *resource.Resource {
+// unchecked is a cluster whose first health check is not answered for a time.
+func unchecked(t *testing.T, name string, timeout time.Duration) *resource.Resource {
 	t.Helper()
 	var lc net.ListenConfig
 	silent, err := lc.Listen(t.Context(), "tcp", "127.0.0.1:0") // the system accepts, nobody answers
@@ -30,7 +29,6 @@ func unchecked(t *testing.T, name string) *resource.Resource {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = silent.Close() })
-	long := durationpb.New(10 * time.Minute)
 	port := uint32(silent.Addr().(*net.TCPAddr).Port)
 	c := &clusterv3.Cluster{
 		Name: name, ConnectTimeout: durationpb.New(time.Second),
@@ -43,7 +41,7 @@ func unchecked(t *testing.T, name string) *resource.Resource {
 			}}}},
 		}}},
 		HealthChecks: []*corev3.HealthCheck{{
-			Timeout: long, Interval: long,
+			Timeout: durationpb.New(timeout), Interval: durationpb.New(10 * time.Minute),
 			UnhealthyThreshold: wrapperspb.UInt32(1), HealthyThreshold: wrapperspb.UInt32(1),
 			HealthChecker: &corev3.HealthCheck_HttpHealthCheck_{HttpHealthCheck: &corev3.HealthCheck_HttpHealthCheck{Path: "/"}},
 		}},
@@ -68,7 +66,7 @@ func TestControlPlaneDiesWhileEnvoyWarms(t *testing.T) {
 			world := []*resource.Resource{
 				xdstest.Cluster("one", s), xdstest.Endpoints("one", one), xdstest.Listener("in", port, "r"), xdstest.Routes("r", "one", 0),
 			}
-			stuck := unchecked(t, "stuck")
+			stuck := unchecked(t, "stuck", 10*time.Minute)
 			p := startPlane(t, "127.0.0.1:0")
 			p.publish(append(slices.Clone(world), stuck)...)
 			if agent {
@@ -104,6 +102,31 @@ func TestControlPlaneDiesWhileEnvoyWarms(t *testing.T) {
 			untilAnswer(t, client, dir, port, "200 one")
 		})
 	}
+}
+
+// TestFirstHealthCheckEndsTheWarming: a cluster whose endpoints answer no check holds up what
+// comes after it for as long as one check may take, however long the next ones are off.
+func TestFirstHealthCheckEndsTheWarming(t *testing.T) {
+	dir, err := os.MkdirTemp("", "warm") // short enough for a socket path
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	port, one := freePort(t), backend(t, "one")
+	client := &http.Client{Timeout: 3 * time.Second, Transport: &http.Transport{}}
+	t.Cleanup(client.CloseIdleConnections)
+	p := startPlane(t, "127.0.0.1:0")
+	rev := p.publish(
+		xdstest.Cluster("one", s), xdstest.Endpoints("one", one), xdstest.Listener("in", port, "r"), xdstest.Routes("r", "one", 0),
+		unchecked(t, "slow", time.Second),
+	)
+	startRelay(t, dir, p.addr)
+	startEnvoy(t, dir)
+	if got := p.settle(t, rev); len(got.Acknowledged) != 1 {
+		t.Errorf("progress %+v", got)
+	}
+	untilStat(t, dir, "cluster.slow.health_check.failure", 1)
+	untilAnswer(t, client, dir, port, "200 one")
 }
 
 // onTCP is an address of the bootstrap.

@@ -212,7 +212,9 @@ func (st *stream) collect() {
 		}
 		switch {
 		case m.err == nil:
-			st.session.accept(m)
+			if st.session.accept(m) && m.job == nil {
+				st.secrets.forgive(m.name) // whatever failed to make it
+			}
 		case logged:
 			st.log.Warn("secret_not_made", "node", st.node, "secret", m.name, "error", m.err)
 		}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/meshgate/meshgate/xds/resource"
@@ -276,4 +277,34 @@ func TestPushOfTheWantedGenerationIsTaken(t *testing.T) {
 	turn("b", routesA)
 	c.Request(resource.Route).Equals(t, routesA)
 	c.Request(resource.Secret).Equals(t, pushed)
+}
+
+// TestPushWhileTheFirstIsMade: who pushes a secret, such as a new bundle of roots, does not
+// push it again. What was begun before it must not come in its place.
+func TestPushWhileTheFirstIsMade(t *testing.T) {
+	for name, started := range map[string]bool{"it is being made": false, "it could not be made": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				g := newGated(t, false)
+				r, turn := secrets(t, g, func(c *server.Config) { c.Limits.SecretRetry = time.Hour })
+				older, newer := identity(t, 1), identity(t, 2)
+				turn("a")
+				c := r.dial(t, xdstest.Options{Relay: true})
+				making := g.next(t)
+				if started {
+					making.give <- nil
+					synctest.Wait()
+				}
+				r.srv.PushSecret(nodeID, "another", identity(t, 3))
+				r.srv.PushSecret(nodeID, "a", newer)
+				c.Request(resource.Secret).Equals(t, newer)
+				if !started {
+					making.give <- older
+					synctest.Wait()
+				}
+				c.Request(resource.Secret).Equals(t, newer)
+				r.settle(t, r.rev)
+			})
+		})
+	}
 }

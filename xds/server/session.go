@@ -183,8 +183,7 @@ func (s *session) missing() []string {
 	t := s.types[resource.Secret]
 	names := s.state.Set.Secrets()
 	return slices.DeleteFunc(names, func(n string) bool {
-		_, named := t.names[n]
-		return s.current(n) || s.state.Set.Get(t.url, n) != nil || (!named && !t.wildcard)
+		return s.current(n) || s.state.Set.Get(t.url, n) != nil || !s.asksFor(n)
 	})
 }
 
@@ -235,15 +234,27 @@ func (t *typed) forgive(name string) {
 // generation than the set's is of no use: it is asked for again. A push renews what
 // is in force, if it was made for the same generation or already for that of the
 // set: one that was made for older tags and arrives late must not come back. One
-// that was pushed while another was made is newer.
-func (s *session) accept(m made) {
+// that was pushed while another was made is newer, be it that nothing is in force yet:
+// who pushes does so once. It reports whether it took the secret.
+func (s *session) accept(m made) bool {
 	generation, allowed := s.state.Set.Generation(m.name)
 	have, made := s.secrets[m.name]
 	current := m.generation == generation
-	switch {
-	case !allowed:
-	case m.job == nil && made && (current || m.generation == have.generation),
-		m.job != nil && current && (!made || have.generation != generation):
-		s.secrets[m.name] = issued{m.resource, m.generation}
+	take := current && (!made || have.generation != generation)
+	if m.job == nil {
+		take = made && (current || m.generation == have.generation) || current && s.asksFor(m.name)
 	}
+	if !allowed || !take {
+		return false
+	}
+	s.secrets[m.name] = issued{m.resource, m.generation}
+	return true
+}
+
+// asksFor reports whether the proxy is subscribed to a secret. What nobody asks for is
+// made when somebody does, and is then newer than whatever was pushed before.
+func (s *session) asksFor(secret string) bool {
+	t := s.types[resource.Secret]
+	_, named := t.names[secret]
+	return named || t.wildcard
 }

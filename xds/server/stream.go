@@ -155,6 +155,9 @@ func (st *stream) run(vectors bool) (err error) {
 	if err := st.take(first); err != nil {
 		return err
 	}
+	if err := st.wire.admitted(); err != nil {
+		return err
+	}
 	for {
 		if err := st.pump(); err != nil {
 			return err

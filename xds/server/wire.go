@@ -11,6 +11,9 @@ import (
 type wire interface {
 	recv() (request, error)
 	send(*response) error
+	// admitted tells the proxy that it was let in. One that has all it should have is
+	// sent nothing for as long as nothing changes.
+	admitted() error
 }
 
 // DeltaAggregatedResources implements the delta variant.
@@ -42,6 +45,8 @@ func (d delta) recv() (request, error) {
 
 func (d delta) send(r *response) error { return d.SendMsg(encodeDelta(r)) }
 
+func (d delta) admitted() error { return d.SendHeader(nil) }
+
 type sotw struct {
 	grpc.BidiStreamingServer[discovery.DiscoveryRequest, discovery.DiscoveryResponse]
 }
@@ -59,3 +64,5 @@ func (w sotw) recv() (request, error) {
 }
 
 func (w sotw) send(r *response) error { return w.SendMsg(encodeWhole(r)) }
+
+func (w sotw) admitted() error { return w.SendHeader(nil) }

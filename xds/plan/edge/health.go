@@ -34,6 +34,10 @@ const (
 	longestEjection = 300 * time.Second
 	// sweep is how often it is looked whose ejection is over.
 	sweep = time.Second
+	// longestProbe bounds how long a probe may take. Envoy confirms no cluster before each
+	// of its targets was probed once, so a gateway with a slow one gets nothing new for
+	// as long.
+	longestProbe = time.Minute
 	// probeSocket marks the transport socket of probes.
 	probeSocket = "probe"
 )
@@ -81,7 +85,7 @@ func activeCheck(k clusterKey) (*corev3.HealthCheck, error) {
 		unhealthy = healthy
 	}
 	check := &corev3.HealthCheck{
-		Timeout: seconds(a.Timeout), Interval: seconds(healthy), UnhealthyInterval: seconds(unhealthy),
+		Timeout: seconds(min(a.Timeout, longestProbe.Seconds())), Interval: seconds(healthy), UnhealthyInterval: seconds(unhealthy),
 		UnhealthyEdgeInterval: seconds(healthy), HealthyEdgeInterval: seconds(unhealthy),
 		// Envoy slows probes of idle clusters down to one a minute otherwise.
 		NoTrafficInterval: seconds(healthy), NoTrafficHealthyInterval: seconds(healthy),
