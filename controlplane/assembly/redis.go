@@ -61,8 +61,11 @@ func (p *redisParts) connect(caFile string) error {
 	if secured(p.url) {
 		s.CAFile = caFile // read anew for each connection
 	}
-	var err error
-	if p.client, err = revoke.Open(s); err != nil {
+	err := redisconn.Check(&s)
+	if err == nil {
+		p.client, err = revoke.Open(s)
+	}
+	if err != nil {
 		return fmt.Errorf("redis.url: %w", err)
 	}
 	if s := p.forNodes(true); s != nil {

@@ -72,7 +72,9 @@ func TestFewParseAtOnce(t *testing.T) {
 		return rec.Code
 	}
 	for range maxParses {
-		parses <- struct{}{}
+		if !parses.TryEnter() {
+			t.Fatal("somebody has a turn")
+		}
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -82,12 +84,17 @@ func TestFewParseAtOnce(t *testing.T) {
 	patient := make(chan int, 1)
 	go func() { patient <- ask(t.Context()) }()
 	for range maxParses {
-		<-parses
+		parses.Leave()
 	}
 	if code := <-patient; code != http.StatusOK {
 		t.Errorf("who waited is answered %d", code)
 	}
-	if len(parses) != 0 {
-		t.Errorf("%d places are not given back", len(parses))
+	for range maxParses {
+		if !parses.TryEnter() {
+			t.Error("a place is not given back")
+		}
+	}
+	for range maxParses {
+		parses.Leave()
 	}
 }

@@ -23,6 +23,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/identity"
 	"github.com/meshgate/meshgate/controlplane/model"
 	"github.com/meshgate/meshgate/controlplane/store"
+	"github.com/meshgate/meshgate/controlplane/turns"
 	"github.com/meshgate/meshgate/filter/contract"
 )
 
@@ -43,11 +44,14 @@ const maxAnonymous = 64 << 10
 
 // maxParses bounds how many bodies are parsed at once: a parsed one takes many times its
 // size, and whoever reaches the port can send some. Reading one, which takes as long as
-// the client likes, does not count.
-const maxParses = 4
+// the client likes, does not count. maxWaiting is how many wait for that.
+const (
+	maxParses  = 4
+	maxWaiting = 1024
+)
 
-// parses has an entry for each body that is being parsed in this process.
-var parses = make(chan struct{}, maxParses)
+// parses are the turns of the bodies that are parsed in this process.
+var parses = turns.Sized(maxParses, maxWaiting)
 
 // Answer is what a node is told. It holds no secret. Where the second level of
 // the token cache is, filters hear on their links, and only once they need it.
@@ -150,12 +154,10 @@ func (s *Server) vouched(ctx context.Context, token string) error {
 
 // parse parses a body when there is room for one more.
 func parse(ctx context.Context, body []byte) (*model.Object, error) {
-	select {
-	case parses <- struct{}{}:
-	case <-ctx.Done():
-		return nil, fault.Wrap(fault.Unavailable, ctx.Err(), "too many nodes enrol at once")
+	if err := parses.Enter(ctx); err != nil {
+		return nil, err
 	}
-	defer func() { <-parses }()
+	defer parses.Leave()
 	return model.ParseObject(body)
 }
 

@@ -271,7 +271,7 @@ func (s *Server) dataplane(ctx context.Context, in *Proxy) (stored *model.Resour
 
 // register stores the Dataplane that the proxy brought in place of old.
 func (s *Server) register(ctx context.Context, in *Proxy, old *model.Resource) (*mesh.Dataplane, error) {
-	raw, err := model.FromYAML([]byte(in.Resource))
+	raw, err := model.FromYAML(ctx, []byte(in.Resource))
 	if err != nil {
 		return nil, err
 	}

@@ -62,7 +62,7 @@ func fromYAML(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	if raw, err = model.FromYAML(raw); err != nil {
+	if raw, err = model.FromYAML(r.Context(), raw); err != nil {
 		return err
 	}
 	r.Body = io.NopCloser(bytes.NewReader(raw))

@@ -1,6 +1,7 @@
 package model
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -10,20 +11,34 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/meshgate/meshgate/controlplane/fault"
+	"github.com/meshgate/meshgate/controlplane/turns"
 	"github.com/meshgate/meshgate/controlplane/yamldoc"
 )
 
-// FromYAML returns a document that is YAML as JSON, within the limit of documents.
-// Its errors are Invalid faults.
+// maxNodes bounds the scalars, lists and mappings of a document that is YAML: each costs a
+// hundred times as much as the two bytes that it may be written with. JSON costs less, and
+// has no such limit.
+const maxNodes = 1 << 17
+
+// parsing are the turns of documents that are YAML: a large one keeps a processor busy for a
+// second.
+var parsing = turns.New(32)
+
+// FromYAML returns a document that is YAML as JSON, within the limits of documents.
+// Its errors are Invalid faults, and Unavailable where too many are parsed at once.
 //
 // Anchors and aliases are refused: a text that is written once and referred to a
 // hundred thousand times makes gigabytes of a megabyte, and limits that count
 // values do not see it. A second document, and a key that is another one once both
 // are text, are refused, because one of two would be dropped without a word.
-func FromYAML(raw []byte) ([]byte, error) {
+func FromYAML(ctx context.Context, raw []byte) ([]byte, error) {
 	if len(raw) > MaxDocument {
 		return nil, fault.New(fault.Invalid, "a document has at most %d bytes", MaxDocument)
 	}
+	if err := parsing.Enter(ctx); err != nil {
+		return nil, err
+	}
+	defer parsing.Leave()
 	doc, err := yamldoc.One(raw)
 	if second, ok := errors.AsType[*yamldoc.SecondError](err); ok {
 		return nil, fault.New(fault.Invalid, "%s; send each by itself", second)
@@ -32,6 +47,9 @@ func FromYAML(raw []byte) ([]byte, error) {
 		return nil, notYAML(err)
 	}
 	// Nodes are not expanded.
+	if count(doc) > maxNodes {
+		return nil, fault.New(fault.Invalid, "a document of YAML has at most %d values and keys: send a larger one as JSON", maxNodes)
+	}
 	if refers(doc) {
 		return nil, fault.New(fault.Invalid, "anchors and aliases of YAML are not taken here: write out what they stand for")
 	}
@@ -46,6 +64,15 @@ func FromYAML(raw []byte) ([]byte, error) {
 }
 
 func notYAML(err error) error { return fault.New(fault.Invalid, "the document is no YAML: %s", err) }
+
+// count is how many nodes there are in a node, itself included.
+func count(n *nodes.Node) int {
+	all := 1
+	for _, c := range n.Content {
+		all += count(c)
+	}
+	return all
+}
 
 // refers reports whether anything in a node is an anchor or an alias.
 func refers(n *nodes.Node) bool {

@@ -1,6 +1,8 @@
 package model
 
 import (
+	"context"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -34,9 +36,11 @@ func TestFromYAML(t *testing.T) {
 		{"two notations of a number", "{0x1: x, 1: y}", "", "key 1 already set"},
 		{"numbers as keys", "a: {1: x, 2: {true: z}}\nb: {1: x}\n", `{"a":{"1":"x","2":{"true":"z"}},"b":{"1":"x"}}`, ""},
 		{"too long", "a: " + strings.Repeat("x", MaxDocument), "", "at most"},
+		{"too many values", "a: [" + strings.Repeat("1,", maxNodes) + "]", "", "send a larger one as JSON"},
+		{"too many keys", "a: {" + numbered(maxNodes/2) + "}", "", "send a larger one as JSON"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			got, err := FromYAML([]byte(tc.doc))
+			got, err := FromYAML(t.Context(), []byte(tc.doc))
 			if tc.refusal != "" {
 				if !fault.Is(err, fault.Invalid) || !strings.Contains(err.Error(), tc.refusal) {
 					t.Errorf("%v, %d bytes", err, len(got))
@@ -47,5 +51,35 @@ func TestFromYAML(t *testing.T) {
 				t.Errorf("%s %v", got, err)
 			}
 		})
+	}
+}
+
+// numbered are so many keys without a value.
+func numbered(n int) string {
+	var b strings.Builder
+	for i := range n {
+		fmt.Fprintf(&b, "%x: ,", i)
+	}
+	return b.String()
+}
+
+// TestFromYAMLTakesTurns: no more documents are parsed at once than leave processors to
+// others; whoever finds no place, or gives up, hears that.
+func TestFromYAMLTakesTurns(t *testing.T) {
+	taken := 0
+	for parsing.TryEnter() {
+		taken++
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err := FromYAML(ctx, []byte("a: 1"))
+	for range taken {
+		parsing.Leave()
+	}
+	if taken == 0 || !fault.Is(err, fault.Unavailable) {
+		t.Errorf("beside %d others: %v", taken, err)
+	}
+	if _, err := FromYAML(t.Context(), []byte("a: 1")); err != nil {
+		t.Errorf("alone: %v", err)
 	}
 }

@@ -46,7 +46,10 @@ func (r *Revoker) Remembers(node string) bool {
 
 // nodeOf is the node of a known filter, empty for those of any node.
 func nodeOf(name string) string {
-	_, node, _ := strings.Cut(name, others)
+	instance, node, _ := strings.Cut(name, others)
+	if instance == "" { // several, of an hour
+		node, _, _ = strings.Cut(node, others)
+	}
 	return node
 }
 

@@ -3,6 +3,7 @@ package revoke
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -16,11 +17,13 @@ import (
 // is remembered. Its name, and that of its row, is
 //
 //	instance@node   one process
-//	@node           those of a node beyond the bound, of which each may be alive
-//	@               those of any node, beyond the bound of all
+//	@node@hour      those of a node beyond the bound that were seen last in that hour, of
+//	                which each may be alive
+//	@@hour          those of any node, beyond the bound of all
 //
 // so that whoever makes instances up costs rows in bounded number, and nobody
-// who may be alive is forgotten before its time.
+// who may be alive is forgotten before its time. Older releases wrote one row without an
+// hour, which is read as any other.
 type known struct {
 	// seen is when it was last linked, of several that of the latest.
 	seen time.Time
@@ -74,7 +77,7 @@ func (r *Revoker) meet(l *link) *known {
 		r.merge(ofNode, several)
 	}
 	if len(r.known) >= 2*r.o.MaxLinks {
-		r.merge(func(name string) bool { return name != others }, others)
+		r.merge(func(name string) bool { return nodeOf(name) != "" }, others)
 	}
 	k := &known{seen: r.o.Clock.Latest()}
 	r.enter(name, k)
@@ -97,7 +100,7 @@ func (r *Revoker) leave(name string) {
 }
 
 // merge remembers the one that was away the longest only as one of several, and
-// so makes room once there are such. mu is held.
+// so makes room once there are such of its hour. mu is held.
 func (r *Revoker) merge(eligible func(name string) bool, several string) {
 	oldest := ""
 	for name, k := range r.known {
@@ -108,15 +111,34 @@ func (r *Revoker) merge(eligible func(name string) bool, several string) {
 	if oldest == "" {
 		return // the quotas of links bound them
 	}
-	one := r.known[oldest]
-	all := r.known[several]
+	r.among(several, r.known[oldest])
+	r.leave(oldest)
+}
+
+// among remembers one as one of several: with those that were seen last in the same hour.
+// Were it with all of them, those that have heard of the trust of the moment, and go on
+// coming and going, would keep alive those that have not, for whom revocations may wait. So
+// they are waited for an hour too long at most. Of two hours the one is left out that ends
+// no later, and of which nobody has heard less. mu is held.
+func (r *Revoker) among(several string, one *known) {
+	name := several + others + strconv.FormatInt(one.seen.Unix()/int64(time.Hour/time.Second), 10)
+	all := r.known[name]
 	if all == nil {
-		all = &known{welcomed: true, covered: one.covered}
-		r.enter(several, all)
+		all = &known{welcomed: true, seen: one.seen, covered: one.covered}
+		r.enter(name, all)
 	}
 	all.seen = later(all.seen, one.seen)
 	r.cover(all, min(all.covered, one.covered))
-	r.leave(oldest)
+	for other, k := range r.known {
+		switch {
+		case k == all || !strings.HasPrefix(other, others) || nodeOf(other) != nodeOf(name):
+		case !k.seen.After(all.seen) && k.covered >= all.covered:
+			r.leave(other)
+		case !all.seen.After(k.seen) && all.covered >= k.covered:
+			r.leave(name)
+			return
+		}
+	}
 }
 
 // drop forgets the filter of a link. mu is held.

@@ -174,27 +174,36 @@ func (k *keptConn) Close() error {
 	return k.Conn.Close()
 }
 
-// rootsOf finds the authorities of a server and reads them once, to refuse what
-// cannot be read; no pool means the system's.
+// Check reads what settings name, to refuse what cannot be used. [Open] reads no file: it
+// may be called where nobody may wait for a disk.
+func Check(s *contract.RedisSettings) error {
+	t, err := parse(s.URL)
+	if err != nil {
+		return err
+	}
+	roots, err := rootsOf(s, t)
+	if err == nil {
+		_, err = roots()
+	}
+	return err
+}
+
+// rootsOf finds the authorities of a server; no pool means the system's. A file is read at
+// each call.
 func rootsOf(s *contract.RedisSettings, t *address) (func() (*x509.CertPool, error), error) {
 	if (s.CAFile != "" || s.CA != "") && !t.tls {
 		return nil, errors.New("ca_file or ca needs a rediss:// url")
 	}
-	roots := func() (*x509.CertPool, error) { return nil, nil }
+	pool := (*x509.CertPool)(nil)
 	switch {
 	case s.CAFile != "":
-		roots = func() (*x509.CertPool, error) { return readCertificates(s.CAFile) }
+		return func() (*x509.CertPool, error) { return readCertificates(s.CAFile) }, nil
 	case s.CA != "":
-		roots = func() (*x509.CertPool, error) {
-			pool := x509.NewCertPool()
-			if !pool.AppendCertsFromPEM([]byte(s.CA)) {
-				return nil, errors.New("ca holds no certificate")
-			}
-			return pool, nil
+		if pool = x509.NewCertPool(); !pool.AppendCertsFromPEM([]byte(s.CA)) {
+			return nil, errors.New("ca holds no certificate")
 		}
 	}
-	_, err := roots()
-	return roots, err
+	return func() (*x509.CertPool, error) { return pool, nil }, nil
 }
 
 // secured adds TLS where the target wants it.

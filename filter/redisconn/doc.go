@@ -11,6 +11,7 @@
 //     needs no restart;
 //   - takes no answer that claims to be larger than anything that is stored, so
 //     that a server cannot exhaust the memory of its readers;
+//   - takes no more addresses from a cluster than a cluster has nodes;
 //   - gives each command of a pipeline that was not sent an error, so that it is
 //     not taken for one whose key is absent;
 //   - never quotes a URL in an error, for URLs hold passwords;

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"strings"
 	"syscall"
 )
 
@@ -15,20 +16,22 @@ const (
 	maxString = 1 << 20 // bytes of one string
 	maxItems  = 1 << 18 // values in all aggregates
 	maxDepth  = 8       // aggregates inside each other
+	maxText   = 512     // bytes of an error's text that are looked at
 )
 
 var errTooLarge = errors.New("redis announced an answer that is too large")
 
 // limited refuses answers that cannot be meant. The library allocates what a
 // server announces before any of it has arrived and follows any nesting, partly
-// on goroutines that nobody recovers, so a few bytes could end the process.
-func limited(next dial) dial {
+// on goroutines that nobody recovers, so a few bytes could end the process. good, if
+// set, judges the texts of errors; of a longer one its first maxText bytes.
+func limited(next dial, good func(text string) bool) dial {
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
 		conn, err := next(ctx, network, address)
 		if err != nil {
 			return nil, err
 		}
-		l := &limitedConn{Conn: conn, answers: answers{left: maxAnswer}}
+		l := &limitedConn{Conn: conn, answers: answers{left: maxAnswer, good: good}}
 		if s := socketOf(conn); s != nil {
 			return &limitedSocket{limitedConn: l, socket: s}, nil
 		}
@@ -98,6 +101,9 @@ type answers struct {
 	items  int // that this answer has announced
 	depth  int
 	open   [maxDepth]int // values that are still to come in each open aggregate
+
+	good func(text string) bool // nil takes any error
+	text []byte                 // of the error that is coming
 }
 
 // follow reports whether what has come so far is within the bounds.
@@ -107,12 +113,30 @@ func (a *answers) follow(p []byte) bool {
 		if a.state == inString {
 			n = min(a.skip, len(p))
 		}
+		a.note(p[:n])
 		if a.left -= n; a.left < 0 || !a.step(p[0], n) {
 			return false
 		}
 		p = p[n:]
 	}
 	return true
+}
+
+// note keeps what is part of an error's text.
+func (a *answers) note(p []byte) {
+	if a.good != nil && (a.kind == '-' && a.state == inLine || a.kind == '!' && a.state == inString) {
+		a.text = append(a.text, p[:min(len(p), maxText-len(a.text))]...)
+	}
+}
+
+// judge ends an error.
+func (a *answers) judge() bool {
+	if a.good == nil || a.kind != '-' && a.kind != '!' {
+		return true
+	}
+	text := strings.TrimRight(string(a.text), "\r\n")
+	a.text = a.text[:0]
+	return a.good(text)
 }
 
 // step takes the byte c, or n bytes of a string.
@@ -133,11 +157,15 @@ func (a *answers) step(c byte, n int) bool {
 		return c == '\n' && a.endNumber()
 	case inLine:
 		if c == '\n' {
+			good := a.judge()
 			a.complete()
+			return good
 		}
 	case inString:
 		if a.skip -= n; a.skip == 0 {
+			good := a.judge()
 			a.complete()
+			return good
 		}
 	}
 	return true

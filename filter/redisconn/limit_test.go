@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -68,6 +69,31 @@ func TestAnswers(t *testing.T) {
 		}
 		if ok != tc.ok {
 			t.Errorf("%s, byte by byte: %t", name, ok)
+		}
+	}
+}
+
+// TestTextsOfErrors: every error's text is judged as the library reads it, wherever it is cut.
+func TestTextsOfErrors(t *testing.T) {
+	t.Parallel()
+	stream := "-MOVED 1 a:1\r\n*2\r\n!9\r\nASK 1 b:2\r\n+MOVED 1 x:1\r\n$11\r\nMOVED 1 x:1\r\n-ERR\r\n!0\r\n\r\n-" + strings.Repeat("x", 2*maxText) + "\r\n"
+	want := []string{"MOVED 1 a:1", "ASK 1 b:2", "ERR", "", strings.Repeat("x", maxText)}
+	for size := 1; size <= len(stream); size++ {
+		var got []string
+		a := &answers{left: maxAnswer, good: func(text string) bool { got = append(got, text); return true }}
+		for rest := []byte(stream); len(rest) > 0; rest = rest[min(size, len(rest)):] {
+			if !a.follow(rest[:min(size, len(rest))]) {
+				t.Fatal("refused")
+			}
+		}
+		if !slices.Equal(got, want) {
+			t.Fatalf("in pieces of %d bytes: %q", size, got)
+		}
+	}
+	for _, stream := range []string{"-no\r\n", "*1\r\n!2\r\nno\r\n"} {
+		a := &answers{left: maxAnswer, good: func(text string) bool { return text != "no" }}
+		if a.follow([]byte(stream)) {
+			t.Errorf("%q is taken", stream)
 		}
 	}
 }
@@ -198,7 +224,7 @@ func TestSocketStaysVisible(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	conn, err := limited((&net.Dialer{}).DialContext)(t.Context(), "tcp", l.Addr().String())
+	conn, err := limited((&net.Dialer{}).DialContext, nil)(t.Context(), "tcp", l.Addr().String())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -57,7 +57,8 @@ type Options struct {
 //	redis+cluster://[user:password@]host[:6379][,host…]
 //	host:port
 //
-// and rediss instead of redis for TLS, to the sentinels too.
+// and rediss instead of redis for TLS, to the sentinels too. A file of certificates is not
+// read before the first connection; see [Check].
 func Open(o Options) (redis.UniversalClient, error) {
 	silence()
 	t, err := parse(o.Settings.URL)
@@ -77,11 +78,19 @@ func Open(o Options) (redis.UniversalClient, error) {
 		}
 		return hook(ctx, info)
 	}
-	dial := c.dials.counted(limited(c.dials.kept(secured(o.Dial, t, roots))))
+	var good func(text string) bool
+	named := newMembers()
+	if t.cluster {
+		good = named.redirected
+	}
+	dial := c.dials.counted(limited(c.dials.kept(secured(o.Dial, t, roots)), good))
 	switch {
 	case t.cluster:
 		cluster := redis.NewClusterClient(clusterOptions(&o, t, dial))
-		cluster.OnNewNode(func(node *redis.Client) { node.AddHook(stamp{}) })
+		cluster.OnNewNode(func(node *redis.Client) {
+			node.AddHook(stamp{})
+			named.watch(node)
+		})
 		cluster.AddHook(once{})
 		c.UniversalClient = cluster
 	case t.master != "":

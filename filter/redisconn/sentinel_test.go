@@ -68,7 +68,7 @@ func TestSentinelsVote(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			s := &sentinels{target: target, dial: limited((&net.Dialer{}).DialContext), timeout: timeout}
+			s := &sentinels{target: target, dial: limited((&net.Dialer{}).DialContext, nil), timeout: timeout}
 			began := time.Now()
 			got, err := s.primary(t.Context())
 			if _, port, _ := net.SplitHostPort(got); port != tc.want || (err == nil) != (tc.want != "") {

@@ -89,13 +89,20 @@ func TestTLS(t *testing.T) {
 	if err := c.Set(t.Context(), "x", 1, 0).Err(); err != nil {
 		t.Errorf("the new file is not read: %v", err)
 	}
+	if err := Check(&contract.RedisSettings{URL: url, CAFile: file}); err != nil {
+		t.Error(err)
+	}
 	for _, s := range []contract.RedisSettings{
 		{URL: "redis://r", CA: ca}, {URL: "r:1", CAFile: file}, {URL: "unix:///x", CA: ca}, {URL: url, CA: "none"},
 		{URL: url, CAFile: file + ".not"}, {URL: url, CAFile: filepath.Join(dir, "ca.key")}, {URL: "redis+cluster://r", CA: ca},
 	} {
+		if err := Check(&s); err == nil {
+			t.Errorf("good: %+v", s)
+		}
 		if c, err := Open(Options{Settings: s}); err == nil {
-			_ = c.Close()
-			t.Errorf("opened %+v", s)
+			if _ = c.Close(); s.CAFile == "" {
+				t.Errorf("opened %+v", s)
+			}
 		}
 	}
 }

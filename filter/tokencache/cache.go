@@ -23,6 +23,7 @@ type Cache struct {
 	log   *slog.Logger
 	// linkTrouble is what was reported of the link last; it belongs to its goroutine.
 	linkTrouble string
+	linkFiles   linkFiles
 	opts        Options
 
 	// lease lets L1 answer; nil if there is none.
@@ -109,7 +110,12 @@ func Open(opts Options) (*Cache, error) {
 	c.disk.onDisk = c.recallTrust(settings)
 	trust := c.recalled(c.disk.onDisk)
 	c.standing.Store(&standing{trust: trust})
-	initial, err := c.configure(effective(c.base, c.level2), trust, nil)
+	inForce := effective(c.base, c.level2)
+	err := c.checkRedis(inForce)
+	var initial *config
+	if err == nil {
+		initial, err = c.configure(inForce, trust, nil)
+	}
 	if err != nil {
 		tenants.leave(opts.Dir)
 		watch.close()
@@ -186,6 +192,17 @@ func (c *Cache) configure(s *contract.Settings, trust contract.Trust, last *conf
 		return nil, fmt.Errorf("token cache: redis: %w", err)
 	}
 	return next, nil
+}
+
+// checkRedis refuses settings of a Redis that cannot be used. It may wait for a disk.
+func (c *Cache) checkRedis(s *contract.Settings) error {
+	if s.Redis == nil {
+		return nil
+	}
+	if err := c.opts.checkStore(s.Redis); err != nil {
+		return fmt.Errorf("token cache: redis: %w", err)
+	}
+	return nil
 }
 
 // openL2 makes the second level for a config. A client connects to the servers of

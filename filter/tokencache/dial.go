@@ -42,7 +42,7 @@ func (c *linkConn) Read(p []byte) (int, error) { return c.buffered.Read(p) }
 func (c *linkConn) Close() error { return c.NetConn().Close() }
 
 // dialLink connects to the control plane and upgrades the connection. The CA
-// and the node token are read anew each time, so that rotated ones serve.
+// and the node token are read anew each time, so that rotated ones serve; see [Cache.proofs].
 func (c *Cache) dialLink(ctx context.Context, cp contract.ControlPlaneSettings) (*linkConn, error) {
 	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()
@@ -50,17 +50,13 @@ func (c *Cache) dialLink(ctx context.Context, cp contract.ControlPlaneSettings) 
 	if err != nil {
 		return nil, fmt.Errorf("address: %w", err)
 	}
-	roots, err := readCertificates(cp.CAFile)
-	if err != nil {
-		return nil, err
-	}
-	token, err := readToken(cp.TokenFile)
+	p, err := c.proofs(ctx, cp)
 	if err != nil {
 		return nil, err
 	}
 	conn, err := dialTLS(ctx, c.opts.DialLink, "tcp", cp.Address, &tls.Config{
 		MinVersion: tls.VersionTLS13,
-		RootCAs:    roots,
+		RootCAs:    p.roots,
 		ServerName: host,
 		NextProtos: []string{"http/1.1"}, // HTTP/2 has no such upgrade
 		// A gateway has a certificate of this authority, by the same host names.
@@ -71,7 +67,7 @@ func (c *Cache) dialLink(ctx context.Context, cp contract.ControlPlaneSettings) 
 	}
 	// AfterFunc bounds the upgrade by the context, as reads know deadlines only.
 	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
-	up, err := upgrade(conn, cp, token)
+	up, err := upgrade(conn, cp, p.token)
 	if !stop() && err == nil {
 		err = context.Cause(ctx)
 	}

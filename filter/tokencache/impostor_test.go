@@ -47,7 +47,7 @@ func TestImpostorsGetNoToken(t *testing.T) {
 			read <- n
 		}()
 		return client, nil
-	}}}
+	}, Recover: func(_ string, do func()) { do() }}}
 	_, err = c.dialLink(t.Context(), contract.ControlPlaneSettings{Address: "localhost:1", CAFile: ca, TokenFile: token})
 	if err == nil || !strings.Contains(err.Error(), "not that of a data-plane server") {
 		t.Errorf("the link says %v", err)

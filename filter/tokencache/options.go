@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/meshgate/meshgate/filter/contract"
+	"github.com/meshgate/meshgate/filter/redisconn"
 )
 
 // Options of a cache. Exactly one of Path and Settings is set.
@@ -39,9 +40,11 @@ type Options struct {
 	// as long while there is no link; 0 means 100 ms.
 	RedisTimeout time.Duration
 
-	// openStore replaces Redis in tests, openFiles the disk.
-	openStore func(s *contract.RedisSettings, servers []string) (store, error)
-	openFiles func(dir string) files
+	// openStore replaces Redis in tests, openFiles the disk. openStore waits for no disk,
+	// because the link's reader calls it; checkStore has read what the settings name before.
+	openStore  func(s *contract.RedisSettings, servers []string) (store, error)
+	checkStore func(s *contract.RedisSettings) error
+	openFiles  func(dir string) files
 }
 
 // Dial opens a connection and gives up when the context ends.
@@ -81,6 +84,10 @@ func (o *Options) complete() error {
 		o.openStore = func(s *contract.RedisSettings, servers []string) (store, error) {
 			return openRedis(s, servers, dial, l2Patience*timeout)
 		}
+		o.checkStore = redisconn.Check
+	}
+	if o.checkStore == nil {
+		o.checkStore = func(*contract.RedisSettings) error { return nil }
 	}
 	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/meshgate/meshgate/filter/contract"
@@ -20,6 +21,9 @@ const (
 	goodbyeTimeout = 250 * time.Millisecond
 	// leaseSpan is the filter's lease, counted from the sending of its Renew.
 	leaseSpan = contract.Lease - contract.LeaseMargin
+	// silence is how long nothing arrives on a link before it counts as one on which nobody
+	// hears a goodbye: two Renews stay without an answer.
+	silence = 2 * contract.RenewEvery
 	// maxRenews bounds the unanswered Renews that are remembered.
 	maxRenews = 8
 	// maxQuestions bounds the introspections that wait to be sent.
@@ -45,6 +49,7 @@ type session struct {
 	questions chan *contract.Introspect
 	broken    chan struct{} // closed when reading has ended
 	leaving   chan struct{} // closed when the filter wants to go
+	heard     atomic.Int64  // the monotonic time at which a frame was read last
 	leaveOnce sync.Once
 	closeOnce sync.Once
 
@@ -79,7 +84,7 @@ type renew struct {
 }
 
 func newSession(c *Cache, conn *linkConn, cp contract.ControlPlaneSettings) *session {
-	return &session{
+	s := &session{
 		cache: c, conn: conn, cp: cp,
 		ackReady:  make(chan struct{}, 1),
 		questions: make(chan *contract.Introspect, maxQuestions),
@@ -87,6 +92,8 @@ func newSession(c *Cache, conn *linkConn, cp contract.ControlPlaneSettings) *ses
 		broken:    make(chan struct{}),
 		leaving:   make(chan struct{}),
 	}
+	s.heard.Store(int64(c.clock.Now().Mono))
+	return s
 }
 
 // close ends both goroutines' I/O.
@@ -145,6 +152,7 @@ func (s *session) read() error {
 		if err != nil {
 			return err
 		}
+		s.heard.Store(int64(s.cache.clock.Now().Mono))
 		if err := s.apply(t, body); err != nil {
 			return err
 		}

@@ -98,6 +98,9 @@ func (c *Cache) followSettings(f *settingsFile) {
 // reconfigure puts new settings in force. What a control plane said that they
 // no longer name is forgotten. One goroutine calls it at a time.
 func (c *Cache) reconfigure(s *contract.Settings) error {
+	if err := c.checkRedis(s); err != nil {
+		return err
+	}
 	var to *remembered
 	c.configuring.Lock()
 	if !sameControlPlane(c.base.ControlPlane, s.ControlPlane) {

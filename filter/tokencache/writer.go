@@ -18,7 +18,7 @@ func (s *session) write() {
 	for err == nil {
 		select {
 		case <-s.cache.ctx.Done():
-			if !s.isBroken() { // nobody would hear the goodbye, and the next filter here needs what is on disk
+			if s.isHeard() { // else the next filter here needs what is on disk
 				s.leave()
 			}
 			return
@@ -39,12 +39,14 @@ func (s *session) write() {
 	}
 }
 
-func (s *session) isBroken() bool {
+// isHeard says whether somebody would hear a goodbye. Where nobody does, the filter goes
+// without, as one that is killed: the control plane goes on counting on it.
+func (s *session) isHeard() bool {
 	select {
 	case <-s.broken:
-		return true
-	default:
 		return false
+	default:
+		return s.cache.clock.Now().Mono-time.Duration(s.heard.Load()) < silence
 	}
 }
 

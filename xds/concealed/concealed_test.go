@@ -80,6 +80,15 @@ func TestQuotes(t *testing.T) {
 			t.Errorf("%q is found where it is not", value)
 		}
 	}
+	const cut = "...(truncated)"
+	for text, want := range map[string]bool{
+		"value: hunt" + cut: true, "value: hu" + cut: true, "value: h" + cut: false, "value: hunt": false, cut: false,
+		"value: hunter" + cut + "; and more": true, "hunt is on" + cut: false, "value: 68756E" + cut: true,
+	} {
+		if concealed.Quotes(text, []string{"", "hunter2"}) != want {
+			t.Errorf("%q: %t", text, !want)
+		}
+	}
 	if !concealed.Quotes(`value: "\303\234\"\\\n\001"`, []string{"Ü\"\\\n\x01"}) || !concealed.Quotes(`"\u0026\n"`, []string{"&\n"}) {
 		t.Error("it is not found as messages and JSON quote it")
 	}

@@ -10,11 +10,35 @@ import (
 	"strings"
 )
 
+// cutOff is what Envoy puts in the place of the rest of a text of more than 4096 bytes
+// (Config::Utility::truncateGrpcStatusMessage). What stands before it can be the beginning
+// of a value.
+const cutOff = "...(truncated)"
+
+// begun is how much of a value in bytes may stand where a text was cut off.
+const begun = 1
+
 // Quotes reports whether a text holds one of some values, in any spelling in which it can
-// still be read. Of a short one that can be so by chance.
+// still be read, or the beginning of one where it was cut off. Of a short one that can be so
+// by chance.
 func Quotes(text string, values []string) bool {
+	ends := strings.Split(text, cutOff)
+	ends = ends[:len(ends)-1]
+	quoted := func(form string) bool {
+		return strings.Contains(text, form) || slices.ContainsFunc(ends, func(end string) bool { return endsWithin(end, form) })
+	}
 	for _, v := range values {
-		if v != "" && slices.ContainsFunc(forms(v), func(form string) bool { return strings.Contains(text, form) }) {
+		if v != "" && slices.ContainsFunc(forms(v), quoted) {
+			return true
+		}
+	}
+	return false
+}
+
+// endsWithin reports whether a text ends in the middle of another one.
+func endsWithin(text, form string) bool {
+	for n := len(form) - 1; n > begun; n-- {
+		if strings.HasSuffix(text, form[:n]) {
 			return true
 		}
 	}

@@ -61,6 +61,8 @@ type Policy struct {
 	// NeedsFilter policies work by the token filter: a proxy that lacks it refuses
 	// every request where one is chosen, which is reported.
 	NeedsFilter bool
+	// Refuses says whom the policy turns away at the inbounds that it is chosen for.
+	Refuses Refusal
 	// Rule says that the policy says itself whom it is about (a target and from), so
 	// that it is shown among the rules of a proxy and not among its policies.
 	Rule bool

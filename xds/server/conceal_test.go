@@ -28,6 +28,7 @@ func TestRefusalsQuoteNoPassword(t *testing.T) {
 	const password = `Basic c3lzdGVt"OnNlY3JldA==`
 	for name, spelling := range map[string]string{
 		"as it is": password, "in a message": strings.ReplaceAll(password, `"`, `\"`), "in a URL": url.QueryEscape(password), "in hex": hex.EncodeToString([]byte(password)),
+		"cut off":   password[:9] + "...(truncated)",
 		"in base64": base64.StdEncoding.EncodeToString([]byte("ab" + password + "c")), "": "",
 	} {
 		for who, relay := range map[string]bool{"an Envoy": false, "an agent": true} {

@@ -70,7 +70,7 @@ var layers = map[string]string{
 	"controlplane/yamldoc":             "",
 	"controlplane/hostname":            "",
 	"controlplane/config":              "controlplane/fault controlplane/yamldoc",
-	"controlplane/model":               "controlplane/fault controlplane/yamldoc",
+	"controlplane/model":               "controlplane/fault controlplane/turns controlplane/yamldoc",
 	"controlplane/httpkit":             "controlplane/fault controlplane/model",
 	"controlplane/openapi":             "controlplane/httpkit",
 	"controlplane/openapi/openapitest": "controlplane/httpkit",
@@ -114,7 +114,7 @@ var layers = map[string]string{
 	"controlplane/changes/changestest": "controlplane/httpkit",
 	// The cases are data; what they are held against is for their users to say.
 	"controlplane/oauth/oauthtest": "",
-	"controlplane/enrol":           "controlplane/admit controlplane/fault controlplane/gateway controlplane/httpkit controlplane/identity controlplane/mesh controlplane/model controlplane/store filter/contract xds/bootstrap",
+	"controlplane/enrol":           "controlplane/admit controlplane/fault controlplane/gateway controlplane/httpkit controlplane/identity controlplane/mesh controlplane/model controlplane/store controlplane/turns filter/contract xds/bootstrap",
 	"controlplane/adminlink":       "controlplane/fault controlplane/httpkit xds/alarm xds/rejudge",
 	"controlplane/gatewayapi":      "controlplane/admit controlplane/changes controlplane/fault controlplane/gateway controlplane/health controlplane/httpkit controlplane/insight controlplane/model controlplane/nodes controlplane/oauth controlplane/openapi controlplane/revoke controlplane/store",
 	"controlplane/meshapi":         "controlplane/admit controlplane/changes controlplane/fault controlplane/health controlplane/httpkit controlplane/identity controlplane/mesh controlplane/model controlplane/nodes controlplane/openapi controlplane/store controlplane/turns",

@@ -11,9 +11,50 @@ import (
 	"github.com/meshgate/meshgate/xds/durable"
 )
 
+// maxLinks is how many links in a row lead to a file at most, as Linux has it.
+const maxLinks = 40
+
+// real is the path of the file that a path leads to, which need not exist yet. SQLite puts
+// the log beside that file and not beside a link to it, and two links to one file must not
+// have a lock each.
+func real(path string) (string, error) {
+	for range maxLinks {
+		whole, err := filepath.EvalSymlinks(path)
+		if err == nil {
+			return filepath.Abs(whole)
+		}
+		if !errors.Is(err, fs.ErrNotExist) {
+			return "", err
+		}
+		dir, err := filepath.EvalSymlinks(filepath.Dir(path))
+		if err != nil {
+			return "", err
+		}
+		path = filepath.Join(dir, filepath.Base(path))
+		to, err := os.Readlink(path)
+		if err != nil { // nothing is there
+			return filepath.Abs(path)
+		}
+		if path = to; !filepath.IsAbs(to) {
+			path = filepath.Join(dir, to)
+		}
+	}
+	return "", fmt.Errorf("%s: too many links", path)
+}
+
+// resolved is real, or the path itself where that cannot be found out: whoever opens it
+// will hear why.
+func resolved(path string) string {
+	if to, err := real(path); err == nil {
+		return to
+	}
+	return path
+}
+
 // Present reports whether there is a database at a path, or a part of one: its file
 // or its log holds something.
 func Present(path string) (bool, error) {
+	path = resolved(path)
 	file, err := size(path)
 	if err != nil {
 		return false, err
@@ -25,6 +66,7 @@ func Present(path string) (bool, error) {
 // Whole returns an error unless the file of a database holds everything by itself:
 // whoever moves it without its log would lose what stands there alone.
 func Whole(path string) error {
+	path = resolved(path)
 	log, err := size(path + "-wal")
 	if err == nil && log > 0 {
 		err = fmt.Errorf("the database %s is not complete without its log %[1]s-wal", path)

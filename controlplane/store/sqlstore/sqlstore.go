@@ -129,6 +129,9 @@ func Open(ctx context.Context, o Options) (store.Store, error) {
 }
 
 func (s *sqlite) open(ctx context.Context, o Options) (err error) {
+	if o.Path, err = real(o.Path); err != nil {
+		return err
+	}
 	if s.lock, err = lockFile(o.Path); err != nil {
 		return err
 	}

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net/url"
 	"os"
-	"path/filepath"
 	"sync"
 
 	"github.com/meshgate/meshgate/controlplane/fault"
@@ -50,14 +49,13 @@ func OpenStatus(ctx context.Context, path string) (store.Status, error) {
 }
 
 func (s *status) open(ctx context.Context, path string) (err error) {
+	if path, err = real(path); err != nil {
+		return err
+	}
 	if s.lock, err = lockFile(path); err != nil {
 		return err
 	}
-	abs, err := filepath.Abs(path)
-	if err != nil {
-		return err
-	}
-	u := url.URL{Scheme: "file", Path: abs, RawQuery: "_busy_timeout=10000&_journal_mode=WAL&_txlock=immediate"}
+	u := url.URL{Scheme: "file", Path: path, RawQuery: "_busy_timeout=10000&_journal_mode=WAL&_txlock=immediate"}
 	if s.db, err = sql.Open("sqlite", u.String()); err != nil {
 		return err
 	}

@@ -46,11 +46,11 @@ func closedChains(tags mesh.Tags, cluster string) (*chains, error) {
 	}}, nil
 }
 
-// keepsOut reports whether something chosen for an inbound turns callers away by what they
-// send, which mutual TLS does not do in its place.
+// keepsOut reports whether something chosen for an inbound turns callers away whom nothing
+// turns away at the workload's own port.
 func (p *Planner) keepsOut(chosen picks, protocol string) bool {
 	for i, pol := range p.policies {
-		if pol.NeedsFilter && chosen[i] != nil && (mesh.IsHTTP(protocol) || !pol.HTTPOnly) {
+		if pol.Guards() && chosen[i] != nil && (mesh.IsHTTP(protocol) || !pol.HTTPOnly) {
 			return true
 		}
 	}

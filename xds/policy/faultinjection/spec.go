@@ -55,7 +55,7 @@ var Kind = model.Describe(Spec{}, model.Kind{
 
 // Policy edits inbounds. Every one that matches takes effect.
 var Policy = &policy.Policy{
-	Kind: Kind, Phase: policy.Settings, Attachment: policy.AllByInbound, HTTPOnly: true,
+	Kind: Kind, Phase: policy.Settings, Attachment: policy.AllByInbound, HTTPOnly: true, Refuses: policy.RefusesNobody,
 	Edits:   policy.Edits{Inbound: inbound, InboundRoutes: inboundRoutes},
 	Facts:   facts,
 	Explain: explain,

@@ -22,6 +22,7 @@ import (
 // configuration into the routes.
 var Policy = &policy.Policy{
 	Kind: Kind, Phase: policy.Settings, Attachment: policy.ByInbound, HTTPOnly: true, NeedsFilter: true, Rule: true,
+	Refuses: policy.RefusesAnybody,
 	Edits:   policy.Edits{Inbound: inbound, InboundRoutes: inboundRoutes},
 	Facts:   facts,
 	Explain: explain,

@@ -1,6 +1,12 @@
 // Package trafficpermission is the policy that says who may call a service
 // (requirement "TrafficPermission"). It is chosen by the destination; its sources
 // are those who may call. Where none is chosen, nobody may.
+//
+// A workload's own port at a transparent proxy needs no shutting because of it. It judges
+// certificates only, and whoever comes to that port comes in clear. In a STRICT mesh nothing
+// passes that has no listener; in a PERMISSIVE one, and without mutual TLS, callers in clear
+// pass at the port of the inbound, too, whatever permissions say. Whoever has a certificate
+// and no permission gains nothing there that it had not in clear.
 package trafficpermission
 
 import (
@@ -29,7 +35,7 @@ var Kind = model.Describe(Spec{}, model.Kind{
 
 // Policy edits inbounds. It has effect only where peers are authenticated.
 var Policy = &policy.Policy{
-	Kind: Kind, Phase: policy.Settings, Attachment: policy.ByInbound,
+	Kind: Kind, Phase: policy.Settings, Attachment: policy.ByInbound, Refuses: policy.RefusesAuthenticated,
 	Edits:   policy.Edits{Inbound: inbound, InboundRoutes: inboundRoutes},
 	Explain: explain,
 }

@@ -1,0 +1,77 @@
+package tokencache
+
+import (
+	"context"
+	"crypto/x509"
+	"time"
+
+	"github.com/meshgate/meshgate/filter/contract"
+)
+
+// proofsPatience is how long the link waits for a disk that has its files, if it knows what
+// was in them before.
+const proofsPatience = 250 * time.Millisecond
+
+// proofs are what is in the files that a link needs. They are immutable.
+type proofs struct {
+	of    contract.ControlPlaneSettings
+	roots *x509.CertPool
+	token string
+}
+
+// proofsReading is a reading of these files; done is closed when it has ended.
+type proofsReading struct {
+	of   contract.ControlPlaneSettings
+	done chan struct{}
+	read *proofs
+	err  error
+}
+
+// linkFiles belong to the link's goroutine.
+type linkFiles struct {
+	known *proofs        // that were read last
+	open  *proofsReading // that is under way
+}
+
+// proofs reads the files of a link, on a goroutine of its own: a disk that stalls when the
+// link broke must not cost the lease. What was read last serves then; a rotated token is
+// used with the next link.
+func (c *Cache) proofs(ctx context.Context, cp contract.ControlPlaneSettings) (*proofs, error) {
+	f := &c.linkFiles
+	if f.open == nil || f.open.of != cp {
+		f.open = c.readProofs(cp)
+	}
+	var late <-chan time.Time
+	if f.known != nil && f.known.of == cp {
+		timer := time.NewTimer(proofsPatience)
+		defer timer.Stop()
+		late = timer.C
+	}
+	select {
+	case <-f.open.done:
+		r := f.open
+		if f.open = nil; r.err == nil {
+			f.known = r.read
+		}
+		return r.read, r.err
+	case <-late:
+		return f.known, nil
+	case <-ctx.Done():
+		return nil, errDiskSlow
+	}
+}
+
+func (c *Cache) readProofs(cp contract.ControlPlaneSettings) *proofsReading {
+	r := &proofsReading{of: cp, done: make(chan struct{}), err: errDiskSlow}
+	c.start("link files", func() {
+		defer close(r.done)
+		p := &proofs{of: cp}
+		if p.roots, r.err = readCertificates(cp.CAFile); r.err != nil {
+			return
+		}
+		if p.token, r.err = readToken(cp.TokenFile); r.err == nil {
+			r.read = p
+		}
+	})
+	return r
+}
