@@ -37,6 +37,13 @@ type Limits struct {
 	Silent int
 	// Names is how many names one stream may subscribe to or hold. Default 100000.
 	Names int
+	// FirstBytes bounds in bytes the first request of a stream, before whose admission it may
+	// be anybody's who has some token. Default 2 MiB, which is 20,000 clusters that a
+	// returning proxy has already.
+	FirstBytes int
+	// NameBytes bounds the names and versions in bytes that one stream has the server
+	// remember by its requests. Default 8 MiB.
+	NameBytes int
 	// MessageBytes is where a delta response is cut. Default 1 MiB. One larger
 	// resource still travels alone.
 	MessageBytes int
@@ -72,6 +79,8 @@ func (l Limits) withDefaults() Limits {
 	set(&l.NodeStreams, 16)
 	set(&l.Silent, 1024)
 	set(&l.Names, 100000)
+	set(&l.FirstBytes, 2<<20)
+	set(&l.NameBytes, 8<<20)
 	set(&l.MessageBytes, 1<<20)
 	set(&l.Window, 4)
 	set(&l.ClusterWindow, 8)
@@ -166,18 +175,23 @@ const (
 	streamlessTime = time.Minute
 )
 
+// maxRequest bounds a request of an admitted stream in bytes; inbound.go says what of it
+// becomes memory.
+const maxRequest = 16 << 20
+
 // Options are the settings of a gRPC server that proxies need: pings more often
 // than the default permits (an Envoy sends one each 5 s, also when idle), an end
 // to connections whose peer is gone or opens no stream, requests that list thousands of
-// names, and the codec of the responses: a server without it cannot send any. Its gRPC
-// server serves nothing else.
+// names but are not compressed, and the codec of the messages: a server without it can
+// neither read nor send any. Its gRPC server serves nothing else.
 func Options() []grpc.ServerOption {
 	return []grpc.ServerOption{
-		grpc.ForceServerCodecV2(newCodec()),
+		grpc.ForceServerCodecV2(codec{}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Second, PermitWithoutStream: true}),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 10 * time.Second, Timeout: 5 * time.Second, MaxConnectionIdle: streamlessTime}),
 		grpc.ConnectionTimeout(prefaceTime),
-		grpc.MaxRecvMsgSize(16 << 20),
+		grpc.MaxRecvMsgSize(maxRequest),
+		grpc.ChainStreamInterceptor(plainStream),
 		grpc.MaxConcurrentStreams(connectionStreams),
 		// A connection carries one stream that is silent most of the time: buffers
 		// of the default size would be most of what a proxy costs.

@@ -39,7 +39,8 @@ type stream struct {
 	verdicts     chan verdict
 
 	requests chan request
-	ended    chan error // the reader's last word
+	admitted chan struct{} // closed when it is
+	ended    chan error    // the reader's last word
 	done     chan struct{}
 	secrets  secretary
 }
@@ -81,7 +82,7 @@ func (s *Server) open(ctx context.Context, w wire) (*stream, error) {
 	s.last++
 	st := &stream{
 		srv: s, ctx: ctx, wire: w, id: s.last, log: s.cfg.Log,
-		requests: make(chan request), verdicts: make(chan verdict, 1), ended: make(chan error, 1), done: make(chan struct{}),
+		requests: make(chan request), admitted: make(chan struct{}), verdicts: make(chan verdict, 1), ended: make(chan error, 1), done: make(chan struct{}),
 		expiry: alarm.New(s.cfg.Now), bucket: bucket{tokens: float64(s.cfg.Limits.Burst)},
 	}
 	st.secrets.init(ctx)
@@ -108,16 +109,28 @@ func (s *Server) leave(st *stream) {
 	s.work.Done()
 }
 
+// read takes requests from the wire. Before the stream is admitted that is one, and a
+// small one.
 func (st *stream) read() {
 	defer st.srv.work.Done()
-	for {
-		r, err := st.wire.recv()
+	limits := st.srv.cfg.Limits
+	for first := true; ; first = false {
+		bytes := 0
+		if first {
+			bytes = limits.FirstBytes
+		}
+		r, err := st.wire.recv(bytes, limits.Names)
 		if err != nil {
 			st.ended <- err
 			return
 		}
 		select {
 		case st.requests <- r:
+		case <-st.done:
+			return
+		}
+		select {
+		case <-st.admitted:
 		case <-st.done:
 			return
 		}
@@ -135,6 +148,7 @@ func (st *stream) run(vectors bool) (err error) {
 		return err
 	}
 	defer release()
+	close(st.admitted)
 	st.expiry.Set(st.until)
 	defer st.expiry.Set(time.Time{})
 	// A maker of secrets that does not end holds up this stream only: the
