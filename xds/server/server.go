@@ -16,6 +16,7 @@ import (
 	"time"
 
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"github.com/meshgate/meshgate/xds/places"
 	"github.com/meshgate/meshgate/xds/rejudge"
 	"github.com/meshgate/meshgate/xds/resource"
 	"github.com/meshgate/meshgate/xds/snapshot"
@@ -26,8 +27,9 @@ import (
 // Limits bounds what one stream, and all of them, may cost. A zero field takes
 // its default.
 type Limits struct {
-	// Streams is how many streams are served at once. Default 20000.
-	Streams int
+	// Places is how many streams with a good token are open at once, and whose. Streams of
+	// a server that asks for no tokens count as those of gateways.
+	Places places.Limits
 	// NodeStreams is how many streams of one node are served at once; a further
 	// one ends the oldest. Default 16.
 	NodeStreams int
@@ -75,7 +77,7 @@ func (l Limits) withDefaults() Limits {
 			*v = d
 		}
 	}
-	set(&l.Streams, 20000)
+	l.Places = l.Places.WithDefaults()
 	set(&l.NodeStreams, 16)
 	set(&l.Silent, 1024)
 	set(&l.Names, 100000)
@@ -108,6 +110,8 @@ type Config struct {
 	Nodes     Nodes
 	// Auth is nil where the transport proves the peer, as on the relay's socket.
 	Auth Authenticator
+	// Owner says whose a token is that Auth knows. With a nil function all are of gateways.
+	Owner func(token string) places.Owner
 	// Secrets is nil where secrets are part of no set.
 	Secrets  Secrets
 	Observer Observer
@@ -130,6 +134,7 @@ type Server struct {
 	streams map[*stream]struct{}
 	byNode  map[string][]*stream // admitted ones, oldest first
 	silent  []*stream            // those without a request yet, oldest first
+	places  *places.Places
 	last    uint64
 	closed  bool
 
@@ -150,7 +155,7 @@ func New(cfg Config) (*Server, error) {
 		cfg.Now = time.Now
 	}
 	cfg.Limits = cfg.Limits.withDefaults()
-	s := &Server{cfg: cfg, streams: map[*stream]struct{}{}, byNode: map[string][]*stream{}, closing: make(chan struct{})}
+	s := &Server{cfg: cfg, streams: map[*stream]struct{}{}, byNode: map[string][]*stream{}, places: places.New(cfg.Limits.Places), closing: make(chan struct{})}
 	s.unjudged = rejudge.New(s.recheckLater, s.notRechecked)
 	return s, nil
 }

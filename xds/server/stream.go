@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/meshgate/meshgate/xds/alarm"
+	"github.com/meshgate/meshgate/xds/places"
 	"github.com/meshgate/meshgate/xds/snapshot"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -34,9 +35,11 @@ type stream struct {
 	// guarded by Server.mu.
 	claim, token string
 	proved       bool
-	until        time.Time    // when the token expires, zero for never
-	expiry       *alarm.Alarm // set to until
-	verdicts     chan verdict
+	// owner is whose place it has, nil while it has none; guarded by Server.mu.
+	owner    *places.Owner
+	until    time.Time    // when the token expires, zero for never
+	expiry   *alarm.Alarm // set to until
+	verdicts chan verdict
 
 	requests chan request
 	admitted chan struct{} // closed when it is
@@ -65,6 +68,9 @@ func (s *Server) serve(ctx context.Context, w wire, vectors bool) (err error) {
 	if err := st.known(); err != nil {
 		return st.note(err)
 	}
+	if err := st.settle(); err != nil {
+		return err
+	}
 	s.work.Add(1) // the reader, which ends after this handler
 	go st.read()
 	return st.note(st.run(vectors))
@@ -76,7 +82,8 @@ func (s *Server) open(ctx context.Context, w wire) (*stream, error) {
 	if s.closed {
 		return nil, status.Error(codes.Unavailable, "the control plane is shutting down")
 	}
-	if len(s.streams) >= s.cfg.Limits.Streams {
+	// Those without a place yet are bounded by themselves, so that they take nobody's.
+	if len(s.streams) >= s.cfg.Limits.Places.All+s.cfg.Limits.Silent {
 		return nil, status.Error(codes.ResourceExhausted, "too many streams")
 	}
 	s.last++
@@ -97,6 +104,9 @@ func (s *Server) open(ctx context.Context, w wire) (*stream, error) {
 func (s *Server) leave(st *stream) {
 	s.mu.Lock()
 	delete(s.streams, st)
+	if st.owner != nil {
+		s.places.Give(*st.owner)
+	}
 	s.unjudged.Remove(st)
 	s.heard(st)
 	if i := slices.Index(s.byNode[st.node], st); i >= 0 {
