@@ -7,6 +7,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -23,6 +24,7 @@ import (
 
 	"github.com/meshgate/meshgate/controlplane/fault"
 	"github.com/meshgate/meshgate/xds/alarm"
+	"github.com/meshgate/meshgate/xds/places"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -252,7 +254,7 @@ func TestHostile(t *testing.T) {
 
 // TestRefused is about who may open a link, and how many.
 func TestRefused(t *testing.T) {
-	w := newWorld(t, Options{MaxLinks: 1})
+	w := newWorld(t, Options{Places: places.Limits{All: 1}})
 	for _, test := range []struct {
 		node, auth, upgrade string
 		want                int
@@ -283,8 +285,51 @@ func TestRefused(t *testing.T) {
 	if _, err := w.ask(t, "m.a", "/ready"); err != nil {
 		t.Fatal(err)
 	}
-	if err := w.register(&link{node: "m.b"}); !errors.Is(err, errTooMany) {
+	if err := w.register(&link{node: "m.b"}); !errors.Is(err, places.ErrAll) {
 		t.Errorf("a second link: %v", err)
+	}
+}
+
+// TestPlacesOfGateways: whoever makes nodes up with the token of a mesh takes no place of a
+// gateway. A node that comes back has the place of its link before.
+func TestPlacesOfGateways(t *testing.T) {
+	s := newServer(t, Options{Places: places.Limits{All: 10, Kept: 2, Mesh: 6, Token: 4}})
+	proxy, gateway := places.Owner{Token: "stolen", Mesh: "m"}, places.Owner{Token: "g"}
+	var open []*link
+	enter := func(node string, o places.Owner) error {
+		conn, _ := net.Pipe()
+		l := &link{node: node, owner: o, conn: conn, quit: make(chan struct{})}
+		err := s.register(l)
+		if err == nil {
+			open = append(open, l)
+		}
+		return err
+	}
+	for i := range 4 {
+		if err := enter(fmt.Sprint("m.", i), proxy); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := enter("m.4", proxy); !errors.Is(err, places.ErrToken) {
+		t.Errorf("one more of the token: %v", err)
+	}
+	if err := enter("m.1", proxy); err != nil {
+		t.Errorf("one that comes back: %v", err)
+	}
+	for i := range 6 {
+		if err := enter(fmt.Sprint("cp/default/", i), gateway); err != nil {
+			t.Errorf("gateway %d: %v", i, err)
+		}
+	}
+	if err := enter("cp/default/6", gateway); !errors.Is(err, places.ErrAll) {
+		t.Errorf("one more of all: %v", err)
+	}
+	for _, l := range open {
+		s.unregister(l)
+		s.owned.Done()
+	}
+	if err := s.places.Take(proxy); err != nil || len(s.links) != 0 {
+		t.Errorf("after all have left: %v, %d links", err, len(s.links))
 	}
 }
 

@@ -19,6 +19,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/fault"
 	"github.com/meshgate/meshgate/controlplane/httpkit"
 	"github.com/meshgate/meshgate/xds/alarm"
+	"github.com/meshgate/meshgate/xds/places"
 	"github.com/meshgate/meshgate/xds/rejudge"
 )
 
@@ -39,8 +40,10 @@ type Options struct {
 	// each pong; "" if nothing is, or nobody says so any more because the link has ended.
 	// It must not block.
 	Trouble func(node, reason string)
-	// MaxLinks bounds open links; 0 means 10,000.
-	MaxLinks int
+	// Places is how many nodes have a link at once, and whose they are. Owner says whose a
+	// token is that Auth has let in; with a nil function all are of gateways.
+	Places places.Limits
+	Owner  func(token string) places.Owner
 	// MaxBody bounds an answer in bytes; 0 means [MaxBody], which is also the most.
 	MaxBody int64
 	Log     *slog.Logger
@@ -48,9 +51,8 @@ type Options struct {
 }
 
 const (
-	defaultMaxLinks = 10_000
-	writeTimeout    = 5 * time.Second
-	maxNode         = 512
+	writeTimeout = 5 * time.Second
+	maxNode      = 512
 )
 
 // ErrNotConnected is in the chain of the Unavailable fault of a node without a
@@ -59,7 +61,6 @@ var ErrNotConnected = errors.New("the proxy has no link to this control plane")
 
 var (
 	errReplaced = errors.New("a newer link of the node took its place")
-	errTooMany  = errors.New("too many links")
 	errClosing  = errors.New("the control plane is stopping")
 	errUnasked  = errors.New("the agent sent what it was not asked for")
 	errPonged   = errors.New("the agent answered a ping that it was not sent")
@@ -75,6 +76,7 @@ type Server struct {
 	// links has the newest link of each node: two are normal while an old
 	// connection has not been noticed to be dead.
 	links    map[string]*link
+	places   *places.Places      // of links
 	unjudged *rejudge.Set[*link] // whose recheck failed
 	brief    brief               // links that end as soon as they came
 	closing  bool
@@ -83,8 +85,8 @@ type Server struct {
 
 // NewServer returns a server without links.
 func NewServer(o Options) *Server {
-	o.MaxLinks, o.MaxBody = cmp.Or(o.MaxLinks, defaultMaxLinks), cmp.Or(o.MaxBody, MaxBody)
-	s := &Server{o: o, links: map[string]*link{}}
+	o.MaxBody = cmp.Or(o.MaxBody, MaxBody)
+	s := &Server{o: o, links: map[string]*link{}, places: places.New(o.Places)}
 	s.unjudged = rejudge.New(s.judge, s.notRechecked)
 	return s
 }
@@ -92,6 +94,7 @@ func NewServer(o Options) *Server {
 // link is one connection.
 type link struct {
 	node, token string // what it came with; see Recheck
+	owner       places.Owner
 	conn        net.Conn
 	in          *bufio.Reader
 	turn        chan struct{} // holds a token while a question is open; see take
@@ -161,6 +164,9 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	l := &link{node: node, token: token, conn: conn, in: rw.Reader, turn: make(chan struct{}, 1), quit: make(chan struct{})}
+	if s.o.Owner != nil {
+		l.owner = s.o.Owner(token)
+	}
 	begun := time.Now()
 	if err := s.serve(r.Context(), l, until); err != nil {
 		s.ended(l, time.Since(begun), err)
@@ -193,13 +199,20 @@ func (s *Server) serve(ctx context.Context, l *link, until time.Time) error {
 func (s *Server) register(l *link) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	old := s.links[l.node]
-	switch {
-	case s.closing:
+	if s.closing {
 		return errClosing
-	case old == nil && len(s.links) >= s.o.MaxLinks:
-		return errTooMany
-	case old != nil:
+	}
+	old := s.links[l.node]
+	if old != nil { // whose place is free for it
+		s.places.Give(old.owner)
+	}
+	if err := s.places.Take(l.owner); err != nil {
+		if old != nil {
+			_ = s.places.Take(old.owner) // it has just been free
+		}
+		return fmt.Errorf("too many links: %w", err)
+	}
+	if old != nil {
 		old.close(errReplaced)
 	}
 	s.links[l.node] = l
@@ -213,6 +226,7 @@ func (s *Server) unregister(l *link) {
 	s.unjudged.Remove(l)
 	if s.links[l.node] == l {
 		delete(s.links, l.node)
+		s.places.Give(l.owner)
 		s.say(l.node, "")
 	}
 }

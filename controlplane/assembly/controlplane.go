@@ -229,7 +229,7 @@ func networks(prefixes []netip.Prefix) string {
 
 func (cp *ControlPlane) openXDS(context.Context) (err error) {
 	cp.xds, err = xds.New(xds.Config{
-		Snapshots: cp.snapshots, Nodes: xdsNodes{cp.loop}, Auth: adsAuthenticator{cp}, Secrets: cp.loop,
+		Snapshots: cp.snapshots, Nodes: xdsNodes{cp.loop}, Auth: adsAuthenticator{cp}, Owner: owner, Secrets: cp.loop,
 		Observer: observer{cp.mesh.insights, cp.mesh.rotations, cp.mesh.removals, cp.meters.streams}, Confirmed: cp.loop.Confirmed, Log: cp.Log,
 	})
 	return err

@@ -21,6 +21,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/revoke"
 	"github.com/meshgate/meshgate/controlplane/store"
 	"github.com/meshgate/meshgate/xds/accesslog"
+	"github.com/meshgate/meshgate/xds/places"
 	plan "github.com/meshgate/meshgate/xds/plan/edge"
 	"github.com/meshgate/meshgate/xds/policy/all"
 	"github.com/meshgate/meshgate/xds/rejudge"
@@ -167,6 +168,12 @@ func (a adsAuthenticator) Known(ctx context.Context, token string) error {
 	return refusal(err)
 }
 
+// owner says whose a token is that was found good.
+func owner(token string) (o places.Owner) {
+	o.Token, o.Mesh = identity.Holder(token)
+	return o
+}
+
 // refusal tells the ADS server what it may say to a proxy.
 func refusal(err error) error {
 	switch fault.CodeOf(err) {
@@ -230,7 +237,7 @@ func (a linkAuthenticator) Authenticate(ctx context.Context, node, token string)
 	if err != nil {
 		controlPlane = model.DefaultControlPlane
 	}
-	return revoke.Node{ID: node, ControlPlane: controlPlane, Until: until}, nil
+	return revoke.Node{ID: node, ControlPlane: controlPlane, Until: until, Owner: owner(token)}, nil
 }
 
 func tlsListener(ln net.Listener, cfg *tls.Config) net.Listener {

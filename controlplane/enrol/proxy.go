@@ -71,7 +71,12 @@ type Mesh struct {
 	// Confirmed returns once the proxies that a revision concerns have confirmed it, or
 	// with the error of ctx; nil where nobody can say.
 	Confirmed func(ctx context.Context, revision uint64) error
+	// Most is how many Dataplanes a mesh has at most by what proxies register; 0 means
+	// 15,000, which is how many of a mesh can be connected.
+	Most int
 }
+
+const mostDataplanes = 15_000
 
 // directAdminPort is where a bare Envoy has its admin interface, unless its
 // Dataplane says otherwise.
@@ -225,6 +230,24 @@ func as(judged *model.Resource) admit.Allowed {
 	}
 }
 
+// room allows a write over exactly what was judged, and a further Dataplane only while its
+// mesh has room: a token without a name registers as many as its holder makes up. They are
+// counted by mesh and not by token, since whoever has one such token of a mesh can take the
+// Dataplanes of all others away.
+func (s *Server) room(meshName string, judged *model.Resource) admit.Allowed {
+	same, most := as(judged), cmp.Or(s.Mesh.Most, mostDataplanes)
+	return func(r store.Reader, stored *model.Resource) error {
+		if err := same(r, stored); err != nil || stored != nil {
+			return err
+		}
+		n, err := r.Count(mesh.Dataplanes, store.Query{Scope: meshName})
+		if err == nil && n >= most {
+			err = fault.New(fault.Unavailable, "mesh %q has %d dataplanes: proxies register no more", meshName, n)
+		}
+		return err
+	}
+}
+
 // owner returns who registered a stored Dataplane; empty for an operator.
 func owner(stored *model.Resource) string {
 	switch who := stored.Spec.(*mesh.Dataplane).Labels[LabelOwner]; who {
@@ -305,7 +328,7 @@ func (s *Server) register(ctx context.Context, in *Proxy, old *model.Resource) (
 	if err := s.Mesh.Tokens.CheckProxy(ctx, in.Token, in.Mesh, in.Name, d); err != nil {
 		return nil, err
 	}
-	_, _, err = s.Mesh.Documents.PutDocumentIf(ctx, mesh.Dataplanes, in.Mesh, in.Name, d, as(old))
+	_, _, err = s.Mesh.Documents.PutDocumentIf(ctx, mesh.Dataplanes, in.Mesh, in.Name, d, s.room(in.Mesh, old))
 	return d, err
 }
 

@@ -294,6 +294,32 @@ func TestOperatorsObject(t *testing.T) {
 	}
 }
 
+// TestRoomOfAMesh: whoever makes proxies up fills no mesh. Those that are there register
+// again, and operators write as many as they like.
+func TestRoomOfAMesh(t *testing.T) {
+	s := newMeshServer(t)
+	s.Mesh.Most = 2
+	register := func(name string) int {
+		t.Helper()
+		return send(s, http.MethodPost, "", encode(t, map[string]any{
+			"mesh": "default", "name": name, "dataplaneToken": "default/" + name + "/web",
+			"dataplaneResource": strings.ReplaceAll(dataplaneYAML, "web-1", name),
+		})).Code
+	}
+	for name, want := range map[string]int{"web-1": 200, "web-2": 200} {
+		if got := register(name); got != want {
+			t.Fatalf("%s: %d", name, got)
+		}
+	}
+	if got := register("web-3"); got != http.StatusServiceUnavailable || s.labels(t, "web-3") != nil {
+		t.Errorf("one too many: %d", got)
+	}
+	if got := register("web-2"); got != http.StatusOK {
+		t.Errorf("one that is there: %d", got)
+	}
+	s.put(t, "web-4", "web", nil)
+}
+
 // TestLeave deletes what the proxy owns, and only that.
 func TestLeave(t *testing.T) {
 	s := newMeshServer(t)

@@ -50,7 +50,7 @@ func (l *Loop) connectGateway(ctx context.Context, id string) (release func(), e
 	if err != nil {
 		return nil, err
 	}
-	return l.connected(id, p, batch{id: set}), nil
+	return l.connected(id, p, batch{id: set}, nil), nil
 }
 
 // Enrolled says that a gateway has enrolled, maybe with other parameters than before.

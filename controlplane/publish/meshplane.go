@@ -32,8 +32,8 @@ type meshPlane struct {
 	// joined are the connected proxies by the names of their dataplanes, with the
 	// last good set of each.
 	joined map[string]*resource.Set
-	// bare are the proxies without the filter, joined or about to.
-	bare map[string]bool
+	// says is what the streams of proxies say of the filter, joined or about to.
+	says map[string]says
 	// blocked are dataplanes that cannot be planned, and are not tried again before
 	// something changes or their pause is over.
 	blocked map[string]*retry
@@ -138,7 +138,7 @@ func (l *Loop) entered(p *meshPlane) {
 
 func (l *Loop) newMesh(name string, scope *view.Scope[*view.Mesh], secured map[string]string) *meshPlane {
 	p := &meshPlane{
-		turns: newTurns(), name: name, scope: scope, joined: map[string]*resource.Set{}, bare: map[string]bool{}, blocked: map[string]*retry{},
+		turns: newTurns(), name: name, scope: scope, joined: map[string]*resource.Set{}, says: map[string]says{}, blocked: map[string]*retry{},
 		looks: map[string]*look{}, secured: map[string]bool{}, from: noRevision, known: map[string]bool{}, listed: listed{}, check: l.Check,
 		differs: func() { l.differences.Add(1) }, log: l.Log,
 	}
@@ -188,10 +188,10 @@ func (p *meshPlane) join(dataplane string, bare bool, now time.Time) (_ batch, e
 		return nil, p.impossible(dataplane, b.err)
 	}
 	_, again := p.joined[dataplane]
-	p.bare[dataplane] = bare
+	p.say(dataplane, bare, 1)
 	defer func() {
-		if err != nil && !again {
-			delete(p.bare, dataplane)
+		if err != nil {
+			p.say(dataplane, bare, -1)
 		}
 	}()
 	known := false
@@ -234,7 +234,7 @@ func (p *meshPlane) awaits(dataplane string) error {
 // enlist tells a planner of a connected proxy and whether it has a set, and reports
 // whether its dataplane exists.
 func (p *meshPlane) enlist(s sidecarPlanner, dataplane string) bool {
-	s.Bare(dataplane, p.bare[dataplane])
+	s.Bare(dataplane, p.says[dataplane].bareAll())
 	if s.Join(dataplane) {
 		if p.joined[dataplane] != nil {
 			s.Begun(dataplane)
@@ -263,7 +263,7 @@ func (p *meshPlane) block(dataplane string, err error, now time.Time) {
 func (p *meshPlane) leave(node string, now time.Time) {
 	dataplane := strings.TrimPrefix(node, p.name+".")
 	delete(p.joined, dataplane)
-	delete(p.bare, dataplane)
+	delete(p.says, dataplane)
 	gone := p.isGone(dataplane)
 	if gone {
 		delete(p.secured, dataplane)

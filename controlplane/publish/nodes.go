@@ -100,12 +100,20 @@ func (l *Loop) joinMesh(id, dataplane string, p *meshPlane, bare bool) (func(), 
 		p.signal()
 	}
 	l.problems.replace(p.id(), dataplane, p.listed[dataplane])
-	return l.connected(id, p, sets), nil
+	return l.connected(id, p, sets, func() {
+		if sets := p.less(dataplane, bare, time.Now()); len(sets) > 0 {
+			l.show(p, sets)
+		}
+		if !p.due().IsZero() {
+			p.signal()
+		}
+	}), nil
 }
 
-// connected counts a stream and publishes what is new by it. The caller holds the lock
-// of the plane.
-func (l *Loop) connected(id string, p plane, sets batch) func() {
+// connected counts a stream and publishes what is new by it. less, if set, is called with
+// the end of a stream that is not the last of its node. The caller holds the lock of the
+// plane, and so does less have it.
+func (l *Loop) connected(id string, p plane, sets batch, less func()) func() {
 	l.mu.Lock()
 	n := l.nodes[id]
 	if n == nil {
@@ -116,14 +124,17 @@ func (l *Loop) connected(id string, p plane, sets batch) func() {
 	l.away.drop(id)
 	l.mu.Unlock()
 	l.announce(p, sets)
-	return sync.OnceFunc(func() { l.disconnect(id, p) })
+	return sync.OnceFunc(func() { l.disconnect(id, p, less) })
 }
 
 // disconnect ends one stream of a node; with the last one the node is dropped.
-func (l *Loop) disconnect(id string, p plane) {
+func (l *Loop) disconnect(id string, p plane, less func()) {
 	p.common().mu.Lock()
 	defer p.common().mu.Unlock()
 	if !l.forsaken(id, gone(p, id)) {
+		if less != nil {
+			less()
+		}
 		return
 	}
 	p.leave(id, time.Now())

@@ -63,20 +63,15 @@ func (r *Revoker) meet(l *link) *known {
 	if k := r.known[name]; k != nil {
 		return k
 	}
-	several, count := others+l.node.ID, 0
+	several := others + l.node.ID
 	ofNode := func(name string) bool {
 		instance, node, _ := strings.Cut(name, others)
 		return instance != "" && node == l.node.ID
 	}
-	for name := range r.known {
-		if ofNode(name) {
-			count++
-		}
-	}
-	if count >= r.o.MaxNodeLinks {
+	if r.knownOf[l.node.ID] >= r.o.MaxNodeLinks {
 		r.merge(ofNode, several)
 	}
-	if len(r.known) >= 2*r.o.MaxLinks {
+	if len(r.known) >= 2*r.places.All() {
 		r.merge(func(name string) bool { return nodeOf(name) != "" }, others)
 	}
 	k := &known{seen: r.o.Clock.Latest()}
@@ -88,15 +83,28 @@ func (r *Revoker) meet(l *link) *known {
 // publication waited for. mu is held.
 func (r *Revoker) enter(name string, k *known) {
 	r.known[name] = k
+	r.countOf(name, 1)
 	r.tally.add(k.covered)
 }
 
 func (r *Revoker) leave(name string) {
 	k := r.known[name]
 	delete(r.known, name)
+	r.countOf(name, -1)
 	k.gone = true
 	r.tally.remove(k.covered)
 	r.advance()
+}
+
+// countOf counts a process among those of its node. mu is held.
+func (r *Revoker) countOf(name string, n int) {
+	instance, node, _ := strings.Cut(name, others)
+	if instance == "" {
+		return
+	}
+	if r.knownOf[node] += n; r.knownOf[node] == 0 {
+		delete(r.knownOf, node)
+	}
 }
 
 // merge remembers the one that was away the longest only as one of several, and

@@ -19,6 +19,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/model"
 	"github.com/meshgate/meshgate/controlplane/store"
 	"github.com/meshgate/meshgate/filter/contract"
+	"github.com/meshgate/meshgate/xds/places"
 )
 
 // rows counts the filters that are remembered over a restart.
@@ -38,7 +39,7 @@ func (w *world) rows() (n int) {
 func (w *world) quotas(all, node int) {
 	w.r.mu.Lock()
 	defer w.r.mu.Unlock()
-	w.r.o.MaxLinks, w.r.o.MaxNodeLinks = all, node
+	w.r.o.MaxNodeLinks, w.r.places = node, places.New(places.Limits{All: all})
 }
 
 // pass links a filter of a node and breaks the link without a goodbye.

@@ -252,29 +252,35 @@ func (r *Revoker) reserve(l *link) error {
 	if r.closing {
 		return errClosing
 	}
-	same := 0
-	for _, all := range []map[*link]struct{}{r.links, r.joining} {
-		for o := range all {
-			if o.node.ID == l.node.ID {
-				same++
-			}
-		}
+	if len(r.ofNode[l.node.ID]) >= r.o.MaxNodeLinks {
+		return fmt.Errorf("%w: there are %d of the node", errTooMany, r.o.MaxNodeLinks)
 	}
-	if len(r.links)+len(r.joining) >= r.o.MaxLinks || same >= r.o.MaxNodeLinks {
-		return errTooMany
+	if err := r.places.Take(l.node.Owner); err != nil {
+		return fmt.Errorf("%w: %w", errTooMany, err)
 	}
+	if r.ofNode[l.node.ID] == nil {
+		r.ofNode[l.node.ID] = map[*link]struct{}{}
+	}
+	r.ofNode[l.node.ID][l] = struct{}{}
 	r.joining[l] = struct{}{}
 	l.known = r.meet(l)
 	l.known.links++
 	l.known.latest = l
-	for _, all := range []map[*link]struct{}{r.links, r.joining} {
-		for o := range all {
-			if o.former() {
-				o.end()
-			}
+	for o := range r.ofNode[l.node.ID] {
+		if o.former() {
+			o.end()
 		}
 	}
 	return nil
+}
+
+// vacate gives the place of a link back. mu is held.
+func (r *Revoker) vacate(l *link) {
+	r.places.Give(l.node.Owner)
+	of := r.ofNode[l.node.ID]
+	if delete(of, l); len(of) == 0 {
+		delete(r.ofNode, l.node.ID)
+	}
 }
 
 // former reports whether the filter of a link has said hello on another one since. It has
@@ -287,6 +293,7 @@ func (r *Revoker) release(l *link) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.joining, l)
+	r.vacate(l)
 	if l.known.links--; l.known.links == 0 && !l.known.welcomed {
 		r.drop(l)
 	}
@@ -342,6 +349,7 @@ func (r *Revoker) unregister(l *link, bye bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.links, l)
+	r.vacate(l)
 	now := time.Now()
 	keep := r.lost[:0]
 	for _, end := range r.lost {

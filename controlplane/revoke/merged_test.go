@@ -8,12 +8,16 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/meshgate/meshgate/filter/contract"
+	"github.com/meshgate/meshgate/xds/places"
 )
 
 // counting is a Revoker that only remembers filters, at a time that the test sets.
 func counting(now *time.Time, all, node int) *Revoker {
 	read := func() time.Time { return *now }
-	return &Revoker{known: map[string]*known{}, tally: tally{}, o: Options{Now: read, Clock: taken{read}, MaxLinks: all, MaxNodeLinks: node}}
+	return &Revoker{
+		known: map[string]*known{}, knownOf: map[string]int{}, tally: tally{}, places: places.New(places.Limits{All: all}),
+		o: Options{Now: read, Clock: taken{read}, MaxNodeLinks: node},
+	}
 }
 
 // came is a filter that was linked and broke off, after it had heard of what is up to covered.

@@ -15,6 +15,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/model"
 	"github.com/meshgate/meshgate/controlplane/store"
 	"github.com/meshgate/meshgate/filter/contract"
+	"github.com/meshgate/meshgate/xds/places"
 )
 
 // Node is who opened a link.
@@ -26,6 +27,8 @@ type Node struct {
 	Until time.Time
 	// token is what the link came with; see Recheck.
 	token string
+	// Owner is who the token was issued for.
+	Owner places.Owner
 }
 
 // Authenticator proves who opens a link; see identity.
@@ -94,9 +97,10 @@ type Options struct {
 	// it is taken at its word. Store must end its rows by Clock.Earliest.
 	Now   func() time.Time
 	Clock Clock
-	// MaxLinks bounds links, MaxNodeLinks those of one node; 0 means 4096, 64.
-	// How many filters are remembered follows from them; see known.go.
-	MaxLinks, MaxNodeLinks int
+	// Places is how many links there are at once, and whose, MaxNodeLinks bounds those of
+	// one node; 0 means 64. How many filters are remembered follows from them; see known.go.
+	Places       places.Limits
+	MaxNodeLinks int
 	// remote takes the place of Redis, in tests, and pace says how long it is not looked at
 	// there: a day has many seconds in which nothing happens.
 	remote remote
@@ -145,10 +149,15 @@ type Revoker struct {
 	links   map[*link]struct{}
 	// joining holds links that have a place and are not welcomed yet.
 	joining map[*link]struct{}
+	// places are those of both. ofNode has them by node.
+	places *places.Places
+	ofNode map[string]map[*link]struct{}
 	// lost holds lease ends of links that broke while their filter could answer.
 	lost  []time.Time
 	known map[string]*known // by name of their row; see known.go
-	tally tally             // of known
+	// knownOf counts the processes among them by node.
+	knownOf map[string]int
+	tally   tally // of known
 	// writes have begun and have no position yet; queue waits for the publisher;
 	// rounds wait for filters; revokedAt is the position of the newest revocation.
 	writes    map[*pending]struct{}
@@ -205,11 +214,12 @@ func New(ctx context.Context, o Options) (*Revoker, error) {
 	if o.Meter == nil {
 		o.Meter = unmetered{}
 	}
-	o.MaxLinks, o.MaxNodeLinks = cmp.Or(o.MaxLinks, 4096), cmp.Or(o.MaxNodeLinks, 64)
+	o.MaxNodeLinks = cmp.Or(o.MaxNodeLinks, 64)
 	r := &Revoker{
 		arrived: make(chan struct{}, 1),
 		o:       o, log: o.Log, started: time.Now(), seen: make(chan struct{}, 1), work: make(chan struct{}, 1), turn: make(turn, 1),
-		links: map[*link]struct{}{}, joining: map[*link]struct{}{}, known: map[string]*known{}, written: map[string]int64{},
+		links: map[*link]struct{}{}, joining: map[*link]struct{}{}, places: places.New(o.Places), ofNode: map[string]map[*link]struct{}{},
+		known: map[string]*known{}, knownOf: map[string]int{}, written: map[string]int64{},
 		tally: tally{}, writes: map[*pending]struct{}{}, settled: make(chan struct{}),
 	}
 	r.calls.stop = make(chan struct{})

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/meshgate/meshgate/xds/places"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
@@ -32,6 +33,25 @@ func (st *stream) known() error {
 	if err := auth.Known(st.ctx, token); err != nil {
 		return turnAway(refused(err, codes.Unauthenticated, "authentication failed"), err)
 	}
+	return nil
+}
+
+// settle gives a stream its place among those of its token and mesh.
+func (st *stream) settle() error {
+	var owner places.Owner
+	if st.srv.cfg.Auth != nil && st.srv.cfg.Owner != nil {
+		token, err := bearer(st.ctx)
+		if err != nil {
+			return err
+		}
+		owner = st.srv.cfg.Owner(token)
+	}
+	st.srv.mu.Lock()
+	defer st.srv.mu.Unlock()
+	if err := st.srv.places.Take(owner); err != nil {
+		return status.Error(codes.ResourceExhausted, "too many streams: "+err.Error())
+	}
+	st.owner = &owner
 	return nil
 }
 

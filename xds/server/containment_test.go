@@ -12,6 +12,7 @@ import (
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"github.com/meshgate/meshgate/xds/places"
 	"github.com/meshgate/meshgate/xds/resource"
 	"github.com/meshgate/meshgate/xds/server"
 	"github.com/meshgate/meshgate/xds/xdstest"
@@ -311,7 +312,7 @@ func TestTenThousandSilentStreams(t *testing.T) {
 		most int
 	}{
 		"the oldest silent ones end": {server.Limits{Silent: silent, FirstRequest: time.Hour}, silent + 5*perConn},
-		"no more in total":           {server.Limits{Streams: silent, FirstRequest: time.Hour}, silent},
+		"no more in total":           {server.Limits{Places: places.Limits{All: silent}, FirstRequest: time.Hour}, silent + 5*perConn},
 	} {
 		t.Run(name, func(t *testing.T) {
 			limits := tc.limits

@@ -4,7 +4,6 @@ import (
 	"fmt"
 
 	"github.com/meshgate/meshgate/xds/resource"
-	"google.golang.org/grpc/encoding"
 	"google.golang.org/grpc/encoding/proto"
 	"google.golang.org/grpc/mem"
 	"google.golang.org/protobuf/encoding/protowire"
@@ -131,10 +130,22 @@ func newEncoder(r *response, more int, form func(*resource.Resource) []byte) *en
 	return &encoder{open: make([]byte, 0, room), encoded: encoded{buffers: make(mem.BufferSlice, 0, 2*shared+1)}}
 }
 
-// codec is gRPC's own for requests, and sends responses that are encoded already.
-type codec struct{ encoding.CodecV2 }
+// codec sends responses that are encoded already, and reads requests by their limits.
+type codec struct{}
 
-func newCodec() codec { return codec{encoding.GetCodecV2(proto.Name)} }
+// Name implements [encoding.CodecV2].
+func (codec) Name() string { return proto.Name }
+
+// Unmarshal implements [encoding.CodecV2].
+func (codec) Unmarshal(data mem.BufferSlice, v any) error {
+	in, ok := v.(*inbound)
+	if !ok {
+		return fmt.Errorf("a message of type %T cannot be read, only requests can", v)
+	}
+	b := data.MaterializeToBuffer(mem.DefaultBufferPool())
+	defer b.Free()
+	return in.read(b.ReadOnlyData())
+}
 
 // Marshal implements [encoding.CodecV2].
 func (codec) Marshal(v any) (mem.BufferSlice, error) {

@@ -3,7 +3,6 @@ package server
 import (
 	"strconv"
 
-	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	"google.golang.org/protobuf/types/known/structpb"
 
 	"github.com/meshgate/meshgate/xds/bootstrap"
@@ -16,15 +15,15 @@ const (
 	maxMetadataDepth = 4
 )
 
-// bare reports whether a node says that it has no filter.
-func bare(n *corev3.Node) bool {
-	return n.GetMetadata().GetFields()[bootstrap.MetadataFilter].GetStringValue() == bootstrap.FilterNone
+// bare reports whether a node says by its metadata that it has no filter.
+func bare(metadata *structpb.Struct) bool {
+	return metadata.GetFields()[bootstrap.MetadataFilter].GetStringValue() == bootstrap.FilterNone
 }
 
 // versions flattens the metadata field "version" of a node to keys version.*.
 // Anything else than structs, texts, numbers and truth values is passed over.
-func versions(n *corev3.Node) map[string]string {
-	v := n.GetMetadata().GetFields()["version"]
+func versions(metadata *structpb.Struct) map[string]string {
+	v := metadata.GetFields()["version"]
 	if v == nil {
 		return nil
 	}

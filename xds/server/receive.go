@@ -79,7 +79,7 @@ func (s *session) receive(r request) (*answer, error) {
 	if a != nil {
 		a.asks = asks
 	}
-	if s.count() > s.limits.Names {
+	if names, bytes := s.remembered(); names > s.limits.Names || bytes > s.limits.NameBytes {
 		return a, status.Error(codes.ResourceExhausted, "the stream subscribes to too many names")
 	}
 	return a, nil
@@ -93,7 +93,7 @@ func (s *session) subscribe(t *typed, r request, first bool) {
 			s.everything(t, len(r.versions) == 0)
 			continue
 		}
-		t.names[name] = struct{}{}
+		t.subscribe(name)
 		delete(t.known, name)
 	}
 	if first && len(r.subscribe) == 0 && (t.url == resource.Cluster || t.url == resource.Listener) {
@@ -105,7 +105,7 @@ func (s *session) subscribe(t *typed, r request, first bool) {
 			s.forgetUnnamed(t)
 			continue
 		}
-		delete(t.names, name)
+		t.unsubscribe(name)
 		if !t.wildcard {
 			delete(t.known, name)
 			delete(t.due, name)
@@ -117,7 +117,23 @@ func (s *session) subscribe(t *typed, r request, first bool) {
 	for name, version := range r.versions {
 		if _, named := t.names[name]; named || t.wildcard {
 			t.known[name] = held{version: version}
+			t.brought += len(name) + len(version)
 		}
+	}
+}
+
+// subscribe and unsubscribe keep the length of all names that are subscribed.
+func (t *typed) subscribe(name string) {
+	if _, again := t.names[name]; !again {
+		t.names[name] = struct{}{}
+		t.named += len(name)
+	}
+}
+
+func (t *typed) unsubscribe(name string) {
+	if _, there := t.names[name]; there {
+		delete(t.names, name)
+		t.named -= len(name)
 	}
 }
 
@@ -150,7 +166,10 @@ func (s *session) replace(t *typed, r request, first bool) bool {
 	if all {
 		s.everything(t, first)
 	}
-	t.wildcard, t.names = all, next
+	t.wildcard, t.names, t.named = all, next, 0
+	for name := range next {
+		t.named += len(name)
+	}
 	s.forgetUnnamed(t)
 	if first {
 		t.accepted = r.accepted
@@ -212,6 +231,9 @@ func (s *session) refuse(t *typed, a *answer) {
 		} else {
 			overtaken = true
 		}
+	}
+	for name := range f.versions {
+		f.bytes += len(name)
 	}
 	switch {
 	case len(f.versions) == 0:
@@ -368,13 +390,20 @@ func (s *session) toLookAt(url resource.TypeURL) int {
 	}
 }
 
-// count is how many names the stream makes the server remember.
-func (s *session) count() int {
-	n := 0
+// remembered is how many names the stream makes the server remember, and how many bytes
+// of them it has sent. Names of what it refuses count whoever has made them up.
+func (s *session) remembered() (names, bytes int) {
 	for _, t := range s.types {
-		n += len(t.names) + len(t.known)
+		names += len(t.names) + len(t.known)
+		bytes += t.named + t.brought
+		for _, all := range [][]*refusal{t.refused, t.retried} {
+			for _, f := range all {
+				names += 1 + len(f.versions)
+				bytes += f.bytes + len(f.text)
+			}
+		}
 	}
-	return n
+	return names, bytes
 }
 
 // safeText bounds a proxy's reason to refuse some resources and drops it where it may
@@ -386,7 +415,7 @@ func safeText(t resource.TypeURL, text string, refused []*resource.Resource) str
 	}
 	text = conceal(text, refused) // before it is cut: a part of a value is not found
 	if len(text) > maxErrorBytes {
-		text = text[:maxErrorBytes]
+		text = strings.Clone(text[:maxErrorBytes]) // the rest is not kept
 	}
 	if !utf8.ValidString(text) {
 		text = strings.ToValidUTF8(text, "\uFFFD")

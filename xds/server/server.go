@@ -16,6 +16,7 @@ import (
 	"time"
 
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"github.com/meshgate/meshgate/xds/places"
 	"github.com/meshgate/meshgate/xds/rejudge"
 	"github.com/meshgate/meshgate/xds/resource"
 	"github.com/meshgate/meshgate/xds/snapshot"
@@ -26,8 +27,9 @@ import (
 // Limits bounds what one stream, and all of them, may cost. A zero field takes
 // its default.
 type Limits struct {
-	// Streams is how many streams are served at once. Default 20000.
-	Streams int
+	// Places is how many streams with a good token are open at once, and whose. Streams of
+	// a server that asks for no tokens count as those of gateways.
+	Places places.Limits
 	// NodeStreams is how many streams of one node are served at once; a further
 	// one ends the oldest. Default 16.
 	NodeStreams int
@@ -37,6 +39,13 @@ type Limits struct {
 	Silent int
 	// Names is how many names one stream may subscribe to or hold. Default 100000.
 	Names int
+	// FirstBytes bounds in bytes the first request of a stream, before whose admission it may
+	// be anybody's who has some token. Default 2 MiB, which is 20,000 clusters that a
+	// returning proxy has already.
+	FirstBytes int
+	// NameBytes bounds the names and versions in bytes that one stream has the server
+	// remember by its requests. Default 8 MiB.
+	NameBytes int
 	// MessageBytes is where a delta response is cut. Default 1 MiB. One larger
 	// resource still travels alone.
 	MessageBytes int
@@ -68,10 +77,12 @@ func (l Limits) withDefaults() Limits {
 			*v = d
 		}
 	}
-	set(&l.Streams, 20000)
+	l.Places = l.Places.WithDefaults()
 	set(&l.NodeStreams, 16)
 	set(&l.Silent, 1024)
 	set(&l.Names, 100000)
+	set(&l.FirstBytes, 2<<20)
+	set(&l.NameBytes, 8<<20)
 	set(&l.MessageBytes, 1<<20)
 	set(&l.Window, 4)
 	set(&l.ClusterWindow, 8)
@@ -99,6 +110,8 @@ type Config struct {
 	Nodes     Nodes
 	// Auth is nil where the transport proves the peer, as on the relay's socket.
 	Auth Authenticator
+	// Owner says whose a token is that Auth knows. With a nil function all are of gateways.
+	Owner func(token string) places.Owner
 	// Secrets is nil where secrets are part of no set.
 	Secrets  Secrets
 	Observer Observer
@@ -121,6 +134,7 @@ type Server struct {
 	streams map[*stream]struct{}
 	byNode  map[string][]*stream // admitted ones, oldest first
 	silent  []*stream            // those without a request yet, oldest first
+	places  *places.Places
 	last    uint64
 	closed  bool
 
@@ -141,7 +155,7 @@ func New(cfg Config) (*Server, error) {
 		cfg.Now = time.Now
 	}
 	cfg.Limits = cfg.Limits.withDefaults()
-	s := &Server{cfg: cfg, streams: map[*stream]struct{}{}, byNode: map[string][]*stream{}, closing: make(chan struct{})}
+	s := &Server{cfg: cfg, streams: map[*stream]struct{}{}, byNode: map[string][]*stream{}, places: places.New(cfg.Limits.Places), closing: make(chan struct{})}
 	s.unjudged = rejudge.New(s.recheckLater, s.notRechecked)
 	return s, nil
 }
@@ -166,18 +180,23 @@ const (
 	streamlessTime = time.Minute
 )
 
+// maxRequest bounds a request of an admitted stream in bytes; inbound.go says what of it
+// becomes memory.
+const maxRequest = 16 << 20
+
 // Options are the settings of a gRPC server that proxies need: pings more often
 // than the default permits (an Envoy sends one each 5 s, also when idle), an end
 // to connections whose peer is gone or opens no stream, requests that list thousands of
-// names, and the codec of the responses: a server without it cannot send any. Its gRPC
-// server serves nothing else.
+// names but are not compressed, and the codec of the messages: a server without it can
+// neither read nor send any. Its gRPC server serves nothing else.
 func Options() []grpc.ServerOption {
 	return []grpc.ServerOption{
-		grpc.ForceServerCodecV2(newCodec()),
+		grpc.ForceServerCodecV2(codec{}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Second, PermitWithoutStream: true}),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 10 * time.Second, Timeout: 5 * time.Second, MaxConnectionIdle: streamlessTime}),
 		grpc.ConnectionTimeout(prefaceTime),
-		grpc.MaxRecvMsgSize(16 << 20),
+		grpc.MaxRecvMsgSize(maxRequest),
+		grpc.ChainStreamInterceptor(plainStream),
 		grpc.MaxConcurrentStreams(connectionStreams),
 		// A connection carries one stream that is silent most of the time: buffers
 		// of the default size would be most of what a proxy costs.

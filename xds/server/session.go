@@ -56,6 +56,8 @@ type typed struct {
 	asked    bool // a request of this type has arrived
 	wildcard bool
 	names    map[string]struct{} // subscribed by name
+	// named is the length of names in bytes, brought that of what the proxy said it has.
+	named, brought int
 	// known is what the proxy has, or will have once it answers; a name whose
 	// state is uncertain is absent.
 	known map[string]held
@@ -113,6 +115,7 @@ type refusal struct {
 	versions map[string]string // name -> refused version, "" for a removal
 	revision uint64            // the oldest that may be part of it
 	text     string
+	bytes    int // of the names, when it was refused
 }
 
 func newSession(node string, sotw bool, limits Limits, d *diffs) *session {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/meshgate/meshgate/xds/alarm"
+	"github.com/meshgate/meshgate/xds/places"
 	"github.com/meshgate/meshgate/xds/snapshot"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -34,12 +35,15 @@ type stream struct {
 	// guarded by Server.mu.
 	claim, token string
 	proved       bool
-	until        time.Time    // when the token expires, zero for never
-	expiry       *alarm.Alarm // set to until
-	verdicts     chan verdict
+	// owner is whose place it has, nil while it has none; guarded by Server.mu.
+	owner    *places.Owner
+	until    time.Time    // when the token expires, zero for never
+	expiry   *alarm.Alarm // set to until
+	verdicts chan verdict
 
 	requests chan request
-	ended    chan error // the reader's last word
+	admitted chan struct{} // closed when it is
+	ended    chan error    // the reader's last word
 	done     chan struct{}
 	secrets  secretary
 }
@@ -64,6 +68,9 @@ func (s *Server) serve(ctx context.Context, w wire, vectors bool) (err error) {
 	if err := st.known(); err != nil {
 		return st.note(err)
 	}
+	if err := st.settle(); err != nil {
+		return err
+	}
 	s.work.Add(1) // the reader, which ends after this handler
 	go st.read()
 	return st.note(st.run(vectors))
@@ -75,13 +82,14 @@ func (s *Server) open(ctx context.Context, w wire) (*stream, error) {
 	if s.closed {
 		return nil, status.Error(codes.Unavailable, "the control plane is shutting down")
 	}
-	if len(s.streams) >= s.cfg.Limits.Streams {
+	// Those without a place yet are bounded by themselves, so that they take nobody's.
+	if len(s.streams) >= s.cfg.Limits.Places.All+s.cfg.Limits.Silent {
 		return nil, status.Error(codes.ResourceExhausted, "too many streams")
 	}
 	s.last++
 	st := &stream{
 		srv: s, ctx: ctx, wire: w, id: s.last, log: s.cfg.Log,
-		requests: make(chan request), verdicts: make(chan verdict, 1), ended: make(chan error, 1), done: make(chan struct{}),
+		requests: make(chan request), admitted: make(chan struct{}), verdicts: make(chan verdict, 1), ended: make(chan error, 1), done: make(chan struct{}),
 		expiry: alarm.New(s.cfg.Now), bucket: bucket{tokens: float64(s.cfg.Limits.Burst)},
 	}
 	st.secrets.init(ctx)
@@ -96,6 +104,9 @@ func (s *Server) open(ctx context.Context, w wire) (*stream, error) {
 func (s *Server) leave(st *stream) {
 	s.mu.Lock()
 	delete(s.streams, st)
+	if st.owner != nil {
+		s.places.Give(*st.owner)
+	}
 	s.unjudged.Remove(st)
 	s.heard(st)
 	if i := slices.Index(s.byNode[st.node], st); i >= 0 {
@@ -108,16 +119,28 @@ func (s *Server) leave(st *stream) {
 	s.work.Done()
 }
 
+// read takes requests from the wire. Before the stream is admitted that is one, and a
+// small one.
 func (st *stream) read() {
 	defer st.srv.work.Done()
-	for {
-		r, err := st.wire.recv()
+	limits := st.srv.cfg.Limits
+	for first := true; ; first = false {
+		bytes := 0
+		if first {
+			bytes = limits.FirstBytes
+		}
+		r, err := st.wire.recv(bytes, limits.Names)
 		if err != nil {
 			st.ended <- err
 			return
 		}
 		select {
 		case st.requests <- r:
+		case <-st.done:
+			return
+		}
+		select {
+		case <-st.admitted:
 		case <-st.done:
 			return
 		}
@@ -135,6 +158,7 @@ func (st *stream) run(vectors bool) (err error) {
 		return err
 	}
 	defer release()
+	close(st.admitted)
 	st.expiry.Set(st.until)
 	defer st.expiry.Set(time.Time{})
 	// A maker of secrets that does not end holds up this stream only: the

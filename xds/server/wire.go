@@ -2,14 +2,15 @@ package server
 
 import (
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
-	"github.com/meshgate/meshgate/xds/resource"
 	"google.golang.org/grpc"
 )
 
 // wire is one variant of the protocol: it turns messages into requests and
 // responses into messages.
 type wire interface {
-	recv() (request, error)
+	// recv reads a request of so many bytes and names at most; 0 bytes are as many as
+	// the transport permits.
+	recv(bytes, names int) (request, error)
 	send(*response) error
 	// admitted tells the proxy that it was let in. One that has all it should have is
 	// sent nothing for as long as nothing changes.
@@ -30,17 +31,8 @@ type delta struct {
 	grpc.BidiStreamingServer[discovery.DeltaDiscoveryRequest, discovery.DeltaDiscoveryResponse]
 }
 
-func (d delta) recv() (request, error) {
-	m, err := d.Recv()
-	if err != nil {
-		return request{}, err
-	}
-	return request{
-		node: m.GetNode().GetId(), metadata: versions(m.GetNode()), bare: bare(m.GetNode()), url: resource.TypeURL(m.GetTypeUrl()),
-		subscribe: m.GetResourceNamesSubscribe(), unsubscribe: m.GetResourceNamesUnsubscribe(),
-		versions: m.GetInitialResourceVersions(), nonce: m.GetResponseNonce(),
-		refused: m.GetErrorDetail() != nil, text: m.GetErrorDetail().GetMessage(),
-	}, nil
+func (d delta) recv(bytes, names int) (request, error) {
+	return receive(d, &inbound{fields: deltaFields, bytes: bytes, names: names})
 }
 
 func (d delta) send(r *response) error { return d.SendMsg(encodeDelta(r)) }
@@ -51,18 +43,17 @@ type sotw struct {
 	grpc.BidiStreamingServer[discovery.DiscoveryRequest, discovery.DiscoveryResponse]
 }
 
-func (w sotw) recv() (request, error) {
-	m, err := w.Recv()
-	if err != nil {
-		return request{}, err
-	}
-	return request{
-		node: m.GetNode().GetId(), metadata: versions(m.GetNode()), bare: bare(m.GetNode()), url: resource.TypeURL(m.GetTypeUrl()),
-		subscribe: m.GetResourceNames(), nonce: m.GetResponseNonce(), accepted: m.GetVersionInfo(),
-		refused: m.GetErrorDetail() != nil, text: m.GetErrorDetail().GetMessage(),
-	}, nil
+func (w sotw) recv(bytes, names int) (request, error) {
+	return receive(w, &inbound{fields: wholeFields, bytes: bytes, names: names})
 }
 
 func (w sotw) send(r *response) error { return w.SendMsg(encodeWhole(r)) }
 
 func (w sotw) admitted() error { return w.SendHeader(nil) }
+
+func receive(g grpc.ServerStream, in *inbound) (request, error) {
+	if err := g.RecvMsg(in); err != nil {
+		return request{}, err
+	}
+	return in.request, in.over
+}

@@ -31,7 +31,8 @@ var layers = map[string]string{
 	"xds/alarm":         "",
 	"xds/concealed":     "",
 	"xds/rejudge":       "",
-	"xds/server":        "xds/alarm xds/bootstrap xds/concealed xds/rejudge xds/resource xds/snapshot",
+	"xds/places":        "",
+	"xds/server":        "xds/alarm xds/bootstrap xds/concealed xds/places xds/rejudge xds/resource xds/snapshot",
 	"xds/machine":       "controlplane/hostname filter/contract xds/bootstrap",
 	"xds/relay":         "xds/durable xds/machine xds/resource xds/snapshot xds/server",
 	"xds/xdstest":       "xds/resource",
@@ -104,7 +105,7 @@ var layers = map[string]string{
 	"controlplane/nodes/nodestest": "controlplane/fault controlplane/insight controlplane/nodes",
 	"controlplane/admit/admittest": "controlplane/store",
 	"controlplane/identity":        "controlplane/fault controlplane/mesh controlplane/model controlplane/store filter/contract xds/alarm",
-	"controlplane/revoke":          "controlplane/fault controlplane/httpkit controlplane/model controlplane/store filter/contract filter/redisconn xds/alarm xds/rejudge",
+	"controlplane/revoke":          "controlplane/fault controlplane/httpkit controlplane/model controlplane/store filter/contract filter/redisconn xds/alarm xds/places xds/rejudge",
 	"controlplane/revoke/embedded": "",
 	"controlplane/publish":         "controlplane/fault controlplane/mesh controlplane/model controlplane/view xds/plan xds/plan/edge xds/plan/sidecar xds/policy xds/resource xds/snapshot",
 
@@ -115,7 +116,7 @@ var layers = map[string]string{
 	// The cases are data; what they are held against is for their users to say.
 	"controlplane/oauth/oauthtest": "",
 	"controlplane/enrol":           "controlplane/admit controlplane/fault controlplane/gateway controlplane/httpkit controlplane/identity controlplane/mesh controlplane/model controlplane/store controlplane/turns filter/contract xds/bootstrap",
-	"controlplane/adminlink":       "controlplane/fault controlplane/httpkit xds/alarm xds/rejudge",
+	"controlplane/adminlink":       "controlplane/fault controlplane/httpkit xds/alarm xds/places xds/rejudge",
 	"controlplane/gatewayapi":      "controlplane/admit controlplane/changes controlplane/fault controlplane/gateway controlplane/health controlplane/httpkit controlplane/insight controlplane/model controlplane/nodes controlplane/oauth controlplane/openapi controlplane/revoke controlplane/store",
 	"controlplane/meshapi":         "controlplane/admit controlplane/changes controlplane/fault controlplane/health controlplane/httpkit controlplane/identity controlplane/mesh controlplane/model controlplane/nodes controlplane/openapi controlplane/store controlplane/turns",
 	"controlplane/declarative":     "controlplane/admit controlplane/fault controlplane/gateway controlplane/model controlplane/store controlplane/yamldoc",
