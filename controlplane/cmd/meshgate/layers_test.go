@@ -135,7 +135,7 @@ var layers = map[string]string{
 	"controlplane/version":      "",
 	"controlplane/cli":          "controlplane/config controlplane/fault controlplane/version",
 	"controlplane/cli/clitest":  "controlplane/cli controlplane/fault",
-	"controlplane/operator":     "controlplane/changes controlplane/cli controlplane/client controlplane/fault controlplane/health controlplane/httpkit controlplane/insight controlplane/mesh controlplane/meshapi controlplane/nodes controlplane/store inspect",
+	"controlplane/operator":     "controlplane/changes controlplane/cli controlplane/client controlplane/fault controlplane/health controlplane/httpkit controlplane/insight controlplane/mesh controlplane/meshapi controlplane/nodes controlplane/store inspect xds/machine",
 	"controlplane/assembly":     "*",
 	"controlplane/demo":         "controlplane/agent controlplane/assembly controlplane/config controlplane/fault controlplane/identity controlplane/mesh",
 	"controlplane/cmd/meshgate": "*",
