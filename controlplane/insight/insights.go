@@ -107,6 +107,9 @@ type proxy struct {
 	// trouble is the word of its agent on its link, which is another connection than its
 	// streams.
 	trouble *Trouble
+	// returning is set while the node is away that was sent off to come back; each time it
+	// is another one.
+	returning *struct{ _ byte }
 	// logged is when a refusal was logged last, for loggedReason.
 	logged       time.Time
 	loggedReason string

@@ -37,6 +37,9 @@ type Node struct {
 	// Ended is what the proxy was told at the end of its last stream; empty if it left or
 	// its connection broke.
 	Ended string
+	// Returning says of one that is away that it was sent off a moment ago to come back with
+	// the newer token that it has.
+	Returning bool
 	// Refusal is the newest one since it was connected last. A connected node may have
 	// one, too: of its filter, or of somebody else who comes with its name.
 	Refusal *Refusal
@@ -231,8 +234,11 @@ func (p *proxy) node(at id) Node {
 		ID: at.node(), Type: at.typ(), Scope: strings.TrimPrefix(at.mesh, gatewayScope), Name: at.name, State: p.state(),
 		Ended: p.facts.Ended, Refusal: p.facts.Refusal, Versions: p.versions, Sent: p.facts.Sent, Last: p.facts.Last,
 	}
-	if n.State == Connected {
+	switch n.State {
+	case Connected:
 		n.Trouble = p.trouble
+	case Away:
+		n.Returning = p.returning != nil
 	}
 	if sub := p.last(); sub != nil {
 		n.Since = sub.ConnectTime

@@ -230,6 +230,47 @@ func TestTroubled(t *testing.T) {
 	})
 }
 
+// Who was sent off to come back with a newer token is awaited for a moment, of whose end
+// whoever watches hears; who comes with a token that does not count is not awaited.
+func TestReturning(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig) {
+		returning := func() bool { n, _ := r.Node("default.web"); return n.Returning }
+		leaves := event("web", 1)
+		r.Connected(leaves)
+		leaves.Renewed, leaves.Error = true, "the node has a newer token"
+		r.Disconnected(leaves)
+		if !returning() {
+			t.Error("it is not awaited")
+		}
+		before, moved := r.Moves()
+		pass(insight.ReturnTime)
+		select {
+		case <-moved:
+		default:
+			t.Errorf("nobody was woken after move %d", before)
+		}
+		if returning() {
+			t.Error("it is awaited for ever")
+		}
+		for number, then := range []func(){
+			func() { r.Connected(event("web", 3)) },
+			func() { r.Refused(server.Event{Node: "default.web", Error: "revoked", Proved: true}) },
+		} {
+			again := event("web", uint64(10+number))
+			r.Connected(again)
+			again.Renewed = true
+			r.Disconnected(again)
+			if then(); returning() {
+				t.Errorf("%d: it is awaited", number)
+			}
+		}
+		r.Disconnected(event("web", 3))
+		if returning() {
+			t.Error("one that left by itself is awaited")
+		}
+	})
+}
+
 // Who is revoked is away first, and refused at the same moment.
 func TestRevokedIsRefused(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig) {

@@ -37,7 +37,7 @@ func (s *Insights) Connected(e server.Event) {
 	}
 	p := s.proxy(at)
 	s.keep(p)
-	p.forgotten = false
+	p.forgotten, p.returning = false, nil
 	p.streams++
 	p.facts = remembered{Certificate: p.facts.Certificate}
 	if !e.Until.IsZero() {
@@ -85,6 +85,10 @@ func (s *Insights) Troubled(node, reason string) {
 	s.move()
 }
 
+// ReturnTime is how long a node is awaited that was sent off to come back with a newer
+// token. Agents try again after two seconds at most.
+const ReturnTime = 10 * time.Second
+
 // Disconnected implements [server.Observer]. How far the node is can still be told.
 func (s *Insights) Disconnected(e server.Event) {
 	last, known := s.account(e.Node)
@@ -93,6 +97,9 @@ func (s *Insights) Disconnected(e server.Event) {
 		delete(s.streams, stream{at, e.Stream})
 		if p.streams--; p.streams == 0 {
 			p.facts.Ended = cut(e.Error, maxError)
+			if e.Renewed {
+				s.await(p)
+			}
 			if known {
 				p.facts.Last = last
 			}
@@ -108,6 +115,20 @@ func (s *Insights) Disconnected(e server.Event) {
 			sub.DisconnectTime = now
 			p.reopen()
 			s.changed(at, p, true)
+		}
+	})
+}
+
+// await notes that a node comes back in a moment. s.mu is held.
+func (s *Insights) await(p *proxy) {
+	since := new(struct{ _ byte })
+	p.returning = since
+	time.AfterFunc(ReturnTime, func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if p.returning == since {
+			p.returning = nil
+			s.move()
 		}
 	})
 }

@@ -24,6 +24,9 @@ type Node struct {
 	Since *time.Time `json:"since,omitempty"`
 	// Reason says why it is away.
 	Reason string `json:"reason,omitempty"`
+	// Returning says of one that is away that it was sent off a moment ago to come back with
+	// the newer token that it has.
+	Returning bool `json:"returning,omitempty"`
 	// Refusal is the newest one since it was connected last. Of a connected node it is
 	// that of its filter, or of somebody else who comes with its name.
 	Refusal *insight.Refusal `json:"refusal,omitempty"`
@@ -82,7 +85,7 @@ const (
 // document shows a node. filters are those of its name.
 func (r *Registry) document(n insight.Node, f Filters) Node {
 	d := Node{
-		Name: n.ID, Type: n.Type, State: n.State, Refusal: n.Refusal, Trouble: n.Trouble, Since: moment(n.Since), Reason: reason(n),
+		Name: n.ID, Type: n.Type, State: n.State, Returning: n.Returning, Refusal: n.Refusal, Trouble: n.Trouble, Since: moment(n.Since), Reason: reason(n),
 		CertificateExpires: moment(n.CertificateExpires), TokenExpires: moment(n.TokenExpires), Filters: f,
 	}
 	if n.Type == insight.Gateway {

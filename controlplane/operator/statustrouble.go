@@ -90,8 +90,10 @@ func wrongWith(n *nodes.Node) (what, why string) {
 	switch {
 	case n.State == insight.Refused:
 		return wrongRefused, n.Reason
+	case n.Returning:
+		return "", ""
 	case n.State != insight.Connected:
-		return wrongAway, n.Reason
+		return wrongAway, because(n)
 	case n.Trouble != nil:
 		return wrongSilent, n.Trouble.Reason
 	case len(n.Rejected) > 0:

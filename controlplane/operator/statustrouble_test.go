@@ -27,6 +27,8 @@ func TestTroubles(t *testing.T) {
 	}
 	l.nodes = append(l.nodes,
 		nodes.Node{Name: "m.never", State: insight.Away, Reason: "never"},
+		nodes.Node{Name: "m.barred", State: insight.Away, Since: &begin, Reason: "it left", Refusal: &insight.Refusal{Since: begin, Reason: "key 3 is gone"}},
+		nodes.Node{Name: "m.renewed", State: insight.Away, Since: &begin, Reason: "the node has a newer token", Returning: true},
 		nodes.Node{Name: "m.behind", State: insight.Connected, Since: &begin, Revisions: nodes.Revisions{Desired: 9, Acknowledged: 7}},
 		nodes.Node{Name: "m.behind2", State: insight.Connected, Since: &begin, Revisions: nodes.Revisions{Desired: 9, Acknowledged: 6}},
 		nodes.Node{Name: "m.odd", State: insight.Connected, Rejected: []insight.Rejected{{Type: "Cluster", Error: "no"}}, Revisions: nodes.Revisions{Desired: 9, Acknowledged: 8}},
@@ -47,6 +49,7 @@ func TestTroubles(t *testing.T) {
 		"not applied||m.part|inbound 80: a mistake; route x: kept",
 		"away|2026-03-01T12:00:01Z|m.n000, m.n001, m.n002 and 997 more|it left",
 		"away||m.never|never",
+		"away|2026-03-01T12:00:00Z|m.barred|it left; somebody was refused by its name: key 3 is gone",
 		"behind|revision 6|m.behind, m.behind2|it has not acknowledged everything, for a moment after each change; if it lasts: meshgate changes --since REVISION",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
