@@ -90,6 +90,12 @@ type Agent struct {
 	// running says that this agent has begun: who is connected by its name is itself.
 	running bool
 	ready   chan struct{}
+	// lost is since when the control plane cannot be reached, nil while it can; looked is
+	// when tokens were looked after last.
+	lost   atomic.Pointer[time.Time]
+	looked atomic.Pointer[time.Time]
+	// unrenewed is why the node token could not be renewed, nil if it was.
+	unrenewed atomic.Pointer[string]
 	// reached says that the control plane answered this agent once.
 	reached atomic.Bool
 	Envoy   *Process
@@ -212,9 +218,11 @@ func (a *Agent) Run(ctx context.Context) error {
 	state.refused = stream.Refused
 	state.enrolled.Store(true)
 	a.conditions.Probe(conditionDisk, func(context.Context) { stream.SaveAgain() })
+	a.conditions.Watch(conditionTokenChecks, tokensEvery, a.judgeTokenChecks)
 	a.relay.Store(stream)
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { a.watchCertificates(ctx); return nil })
+	g.Go(func() error { a.watchToken(ctx); return nil })
 	g.Go(func() error {
 		if err := stream.Run(relayCtx); err != nil && relayCtx.Err() == nil {
 			return fmt.Errorf("relay: %w", err)

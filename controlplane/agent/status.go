@@ -28,6 +28,9 @@ const (
 	statusRefused = "envoy refused "
 )
 
+// statusUnchecked is the message of a proxy that is ready and can decide no token.
+const statusUnchecked = health.Ready + ", but token checks have stopped"
+
 // askTime bounds the question whether Envoy serves. One that does not answer for so
 // long serves nobody.
 const askTime = time.Second
