@@ -176,7 +176,7 @@ func New(o Options) (*Agent, error) {
 		Concurrency: o.Concurrency, LogLevel: o.LogLevel, Access: o.Access, Drain: o.Drain, Replaced: a.proxy().replaced(), Abort: o.Abort, Admin: dir.adminClient(), Log: o.Log,
 		Withdraw: a.withdraw,
 	}
-	a.link = &adminlink.Client{Address: a.host, TLS: a.tls, Node: a.NodeID(), Token: a.token, Fetch: a.fetch, Trust: a.trust.learn, Trouble: a.trouble, Log: a.Log}
+	a.link = &adminlink.Client{Address: a.host, TLS: a.tls, Node: a.NodeID(), Token: a.token, Fetch: a.fetch, Trust: a.trust.learn, Report: a.tells, Log: a.Log}
 	return a, nil
 }
 

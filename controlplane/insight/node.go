@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/meshgate/meshgate/controlplane/health"
 )
 
 // Types of nodes.
@@ -46,6 +48,10 @@ type Node struct {
 	// Trouble is what its agent says is the matter with its Envoy, nil if nothing is or
 	// nobody says.
 	Trouble *Trouble
+	// NotReady is the message of its /ready while its agent says that this is not 200, and
+	// Conditions are what its agent says is not in order.
+	NotReady   string
+	Conditions []health.Condition
 	// Versions are what it said of itself; nil if it said nothing.
 	Versions *Versions
 	// CertificateExpires is the end of the newest identity that it was given,
@@ -183,6 +189,19 @@ func (s *Insights) Silent() map[string]int {
 	return out
 }
 
+// Troubled counts the connected nodes by type whose agents say that something is the matter.
+func (s *Insights) Troubled() map[string]int {
+	out := map[string]int{Sidecar: 0, Gateway: 0}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for at, p := range s.proxies {
+		if p.streams > 0 && (p.notReady != "" || len(p.conditions) > 0) {
+			out[at.typ()]++
+		}
+	}
+	return out
+}
+
 // AwaySince says by type since when the node is away that is away the longest. A type is
 // missing if nobody of it is; a node that never connected is away since no moment.
 func (s *Insights) AwaySince() map[string]time.Time {
@@ -236,7 +255,7 @@ func (p *proxy) node(at id) Node {
 	}
 	switch n.State {
 	case Connected:
-		n.Trouble = p.trouble
+		n.Trouble, n.NotReady, n.Conditions = p.trouble, p.notReady, p.conditions
 	case Away:
 		n.Returning = p.returning != nil
 	}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/meshgate/meshgate/controlplane/health"
 	"github.com/meshgate/meshgate/xds/resource"
 	"github.com/meshgate/meshgate/xds/server"
 )
@@ -59,9 +60,11 @@ func (s *Insights) Connected(e server.Event) {
 	s.move()
 }
 
-// Troubled records what the agent of a node says is the matter with its Envoy, "" if
-// nothing is. It is the word of the moment and is stored nowhere.
-func (s *Insights) Troubled(node, reason string) {
+// Told records what the agent of a node says of its proxy: what is the matter with its
+// Envoy, if that serves nobody; the message of its /ready, if that is not 200; and the
+// conditions that are not in order, which nobody changes any more. It is the word of the
+// moment and is stored nowhere.
+func (s *Insights) Told(node, trouble, notReady string, conditions []health.Condition) {
 	at, ok := parse(node)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -69,10 +72,24 @@ func (s *Insights) Troubled(node, reason string) {
 	if !ok || p == nil || s.closed {
 		return
 	}
-	old := p.trouble
-	switch reason = cut(reason, maxError); {
+	news := s.troubled(at, p, cut(trouble, maxError))
+	if notReady = cut(notReady, maxError); p.notReady != notReady {
+		p.notReady, news = notReady, true
+	}
+	same := slices.EqualFunc(p.conditions, conditions, func(a, b health.Condition) bool {
+		return a.Name == b.Name && a.State == b.State && a.Reason == b.Reason
+	})
+	if p.conditions = conditions; !same || news {
+		s.move()
+	}
+}
+
+// troubled records what is the matter with the Envoy of a node, and reports whether that is
+// news. s.mu is held.
+func (s *Insights) troubled(at id, p *proxy, reason string) bool {
+	switch old := p.trouble; {
 	case reason == "" && old == nil, old != nil && old.Reason == reason:
-		return
+		return false
 	case reason == "":
 		p.trouble = nil
 		s.Log.Info("envoy_answers_again", "node", at.node(), "after", s.Now().Sub(old.Since).Round(time.Second).String())
@@ -82,7 +99,7 @@ func (s *Insights) Troubled(node, reason string) {
 		p.trouble = &Trouble{Since: *s.now(), Reason: reason}
 		s.Log.Warn("envoy_away", "node", at.node(), "reason", reason)
 	}
-	s.move()
+	return true
 }
 
 // ReturnTime is how long a node is awaited that was sent off to come back with a newer

@@ -97,10 +97,10 @@ var layers = map[string]string{
 	// What reads and writes through the store.
 	"controlplane/view":            "controlplane/fault controlplane/gateway controlplane/mesh controlplane/model controlplane/store",
 	"controlplane/lifecycle":       "controlplane/admit controlplane/fault controlplane/mesh controlplane/model controlplane/store",
-	"controlplane/insight":         "controlplane/mesh controlplane/model controlplane/store xds/resource xds/server",
+	"controlplane/insight":         "controlplane/health controlplane/mesh controlplane/model controlplane/store xds/resource xds/server",
 	"controlplane/changes":         "controlplane/fault controlplane/model controlplane/store",
 	"controlplane/admit":           "controlplane/changes controlplane/fault controlplane/model controlplane/store",
-	"controlplane/nodes":           "controlplane/fault controlplane/insight xds/resource xds/snapshot",
+	"controlplane/nodes":           "controlplane/fault controlplane/health controlplane/insight xds/resource xds/snapshot",
 	"controlplane/nodes/nodestest": "controlplane/fault controlplane/insight controlplane/nodes",
 	"controlplane/admit/admittest": "controlplane/store",
 	"controlplane/identity":        "controlplane/fault controlplane/mesh controlplane/model controlplane/store filter/contract xds/alarm",
@@ -115,7 +115,7 @@ var layers = map[string]string{
 	// The cases are data; what they are held against is for their users to say.
 	"controlplane/oauth/oauthtest": "",
 	"controlplane/enrol":           "controlplane/admit controlplane/fault controlplane/gateway controlplane/httpkit controlplane/identity controlplane/mesh controlplane/model controlplane/store filter/contract xds/bootstrap",
-	"controlplane/adminlink":       "controlplane/fault controlplane/httpkit xds/alarm xds/rejudge",
+	"controlplane/adminlink":       "controlplane/fault controlplane/health controlplane/httpkit xds/alarm xds/rejudge",
 	"controlplane/gatewayapi":      "controlplane/admit controlplane/changes controlplane/fault controlplane/gateway controlplane/health controlplane/httpkit controlplane/insight controlplane/model controlplane/nodes controlplane/oauth controlplane/openapi controlplane/revoke controlplane/store",
 	"controlplane/meshapi":         "controlplane/admit controlplane/changes controlplane/fault controlplane/health controlplane/httpkit controlplane/identity controlplane/mesh controlplane/model controlplane/nodes controlplane/openapi controlplane/store controlplane/turns",
 	"controlplane/declarative":     "controlplane/admit controlplane/fault controlplane/gateway controlplane/model controlplane/store controlplane/yamldoc",
