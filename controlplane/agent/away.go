@@ -32,9 +32,8 @@ func (a *Agent) report(err error) {
 		a.reached.Store(true)
 		a.processes.again()
 		a.conditions.Good(conditionControlPlane)
-		if a.lost.Swap(nil) != nil {
-			a.judgeTokenChecks(context.Background())
-		}
+		a.lost.Store(nil)
+		a.conditions.Good(conditionTokenChecks)
 		return
 	}
 	a.conditions.Set(conditionControlPlane, a.away(err))

@@ -13,12 +13,13 @@ import (
 
 // tokensEvery is how often Redis is looked at, at most, for those who look at the conditions.
 // Each look is a connection.
-const tokensEvery = 5 * time.Second
+const tokensEvery = contract.Lease
 
-// watchTokenChecks judges when that was not done for a time.
+// watchTokenChecks judges while the control plane is away, whoever looks: each attempt to
+// reach it is an occasion.
 func (a *Agent) watchTokenChecks(ctx context.Context) {
-	now, last := time.Now(), a.looked.Load()
-	if last == nil || now.Sub(*last) >= tokensEvery {
+	now, lost, last := time.Now(), a.lost.Load(), a.looked.Load()
+	if lost != nil && now.Sub(*lost) >= contract.Lease && (last == nil || now.Sub(*last) >= tokensEvery) {
 		a.judgeTokenChecks(ctx)
 	}
 }
@@ -70,7 +71,7 @@ func (a *Agent) redisTrouble(ctx context.Context, now time.Time) (where, why str
 	}
 	switch {
 	case !a.dir.recall(contract.Level2File, &told) || told.Level2.Redis == nil:
-		return "", "no Redis stands in for it (redis.nodeURL is not set, or the cache is the embedded one of another machine)"
+		return "", "no Redis stands in for the control plane (redis.nodeURL is not set, or the cache is the embedded one of another machine)"
 	case !a.dir.recall(contract.TrustFile, &said) || said.Trust.Epoch == 0 || !believes(filepath.Join(a.dir.path, contract.TrustFile), a.dir.controlPlane(), now):
 		return "", "nothing says what to believe in Redis (the control plane did not vouch for it, or more than 22 hours ago)"
 	}
@@ -82,9 +83,9 @@ func (a *Agent) redisTrouble(ctx context.Context, now time.Time) (where, why str
 		if where = health.Unreachable(err); where == "" {
 			where = "unreadable"
 		}
-		return where, fmt.Sprintf("the Redis that stands in for it cannot be read from here (%v; the embedded one ends with its control plane)", err)
+		return where, fmt.Sprintf("the Redis that stands in for the control plane cannot be read from here (%v; the embedded one ends with its control plane)", err)
 	case clock.Epoch != said.Trust.Epoch:
-		return "", "the Redis that stands in for it does not hold what the control plane vouched for"
+		return "", "the Redis that stands in for the control plane does not hold what the control plane vouched for"
 	}
 	return "", ""
 }
