@@ -33,3 +33,14 @@ func TestReadySaysWhatIsTheMatter(t *testing.T) {
 		}
 	}
 }
+
+// TestTells: the control plane is told what the status says here, of conditions those that
+// are not in order.
+func TestTells(t *testing.T) {
+	a := &Agent{conditions: newConditions(slog.New(slog.DiscardHandler))}
+	a.conditions.Set(conditionToken, health.Finding{State: health.Degraded, Reason: "ends_soon", Text: "put one there"})
+	r := a.tells(t.Context())
+	if r.NotReady != statusStarting || r.Trouble != "" || len(r.Conditions) != 1 || r.Conditions[0].Name != conditionToken || r.Conditions[0].Text != "put one there" {
+		t.Errorf("%+v", r)
+	}
+}
