@@ -29,10 +29,10 @@ type Client struct {
 	// Trust keeps the roots that the control plane brings, by a connection in this
 	// state; nil refuses them.
 	Trust func(roots []byte, by tls.ConnectionState) error
-	// Trouble says what is the matter with the local Envoy, "" if nothing is; nil says
-	// nothing. It returns within a second or two.
-	Trouble func(ctx context.Context) string
-	Log     *slog.Logger
+	// Report says how it is with the local proxy; nil says nothing. It returns within a few
+	// seconds.
+	Report func(ctx context.Context) Report
+	Log    *slog.Logger
 
 	mu   sync.Mutex
 	conn net.Conn // of the open link
@@ -156,7 +156,7 @@ func (c *Client) serve(ctx context.Context, conn net.Conn, in io.Reader) error {
 		}
 		switch f.kind {
 		case ping:
-			err = write(conn, frame{kind: pong, body: c.trouble(ctx)})
+			err = write(conn, frame{kind: pong, body: c.report(ctx, f.body)})
 		case ask:
 			err = c.answer(ctx, conn, f)
 		default:
@@ -168,13 +168,13 @@ func (c *Client) serve(ctx context.Context, conn net.Conn, in io.Reader) error {
 	}
 }
 
-// trouble is the body of a pong.
-func (c *Client) trouble(ctx context.Context) []byte {
-	if c.Trouble == nil {
+// report is the body of the pong to a ping.
+func (c *Client) report(ctx context.Context, ping []byte) []byte {
+	if c.Report == nil {
 		return nil
 	}
-	text := c.Trouble(ctx)
-	return []byte(text[:min(len(text), maxReason)])
+	r := c.Report(ctx)
+	return r.encode(ping)
 }
 
 // refused is the error of a question without an answer; the link lives on.

@@ -10,7 +10,10 @@
 // list of paths; none changes anything in Envoy. One asks the agent to take a new
 // token ([RenewPath]), one to trust other roots ([RootsPath]). One question is open at a time.
 //
-// The control plane pings every 15 seconds. The agent asks its Envoy then, and its pong
-// says what is the matter with it: of an Envoy that hangs there is no other word, because
-// its silence is no event, and its agent goes on answering for it.
+// The control plane pings every 15 seconds. The agent looks then, as whoever asks for its
+// /ready has it look, and its pong says what is the matter ([Report]): of an Envoy that
+// hangs there is no other word, because its silence is no event, and its agent goes on
+// answering for it. The body of a ping asks for a report as JSON. Agents of before do not
+// read it, and control planes of before send none: then the pong has the trouble of the
+// Envoy alone, as text.
 package adminlink

@@ -45,8 +45,8 @@ const (
 	data                 // A: a chunk of the answer
 	end                  // A: the answer is complete
 	fail                 // A: there is no answer; the body says why
-	ping                 // C: are you there
-	pong                 // A: yes; the body says what is the matter with Envoy, if anything
+	ping                 // C: are you there; the body says in which form to answer
+	pong                 // A: yes; the body is a [Report], or the trouble alone
 )
 
 type frame struct {

@@ -35,8 +35,8 @@ func TestUnaskedPongs(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var heard atomic.Int32
-				s := newServer(t, Options{Trouble: func(_, reason string) {
-					if reason != "" {
+				s := newServer(t, Options{Report: func(_ string, r Report) {
+					if r.Trouble != "" {
 						heard.Add(1)
 					}
 				}})

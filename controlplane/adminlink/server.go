@@ -36,10 +36,10 @@ type Options struct {
 	// Connected, if set, hears of each link that was accepted, with the token that it
 	// came with, and may ask at once. ctx ends with the link, which waits for it.
 	Connected func(ctx context.Context, node, token string, until time.Time)
-	// Trouble, if set, hears what the agent of a node says is the matter with its Envoy, at
-	// each pong; "" if nothing is, or nobody says so any more because the link has ended.
-	// It must not block.
-	Trouble func(node, reason string)
+	// Report, if set, hears what the agent of a node says of its proxy, at each pong; the
+	// zero value if nothing is the matter, or nobody says so any more because the link has
+	// ended. It must not block.
+	Report func(node string, r Report)
 	// Places is how many nodes have a link at once, and whose they are. Owner says whose a
 	// token is that Auth has let in; with a nil function all are of gateways.
 	Places places.Limits
@@ -227,7 +227,7 @@ func (s *Server) unregister(l *link) {
 	if s.links[l.node] == l {
 		delete(s.links, l.node)
 		s.places.Give(l.owner)
-		s.say(l.node, "")
+		s.say(l.node, Report{})
 	}
 }
 
@@ -237,14 +237,14 @@ func (s *Server) told(l *link, body []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.links[l.node] == l {
-		s.say(l.node, strings.ToValidUTF8(string(body[:min(len(body), maxReason)]), "?"))
+		s.say(l.node, parseReport(body))
 	}
 }
 
-// say passes on what is the matter with the Envoy of a node. s.mu is held.
-func (s *Server) say(node, trouble string) {
-	if s.o.Trouble != nil {
-		s.o.Trouble(node, trouble)
+// say passes on how it is with the proxy of a node. s.mu is held.
+func (s *Server) say(node string, r Report) {
+	if s.o.Report != nil {
+		s.o.Report(node, r)
 	}
 }
 
@@ -362,7 +362,7 @@ func (l *link) ping() {
 			l.mu.Lock()
 			l.pings++ // before an answer can be there
 			l.mu.Unlock()
-			if l.send(frame{kind: ping}) != nil {
+			if l.send(frame{kind: ping, body: reports}) != nil {
 				return
 			}
 		}

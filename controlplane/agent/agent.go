@@ -90,6 +90,12 @@ type Agent struct {
 	// running says that this agent has begun: who is connected by its name is itself.
 	running bool
 	ready   chan struct{}
+	// lost is since when the control plane cannot be reached, nil while it can; looked is
+	// when tokens were looked after last.
+	lost   atomic.Pointer[time.Time]
+	looked atomic.Pointer[time.Time]
+	// unrenewed is why the node token could not be renewed, nil if it was.
+	unrenewed atomic.Pointer[string]
 	// reached says that the control plane answered this agent once.
 	reached atomic.Bool
 	Envoy   *Process
@@ -170,7 +176,7 @@ func New(o Options) (*Agent, error) {
 		Concurrency: o.Concurrency, LogLevel: o.LogLevel, Access: o.Access, Drain: o.Drain, Replaced: a.proxy().replaced(), Abort: o.Abort, Admin: dir.adminClient(), Log: o.Log,
 		Withdraw: a.withdraw,
 	}
-	a.link = &adminlink.Client{Address: a.host, TLS: a.tls, Node: a.NodeID(), Token: a.token, Fetch: a.fetch, Trust: a.trust.learn, Trouble: a.trouble, Log: a.Log}
+	a.link = &adminlink.Client{Address: a.host, TLS: a.tls, Node: a.NodeID(), Token: a.token, Fetch: a.fetch, Trust: a.trust.learn, Report: a.tells, Log: a.Log}
 	return a, nil
 }
 
@@ -212,9 +218,11 @@ func (a *Agent) Run(ctx context.Context) error {
 	state.refused = stream.Refused
 	state.enrolled.Store(true)
 	a.conditions.Probe(conditionDisk, func(context.Context) { stream.SaveAgain() })
+	a.conditions.Watch(conditionTokenChecks, tokensEvery, a.judgeTokenChecks)
 	a.relay.Store(stream)
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { a.watchCertificates(ctx); return nil })
+	g.Go(func() error { a.watchToken(ctx); return nil })
 	g.Go(func() error {
 		if err := stream.Run(relayCtx); err != nil && relayCtx.Err() == nil {
 			return fmt.Errorf("relay: %w", err)

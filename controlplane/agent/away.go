@@ -12,6 +12,7 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
@@ -23,7 +24,7 @@ import (
 )
 
 // meanwhile says what works without the control plane.
-const meanwhile = "A proxy that has its configuration goes on with it"
+const meanwhile = "A proxy that has its configuration goes on with it; the condition token_checks says whether tokens are still checked"
 
 // report notes why the control plane could not be reached, or with nil that it was.
 func (a *Agent) report(err error) {
@@ -31,9 +32,14 @@ func (a *Agent) report(err error) {
 		a.reached.Store(true)
 		a.processes.again()
 		a.conditions.Good(conditionControlPlane)
+		a.lost.Store(nil)
+		a.conditions.Good(conditionTokenChecks)
 		return
 	}
 	a.conditions.Set(conditionControlPlane, a.away(err))
+	now := time.Now()
+	a.lost.CompareAndSwap(nil, &now)
+	a.watchTokenChecks(context.Background()) // nobody may be there who looks
 }
 
 // away says why the control plane cannot be reached, and what to do about it.

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/netip"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -21,6 +22,9 @@ const (
 	conditionClock        = "clock"
 	conditionCertificates = "certificates"
 	conditionDisk         = "disk"
+	conditionToken        = "token"
+	conditionRedis        = "token_redis"
+	conditionTokenChecks  = "token_checks"
 )
 
 func newConditions(log *slog.Logger) *health.Board {
@@ -29,6 +33,9 @@ func newConditions(log *slog.Logger) *health.Board {
 		health.Kind{Name: conditionClock, Bad: "the clocks differ", Good: "the clocks agree again"},
 		health.Kind{Name: conditionCertificates, Bad: "a certificate ends", Good: "no certificate ends soon"},
 		health.Kind{Name: conditionDisk, Bad: "the configuration cannot be kept on disk", Good: "the configuration is kept on disk again"},
+		health.Kind{Name: conditionToken, Bad: "the node token ends and has no successor", Good: "the node token ends late enough"},
+		health.Kind{Name: conditionRedis, Bad: "the redis of tokens cannot be read", Good: "the redis of tokens can be read again"},
+		health.Kind{Name: conditionTokenChecks, Bad: "token checks have stopped", Good: "tokens are checked again"},
 	)
 }
 
@@ -82,15 +89,21 @@ func (d dated) RoundTrip(r *http.Request) (*http.Response, error) {
 // name files and addresses, are for this machine.
 func (s *status) serveReady(w http.ResponseWriter, r *http.Request) {
 	status, a := http.StatusOK, health.Answer{Message: s.missing(r.Context()), Conditions: s.conditions.Conditions(r.Context())}
+	stopped := slices.ContainsFunc(a.Conditions, func(c health.Condition) bool { return c.Name == conditionTokenChecks && c.State != health.OK })
 	if !local(r) {
 		for i := range a.Conditions {
 			a.Conditions[i].Text = ""
 		}
 	}
-	if a.Message == "" {
-		a.Message = "ready"
-	} else {
+	switch {
+	case a.Message != "":
 		status = http.StatusServiceUnavailable
+	case stopped:
+		// All gateways lose their tokens at the same time: who took them out of service for
+		// that would end what needs none as well.
+		a.Message = statusUnchecked
+	default:
+		a.Message = health.Ready
 	}
 	_ = httpkit.WriteJSON(w, status, a) // whoever is gone asks again
 }

@@ -25,11 +25,22 @@ func TestReadySaysWhatIsTheMatter(t *testing.T) {
 		r.RemoteAddr = from
 		s.handler().ServeHTTP(w, r)
 		var a health.Answer
-		if err := json.Unmarshal(w.Body.Bytes(), &a); err != nil || w.Code != http.StatusOK || a.Message != "ready" || len(a.Conditions) != 4 {
+		if err := json.Unmarshal(w.Body.Bytes(), &a); err != nil || w.Code != http.StatusOK || a.Message != "ready" || len(a.Conditions) != 7 {
 			t.Fatalf("%d %s %v", w.Code, w.Body, err)
 		}
 		if c := a.Conditions[0]; c.Name != conditionControlPlane || c.Reason != "refused" || c.Text != want {
 			t.Errorf("to %q: %+v", from, c)
 		}
+	}
+}
+
+// TestTells: the control plane is told what the status says here, of conditions those that
+// are not in order.
+func TestTells(t *testing.T) {
+	a := &Agent{conditions: newConditions(slog.New(slog.DiscardHandler))}
+	a.conditions.Set(conditionToken, health.Finding{State: health.Degraded, Reason: "ends_soon", Text: "put one there"})
+	r := a.tells(t.Context())
+	if r.NotReady != statusStarting || r.Trouble != "" || len(r.Conditions) != 1 || r.Conditions[0].Name != conditionToken || r.Conditions[0].Text != "put one there" {
+		t.Errorf("%+v", r)
 	}
 }

@@ -89,10 +89,14 @@ func (n *renewal) run(ctx context.Context) {
 		if err == nil {
 			n.Log.Info("the node token was renewed", "node", n.NodeID())
 			pause, asked, told = renewFirst, "", ""
+			n.unrenewed.Store(nil)
+			n.judgeToken(n.now())
 			n.again()
 			continue
 		}
 		if ctx.Err() == nil {
+			why := err.Error()
+			n.unrenewed.Store(&why)
 			level := slog.LevelWarn
 			if err.Error() == told { // it is no news
 				level = slog.LevelDebug

@@ -41,8 +41,8 @@ func renewingBy(t *testing.T, now func() time.Time, renew func(context.Context, 
 			t.Fatal(err)
 		}
 		n := &renewal{renew: renew, now: now, again: func() {}, Agent: &Agent{
-			renewNow: make(chan struct{}, 1),
-			Options:  Options{Name: "gw", ControlPlane: "default", TokenFile: file, Log: slog.New(slog.DiscardHandler)},
+			renewNow: make(chan struct{}, 1), conditions: newConditions(slog.New(slog.DiscardHandler)),
+			Options: Options{Name: "gw", ControlPlane: "default", TokenFile: file, Log: slog.New(slog.DiscardHandler)},
 		}}
 		runRenewal(t, n, func() { then(file, start) })
 	})
@@ -73,7 +73,7 @@ func TestTokenRenewedWhenAsked(t *testing.T) {
 				var mu sync.Mutex
 				var shown []string
 				tries := 0
-				a := &Agent{renewNow: make(chan struct{}, 1), Options: Options{Name: "n", Sidecar: sidecar, TokenFile: file, Log: slog.New(slog.DiscardHandler)}}
+				a := &Agent{renewNow: make(chan struct{}, 1), conditions: newConditions(slog.New(slog.DiscardHandler)), Options: Options{Name: "n", Sidecar: sidecar, TokenFile: file, Log: slog.New(slog.DiscardHandler)}}
 				n := &renewal{Agent: a, now: time.Now, renew: func(_ context.Context, token string) (string, error) {
 					mu.Lock()
 					defer mu.Unlock()
@@ -123,7 +123,7 @@ func TestForeignTokenFileWhenAsked(t *testing.T) {
 			t.Fatal(err)
 		}
 		var shown atomic.Int32
-		a := &Agent{renewNow: make(chan struct{}, 1), Options: Options{Name: "n", Sidecar: &Sidecar{Mesh: "m"}, TokenFile: file, Log: slog.New(slog.DiscardHandler)}}
+		a := &Agent{renewNow: make(chan struct{}, 1), conditions: newConditions(slog.New(slog.DiscardHandler)), Options: Options{Name: "n", Sidecar: &Sidecar{Mesh: "m"}, TokenFile: file, Log: slog.New(slog.DiscardHandler)}}
 		n := &renewal{Agent: a, now: time.Now, again: func() { shown.Add(1) }, renew: func(context.Context, string) (string, error) {
 			t.Error("a token was asked for that could not be stored")
 			return "", errors.New("no")

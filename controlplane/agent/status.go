@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sync/singleflight"
 
+	"github.com/meshgate/meshgate/controlplane/adminlink"
 	"github.com/meshgate/meshgate/controlplane/health"
 	"github.com/meshgate/meshgate/controlplane/httpkit"
 )
@@ -27,6 +28,9 @@ const (
 	// statusRefused stands before the names of listeners.
 	statusRefused = "envoy refused "
 )
+
+// statusUnchecked is the message of a proxy that is ready and can decide no token.
+const statusUnchecked = health.Ready + ", but token checks have stopped"
 
 // askTime bounds the question whether Envoy serves. One that does not answer for so
 // long serves nobody.
@@ -68,17 +72,23 @@ func (a *Agent) Missing(ctx context.Context) string {
 	return statusStarting
 }
 
-// trouble returns what the control plane is told of Envoy. It knows the rest itself: what
-// was refused, and who leaves or starts is heard of at once.
-func (a *Agent) trouble(ctx context.Context) string {
+// tells is what the control plane is told of this proxy: what the status tells here.
+func (a *Agent) tells(ctx context.Context) adminlink.Report {
+	r := adminlink.Report{NotReady: a.Missing(ctx)}
 	switch {
-	case a.Missing(ctx) != statusAway:
-		return ""
+	case r.NotReady != statusAway:
 	case a.Envoy.PID() == 0:
-		return "its Envoy is not running; the agent starts it again and again"
+		r.Trouble = "its Envoy is not running; the agent starts it again and again"
+	default:
+		// Many that hang for one reason are one trouble to whoever looks: no process is named.
+		r.Trouble = fmt.Sprintf("its Envoy does not answer its agent within %s: it hangs, or its host is short of CPU", askTime)
 	}
-	// Many that hang for one reason are one trouble to whoever looks: no process is named.
-	return fmt.Sprintf("its Envoy does not answer its agent within %s: it hangs, or its host is short of CPU", askTime)
+	for _, c := range a.conditions.Conditions(ctx) {
+		if c.State != health.OK {
+			r.Conditions = append(r.Conditions, c)
+		}
+	}
+	return r
 }
 
 // missing returns why the proxy is not ready, or "".

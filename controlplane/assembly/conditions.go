@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/meshgate/meshgate/controlplane/health"
+	"github.com/meshgate/meshgate/controlplane/nodes"
 	"github.com/meshgate/meshgate/controlplane/store"
 )
 
@@ -19,6 +20,7 @@ const (
 	conditionCertificates = "certificates"
 	conditionRevocations  = "revocations_wait"
 	conditionSigningKeys  = "signing_keys"
+	conditionNodes        = nodes.Condition
 )
 
 func newConditions(log *slog.Logger) *health.Board {
@@ -29,6 +31,7 @@ func newConditions(log *slog.Logger) *health.Board {
 		health.Kind{Name: conditionCertificates, Bad: "a certificate ends", Good: "no certificate ends soon"},
 		health.Kind{Name: conditionRevocations, Bad: "revocations wait for gateways", Good: "revocations wait for no gateway any more"},
 		health.Kind{Name: conditionSigningKeys, Bad: "a signing key cannot be used", Good: "every signing key can be used"},
+		health.Kind{Name: conditionNodes, Bad: "something is the matter with connected nodes", Good: "nothing is the matter with connected nodes"},
 	)
 }
 

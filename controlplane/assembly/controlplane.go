@@ -244,6 +244,7 @@ func (cp *ControlPlane) Run(ctx context.Context) error {
 	g.Go(func() error { return cp.renewCertificates(ctx) })
 	g.Go(func() error { return cp.watchCertificates(ctx) })
 	g.Go(func() error { return cp.clocks.watch(ctx) })
+	g.Go(func() error { watchNodes(ctx, cp.ready.conditions, cp.mesh.insights); return nil })
 	g.Go(func() error { return ended(ctx, "events", cp.follow(ctx)) })
 	g.Go(func() error { return ended(ctx, "rotation of authorities", cp.mesh.rotations.Run(ctx)) })
 	g.Go(func() error { return ended(ctx, "renewal of certificates", cp.mesh.renewals.Run(ctx)) })

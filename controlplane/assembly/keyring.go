@@ -80,7 +80,18 @@ func checkRotation(kind string, r meshapi.KeyRotation) error {
 	return fault.Violated(vs)
 }
 
+// otherwise says how keys are replaced that are listed, and that no command rotates.
+var otherwise = map[string]string{
+	kindMeshAuthority: `the root of a mesh is replaced in its secrets, docs/mesh.md has the steps ("A new root")`,
+	kindRecords:       "each is replaced by itself after 30 days",
+	kindCertificate:   "upload a successor with PATCH /certificates/{id} of the administration API; the default one is renewed by itself",
+	kindPassword:      "docs/operations/keys.md says how each is replaced",
+}
+
 func unknownKind(kind string) error {
+	if how := otherwise[kind]; how != "" {
+		return fault.New(fault.NotFound, "keys of the kind %q are not rotated by this command: %s", kind, how)
+	}
 	return fault.New(fault.NotFound, "there is nothing to do for keys of the kind %q; the kinds are %s", kind, strings.Join(meshapi.Rotatable, ", "))
 }
 

@@ -23,6 +23,14 @@ const (
 	keyCompromised = "compromised"
 )
 
+// Kinds of keys that are listed, and that no command rotates.
+const (
+	kindMeshAuthority = "mesh-ca"
+	kindRecords       = "records"
+	kindCertificate   = "certificate"
+	kindPassword      = "password"
+)
+
 // List implements meshapi.Keyring.
 func (k keyring) List(ctx context.Context) ([]meshapi.Key, error) {
 	keys, err := k.cp.encryption.list(ctx, k.cp.cfg.Store.Encryption.Key)
@@ -141,7 +149,7 @@ func (k keyring) meshAuthority(r store.Reader, meshName string) ([]meshapi.Key, 
 	}
 	row := func(d identity.Described, state string) meshapi.Key {
 		return meshapi.Key{
-			Kind: "mesh-ca", Name: d.Name, Mesh: meshName, Purpose: "certificates of proxies", Algorithm: d.Algorithm, State: state,
+			Kind: kindMeshAuthority, Name: d.Name, Mesh: meshName, Purpose: "certificates of proxies", Algorithm: d.Algorithm, State: state,
 			Since: &d.NotBefore, Expires: &d.Until, Next: next,
 		}
 	}
@@ -157,7 +165,7 @@ func (k keyring) records() (out []meshapi.Key) {
 	keys, next := k.cp.revoker.RecordKeys()
 	for _, key := range keys {
 		row := meshapi.Key{
-			Kind: "records", Name: key.Name, Purpose: "records of tokens in Redis", Algorithm: "Ed25519", State: keyAccepted, Since: &key.Created,
+			Kind: kindRecords, Name: key.Name, Purpose: "records of tokens in Redis", Algorithm: "Ed25519", State: keyAccepted, Since: &key.Created,
 			Next: "none: it goes by itself",
 		}
 		if key.Signs {
@@ -174,7 +182,7 @@ func (k keyring) certificates(ctx context.Context) (out []meshapi.Key, err error
 	switch {
 	case err == nil:
 		out = append(out, meshapi.Key{
-			Kind: "certificate", Name: d.Name, Purpose: "what gateways show where no certificate has the name", Algorithm: d.Algorithm, State: keyActive,
+			Kind: kindCertificate, Name: d.Name, Purpose: "what gateways show where no certificate has the name", Algorithm: d.Algorithm, State: keyActive,
 			Since: &d.NotBefore, Expires: &d.Until, Next: "by itself, " + renewed.UTC().Format(time.DateOnly),
 		})
 	case !fault.Is(err, fault.NotFound):
@@ -191,7 +199,7 @@ func (k keyring) certificates(ctx context.Context) (out []meshapi.Key, err error
 				continue // it was checked when it was written
 			}
 			out = append(out, meshapi.Key{
-				Kind: "certificate", Name: res.Name, Purpose: "what gateways show for its names", Algorithm: d.Algorithm, State: keyActive,
+				Kind: kindCertificate, Name: res.Name, Purpose: "what gateways show for its names", Algorithm: d.Algorithm, State: keyActive,
 				Since: &d.NotBefore, Expires: &d.Until, Next: "PATCH /certificates/" + res.Name,
 			})
 		}
@@ -208,12 +216,12 @@ func (k keyring) settings() (out []meshapi.Key) {
 		{"redis.nodeURL", k.cp.cfg.Redis.NodeURL, "filters at Redis, which only read"},
 	} {
 		if u, err := url.Parse(s.url); err == nil && u.User != nil {
-			out = append(out, meshapi.Key{Kind: "password", Name: s.name, Purpose: s.purpose, Algorithm: "password", State: keyActive, Next: "docs/operations/keys.md"})
+			out = append(out, meshapi.Key{Kind: kindPassword, Name: s.name, Purpose: s.purpose, Algorithm: "password", State: keyActive, Next: "docs/operations/keys.md"})
 		}
 	}
 	if k.cp.AdminToken != "" {
 		out = append(out, meshapi.Key{
-			Kind: "password", Name: "admin.token", Purpose: "callers of the administration API", Algorithm: "bearer token", State: keyActive, Next: "docs/operations/keys.md",
+			Kind: kindPassword, Name: "admin.token", Purpose: "callers of the administration API", Algorithm: "bearer token", State: keyActive, Next: "docs/operations/keys.md",
 		})
 	}
 	return out

@@ -72,7 +72,10 @@ func (cp *ControlPlane) openMesh(ctx context.Context) error {
 	m.tokens = identity.NewDataplaneTokens(cp.store, time.Now)
 	m.workloads = identity.NewWorkloads(cp.store, time.Now)
 	m.renewals = identity.NewRenewals(cp.renewWorkload)
-	m.admin = adminlink.NewServer(adminlink.Options{Auth: adsAuthenticator{cp}, Owner: owner, Connected: cp.linked, Trouble: m.insights.Troubled, Log: cp.Log, Now: time.Now})
+	m.admin = adminlink.NewServer(adminlink.Options{
+		Auth: adsAuthenticator{cp}, Owner: owner, Connected: cp.linked, Log: cp.Log, Now: time.Now,
+		Report: func(node string, r adminlink.Report) { m.insights.Told(node, r.Trouble, r.NotReady, r.Conditions) },
+	})
 	cp.closers.add(func(context.Context) { m.admin.Close() })
 	return nil
 }

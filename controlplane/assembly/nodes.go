@@ -113,6 +113,8 @@ var (
 		"Since when the node of a type is away that is away the longest, in seconds of Unix time; 0 if none is.", []string{"type"}, nil)
 	silentDesc = prometheus.NewDesc("meshgate_node_envoys_away",
 		"Connected nodes whose agents say that their Envoys do not run or do not answer.", []string{"type"}, nil)
+	troubledDesc = prometheus.NewDesc("meshgate_node_troubled",
+		"Connected nodes whose agents say that they are not ready or that a condition is not in order.", []string{"type"}, nil)
 	refusalsDesc = prometheus.NewDesc("meshgate_node_refusals_total",
 		"Refusals of nodes, by whether the name is that of a node which is known.", []string{"known"}, nil)
 )
@@ -122,6 +124,7 @@ func (nodeMetrics) Describe(c chan<- *prometheus.Desc) {
 	c <- nodesDesc
 	c <- awayDesc
 	c <- silentDesc
+	c <- troubledDesc
 	c <- refusalsDesc
 }
 
@@ -136,6 +139,9 @@ func (m nodeMetrics) Collect(c chan<- prometheus.Metric) {
 	}
 	for typ, n := range m.cp.mesh.insights.Silent() {
 		c <- prometheus.MustNewConstMetric(silentDesc, prometheus.GaugeValue, float64(n), typ)
+	}
+	for typ, n := range m.cp.mesh.insights.Troubled() {
+		c <- prometheus.MustNewConstMetric(troubledDesc, prometheus.GaugeValue, float64(n), typ)
 	}
 	known, strangers := m.cp.mesh.insights.Refusals()
 	for of, n := range map[bool]uint64{true: known, false: strangers} {

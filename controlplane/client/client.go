@@ -38,6 +38,8 @@ type Options struct {
 	// Address is the base URL of one of its APIs. Where it is empty, Assumed is taken,
 	// of which Whence says where it is from.
 	Address, Assumed, Whence string
+	// Remedy is what to do if Assumed leads to nobody, or to somebody else.
+	Remedy string
 	// CAFile has the certificates that an https:// address is checked against; empty:
 	// the system's.
 	CAFile string

@@ -134,7 +134,8 @@ func TestTroubles(t *testing.T) {
 		want string
 	}{
 		"nobody":                       {Options{Address: gone.URL}, "nobody listens at " + gone.URL + ": start the control plane, or correct --address"},
-		"nobody, by itself":            {Options{Assumed: gone.URL, Whence: "mesh.port"}, "nobody listens at " + gone.URL + " (mesh.port): "},
+		"nobody, by itself":            {Options{Assumed: gone.URL, Whence: "mesh.port"}, "nobody listens at " + gone.URL + " (mesh.port): start the control plane, or say where it is with --address"},
+		"nobody, and a remedy":         {Options{Assumed: gone.URL, Whence: "mesh.port", Remedy: "try --this"}, "start the control plane, or try --this"},
 		"no name":                      {Options{Address: "http://nowhere.invalid:1"}, "the name nowhere.invalid is not known here"},
 		"another CA":                   {Options{Address: secure.URL, CAFile: other}, "did not sign: name the ca.pem of this control plane's state directory with --ca-cert-file"},
 		"no CA":                        {Options{Address: secure.URL}, "shows a certificate that no authority of this machine has signed: name the ca.pem"},

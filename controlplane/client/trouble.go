@@ -36,9 +36,20 @@ func (c *Client) where() string {
 	return c.base.String()
 }
 
+// correct says what to do about an address that leads to nobody, or to somebody else.
+func (c *Client) correct() string {
+	switch {
+	case c.o.Address != "":
+		return "correct --address"
+	case c.o.Remedy != "":
+		return c.o.Remedy
+	}
+	return "say where it is with --address"
+}
+
 // stranger is the error of an answer that no control plane gives.
 func (c *Client) stranger(why string) error {
-	return fmt.Errorf("what answers at %s is not a control plane, %s: correct --address (the mesh API is on port 5681, the administration API on 8001 and 8444 if nothing else is set)", c.where(), why)
+	return fmt.Errorf("what answers at %s is not a control plane, %s: %s (the mesh API is on port 5681, the administration API on 8001 and 8444 if nothing else is set)", c.where(), why, c.correct())
 }
 
 // unreached says why nothing was answered.
@@ -53,16 +64,16 @@ func (c *Client) unreached(err error, limit time.Duration) error {
 		return fmt.Errorf("the name %s is not known here (%s): correct --address", Plain(unknown.Name), unknown.Err)
 	}
 	if e, ok := errors.AsType[net.Error](err); ok && e.Timeout() || errors.Is(err, context.DeadlineExceeded) {
-		return fmt.Errorf("%s does not answer in time (%s): correct --address, or look whether the control plane is stopped, hangs or is short of CPU (its state with ps, its log)", c.where(), limit)
+		return fmt.Errorf("%s does not answer in time (%s): look whether the control plane is stopped, hangs or is short of CPU (its state with ps, its log), or %s", c.where(), limit, c.correct())
 	}
 	if errors.Is(err, syscall.ECONNREFUSED) {
-		return fmt.Errorf("nobody listens at %s: start the control plane, or correct --address", c.where())
+		return fmt.Errorf("nobody listens at %s: start the control plane, or %s", c.where(), c.correct())
 	}
 	if code, ok := errors.AsType[syscall.Errno](err); ok && (code == syscall.EHOSTUNREACH || code == syscall.ENETUNREACH) {
-		return fmt.Errorf("there is no way to %s (%w): correct --address", c.where(), code)
+		return fmt.Errorf("there is no way to %s (%w): %s", c.where(), code, c.correct())
 	}
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) {
-		return fmt.Errorf("%s ended the connection without an answer: ask again if the control plane is just ending or starting, or correct --address", c.where())
+		return fmt.Errorf("%s ended the connection without an answer: ask again if the control plane is just ending or starting, or %s", c.where(), c.correct())
 	}
 	if of, ok := errors.AsType[*url.Error](err); ok {
 		err = of.Err // it says again what was asked
@@ -137,7 +148,7 @@ func (c *Client) refused(resp *http.Response, path string, text []byte) error {
 	case status == http.StatusUnauthorized:
 		return refusal("%s does not take the token of %s (%s): put the control plane's (admin.token or admin.tokenFile) there, or name another file with --token-file", c.where(), c.o.TokenFile, said)
 	case status == http.StatusNotFound && doc.Detail == "" && slices.Contains(nowhere, doc.Message):
-		return refusal("there is no %s at %s: correct --address (the mesh API is on port 5681 and has everything; the administration API on 8001 and 8444 has no keys)", Plain(path), c.where())
+		return refusal("there is no %s at %s: %s (the mesh API is on port 5681 and has everything; the administration API on 8001 and 8444 has no keys)", Plain(path), c.where(), c.correct())
 	}
 	return refusal("the control plane refuses that (%d): %s", resp.StatusCode, said)
 }

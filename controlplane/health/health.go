@@ -75,8 +75,11 @@ type Board struct {
 
 type item struct {
 	Condition
-	kind   Kind
-	probe  func(context.Context)
+	kind  Kind
+	probe func(context.Context)
+	// always says that it is made in order, too; every is the least time between two.
+	always bool
+	every  time.Duration
 	probed time.Time
 }
 
@@ -92,10 +95,21 @@ func New(log *slog.Logger, now func() time.Time, kinds ...Kind) *Board {
 // Probe has a condition that is not in order looked into by fn whenever somebody looks
 // at the board: for troubles of which nobody hears that they are over. fn calls Set.
 func (b *Board) Probe(name string, fn func(context.Context)) {
+	b.look(name, probeEvery, false, fn)
+}
+
+// Watch has a condition looked into by fn whenever somebody looks at the board, in order or
+// not, though not more often than that: for troubles of which nobody hears that they have
+// begun. fn calls Set.
+func (b *Board) Watch(name string, every time.Duration, fn func(context.Context)) {
+	b.look(name, every, true, fn)
+}
+
+func (b *Board) look(name string, every time.Duration, always bool, fn func(context.Context)) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if i := b.find(name); i != nil {
-		i.probe = fn
+		i.probe, i.every, i.always = fn, every, always
 	}
 }
 
@@ -184,7 +198,7 @@ func (b *Board) due() (probes []func(context.Context)) {
 	defer b.mu.Unlock()
 	now := b.now()
 	for _, i := range b.items {
-		if i.probe != nil && i.State != OK && (i.probed.IsZero() || now.Sub(i.probed) >= probeEvery) {
+		if i.probe != nil && (i.always || i.State != OK) && (i.probed.IsZero() || now.Sub(i.probed) >= i.every) {
 			i.probed = now
 			probes = append(probes, i.probe)
 		}

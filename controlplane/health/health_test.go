@@ -105,6 +105,26 @@ func TestProbe(t *testing.T) {
 	})
 }
 
+// TestWatch: what nobody hears of is looked into in order, too, as often as it may be.
+func TestWatch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, _ := testBoard()
+		asked := 0
+		b.Watch("disk", time.Minute, func(context.Context) {
+			if asked++; asked == 2 {
+				b.Set("disk", Finding{Degraded, "full", ""})
+			}
+		})
+		for range 3 {
+			b.Conditions(t.Context())
+		}
+		time.Sleep(time.Minute)
+		if got := b.Conditions(t.Context())[0]; asked != 2 || got.State != Degraded {
+			t.Errorf("asked %d times: %+v", asked, got)
+		}
+	})
+}
+
 // TestMetric is what alerts are written against.
 func TestMetric(t *testing.T) {
 	b, _ := testBoard()

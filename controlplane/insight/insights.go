@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/meshgate/meshgate/controlplane/health"
 	"github.com/meshgate/meshgate/controlplane/model"
 	"github.com/meshgate/meshgate/controlplane/store"
 )
@@ -104,9 +105,14 @@ type proxy struct {
 	// orphan: its dataplane is gone, and it goes on asking.
 	orphan bool
 	facts  remembered
-	// trouble is the word of its agent on its link, which is another connection than its
+	// trouble and the two after it are the word of its agent on its link, which is another connection than its
 	// streams.
-	trouble *Trouble
+	trouble    *Trouble
+	notReady   string
+	conditions []health.Condition
+	// returning is set while the node is away that was sent off to come back; each time it
+	// is another one.
+	returning *struct{ _ byte }
 	// logged is when a refusal was logged last, for loggedReason.
 	logged       time.Time
 	loggedReason string

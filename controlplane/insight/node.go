@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/meshgate/meshgate/controlplane/health"
 )
 
 // Types of nodes.
@@ -37,12 +39,19 @@ type Node struct {
 	// Ended is what the proxy was told at the end of its last stream; empty if it left or
 	// its connection broke.
 	Ended string
+	// Returning says of one that is away that it was sent off a moment ago to come back with
+	// the newer token that it has.
+	Returning bool
 	// Refusal is the newest one since it was connected last. A connected node may have
 	// one, too: of its filter, or of somebody else who comes with its name.
 	Refusal *Refusal
 	// Trouble is what its agent says is the matter with its Envoy, nil if nothing is or
 	// nobody says.
 	Trouble *Trouble
+	// NotReady is the message of its /ready while its agent says that this is not 200, and
+	// Conditions are what its agent says is not in order.
+	NotReady   string
+	Conditions []health.Condition
 	// Versions are what it said of itself; nil if it said nothing.
 	Versions *Versions
 	// CertificateExpires is the end of the newest identity that it was given,
@@ -180,6 +189,19 @@ func (s *Insights) Silent() map[string]int {
 	return out
 }
 
+// Troubled counts the connected nodes by type whose agents say that something is the matter.
+func (s *Insights) Troubled() map[string]int {
+	out := map[string]int{Sidecar: 0, Gateway: 0}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for at, p := range s.proxies {
+		if p.streams > 0 && (p.notReady != "" || len(p.conditions) > 0) {
+			out[at.typ()]++
+		}
+	}
+	return out
+}
+
 // AwaySince says by type since when the node is away that is away the longest. A type is
 // missing if nobody of it is; a node that never connected is away since no moment.
 func (s *Insights) AwaySince() map[string]time.Time {
@@ -231,8 +253,11 @@ func (p *proxy) node(at id) Node {
 		ID: at.node(), Type: at.typ(), Scope: strings.TrimPrefix(at.mesh, gatewayScope), Name: at.name, State: p.state(),
 		Ended: p.facts.Ended, Refusal: p.facts.Refusal, Versions: p.versions, Sent: p.facts.Sent, Last: p.facts.Last,
 	}
-	if n.State == Connected {
-		n.Trouble = p.trouble
+	switch n.State {
+	case Connected:
+		n.Trouble, n.NotReady, n.Conditions = p.trouble, p.notReady, p.conditions
+	case Away:
+		n.Returning = p.returning != nil
 	}
 	if sub := p.last(); sub != nil {
 		n.Since = sub.ConnectTime

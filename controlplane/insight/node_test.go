@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/meshgate/meshgate/controlplane/health"
 	"github.com/meshgate/meshgate/controlplane/insight"
 	"github.com/meshgate/meshgate/xds/resource"
 	"github.com/meshgate/meshgate/xds/server"
@@ -206,7 +207,7 @@ func TestTroubled(t *testing.T) {
 		say := func(text, want string, woken bool) {
 			t.Helper()
 			before, _ := r.Moves()
-			r.Troubled("default.web", text)
+			r.Told("default.web", text, "", nil)
 			if after, _ := r.Moves(); (after != before) != woken || trouble() != want {
 				t.Errorf("%q: woken %v, %s, want %s", text, after != before, trouble(), want)
 			}
@@ -227,6 +228,83 @@ func TestTroubled(t *testing.T) {
 		}
 		r.Connected(event("web", 2))
 		say("", "none", true)
+	})
+}
+
+// What else an agent says is shown while its node is connected; a text that changes, as
+// one with a time in it does, is shown and wakes nobody.
+func TestTold(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig) {
+		shown := func() string {
+			n, _ := r.Node("default.web")
+			return fmt.Sprintf("%s %v", n.NotReady, n.Conditions)
+		}
+		token := func(text string) []health.Condition {
+			return []health.Condition{{Name: "token", State: health.Degraded, Reason: "ends_soon", Text: text}}
+		}
+		say := func(notReady string, conditions []health.Condition, woken bool) {
+			t.Helper()
+			before, _ := r.Moves()
+			r.Told("default.web", "", notReady, conditions)
+			want := fmt.Sprintf("%s %v", notReady, conditions)
+			if after, _ := r.Moves(); (after != before) != woken || shown() != want {
+				t.Errorf("woken %v, %s, want %s", after != before, shown(), want)
+			}
+		}
+		r.Connected(event("web", 1))
+		say("", nil, false)
+		say("starting", nil, true)
+		say("starting", token("in 5 days"), true)
+		say("starting", token("in 4 days"), false)
+		say("", token("in 4 days"), true)
+		if n := r.Troubled(); n[insight.Sidecar] != 1 || n[insight.Gateway] != 0 {
+			t.Errorf("counted: %v", n)
+		}
+		r.Disconnected(event("web", 1))
+		if n := r.Troubled(); n[insight.Sidecar] != 0 || shown() != " []" {
+			t.Errorf("of one that is away: %v %s", n, shown())
+		}
+	})
+}
+
+// Who was sent off to come back with a newer token is awaited for a moment, of whose end
+// whoever watches hears; who comes with a token that does not count is not awaited.
+func TestReturning(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig) {
+		returning := func() bool { n, _ := r.Node("default.web"); return n.Returning }
+		leaves := event("web", 1)
+		r.Connected(leaves)
+		leaves.Renewed, leaves.Error = true, "the node has a newer token"
+		r.Disconnected(leaves)
+		if !returning() {
+			t.Error("it is not awaited")
+		}
+		before, moved := r.Moves()
+		pass(insight.ReturnTime)
+		select {
+		case <-moved:
+		default:
+			t.Errorf("nobody was woken after move %d", before)
+		}
+		if returning() {
+			t.Error("it is awaited for ever")
+		}
+		for number, then := range []func(){
+			func() { r.Connected(event("web", 3)) },
+			func() { r.Refused(server.Event{Node: "default.web", Error: "revoked", Proved: true}) },
+		} {
+			again := event("web", uint64(10+number))
+			r.Connected(again)
+			again.Renewed = true
+			r.Disconnected(again)
+			if then(); returning() {
+				t.Errorf("%d: it is awaited", number)
+			}
+		}
+		r.Disconnected(event("web", 3))
+		if returning() {
+			t.Error("one that left by itself is awaited")
+		}
 	})
 }
 

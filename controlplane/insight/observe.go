@@ -6,6 +6,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/meshgate/meshgate/controlplane/health"
 	"github.com/meshgate/meshgate/xds/resource"
 	"github.com/meshgate/meshgate/xds/server"
 )
@@ -37,7 +38,7 @@ func (s *Insights) Connected(e server.Event) {
 	}
 	p := s.proxy(at)
 	s.keep(p)
-	p.forgotten = false
+	p.forgotten, p.returning = false, nil
 	p.streams++
 	p.facts = remembered{Certificate: p.facts.Certificate}
 	if !e.Until.IsZero() {
@@ -59,9 +60,11 @@ func (s *Insights) Connected(e server.Event) {
 	s.move()
 }
 
-// Troubled records what the agent of a node says is the matter with its Envoy, "" if
-// nothing is. It is the word of the moment and is stored nowhere.
-func (s *Insights) Troubled(node, reason string) {
+// Told records what the agent of a node says of its proxy: what is the matter with its
+// Envoy, if that serves nobody; the message of its /ready, if that is not 200; and the
+// conditions that are not in order, which nobody changes any more. It is the word of the
+// moment and is stored nowhere.
+func (s *Insights) Told(node, trouble, notReady string, conditions []health.Condition) {
 	at, ok := parse(node)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -69,10 +72,24 @@ func (s *Insights) Troubled(node, reason string) {
 	if !ok || p == nil || s.closed {
 		return
 	}
-	old := p.trouble
-	switch reason = cut(reason, maxError); {
+	news := s.troubled(at, p, cut(trouble, maxError))
+	if notReady = cut(notReady, maxError); p.notReady != notReady {
+		p.notReady, news = notReady, true
+	}
+	same := slices.EqualFunc(p.conditions, conditions, func(a, b health.Condition) bool {
+		return a.Name == b.Name && a.State == b.State && a.Reason == b.Reason
+	})
+	if p.conditions = conditions; !same || news {
+		s.move()
+	}
+}
+
+// troubled records what is the matter with the Envoy of a node, and reports whether that is
+// news. s.mu is held.
+func (s *Insights) troubled(at id, p *proxy, reason string) bool {
+	switch old := p.trouble; {
 	case reason == "" && old == nil, old != nil && old.Reason == reason:
-		return
+		return false
 	case reason == "":
 		p.trouble = nil
 		s.Log.Info("envoy_answers_again", "node", at.node(), "after", s.Now().Sub(old.Since).Round(time.Second).String())
@@ -82,8 +99,12 @@ func (s *Insights) Troubled(node, reason string) {
 		p.trouble = &Trouble{Since: *s.now(), Reason: reason}
 		s.Log.Warn("envoy_away", "node", at.node(), "reason", reason)
 	}
-	s.move()
+	return true
 }
+
+// ReturnTime is how long a node is awaited that was sent off to come back with a newer
+// token. Agents try again after two seconds at most.
+const ReturnTime = 10 * time.Second
 
 // Disconnected implements [server.Observer]. How far the node is can still be told.
 func (s *Insights) Disconnected(e server.Event) {
@@ -93,6 +114,9 @@ func (s *Insights) Disconnected(e server.Event) {
 		delete(s.streams, stream{at, e.Stream})
 		if p.streams--; p.streams == 0 {
 			p.facts.Ended = cut(e.Error, maxError)
+			if e.Renewed {
+				s.await(p)
+			}
 			if known {
 				p.facts.Last = last
 			}
@@ -108,6 +132,20 @@ func (s *Insights) Disconnected(e server.Event) {
 			sub.DisconnectTime = now
 			p.reopen()
 			s.changed(at, p, true)
+		}
+	})
+}
+
+// await notes that a node comes back in a moment. s.mu is held.
+func (s *Insights) await(p *proxy) {
+	since := new(struct{ _ byte })
+	p.returning = since
+	time.AfterFunc(ReturnTime, func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if p.returning == since {
+			p.returning = nil
+			s.move()
 		}
 	})
 }

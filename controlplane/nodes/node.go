@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/meshgate/meshgate/controlplane/health"
 	"github.com/meshgate/meshgate/controlplane/insight"
 )
 
@@ -24,11 +25,18 @@ type Node struct {
 	Since *time.Time `json:"since,omitempty"`
 	// Reason says why it is away.
 	Reason string `json:"reason,omitempty"`
+	// Returning says of one that is away that it was sent off a moment ago to come back with
+	// the newer token that it has.
+	Returning bool `json:"returning,omitempty"`
 	// Refusal is the newest one since it was connected last. Of a connected node it is
 	// that of its filter, or of somebody else who comes with its name.
 	Refusal *insight.Refusal `json:"refusal,omitempty"`
 	// Trouble is what its agent says is the matter with its Envoy, which serves nobody then.
 	Trouble *insight.Trouble `json:"trouble,omitempty"`
+	// NotReady is the message of its /ready while its agent says that this is not 200, and
+	// Conditions are what its agent says is not in order.
+	NotReady   string             `json:"notReady,omitempty"`
+	Conditions []health.Condition `json:"conditions,omitempty"`
 	// InStep says that it is connected, has acknowledged everything, refuses nothing, and
 	// that its agent has not said that its Envoy is away.
 	InStep    bool      `json:"inStep"`
@@ -72,6 +80,10 @@ type Filters struct {
 	Linked int `json:"linked" jsonschema:"minimum=0"`
 }
 
+// Condition is the name of the control plane's condition that something is the matter with
+// connected nodes.
+const Condition = "nodes"
+
 // Why a node is away that nobody refused.
 const (
 	reasonNever   = "it was never connected"
@@ -82,7 +94,8 @@ const (
 // document shows a node. filters are those of its name.
 func (r *Registry) document(n insight.Node, f Filters) Node {
 	d := Node{
-		Name: n.ID, Type: n.Type, State: n.State, Refusal: n.Refusal, Trouble: n.Trouble, Since: moment(n.Since), Reason: reason(n),
+		Name: n.ID, Type: n.Type, State: n.State, Returning: n.Returning, Refusal: n.Refusal, Trouble: n.Trouble, Since: moment(n.Since), Reason: reason(n),
+		NotReady: n.NotReady, Conditions: n.Conditions,
 		CertificateExpires: moment(n.CertificateExpires), TokenExpires: moment(n.TokenExpires), Filters: f,
 	}
 	if n.Type == insight.Gateway {

@@ -51,6 +51,10 @@ func (f *apiFlags) open(c *cobra.Command) (*client.Client, error) {
 	}
 	o.Assumed = "http://" + net.JoinHostPort(httpkit.Loopback(l.Config.Mesh.Listen), strconv.Itoa(l.Config.Mesh.Port))
 	o.Whence = "mesh.listen and mesh.port of the settings"
+	o.Remedy = "say where it is: with --config, the file of settings that it was started with, or with --address"
+	if c.Flags().Changed("config") {
+		o.Remedy = "say where it is: give --config the file that it was started with, or --address instead"
+	}
 	api, err := client.New(o)
 	return api, fault.NotBegun(err)
 }

@@ -67,9 +67,11 @@ func keysRotateCommand() *cobra.Command {
 	var r meshapi.KeyRotation
 	var api *apiFlags
 	c := &cobra.Command{
-		Use:     "rotate KIND",
-		Short:   "Add a new key of a kind, which is used from now on",
-		Long:    "Add a new key of a kind, which is used from now on.\nKIND is one of " + strings.Join(meshapi.Rotatable, ", ") + ".",
+		Use:   "rotate KIND",
+		Short: "Add a new key of a kind, which is used from now on",
+		Long: "Add a new key of a kind, which is used from now on.\nKIND is one of " + strings.Join(meshapi.Rotatable, ", ") + `.
+The other kinds of "meshgate keys list" are replaced in other ways: the roots of meshes
+(mesh-ca) as "A new root" in docs/mesh.md says, all others as docs/operations/keys.md does.`,
 		Example: `  meshgate keys rotate node-tokens`,
 		Args:    cli.Wants,
 		RunE: func(c *cobra.Command, args []string) error {

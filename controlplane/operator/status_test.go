@@ -130,6 +130,27 @@ func TestStatusFails(t *testing.T) {
 	}
 }
 
+// Whoever is not found where the settings say is looked for with --config or --address.
+func TestStatusNamesConfig(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "settings.yaml")
+	if err := os.WriteFile(file, []byte("mesh: {port: 1}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("MESHGATE_MESH_PORT", "1")
+	for name, tc := range map[string]struct {
+		args []string
+		want string
+	}{
+		"by itself": {nil, "nobody listens at http://127.0.0.1:1 (mesh.listen and mesh.port of the settings): start the control plane, or say where it is: with --config, the file of settings that it was started with, or with --address"},
+		"by a file": {[]string{"--config", file}, "start the control plane, or say where it is: give --config the file that it was started with, or --address instead"},
+	} {
+		_, err := clitest.Execute(t, StatusCommand(), tc.args...)
+		if err == nil || !strings.Contains(err.Error(), tc.want) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
 // redirect sends callers elsewhere.
 func redirect(t *testing.T) string {
 	t.Helper()

@@ -14,7 +14,6 @@ import (
 	"text/tabwriter"
 
 	"google.golang.org/protobuf/encoding/protojson"
-	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
 
 	"github.com/spf13/cobra"
@@ -22,6 +21,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/cli"
 	"github.com/meshgate/meshgate/controlplane/client"
 	"github.com/meshgate/meshgate/inspect"
+	"github.com/meshgate/meshgate/xds/machine"
 )
 
 // nodeConfiguration is what a node has, and what it should have.
@@ -141,6 +141,9 @@ const (
 	heldDiffers = "differs"
 	heldWarming = "warming"
 	heldAbsent  = "absent"
+	// heldPartly is one of which the agent has left out endpoints that lead where nothing
+	// may on its machine.
+	heldPartly = "partly"
 	// heldExtra is one that it has and should not have, for a moment after a change.
 	heldExtra = "extra"
 	// heldThere is one of which Envoy does not say the version.
@@ -239,6 +242,8 @@ func (f found) against(typ, version string, there bool, config json.RawMessage) 
 		return heldThere
 	case f.active == version:
 		return heldSame
+	case f.active == version+machine.Partly:
+		return heldPartly
 	case f.warming == version:
 		return heldWarming
 	case typ == typeListener && equal(f.listener, config):
@@ -248,10 +253,11 @@ func (f found) against(typ, version string, there bool, config json.RawMessage) 
 }
 
 // equal reports whether two resources in the JSON form of Any are the same, whatever the
-// spelling. One that cannot be read is like no other.
+// spelling and the files of the proxy's machine, which its agent puts there. One that
+// cannot be read is like no other.
 func equal(a, b json.RawMessage) bool {
 	x, y := new(anypb.Any), new(anypb.Any)
-	return protojson.Unmarshal(a, x) == nil && protojson.Unmarshal(b, y) == nil && proto.Equal(x, y)
+	return protojson.Unmarshal(a, x) == nil && protojson.Unmarshal(b, y) == nil && machine.Alike(x, y)
 }
 
 // shortVersion is as much of a version as a table needs.
@@ -273,9 +279,13 @@ func printNode(out io.Writer, name, source string, rows []nodeRow) error {
 	if err := w.Flush(); err != nil {
 		return err
 	}
-	_, err := fmt.Fprintf(out, "%s: %d resources: %d acknowledged, %d sent and not answered, %d rejected; in Envoy %d differ, %d are absent, %d extra\nsaid by %s\n",
+	partly := ""
+	if n := counts[heldPartly]; n > 0 {
+		partly = fmt.Sprintf("%d lack endpoints, ", n)
+	}
+	_, err := fmt.Fprintf(out, "%s: %d resources: %d acknowledged, %d sent and not answered, %d rejected; in Envoy %d differ, %s%d are absent, %d extra\nsaid by %s\n",
 		client.Plain(name), len(rows), counts[inspect.Acknowledged], counts[inspect.Sent], counts[inspect.Rejected],
-		counts[heldDiffers]+counts[heldWarming], counts[heldAbsent], counts[heldExtra], client.Plain(source))
+		counts[heldDiffers]+counts[heldWarming], partly, counts[heldAbsent], counts[heldExtra], client.Plain(source))
 	return err
 }
 

@@ -88,6 +88,37 @@ func TestStatusOfNode(t *testing.T) {
 	}
 }
 
+// TestStatusOfNodeWithFilesOfItsOwn: an agent puts its own files in the place of those that
+// were sent, and leaves out endpoints that lead where nothing may. Envoy goes on showing the
+// former version of a listener of which only filter chains changed, so what is in it counts.
+func TestStatusOfNodeWithFilesOfItsOwn(t *testing.T) {
+	const (
+		logger   = `{"name":"in","access_log":[{"name":"envoy.access_loggers.%s","typed_config":{"@type":"type.googleapis.com/envoy.extensions.access_loggers.%s"}}]`
+		listener = `{"source":"control plane: x","configs":[{"type":"a.Listener","resources":[{"name":"in","version":"new","state":"acknowledged","config":%s}]}]}`
+		held     = `{"configs":[{"dynamic_listeners":[{"name":"in","active_state":{"version_info":"old","listener":%s}}]}]}`
+		clusters = `{"configs":[{"dynamic_active_clusters":[{"version_info":"1%s","cluster":{"name":"a"}}]}]}`
+		cluster  = `{"source":"control plane: x","configs":[{"type":"a.Cluster","resources":[{"name":"a","version":"1","state":"acknowledged"}]}]}`
+	)
+	toStdout := "{" + listenerType + "," + fmt.Sprintf(logger, "stdout", "stream.v3.StdoutAccessLog")[1:] + "}"
+	toFile := "{" + listenerType + "," + fmt.Sprintf(logger, "file", `file.v3.FileAccessLog","path":"/var/log/own.log`)[1:] + "}"
+	for name, c := range map[string]struct {
+		own, sent string
+		code      int
+		line      string
+	}{
+		"a file for standard output": {fmt.Sprintf(held, toFile), fmt.Sprintf(listener, toStdout), 0, "Listener  in    new      same   acknowledged"},
+		"another listener": {
+			fmt.Sprintf(held, strings.Replace(toFile, `"name":"in"`, `"name":"in","stat_prefix":"x"`, 1)), fmt.Sprintf(listener, toStdout), ExitUneven, "Listener  in    new      differs  acknowledged",
+		},
+		"endpoints left out": {fmt.Sprintf(clusters, "-part"), cluster, ExitUneven, "Cluster  a     1        partly  acknowledged"},
+	} {
+		got, err := clitest.Execute(t, StatusCommand(), "cp/default/gw-1", "--address", serveDumps(t, c.own, c.sent))
+		if clitest.Code(err) != c.code || !strings.Contains(got, c.line) {
+			t.Errorf("%s: %v\n%s", name, err, got)
+		}
+	}
+}
+
 // TestStatusOfNodeInStep: the code tells whether everything is there; an Envoy that could
 // not be asked is not in step, whatever it answered before.
 func TestStatusOfNodeInStep(t *testing.T) {

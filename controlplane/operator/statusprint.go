@@ -1,6 +1,7 @@
 package operator
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -60,6 +61,12 @@ func because(n *nodes.Node) string {
 	}
 	if n.Trouble != nil {
 		out = append(out, n.Trouble.Reason)
+	}
+	if n.Trouble == nil && n.NotReady != "" {
+		out = append(out, "not ready: "+n.NotReady)
+	}
+	for _, c := range n.Conditions {
+		out = append(out, c.Name+" "+string(c.State)+": "+cmp.Or(c.Text, c.Reason))
 	}
 	if n.State != insight.Refused && n.Refusal != nil {
 		out = append(out, "somebody was refused by its name: "+n.Refusal.Reason)

@@ -48,7 +48,7 @@ const maxWhom = 3
 func (l fleetStatus) troubles() []*trouble {
 	out := ofControlPlane(l.conditions)
 	of := map[string]*trouble{}
-	for _, what := range []string{wrongSilent, wrongRefused, wrongRejecting, wrongUnapplied, wrongAway, wrongBehind} {
+	for _, what := range []string{wrongSilent, wrongRefused, wrongRejecting, wrongUnapplied, wrongReady, wrongAway, wrongBehind} {
 		var group []*trouble
 		for i := range l.nodes {
 			n := &l.nodes[i]
@@ -66,6 +66,28 @@ func (l fleetStatus) troubles() []*trouble {
 		slices.SortStableFunc(group, func(a, b *trouble) int { return cmp.Compare(len(b.whom), len(a.whom)) })
 		out = append(out, group...)
 	}
+	return append(out, l.saidByAgents()...)
+}
+
+// saidByAgents are the conditions of proxies. Those of one reason are one trouble with the
+// text of the first, because texts name files and times.
+func (l fleetStatus) saidByAgents() (out []*trouble) {
+	of := map[[3]string]*trouble{}
+	for i := range l.nodes {
+		n := &l.nodes[i]
+		for _, c := range n.Conditions {
+			key := [3]string{c.Name, string(c.State), c.Reason}
+			t := of[key]
+			if t == nil {
+				t = &trouble{what: c.Name + " " + string(c.State), why: cmp.Or(c.Text, c.Reason)}
+				of[key], out = t, append(out, t)
+			}
+			t.whom = append(t.whom, n.Name)
+			if t.since == nil || c.Since.Before(*t.since) {
+				t.since = &c.Since
+			}
+		}
+	}
 	return out
 }
 
@@ -77,7 +99,7 @@ func ofControlPlane(l health.Report) (out []*trouble) {
 	}
 	for _, state := range []health.State{health.Failed, health.Degraded} {
 		for _, c := range l.Conditions {
-			if c.State == state {
+			if c.State == state && c.Name != nodes.Condition { // each node says more of itself
 				out = append(out, &trouble{what: c.Name + " " + string(c.State), since: &c.Since, whom: []string{itself}, why: c.Text})
 			}
 		}
@@ -90,14 +112,18 @@ func wrongWith(n *nodes.Node) (what, why string) {
 	switch {
 	case n.State == insight.Refused:
 		return wrongRefused, n.Reason
+	case n.Returning:
+		return "", ""
 	case n.State != insight.Connected:
-		return wrongAway, n.Reason
+		return wrongAway, because(n)
 	case n.Trouble != nil:
 		return wrongSilent, n.Trouble.Reason
 	case len(n.Rejected) > 0:
 		return wrongRejecting, rejection(n)
 	case len(n.Problems) > 0:
 		return wrongUnapplied, strings.Join(n.Problems, "; ")
+	case n.NotReady != "":
+		return wrongReady, n.NotReady
 	case !n.InStep:
 		return wrongBehind, "it has not acknowledged everything, for a moment after each change; if it lasts: meshgate changes --since REVISION"
 	}

@@ -92,11 +92,46 @@ var _ = Describe("degraded and not silent", func() {
 		r, err := framework.Page(status)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(r.Body).To(ContainSubstring(`meshgate_condition{condition="control_plane",state="degraded"} 1`))
+		Eventually(reason(status, "token_checks"), soon, often).Should(Equal("stopped"))
+		Expect(readyPage(f, status)()).To(HavePrefix(`200 {"message":"ready, but token checks have stopped"`))
 		c.Start()
 		Eventually(func() int { return f.Status(g.HTTP, token) }, soon, often).Should(Equal(200))
 		Eventually(reason(status, "control_plane"), soon, often).Should(BeEmpty())
 		Expect(lines(g.Output(), "control_plane")).To(Equal(2), g.Output())
 		Expect(strings.Count(g.Output(), `level=WARN msg="control plane cannot be reached"`)).To(BeNumerically("<=", 2), "the filter tells once, too")
+	})
+
+	It("a Redis and a control plane that are both away stop token checks, and the proxy names both", func() {
+		redis := framework.StartRedis()
+		c := framework.NewControlPlane("run", redis.Flags()...).Start()
+		status := framework.FreePorts(1)[0]
+		g := framework.StartGateway(c, "g", "--status-port", fmt.Sprint(status))
+		f := framework.NewFixture(c)
+		token := f.MustMint(g.HTTPS)
+		Expect(f.Status(g.HTTP, token)).To(Equal(200))
+		heard(g)
+		page := readyPage(f, status)
+		Expect(page()).To(HavePrefix(`200 {"message":"ready",`))
+
+		c.Stop()
+		Eventually(reason(status, "control_plane"), soon, often).Should(Equal("refused"))
+		Expect(f.Status(g.HTTP, token)).To(Equal(200), "Redis stands in")
+		Expect(reason(status, "token_checks")()).To(BeEmpty())
+
+		redis.Kill()
+		Eventually(func() int { return f.Status(g.HTTP, token) }, soon, often).Should(Equal(503))
+		Eventually(page, soon, often).Should(HavePrefix(`200 {"message":"ready, but token checks have stopped"`))
+		_, bad, err := readyConditions(status)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(bad["token_checks"].Text).To(And(ContainSubstring("answered 503"), ContainSubstring("the control plane https://"), ContainSubstring("the Redis that stands in for the control plane cannot be read from here")))
+		r, err := framework.Page(status)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(r.Body).To(ContainSubstring(`meshgate_condition{condition="token_checks",state="degraded"} 1`))
+		Expect(lines(g.Output(), "token_checks")).To(Equal(1), g.Output())
+
+		c.Start()
+		Eventually(func() int { return f.Status(g.HTTP, token) }, soon, often).Should(Equal(200))
+		Eventually(reason(status, "token_checks"), soon, often).Should(BeEmpty())
 	})
 
 	It("a Redis that is lost, wrong and found again is said once each time", func() {

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"syscall"
 	"time"
@@ -37,7 +38,7 @@ var _ = Describe("what a gateway really has", Ordered, func() {
 		text := fmt.Sprintf("redis:\n  url: %q\n  nodeURL: %q\n", redis.User("canary-redis-writer-5Tg2", everything...), redis.User("canary-redis-reader-7Hm4", everything...))
 		Expect(os.WriteFile(settings, []byte(text), 0o600)).To(Succeed())
 		c = framework.NewControlPlane("run", "--config", settings).Start()
-		g = framework.StartGateway(c, "edge")
+		g = framework.StartGateway(c, "edge", "--access-log-path", filepath.Join(GinkgoT().TempDir(), "access.log"))
 		f = framework.NewFixture(c)
 		secrets = map[string]string{
 			"client secret": framework.ClientSecret, "a probe's password": probe,
@@ -145,6 +146,25 @@ var _ = Describe("what a gateway really has", Ordered, func() {
 		var doc map[string]json.RawMessage
 		Expect(json.Unmarshal([]byte(run("-o", "json")), &doc)).To(Succeed())
 		Expect(doc).To(And(HaveKey("proxy"), HaveKey("controlPlane")))
+	})
+
+	It("is what it was sent, with the log of its own machine, when a certificate has come", func() {
+		shown := func() string {
+			GinkgoHelper()
+			out, _ := exec.Command(framework.Binary(), "status", "edge", "--address", fmt.Sprintf("http://127.0.0.1:%d", c.Admin)).CombinedOutput()
+			return string(out)
+		}
+		listener := regexp.MustCompile(`(?m)^Listener +gateway:https:\d+ +([0-9a-f]{12}) +(\S+) `)
+		before := listener.FindStringSubmatch(shown())
+		Expect(before).NotTo(BeNil())
+		certificate, key := framework.Certificate("other.test")
+		added := f.Must(201, http.MethodPost, "/certificates", map[string]any{"cert": certificate, "key": key}).JSON()["id"]
+		f.Must(201, http.MethodPost, "/snis", map[string]any{"name": "other.test", "certificate": map[string]any{"id": added}})
+		f.Converged()
+		after := listener.FindStringSubmatch(shown())
+		Expect(after).NotTo(BeNil())
+		Expect(after[1]).NotTo(Equal(before[1]), "the listener is another one")
+		Expect(after[2]).To(Equal("same"))
 	})
 
 	It("is the record where its agent does not answer, or is away, and says so", func() {

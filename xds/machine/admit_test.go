@@ -120,6 +120,37 @@ func TestOwnFilesStandForOthers(t *testing.T) {
 	}
 }
 
+// TestAlike: what the agent of a machine puts in the place of what it was sent makes no
+// difference, anything else does.
+func TestAlike(t *testing.T) {
+	named := func(l *listenerv3.Listener, name string) proto.Message { l.StatPrefix = name; return l }
+	for name, c := range map[string]struct {
+		sent, held proto.Message
+		want       bool
+	}{
+		"its own file for standard output": {logging(t, toStdout()), logging(t, toFile(own)), true},
+		"its own file for another":         {logging(t, toFile("/x")), logging(t, toFile(own)), true},
+		"standard output for a file":       {logging(t, toFile("/x")), logging(t, toStdout()), true},
+		"its own roots":                    {trusting(t, "/x"), trusting(t, roots), true},
+		"roots where there were none":      {&clusterv3.Cluster{Name: "c"}, trusting(t, roots), false},
+		"another name":                     {named(logging(t, toStdout()), "a"), named(logging(t, toFile(own)), "b"), false},
+		"another type":                     {&listenerv3.Listener{Name: "a"}, &clusterv3.Cluster{Name: "a"}, false},
+		"what no type has":                 {&anypb.Any{TypeUrl: "x/of.nobody"}, &anypb.Any{TypeUrl: "x/of.nobody"}, false},
+	} {
+		packed := func(m proto.Message) *anypb.Any {
+			if a, is := m.(*anypb.Any); is {
+				return a
+			}
+			return pack(t, m)
+		}
+		sent, held := packed(c.sent), packed(c.held)
+		before := proto.Clone(sent)
+		if got := machine.Alike(sent, held); got != c.want || !proto.Equal(before, sent) {
+			t.Errorf("%s: %t", name, got)
+		}
+	}
+}
+
 // address puts an address into an assignment.
 func address(a *corev3.Address) proto.Message {
 	return &endpointv3.ClusterLoadAssignment{Endpoints: []*endpointv3.LocalityLbEndpoints{{LbEndpoints: []*endpointv3.LbEndpoint{{

@@ -10,6 +10,11 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 )
 
+// Partly ends the version of an assignment or cluster without the endpoints that a machine
+// does not take. It is none that the control plane has, which sends all of it again
+// whenever the agent returns: by then the machine may take them.
+const Partly = "-part"
+
 // Endpoints returns an assignment, or a cluster that brings one along, that
 // [Bounds.Admit] refuses without the endpoints that lead where nothing may, and why each
 // is left out. One proxy or target of a service that says it is there would otherwise

@@ -1,6 +1,7 @@
 package machine
 
 import (
+	"bytes"
 	"fmt"
 
 	accesslogv3 "github.com/envoyproxy/go-control-plane/envoy/config/accesslog/v3"
@@ -12,6 +13,25 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/types/known/anypb"
 )
+
+// Alike reports whether two resources are the same but for what is the machine's own, and
+// for how they are written: whoever compares what was sent with what a proxy holds finds
+// the files of its agent there ([Bounds.Admit]). Resources that cannot be read are like
+// no others.
+func Alike(a, b *anypb.Any) bool {
+	var said [2][]byte
+	for i, r := range []*anypb.Any{a, b} {
+		body, err := anywhere.replace(r.GetTypeUrl(), r.GetValue())
+		if err != nil {
+			return false
+		}
+		said[i] = body
+	}
+	return a.GetTypeUrl() == b.GetTypeUrl() && bytes.Equal(said[0], said[1])
+}
+
+// anywhere stands for all machines.
+var anywhere = Bounds{Roots: "/"}
 
 // Names of the two loggers.
 const (

@@ -11,6 +11,7 @@ import (
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"github.com/meshgate/meshgate/xds/machine"
 	"github.com/meshgate/meshgate/xds/resource"
 	"github.com/meshgate/meshgate/xds/server"
 	"google.golang.org/grpc"
@@ -216,7 +217,7 @@ func (r *Relay) admit(typ resource.TypeURL, name, version string, body []byte) (
 	if err != nil && (typ == resource.Endpoint || typ == resource.Cluster) {
 		if rest, left, wrong := r.cfg.Machine.Endpoints(string(typ), body); wrong == nil && len(left) > 0 {
 			r.cfg.Log.Warn("endpoints_left_out", "name", name, "count", len(left), "first", left[0])
-			own, err, version = rest, nil, version+partly
+			own, err, version = rest, nil, version+machine.Partly
 		}
 	}
 	if err != nil {
@@ -225,11 +226,6 @@ func (r *Relay) admit(typ resource.TypeURL, name, version string, body []byte) (
 	}
 	return resource.Received(typ, name, version, own), nil
 }
-
-// partly ends the version of an assignment or cluster without the endpoints that this machine does
-// not take. It is none that the control plane has, which sends all of it again
-// whenever the agent returns: by then the machine may take them.
-const partly = "-part"
 
 func (r *Relay) publish() {
 	r.revision++

@@ -84,6 +84,9 @@ type Event struct {
 	// Disconnected what the proxy was told, empty if it left by itself; in Refused
 	// what is wrong, for operators and not for the proxy.
 	Error string
+	// Renewed says of a Disconnected that the node was sent off to come back with the newer
+	// token that it has.
+	Renewed bool
 	// Proved says of a Refused that its Node was proved.
 	Proved bool
 }

@@ -35,13 +35,26 @@ func (l *lockedBuffer) String() string {
 	return l.b.String()
 }
 
+// lastLeave has the end of one stream.
+type lastLeave chan server.Event
+
+func (lastLeave) Connected(server.Event)        {}
+func (lastLeave) Sent(server.Event)             {}
+func (lastLeave) Acknowledged(server.Event)     {}
+func (lastLeave) Rejected(server.Event)         {}
+func (lastLeave) Refused(server.Event)          {}
+func (l lastLeave) Disconnected(e server.Event) { l <- e }
+
 // TestRotationByTheBookIsNoAttack: a stream whose token counts no more ends also if its
 // node has renewed; but then it is no refusal, and nobody is warned of it.
 func TestRotationByTheBookIsNoAttack(t *testing.T) {
 	for _, renewed := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
 			a, log := &roll{}, &lockedBuffer{}
-			r := setup(t, func(c *server.Config) { c.Auth, c.Log = a, slog.New(slog.NewTextHandler(log, nil)) })
+			left := make(lastLeave, 1)
+			r := setup(t, func(c *server.Config) {
+				c.Auth, c.Log, c.Observer = a, slog.New(slog.NewTextHandler(log, nil)), left
+			})
 			c := started(t, r, xdstest.Options{Token: "old"})
 			err, code := fmt.Errorf("the key is gone: %w", server.ErrUnauthenticated), codes.Unauthenticated
 			if renewed {
@@ -50,6 +63,9 @@ func TestRotationByTheBookIsNoAttack(t *testing.T) {
 			a.set(time.Time{}, err)
 			r.srv.Recheck(t.Context(), nodeID)
 			ends(t, c, code)
+			if e := <-left; e.Renewed != renewed {
+				t.Errorf("renewed %t, and whoever watches is told %t", renewed, e.Renewed)
+			}
 			if warned := strings.Contains(log.String(), "level=WARN"); warned == renewed {
 				t.Errorf("renewed %t: %s", renewed, log)
 			}

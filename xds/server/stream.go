@@ -173,7 +173,7 @@ func (st *stream) run(vectors bool) (err error) {
 	st.srv.cfg.Observer.Connected(connected)
 	defer func() {
 		over := st.event(nil)
-		over.Error = farewell(err)
+		over.Error, over.Renewed = farewell(err), errors.Is(err, errRenewed)
 		st.srv.cfg.Observer.Disconnected(over)
 	}()
 	if err := st.take(first); err != nil {

@@ -1,0 +1,86 @@
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/meshgate/meshgate/controlplane/health"
+	"github.com/meshgate/meshgate/filter/contract"
+)
+
+// TestTokenChecksStop: with the control plane and its Redis away no token can be decided.
+// The proxy stays ready for what needs none, and says so with both causes; with one of
+// them it goes on. What checks no token says nothing of the kind.
+func TestTokenChecksStop(t *testing.T) {
+	cp := newControlPlane(t)
+	o, _ := cp.options(t, "gw")
+	a, err := New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	url, identity, end := aRedis(t, 7)
+	write := func(file, format string, args ...any) {
+		if err := os.WriteFile(filepath.Join(a.dir.path, file), fmt.Appendf(nil, format, args...), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	configured := make(chan struct{})
+	close(configured)
+	envoy := &fakeEnvoy{pid: 1, answer: func(context.Context) error { return nil }}
+	s := &status{envoy: envoy, admin: envoy, leaving: t.Context(), configured: configured, refused: func() map[string]string { return nil }, conditions: a.conditions}
+	s.enrolled.Store(true)
+	a.conditions.Watch(conditionTokenChecks, 0, a.judgeTokenChecks)
+	expect := func(when, redis, checks, text string) {
+		t.Helper()
+		r, w := httptest.NewRequest(http.MethodGet, "/ready", nil), httptest.NewRecorder()
+		r.RemoteAddr = "127.0.0.1:1"
+		s.handler().ServeHTTP(w, r)
+		var answer health.Answer
+		if err := json.Unmarshal(w.Body.Bytes(), &answer); err != nil {
+			t.Fatal(err)
+		}
+		message := health.Ready
+		if checks != "" {
+			message = "ready, but token checks have stopped"
+		}
+		got := map[string]health.Condition{}
+		for _, c := range answer.Conditions {
+			got[c.Name] = c
+		}
+		c := got["token_checks"]
+		if w.Code != http.StatusOK || answer.Message != message || got["token_redis"].Reason != redis || c.Reason != checks || !strings.Contains(c.Text, text) || c.Name == "" {
+			t.Errorf("%s: %d %s", when, w.Code, w.Body)
+		}
+	}
+	long := time.Now().Add(-time.Minute)
+	a.report(errors.New("away"))
+	a.lost.Store(&long)
+	expect("no token is checked here", "", "", "")
+	write("settings.json", `{"control_plane":{"address":%q,"ca_file":"ca","token_file":"token","node":%q}}`, a.host, a.NodeID())
+	write(contract.TrustFile, `{"address":%q,"node":%q,"trust":{"epoch":7,"servers":[%q]},"leased_ms":%d}`, a.host, a.NodeID(), identity, time.Now().UnixMilli())
+	write(contract.Level2File, `{"address":%q,"node":%q,"level2":{"keys":[]}}`, a.host, a.NodeID())
+	expect("no Redis stands in", "", "stopped", "no Redis stands in for the control plane (redis.nodeURL is not set")
+	write(contract.Level2File, `{"address":%q,"node":%q,"level2":{"redis":{"url":%q}}}`, a.host, a.NodeID(), url)
+	expect("a Redis stands in", "", "", "")
+	end()
+	looked := time.Now().Add(-time.Minute)
+	a.looked.Store(&looked)
+	a.report(errors.New("away"))
+	if a.conditions.Get(conditionTokenChecks).Reason != "stopped" {
+		t.Error("an attempt to reach the control plane is no occasion to look")
+	}
+	expect("both are away", health.Refused, "stopped", "the control plane "+a.Address+" is out of reach (the condition control_plane says why), and the Redis that stands in for the control plane cannot be read from here (")
+	a.report(nil)
+	expect("Redis alone is away", health.Refused, "", "")
+	a.report(errors.New("away"))
+	expect("within a lease", health.Refused, "", "")
+}

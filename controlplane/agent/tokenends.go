@@ -1,0 +1,57 @@
+package agent
+
+import (
+	"context"
+	"time"
+
+	"github.com/meshgate/meshgate/controlplane/health"
+	"github.com/meshgate/meshgate/xds/alarm"
+)
+
+// watchToken says when the node token nears its end without a successor, until ctx ends.
+// Whoever puts one into the file tells nobody, so that it is read again now and then.
+func (a *Agent) watchToken(ctx context.Context) {
+	a.conditions.Probe(conditionToken, func(context.Context) { a.judgeToken(time.Now()) })
+	for ctx.Err() == nil {
+		now := time.Now()
+		next, again := a.judgeToken(now), now.Add(renewMax)
+		if next.IsZero() || again.Before(next) {
+			next = again
+		}
+		_ = alarm.Wait(ctx, time.Now, next) // the loop sees that ctx has ended
+	}
+}
+
+// judgeToken says how it is with the node token, and when to look again. There is notice
+// for a sixth of its life, 30 days at most, as for certificates: the agent of a gateway
+// takes a successor when a third is left, so a sixth says that this does not work.
+func (a *Agent) judgeToken(now time.Time) (next time.Time) {
+	token, err := a.token()
+	if err != nil {
+		return time.Time{} // whoever connects with it says so
+	}
+	life, err := lifeOf(token)
+	if err != nil {
+		a.conditions.Good(conditionToken) // one that says nothing of an end has none
+		return time.Time{}
+	}
+	f, next := health.Certificates(now, []health.Certificate{{
+		What: "the node token in " + a.TokenFile, Do: a.successor(),
+		NotBefore: time.Unix(int64(life.Issued), 0), NotAfter: time.Unix(int64(life.Expires), 0),
+	}})
+	a.conditions.Set(conditionToken, f)
+	return next
+}
+
+// successor says where the next token is from, and why it has not come.
+func (a *Agent) successor() string {
+	if a.Sidecar != nil {
+		return "tokens of sidecars are not renewed by themselves. Put a new one there (POST /tokens/dataplane of the mesh API): nothing needs a restart. After the end the control plane lets this proxy in no more"
+	}
+	why := ""
+	if e := a.unrenewed.Load(); e != nil {
+		why = " (" + *e + ")"
+	}
+	return "its agent could not take a successor, which it tries since two thirds of its life are over" + why +
+		". Mend that, or put a new one there (POST /tokens/gateway of the mesh API): nothing needs a restart. After the end the control plane lets this proxy in no more"
+}

@@ -1,0 +1,26 @@
+package assembly
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/meshgate/meshgate/controlplane/fault"
+	"github.com/meshgate/meshgate/controlplane/meshapi"
+)
+
+// TestKeysThatNoCommandRotates: whoever names a kind that is listed is told how its keys
+// are replaced, and not that there is no such kind.
+func TestKeysThatNoCommandRotates(t *testing.T) {
+	for kind, want := range map[string]string{
+		"mesh-ca":     `docs/mesh.md has the steps ("A new root")`,
+		"records":     "by itself after 30 days",
+		"certificate": "PATCH /certificates/{id}",
+		"password":    "docs/operations/keys.md",
+		"mesh-cas":    "the kinds are node-tokens",
+	} {
+		err := checkRotation(kind, meshapi.KeyRotation{})
+		if !fault.Is(err, fault.NotFound) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", kind, err)
+		}
+	}
+}

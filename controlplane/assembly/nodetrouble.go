@@ -1,0 +1,76 @@
+package assembly
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/meshgate/meshgate/controlplane/health"
+	"github.com/meshgate/meshgate/controlplane/insight"
+)
+
+const (
+	// nodesPause is how long what else changes of nodes is waited for: a thousand that
+	// return together are looked through once.
+	nodesPause = 200 * time.Millisecond
+	// maxTroubled is how many nodes the condition names.
+	maxTroubled = 3
+)
+
+// watchNodes puts on a board what agents say of their proxies, until ctx ends.
+func watchNodes(ctx context.Context, b *health.Board, insights *insight.Insights) {
+	for ctx.Err() == nil {
+		_, moved := insights.Moves() // before it is read, so that no change is missed
+		b.Set(conditionNodes, findingOfNodes(insights.Nodes()))
+		select {
+		case <-ctx.Done():
+			return
+		case <-moved:
+		}
+		pause := time.NewTimer(nodesPause)
+		select {
+		case <-ctx.Done():
+		case <-pause.C:
+		}
+		pause.Stop()
+	}
+}
+
+// findingOfNodes says what is the matter with those that are connected; who is away is in
+// other places. The worst is the reason: an Envoy that serves nobody, a proxy that is not
+// ready, a condition.
+func findingOfNodes(all []insight.Node) health.Finding {
+	reasons := []string{"envoy_away", "not_ready", "degraded"}
+	worst, count := len(reasons), 0
+	var names []string
+	for i := range all {
+		n := &all[i]
+		at, what := len(reasons), ""
+		switch {
+		case n.Trouble != nil:
+			at, what = 0, n.Trouble.Reason
+		case n.NotReady != "":
+			at, what = 1, n.NotReady
+		case len(n.Conditions) > 0:
+			c := &n.Conditions[0]
+			at, what = 2, strings.TrimSpace(c.Name+" "+cmp.Or(c.Reason, string(c.State)))
+		default:
+			continue
+		}
+		worst = min(worst, at)
+		if count++; count <= maxTroubled {
+			names = append(names, n.ID+": "+what)
+		}
+	}
+	if count == 0 {
+		return health.Finding{State: health.OK}
+	}
+	text := strings.Join(names, "; ")
+	if more := count - maxTroubled; more > 0 {
+		text += fmt.Sprintf("; and %d more", more)
+	}
+	return health.Finding{State: health.Degraded, Reason: reasons[worst], Text: fmt.Sprintf(
+		"%d connected nodes say that something is the matter (%s). `meshgate status` says what and what to do, and so does /ready of each", count, text)}
+}
