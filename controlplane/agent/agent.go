@@ -67,8 +67,8 @@ type Options struct {
 	// Abort, when closed, kills Envoy instead of draining it; may be nil.
 	Abort <-chan struct{}
 	Cache contract.CacheSettings
-	// AccessLog is where an oauth-gateway's access log goes, and Access is our
-	// standard output, for one without a path.
+	// AccessLog is where the access log goes, and Access is our standard output, for
+	// one without a path.
 	AccessLog AccessLog
 	Access    io.Writer
 	Log       *slog.Logger
@@ -141,10 +141,8 @@ func New(o Options) (*Agent, error) {
 			return nil, err
 		}
 	}
-	if o.Sidecar == nil {
-		if err := o.AccessLog.prepare(); err != nil {
-			return nil, err
-		}
+	if err := o.AccessLog.prepare(); err != nil {
+		return nil, err
 	}
 	a := &Agent{Options: o, conditions: newConditions(o.Log), held: newHeld(), host: u.Host, instance: uuid.NewString(), ready: make(chan struct{}), renewNow: make(chan struct{}, 1)}
 	dir, err := runDirOf(o.StateDir, a.proxy().dir())
@@ -235,13 +233,11 @@ func (a *Agent) Run(ctx context.Context) error {
 		return a.runEnvoy(ctx, relayCtx, stream, configured)
 	})
 	g.Go(func() error { a.renewal().run(ctx); return nil })
-	if a.Sidecar == nil {
-		// While Envoy drains it still writes.
-		g.Go(func() error {
-			(&rotation{AccessLog: a.AccessLog, admin: a.Envoy.Admin, log: a.Log}).run(relayCtx)
-			return nil
-		})
-	}
+	// While Envoy drains it still writes.
+	g.Go(func() error {
+		(&rotation{AccessLog: a.AccessLog, admin: a.Envoy.Admin, log: a.Log}).run(relayCtx)
+		return nil
+	})
 	if !enrolled {
 		if why := a.blind(ctx); why != "" {
 			a.Log.Warn("proxy is not ready: "+why, "node", a.NodeID())

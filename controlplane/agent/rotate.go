@@ -13,7 +13,7 @@ import (
 	"github.com/fsnotify/fsnotify"
 )
 
-// AccessLog says where a gateway's access log goes; a Path of "" is our standard
+// AccessLog says where a proxy's access log goes; a Path of "" is our standard
 // output.
 type AccessLog struct {
 	// Path is an absolute path.

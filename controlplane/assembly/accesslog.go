@@ -15,7 +15,7 @@ import (
 const million = 1_000_000
 
 // accessLogSettings are what the control plane says of the access log of its
-// gateways.
+// proxies.
 func accessLogSettings(c *config.AccessLog) (accesslog.Settings, error) {
 	if c.Format != "" {
 		if _, err := accesslog.Parse(c.Format); err != nil {
@@ -27,7 +27,7 @@ func accessLogSettings(c *config.AccessLog) (accesslog.Settings, error) {
 	}, nil
 }
 
-// AccessLogFile is where a gateway of this process logs.
+// AccessLogFile is where a proxy of this process logs.
 func AccessLogFile(c *config.AccessLog) (agent.AccessLog, error) {
 	out := agent.AccessLog{Path: c.Path, MaxSize: c.MaxSize, Keep: c.Keep}
 	if c.Path == "" {

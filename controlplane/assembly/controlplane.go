@@ -179,7 +179,7 @@ func (cp *ControlPlane) openRevocation(ctx context.Context) (err error) {
 	}
 	cp.loop = publish.New(publish.Options{
 		Views: cp.views, Publisher: cp.snapshots, Parameters: parameters{cp.store, networks(trusted), cp.cfg.Gateway.ForwardDotSegments, tracing, log}, Identities: identities{cp},
-		Policies: all.Policies(), Kinds: AllKinds(), Latest: cp.store.Revision, Issued: cp.mesh.insights.IssuedBackends, Check: cp.cfg.Debug.CheckPlans, Log: cp.Log,
+		SidecarLog: log, Policies: all.Policies(), Kinds: AllKinds(), Latest: cp.store.Revision, Issued: cp.mesh.insights.IssuedBackends, Check: cp.cfg.Debug.CheckPlans, Log: cp.Log,
 		Planned: cp.meters.streams.Planned,
 	})
 	cp.revoker, err = revoke.New(ctx, revoke.Options{

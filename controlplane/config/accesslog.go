@@ -7,9 +7,9 @@ import (
 	"github.com/meshgate/meshgate/controlplane/fault"
 )
 
-// AccessLog says what gateways log of each request. Whether, in which format, which
-// share and to which collector is the control plane's to say, for all its gateways;
-// where the file is, and how it is rotated, is that of the process that runs one.
+// AccessLog says what gateways log of each request, and sidecars of what they refuse or
+// cannot deliver. Whether, in which format, which share and to which collector is the
+// control plane's to say, for all its proxies; where the file is, and how it is rotated, is that of the process that runs one.
 type AccessLog struct {
 	Enabled bool    `koanf:"enabled"`
 	Path    string  `koanf:"path"`
@@ -31,8 +31,8 @@ const minLog = 64 << 10
 
 // accessLogKeys are the rows of [Table] for [AccessLog].
 var accessLogKeys = []Key{
-	{"accessLog.enabled", true, "log each request of the gateways (docs/operations/access-log.md)", false},
-	{"accessLog.path", "", "file on the gateway's machine; empty: standard output of meshgate standalone or dataplane; demo: access.log in the state directory", false},
+	{"accessLog.enabled", true, "log each request of the gateways, and those that sidecars refuse or cannot deliver (docs/operations/access-log.md)", false},
+	{"accessLog.path", "", "file on the proxy's machine; empty: standard output of meshgate standalone or dataplane; demo: access.log in the state directory", false},
 	{"accessLog.format", "", "JSON object whose values are Envoy's command operators; empty: the default format; what could show a credential is refused", false},
 	{"accessLog.sample", 1.0, "share of successful requests (2xx) that is logged, from 0 to 1; everything else always is", false},
 	{"accessLog.maxSize", 100 << 20, "bytes at which the file is put aside as path.1, path.2, ...", false},

@@ -101,6 +101,9 @@ func (m *demoMesh) add(ctx context.Context, c *config.Config, s *assembly.Standa
 	o := s.Agent.Options
 	o.Name, o.TokenFile, o.AdminPort, o.StatusAddress, o.Concurrency = name, file, 0, "", 1
 	o.Sidecar = &agent.Sidecar{Mesh: mesh.Default}
+	if o.AccessLog.Path != "" { // a file has one agent that puts it aside
+		o.AccessLog.Path = filepath.Join(filepath.Dir(o.AccessLog.Path), name+".access.log")
+	}
 	if err := agent.EndPredecessor(ctx, c.StateDir, mesh.NodeID(mesh.Default, name), c.Drain.Timeout, s.ControlPlane.Log); err != nil {
 		return err
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/fault"
 	"github.com/meshgate/meshgate/controlplane/model"
 	"github.com/meshgate/meshgate/controlplane/view"
+	"github.com/meshgate/meshgate/xds/accesslog"
 	"github.com/meshgate/meshgate/xds/plan/edge"
 	"github.com/meshgate/meshgate/xds/plan/sidecar"
 	"github.com/meshgate/meshgate/xds/policy"
@@ -47,6 +48,8 @@ type Options struct {
 	Publisher  Publisher
 	Parameters Parameters
 	Identities Identities
+	// SidecarLog says what proxies of meshes log.
+	SidecarLog accesslog.Settings
 	// Policies are those of meshes.
 	Policies []*policy.Policy
 	// Kinds are all that are stored: they tell whose a change is. One of a kind that
@@ -153,7 +156,7 @@ func New(o Options) *Loop {
 	}
 	l.gateways = func(p edge.Params) gatewayPlanner { return edge.NewPlanner(p) }
 	l.sidecars = func(outside policy.Outside, state *view.Mesh) sidecarPlanner {
-		return sidecar.New(l.Policies, outside, state)
+		return sidecar.New(l.Policies, outside, l.SidecarLog, state)
 	}
 	l.begun = l.begin(ControlPlaneScope(model.DefaultControlPlane))
 	return l

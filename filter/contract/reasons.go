@@ -8,7 +8,7 @@ type Decision string
 const (
 	// Allowed: every plugin of the route has let the request pass.
 	Allowed Decision = "allowed"
-	// Refused: the gateway has answered in the place of the service.
+	// Refused: the proxy has answered in the place of the service.
 	Refused Decision = "refused"
 	// Issued: the request went to the OAuth server.
 	Issued Decision = "issued"
@@ -59,6 +59,17 @@ const (
 	ReasonPath          Reason = "path_refused"
 )
 
+// Reasons of sidecars, beside those of the filter.
+const (
+	ReasonNoPermission  Reason = "no_permission"
+	ReasonFaultInjected Reason = "fault_injected"
+	ReasonNoEndpoint    Reason = "no_endpoint"
+	ReasonOverflow      Reason = "overflow"
+	ReasonConnectFailed Reason = "connect_failed"
+	ReasonTimeout       Reason = "timeout"
+	ReasonReset         Reason = "reset"
+)
+
 // Reasons lists all of them in the order of their documentation.
 var Reasons = []Reason{
 	ReasonTokenMissing, ReasonTokenUnknown, ReasonTokenExpired, ReasonTokenRevoked, ReasonTokenUnbound, ReasonWrongService,
@@ -67,6 +78,7 @@ var Reasons = []Reason{
 	ReasonAuthorityAway, ReasonRecordUnusable, ReasonChainBroken, ReasonFilterFailed,
 	ReasonBodyBudget, ReasonBodyDeadline, ReasonNoOAuthRoute, ReasonUndecided,
 	ReasonNoRoute, ReasonNoService, ReasonMisconfigured, ReasonHTTPSRequired, ReasonMethod, ReasonPath,
+	ReasonNoPermission, ReasonFaultInjected, ReasonNoEndpoint, ReasonOverflow, ReasonConnectFailed, ReasonTimeout, ReasonReset,
 }
 
 // MetadataNamespace is where the filter and the routes of a proxy say what became

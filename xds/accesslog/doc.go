@@ -1,7 +1,8 @@
-// Package accesslog makes the access log of gateways: Envoy's own loggers, which
-// write one line of JSON for each request.
+// Package accesslog makes the access log: Envoy's own loggers, which write lines of JSON.
+// Gateways write one for each request, sidecars one for each that they refused or could
+// not deliver ([Sidecar]).
 //
-// What became of a request is said in three places, and none of them costs anything
+// At gateways, what became of a request is said in three places, and none of them costs anything
 // where a request is simply let pass. The filter writes dynamic metadata when it
 // refuses, waits or issues; the metadata of a route says what it does with requests
 // that the filter let pass; who asked stands in the headers that the filter sets.

@@ -17,9 +17,17 @@ import (
 // validated asks a real Envoy whether it takes the loggers of a format.
 func validated(t *testing.T, format string) {
 	t.Helper()
-	loggers, err := Loggers(Settings{Enabled: true, Format: format, Drop: 10})
+	s := Settings{Enabled: true, Format: format, Drop: 10}
+	loggers, err := Loggers(s)
 	if err != nil {
 		t.Fatal(err)
+	}
+	for _, p := range places {
+		more, err := Sidecar(s, p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		loggers = append(loggers, more...)
 	}
 	l := &listenerv3.Listener{}
 	if err := protojson.Unmarshal([]byte(`{"name":"l","address":{"socketAddress":{"address":"127.0.0.1","portValue":0}},"filterChains":[{"filters":[
@@ -82,4 +90,5 @@ func TestEnvoyTakesWhatIsAccepted(t *testing.T) {
 	}
 	validated(t, string(text))
 	validated(t, Default)
+	validated(t, "")
 }

@@ -24,8 +24,23 @@ func filter(e ending, drop uint32) *accesslogv3.AccessLogFilter {
 	if drop == 0 || e == ended {
 		return own
 	}
+	return both(own, notable(million-min(drop, million)))
+}
+
+func both(a, b *accesslogv3.AccessLogFilter) *accesslogv3.AccessLogFilter {
 	return &accesslogv3.AccessLogFilter{FilterSpecifier: &accesslogv3.AccessLogFilter_AndFilter{
-		AndFilter: &accesslogv3.AndFilter{Filters: []*accesslogv3.AccessLogFilter{own, notable(million - min(drop, million))}},
+		AndFilter: &accesslogv3.AndFilter{Filters: []*accesslogv3.AccessLogFilter{a, b}},
+	}}
+}
+
+func anyOf(filters ...*accesslogv3.AccessLogFilter) *accesslogv3.AccessLogFilter {
+	return &accesslogv3.AccessLogFilter{FilterSpecifier: &accesslogv3.AccessLogFilter_OrFilter{OrFilter: &accesslogv3.OrFilter{Filters: filters}}}
+}
+
+// flagged lets through what Envoy has set one of some flags of.
+func flagged(flags ...string) *accesslogv3.AccessLogFilter {
+	return &accesslogv3.AccessLogFilter{FilterSpecifier: &accesslogv3.AccessLogFilter_ResponseFlagFilter{
+		ResponseFlagFilter: &accesslogv3.ResponseFlagFilter{Flags: flags},
 	}}
 }
 
@@ -36,6 +51,12 @@ func said(e ending) *accesslogv3.AccessLogFilter {
 		ended:  {string(contract.Refused), string(contract.Undecided)},
 		issued: {string(contract.Issued)},
 	}[e]
+	return noted(contract.MetadataNamespace, contract.MetaDecision, e == passed, values...)
+}
+
+// noted lets through what a filter has noted one of some values of, and what it has noted
+// nothing of if otherwise is set.
+func noted(namespace, key string, otherwise bool, values ...string) *accesslogv3.AccessLogFilter {
 	or := &matcherv3.OrMatcher{}
 	for _, v := range values {
 		or.ValueMatchers = append(or.ValueMatchers, &matcherv3.ValueMatcher{MatchPattern: &matcherv3.ValueMatcher_StringMatch{
@@ -49,26 +70,24 @@ func said(e ending) *accesslogv3.AccessLogFilter {
 	}
 	return &accesslogv3.AccessLogFilter{FilterSpecifier: &accesslogv3.AccessLogFilter_MetadataFilter{MetadataFilter: &accesslogv3.MetadataFilter{
 		Matcher: &matcherv3.MetadataMatcher{
-			Filter: contract.MetadataNamespace,
-			Path:   []*matcherv3.MetadataMatcher_PathSegment{{Segment: &matcherv3.MetadataMatcher_PathSegment_Key{Key: contract.MetaDecision}}},
+			Filter: namespace,
+			Path:   []*matcherv3.MetadataMatcher_PathSegment{{Segment: &matcherv3.MetadataMatcher_PathSegment_Key{Key: key}}},
 			Value:  value,
 		},
-		MatchIfKeyNotFound: wrapperspb.Bool(e == passed),
+		MatchIfKeyNotFound: wrapperspb.Bool(otherwise),
 	}}}
 }
 
 // notable lets through what is no success, and a share of what is.
 func notable(share uint32) *accesslogv3.AccessLogFilter {
-	return &accesslogv3.AccessLogFilter{FilterSpecifier: &accesslogv3.AccessLogFilter_OrFilter{OrFilter: &accesslogv3.OrFilter{
-		Filters: []*accesslogv3.AccessLogFilter{
-			status(accesslogv3.ComparisonFilter_LE, 199), status(accesslogv3.ComparisonFilter_GE, 300),
-			failedGRPC(),
-			{FilterSpecifier: &accesslogv3.AccessLogFilter_RuntimeFilter{RuntimeFilter: &accesslogv3.RuntimeFilter{
-				RuntimeKey:     "meshgate.access_log.share",
-				PercentSampled: &typev3.FractionalPercent{Numerator: share, Denominator: typev3.FractionalPercent_MILLION},
-			}}},
-		},
-	}}}
+	return anyOf(
+		status(accesslogv3.ComparisonFilter_LE, 199), status(accesslogv3.ComparisonFilter_GE, 300),
+		failedGRPC(),
+		&accesslogv3.AccessLogFilter{FilterSpecifier: &accesslogv3.AccessLogFilter_RuntimeFilter{RuntimeFilter: &accesslogv3.RuntimeFilter{
+			RuntimeKey:     "meshgate.access_log.share",
+			PercentSampled: &typev3.FractionalPercent{Numerator: share, Denominator: typev3.FractionalPercent_MILLION},
+		}}},
+	)
 }
 
 // failedGRPC lets through calls that failed behind a status of 200. Of what is no

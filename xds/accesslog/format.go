@@ -159,13 +159,17 @@ func checkHeaders(operator, argument string) error {
 }
 
 // fieldsOf are the fields as Envoy is told them for one ending.
-func (f *Format) fieldsOf(e ending) map[string]any { return translated(f.fields, e) }
+func (f *Format) fieldsOf(e ending) map[string]any {
+	return translated(f.fields, func(word, length string) string { return shortened(words[word][e], length) })
+}
 
-func translated(fields map[string]any, e ending) map[string]any {
+// translated are fields with each of our own words as say has it, cut at a length that is
+// empty or ":" and a number.
+func translated(fields map[string]any, say func(word, length string) string) map[string]any {
 	out := make(map[string]any, len(fields))
 	for name, value := range fields {
 		if inner, ok := value.(map[string]any); ok {
-			out[name] = translated(inner, e)
+			out[name] = translated(inner, say)
 			continue
 		}
 		text, _ := value.(string)
@@ -174,7 +178,7 @@ func translated(fields map[string]any, e ending) map[string]any {
 			if m[1] != "MESHGATE" {
 				return op
 			}
-			return shortened(words[m[2]][e], m[3])
+			return say(m[2], m[3])
 		})
 	}
 	return out
@@ -183,9 +187,13 @@ func translated(fields map[string]any, e ending) map[string]any {
 // lengthOf is the end of an operator, with the length that it is cut at.
 var lengthOf = regexp.MustCompile(`(:[0-9]+)?%$`)
 
-// shortened is an operator that is cut at another length, if one is given.
+// cuttable are the operators that Envoy takes a length of.
+var cuttable = regexp.MustCompile(`^%(?:REQ|REQ_WITHOUT_QUERY|METADATA|DYNAMIC_METADATA|CEL)\(`)
+
+// shortened is an operator that is cut at another length, if one is given and Envoy takes
+// it. The others are short: words of Envoy's own, and names in a certificate.
 func shortened(op, length string) string {
-	if length == "" {
+	if length == "" || !cuttable.MatchString(op) {
 		return op
 	}
 	return lengthOf.ReplaceAllString(op, length+"%")

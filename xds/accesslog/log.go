@@ -41,7 +41,7 @@ func (s Settings) format() (*Format, error) {
 	return Parse(s.Format)
 }
 
-// Loggers are the loggers of a listener; none where nothing is logged.
+// Loggers are the loggers of a listener of a gateway; none where nothing is logged.
 func Loggers(s Settings) ([]*accesslogv3.AccessLog, error) {
 	if !s.Enabled {
 		return nil, nil
@@ -62,16 +62,22 @@ func Loggers(s Settings) ([]*accesslogv3.AccessLog, error) {
 			if err != nil {
 				return nil, err
 			}
-			packed, err := plan.Pack(config)
+			logger, err := loggerOf(name, config, filter(e, s.Drop))
 			if err != nil {
 				return nil, err
 			}
-			out = append(out, &accesslogv3.AccessLog{
-				Name: name, Filter: filter(e, s.Drop), ConfigType: &accesslogv3.AccessLog_TypedConfig{TypedConfig: packed},
-			})
+			out = append(out, logger)
 		}
 	}
 	return out, nil
+}
+
+func loggerOf(name string, config proto.Message, only *accesslogv3.AccessLogFilter) (*accesslogv3.AccessLog, error) {
+	packed, err := plan.Pack(config)
+	if err != nil {
+		return nil, err
+	}
+	return &accesslogv3.AccessLog{Name: name, Filter: only, ConfigType: &accesslogv3.AccessLog_TypedConfig{TypedConfig: packed}}, nil
 }
 
 // formatters are the operators beyond Envoy's own.

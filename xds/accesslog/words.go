@@ -26,6 +26,9 @@ const (
 // strips are in the first, which the listener writes.
 const path = "%REQ_WITHOUT_QUERY(X-FORWARDED-PATH?:PATH):512%"
 
+// details are Envoy's own words for why it answered.
+const details = "%RESPONSE_CODE_DETAILS%"
+
 func ofRoute(key string) string {
 	return "%METADATA(ROUTE:" + contract.MetadataNamespace + ":" + key + ")%"
 }
@@ -50,6 +53,11 @@ var words = map[string][numEndings]string{
 	"application": {header(contract.HeaderCredentialIdentifier), ofRequest(contract.MetaApplication), nothing},
 	"anonymous":   {header(contract.HeaderAnonymousConsumer), nothing, nothing},
 	"path":        {path, path, path},
+	"details":     {details, details, details},
+	// What sidecars alone have.
+	"mesh":      {nothing, nothing, nothing},
+	"direction": {nothing, nothing, nothing},
+	"caller":    {nothing, nothing, nothing},
 }
 
 func header(h contract.Header) string { return "%REQ(" + contract.IdentityHeaders[h] + "):256%" }
@@ -66,7 +74,7 @@ const Default = `{
   "status": "%RESPONSE_CODE%",
   "grpc_status": "%GRPC_STATUS_NUMBER%",
   "flags": "%RESPONSE_FLAGS%",
-  "details": "%RESPONSE_CODE_DETAILS%",
+  "details": "%MESHGATE(details)%",
   "client": "%DOWNSTREAM_REMOTE_ADDRESS_WITHOUT_PORT%",
   "port": "%DOWNSTREAM_LOCAL_PORT%",
   "protocol": "%PROTOCOL%",

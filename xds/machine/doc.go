@@ -1,7 +1,7 @@
 // Package machine keeps configuration that comes over the wire from naming what belongs
 // to the machine of a proxy: files, sockets, variables of its environment, libraries.
 //
-// Where a gateway's access log goes and which roots it trusts is said by whoever starts
+// Where a proxy's access log goes and which roots it trusts is said by whoever starts
 // it, to its agent. If the control plane could say it, too, whoever has the token of a
 // gateway could: the control plane believes what a gateway says of itself, and would
 // tell the true one to write to a file that the thief has chosen. So the agent puts its

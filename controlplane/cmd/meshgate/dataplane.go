@@ -104,11 +104,11 @@ func openDataplane(ctx context.Context, cfg *config.Config, f *dataplaneFlags) (
 	if err := assembly.FreeStatusPort(cfg); err != nil {
 		return nil, err
 	}
+	if o.AccessLog, err = assembly.AccessLogFile(&cfg.AccessLog); err != nil {
+		return nil, fault.NotBegun(err)
+	}
+	o.Access = os.Stdout
 	if f.proxyType == proxyGateway {
-		if o.AccessLog, err = assembly.AccessLogFile(&cfg.AccessLog); err != nil {
-			return nil, fault.NotBegun(err)
-		}
-		o.Access = os.Stdout
 		err = assembly.FreeGatewayPorts(ctx, cfg, f.name, o.Log)
 	} else if o.Sidecar, err = f.sidecar(); err == nil {
 		// Which ports the sidecar opens is known to its Dataplane alone.

@@ -3,10 +3,8 @@ package edge
 import (
 	"strings"
 
-	accesslogv3 "github.com/envoyproxy/go-control-plane/envoy/config/accesslog/v3"
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
-	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
 	"google.golang.org/protobuf/types/known/structpb"
 
 	"github.com/meshgate/meshgate/filter/contract"
@@ -64,20 +62,4 @@ func (k routeKey) name() string {
 		return k.route.ID
 	}
 	return statLabel(k.route.Spec.Name) + "~" + k.route.ID
-}
-
-// headerRequestID names a request, to its client, to its service and in the log.
-const headerRequestID = "x-request-id"
-
-// localReplies tells a client whom the gateway has refused, or could not serve, by
-// which id the log knows the request. It says nothing of why.
-func localReplies() *hcmv3.LocalReplyConfig {
-	failed := &accesslogv3.AccessLogFilter{FilterSpecifier: &accesslogv3.AccessLogFilter_StatusCodeFilter{StatusCodeFilter: &accesslogv3.StatusCodeFilter{
-		Comparison: &accesslogv3.ComparisonFilter{
-			Op: accesslogv3.ComparisonFilter_GE, Value: &corev3.RuntimeUInt32{DefaultValue: 400, RuntimeKey: "meshgate.local_reply.status"},
-		},
-	}}}
-	return &hcmv3.LocalReplyConfig{Mappers: []*hcmv3.ResponseMapper{{
-		Filter: failed, HeadersToAdd: []*corev3.HeaderValueOption{overwrite(headerRequestID, "%REQ(X-REQUEST-ID)%")},
-	}}}
 }

@@ -172,7 +172,7 @@ func connectionManager(e endpoint, trusted bool) (*anypb.Any, error) {
 		ServerHeaderTransformation: hcmv3.HttpConnectionManager_PASS_THROUGH,
 		Via:                        "1.1 meshgate",
 		AccessLog:                  loggers,
-		LocalReplyConfig:           localReplies(),
+		LocalReplyConfig:           plan.LocalReplies(),
 		UpgradeConfigs:             []*hcmv3.HttpConnectionManager_UpgradeConfig{{UpgradeType: "websocket"}},
 		HttpFilters: []*hcmv3.HttpFilter{filter, {
 			Name: "envoy.filters.http.router", ConfigType: &hcmv3.HttpFilter_TypedConfig{TypedConfig: router},

@@ -74,7 +74,7 @@ func TestInboundThatFailsLetsNobodyPass(t *testing.T) {
 			d := dataplane("127.0.0.1", "backend", "http")
 			d.Networking.Inbound[0].Port, d.Networking.Inbound[0].ServicePort = listen, workload
 			w.put(mesh.Dataplanes, meshName, "backend-1", d)
-			planner := sidecar.New(policies, nil, w.state())
+			planner := sidecar.New(policies, nil, logged, w.state())
 			planner.Join("backend-1")
 			planner.Plan()
 			t.Run("before", func(t *testing.T) {
@@ -179,7 +179,7 @@ func TestOutboundThatFailsDoesNotStayInClear(t *testing.T) {
 				broken = false
 				w := newWorld(t)
 				pair("http")(w)
-				planner := sidecar.New(policies, nil, w.state())
+				planner := sidecar.New(policies, nil, logged, w.state())
 				for _, name := range both {
 					planner.Join(name)
 					planner.Secured(name, true)

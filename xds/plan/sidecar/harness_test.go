@@ -14,6 +14,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/store"
 	"github.com/meshgate/meshgate/controlplane/store/memstore"
 	"github.com/meshgate/meshgate/controlplane/view"
+	"github.com/meshgate/meshgate/xds/accesslog"
 	"github.com/meshgate/meshgate/xds/plan"
 	"github.com/meshgate/meshgate/xds/plan/sidecar"
 	"github.com/meshgate/meshgate/xds/policy"
@@ -45,6 +46,9 @@ type world struct {
 	// written is the revision of the last write.
 	written uint64
 }
+
+// logged is what proxies log by default.
+var logged = accesslog.Settings{Enabled: true}
 
 type fataler interface {
 	Helper()
@@ -79,7 +83,7 @@ func newWorldOf(t testing.TB, policies []*policy.Policy) *world {
 
 // restart makes a planner from nothing, as a restarted control plane does.
 func (w *world) restart() {
-	w.planner = sidecar.New(w.policies, w.outside, w.take().State)
+	w.planner = sidecar.New(w.policies, w.outside, logged, w.take().State)
 }
 
 // take waits until the view shows the last write and takes what changed.

@@ -14,6 +14,7 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/meshgate/meshgate/controlplane/mesh"
+	"github.com/meshgate/meshgate/xds/accesslog"
 	"github.com/meshgate/meshgate/xds/draft"
 	"github.com/meshgate/meshgate/xds/plan"
 	"github.com/meshgate/meshgate/xds/policy"
@@ -55,17 +56,23 @@ func (p *Planner) chains(k inboundKey) (*chains, error) {
 	tags := tagsOf(k.tags)
 	d := &draft.Inbound{Mesh: k.mesh, Service: tags.Service(), Protocol: tags.Protocol(), MutualTLS: k.security != plain, Bare: k.bare}
 	stat := clusterStat(k.cluster)
+	log, err := accesslog.Sidecar(p.log, accesslog.Place{Mesh: k.mesh, Service: d.Service, Inbound: true, TCP: !mesh.IsHTTP(d.Protocol)})
+	if err != nil {
+		return nil, err
+	}
 	if mesh.IsHTTP(d.Protocol) {
 		d.HTTP = httpManager(stat, k.routes)
 		d.HTTP.ForwardClientCertDetails = hcmv3.HttpConnectionManager_SANITIZE_SET
 		d.HTTP.SetCurrentClientCertDetails = &hcmv3.HttpConnectionManager_SetCurrentClientCertDetails{Uri: true}
 		d.HTTP.CommonHttpProtocolOptions = &corev3.HttpProtocolOptions{IdleTimeout: durationpb.New(inboundIdle)}
 		d.HTTP.StreamIdleTimeout = durationpb.New(inboundStreamIdle)
+		d.HTTP.AccessLog = log
 		if err := shield(d.HTTP); err != nil {
 			return nil, err
 		}
 	} else {
 		d.TCP = tcpLocal(stat, k.cluster)
+		d.TCP.AccessLog = log
 	}
 	if err := p.edit(k.selections, func(e *edits, s *chosen) error { return e.inbound(d, s) }); err != nil {
 		return nil, err

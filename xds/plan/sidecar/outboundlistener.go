@@ -15,6 +15,7 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/meshgate/meshgate/controlplane/mesh"
+	"github.com/meshgate/meshgate/xds/accesslog"
 	"github.com/meshgate/meshgate/xds/draft"
 	"github.com/meshgate/meshgate/xds/plan"
 	"github.com/meshgate/meshgate/xds/policy"
@@ -59,20 +60,25 @@ func (p *Planner) outbound(k outboundKey) (*resource.Resource, error) {
 	if k.transparent {
 		d.Proto.BindToPort = wrapperspb.Bool(false)
 	}
+	log, err := accesslog.Sidecar(p.log, accesslog.Place{Mesh: k.mesh, Service: d.Service, TCP: !mesh.IsHTTP(k.protocol)})
+	if err != nil {
+		return nil, err
+	}
 	if mesh.IsHTTP(k.protocol) {
 		d.HTTP = httpManager(statName(d.Service), k.routes)
 		d.HTTP.CommonHttpProtocolOptions = &corev3.HttpProtocolOptions{IdleTimeout: durationpb.New(outboundIdle)}
 		d.HTTP.StreamIdleTimeout = durationpb.New(outboundStreamIdle)
 		d.HTTP.HttpProtocolOptions = http10()
+		d.HTTP.AccessLog = log
 	} else {
 		d.TCP = tcpTo(statName(d.Service), k.split, k.renamed)
 		d.TCP.IdleTimeout = durationpb.New(outboundIdle)
+		d.TCP.AccessLog = log
 	}
 	if err := p.edit(k.selections, func(e *edits, s *chosen) error { return e.outbound(d, s) }); err != nil {
 		return nil, err
 	}
 	var filter *listenerv3.Filter
-	var err error
 	if d.HTTP != nil {
 		filter, err = packHTTP(d.HTTP, &d.Filters)
 	} else {
@@ -96,6 +102,7 @@ func httpManager(stat, routes string) *hcmv3.HttpConnectionManager {
 		Http2ProtocolOptions: &corev3.Http2ProtocolOptions{AllowConnect: true},
 		// The workload's own Server header stays.
 		ServerHeaderTransformation: hcmv3.HttpConnectionManager_PASS_THROUGH,
+		LocalReplyConfig:           plan.LocalReplies(),
 	}
 }
 

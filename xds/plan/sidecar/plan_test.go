@@ -206,7 +206,7 @@ func TestPanicOfAPolicyFailsOnePiece(t *testing.T) {
 			policies[i] = &broken
 		}
 	}
-	planner := sidecar.New(policies, nil, w.state())
+	planner := sidecar.New(policies, nil, logged, w.state())
 	for _, name := range []string{"backend-1", "web-1"} {
 		planner.Join(name)
 	}

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/meshgate/meshgate/controlplane/view"
+	"github.com/meshgate/meshgate/xds/accesslog"
 	"github.com/meshgate/meshgate/xds/draft"
 	"github.com/meshgate/meshgate/xds/plan"
 	"github.com/meshgate/meshgate/xds/policy"
@@ -18,6 +19,8 @@ type Planner struct {
 	// policies is ordered by phase, otherwise as given.
 	policies []*policy.Policy
 	outside  policy.Outside
+	// log is the same as long as the planner is, and so in no key.
+	log      accesslog.Settings
 	interner *policy.Interner
 	picked   [layers]picks
 	// has says which of the edits that are rare any policy has.
@@ -97,10 +100,10 @@ type proxy struct {
 }
 
 // New returns a planner of a mesh in a state. outside answers what policies ask
-// of beyond the mesh; nil if no policy does.
-func New(policies []*policy.Policy, outside policy.Outside, state *view.Mesh) *Planner {
+// of beyond the mesh; nil if no policy does. log says what proxies log.
+func New(policies []*policy.Policy, outside policy.Outside, log accesslog.Settings, state *view.Mesh) *Planner {
 	p := &Planner{
-		policies: slices.Clone(policies), outside: outside, interner: &policy.Interner{}, state: state, facts: meshSettingsOf(state),
+		policies: slices.Clone(policies), outside: outside, log: log, interner: &policy.Interner{}, state: state, facts: meshSettingsOf(state),
 		proxies: map[string]*proxy{}, classes: map[string]*class{}, reaches: map[reachKey]*reach{}, byService: map[string]map[*outbound]struct{}{},
 		bare: map[string]bool{}, secured: map[string]bool{}, moved: map[*reach]struct{}{}, dirty: map[*class]struct{}{}, loose: map[*proxy]struct{}{},
 		cells: cells{

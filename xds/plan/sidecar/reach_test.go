@@ -128,7 +128,7 @@ func TestWhoLeavesKeepsWhatWasGood(t *testing.T) {
 			policies[i] = &broken
 		}
 	}
-	w.planner = sidecar.New(policies, w.outside, w.take().State)
+	w.planner = sidecar.New(policies, w.outside, logged, w.take().State)
 	alike(w, "a", "b")
 	before := w.planner.Set("a-1").Get(resource.Cluster, "b")
 	w.put(circuitbreaker.Kind, meshName, "one", breaker("a", "*", 8))

@@ -36,8 +36,10 @@ func inbound(d *draft.Inbound, s *policy.Selection) error {
 		}
 		return d.AuthenticatedFilters.Put(draft.SlotAccess, f)
 	}
+	// Envoy notes for the access log only what shadow rules decided.
+	who := rules(d.Mesh, s)
 	f, err := draft.NetworkFilter(networkFilter, &netrbacv3.RBAC{
-		StatPrefix: "inbound_" + statName(d.Service) + ".", Rules: rules(d.Mesh, s),
+		StatPrefix: "inbound_" + statName(d.Service) + ".", Rules: who, ShadowRules: who,
 	})
 	if err != nil {
 		return err
