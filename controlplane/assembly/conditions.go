@@ -19,6 +19,8 @@ const (
 	conditionCertificates = "certificates"
 	conditionRevocations  = "revocations_wait"
 	conditionSigningKeys  = "signing_keys"
+	conditionBackups      = "backups"
+	conditionUploaded     = "gateway_certificates"
 )
 
 func newConditions(log *slog.Logger) *health.Board {
@@ -29,6 +31,8 @@ func newConditions(log *slog.Logger) *health.Board {
 		health.Kind{Name: conditionCertificates, Bad: "a certificate ends", Good: "no certificate ends soon"},
 		health.Kind{Name: conditionRevocations, Bad: "revocations wait for gateways", Good: "revocations wait for no gateway any more"},
 		health.Kind{Name: conditionSigningKeys, Bad: "a signing key cannot be used", Good: "every signing key can be used"},
+		health.Kind{Name: conditionBackups, Bad: "the backup failed", Good: "backups are written again"},
+		health.Kind{Name: conditionUploaded, Bad: "a certificate of the administration API ends", Good: "no certificate of the administration API ends soon"},
 	)
 }
 

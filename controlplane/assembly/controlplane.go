@@ -92,6 +92,8 @@ type ControlPlane struct {
 	renewWake   chan struct{}
 	renewTokens *tokenRenewer
 	// ownToken gives the gateway that runs in this process a new token; nil if none does.
+	// uploadedWake has the certificates of the administration API looked at.
+	uploadedWake chan struct{}
 	ownToken func() error
 	// instance tells this process apart from others.
 	instance string
@@ -111,7 +113,7 @@ func OpenControlPlane(ctx context.Context, c *config.Config, log *slog.Logger) (
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(gcPercent)
 	}
-	cp := &ControlPlane{cfg: c, instance: instanceID(), meters: newMeters(log.Handler()), uses: identity.NewUses(time.Now), renewWake: make(chan struct{}, 1)}
+	cp := &ControlPlane{cfg: c, instance: instanceID(), meters: newMeters(log.Handler()), uses: identity.NewUses(time.Now), renewWake: make(chan struct{}, 1), uploadedWake: make(chan struct{}, 1)}
 	cp.Log = slog.New(cp.meters.log)
 	cp.ready.conditions = newConditions(cp.Log)
 	cp.clocks = newClocks(cp.ready.conditions, steady.New(nil))
@@ -249,6 +251,7 @@ func (cp *ControlPlane) Run(ctx context.Context) error {
 	g.Go(func() error { return ended(ctx, "renewal of certificates", cp.mesh.renewals.Run(ctx)) })
 	g.Go(func() error { return ended(ctx, "removal of dataplanes", cp.mesh.removals.Run(ctx)) })
 	g.Go(func() error { return ended(ctx, "measuring convergence", cp.measureConvergence(ctx)) })
+	g.Go(func() error { return cp.watchUploaded(ctx) })
 	g.Go(func() error { return ended(ctx, "encryption key", cp.encryption.run(ctx)) })
 	g.Go(func() error { return ended(ctx, "renewal of tokens", cp.renewTokens.run(ctx)) })
 	if cp.backups = cp.backupSchedule(); cp.backups != nil {
