@@ -32,6 +32,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/identity"
 	"github.com/meshgate/meshgate/controlplane/mesh"
 	"github.com/meshgate/meshgate/controlplane/meshapi"
+	"github.com/meshgate/meshgate/controlplane/model"
 	"github.com/meshgate/meshgate/controlplane/nodes"
 	"github.com/meshgate/meshgate/controlplane/oauth"
 	"github.com/meshgate/meshgate/controlplane/publish"
@@ -91,9 +92,9 @@ type ControlPlane struct {
 	roots       rootsTold
 	renewWake   chan struct{}
 	renewTokens *tokenRenewer
-	// ownToken gives the gateway that runs in this process a new token; nil if none does.
 	// uploadedWake has the certificates of the administration API looked at.
 	uploadedWake chan struct{}
+	// ownToken gives the gateway that runs in this process a new token; nil if none does.
 	ownToken func() error
 	// instance tells this process apart from others.
 	instance string
@@ -210,6 +211,11 @@ func (cp *ControlPlane) openRevocation(ctx context.Context) (err error) {
 		}
 	})
 	cp.gate = admit.New(cp.store, cp.revoker, AllKinds(), time.Now)
+	if cp.encryption != nil {
+		cp.encryption.note = func(ctx context.Context, made string, kept []string) error {
+			return identity.NoteEncryptionKeys(ctx, cp.store, cp.gate.As(model.System("encryption")), made, kept)
+		}
+	}
 	cp.oauth = oauth.New(oauth.Options{
 		Store: cp.store, Writer: cp.gate, Grants: oauth.Grants(),
 		Log: cp.Log, Now: time.Now, Observer: cp.meters.tokens,
@@ -245,13 +251,13 @@ func (cp *ControlPlane) Run(ctx context.Context) error {
 	g.Go(func() error { return ended(ctx, "configuration loop", cp.loop.Run(ctx)) })
 	g.Go(func() error { return cp.renewCertificates(ctx) })
 	g.Go(func() error { return cp.watchCertificates(ctx) })
+	g.Go(func() error { return cp.watchUploaded(ctx) })
 	g.Go(func() error { return cp.clocks.watch(ctx) })
 	g.Go(func() error { return ended(ctx, "events", cp.follow(ctx)) })
 	g.Go(func() error { return ended(ctx, "rotation of authorities", cp.mesh.rotations.Run(ctx)) })
 	g.Go(func() error { return ended(ctx, "renewal of certificates", cp.mesh.renewals.Run(ctx)) })
 	g.Go(func() error { return ended(ctx, "removal of dataplanes", cp.mesh.removals.Run(ctx)) })
 	g.Go(func() error { return ended(ctx, "measuring convergence", cp.measureConvergence(ctx)) })
-	g.Go(func() error { return cp.watchUploaded(ctx) })
 	g.Go(func() error { return ended(ctx, "encryption key", cp.encryption.run(ctx)) })
 	g.Go(func() error { return ended(ctx, "renewal of tokens", cp.renewTokens.run(ctx)) })
 	if cp.backups = cp.backupSchedule(); cp.backups != nil {
