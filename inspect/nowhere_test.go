@@ -10,12 +10,19 @@ import (
 	"github.com/meshgate/meshgate/xds/policy/policytest"
 )
 
-// TestNowhere writes policies on inbounds that nobody has: a mistyped name protects
-// nothing. Of those that are in force, and of policies on outbounds, nothing is said.
+// TestNowhere writes policies that select nobody: a mistyped name protects nothing, lets
+// nobody in, or leads nowhere. Of those that are in force nothing is said.
 func TestNowhere(t *testing.T) {
 	p := chosen(t)
 	const demand = `"from":[{"targetRef":{"kind":"Mesh"},"default":{"config":{"global_credentials":true}}}]}}`
 	const text = "no inbound of the mesh has this, so the policy is in force nowhere by it"
+	const unreached = "no inbound of the mesh serves this and no outbound names it, so the policy is in force nowhere by it"
+	retry := func(from, to string) string {
+		return `{"type":"Retry","mesh":"demo","name":"x","sources":[{"match":{"mesh.io/service":"` + from + `"}}],"destinations":[{"match":{"mesh.io/service":"` + to + `"}}],"conf":{"http":{"numRetries":2}}}`
+	}
+	route := func(to, conf string) string {
+		return `{"type":"TrafficRoute","mesh":"demo","name":"x","sources":[{"match":{"mesh.io/service":"*"}}],"destinations":[{"match":{"mesh.io/service":"` + to + `"}}],"conf":{` + conf + `}}`
+	}
 	token := func(target string) string {
 		return `{"type":"MeshTokenAuth","mesh":"demo","name":"x","spec":{"targetRef":` + target + `,` + demand
 	}
@@ -30,8 +37,20 @@ func TestNowhere(t *testing.T) {
 		{"tags of nobody", "MeshTokenAuth", token(`{"kind":"MeshSubset","tags":{"version":"2"}}`), []fault.Violation{{Path: "version=2", Message: text}}},
 		{"a mesh", "MeshTokenAuth", token(`{"kind":"Mesh"}`), nil},
 		{"a permission", "TrafficPermission", `{"type":"TrafficPermission","mesh":"demo","name":"x","sources":[{"match":{"mesh.io/service":"nobody"}}],"destinations":[{"match":{"mesh.io/service":"*"}},{"match":{"mesh.io/service":"webb"}}]}`,
-			[]fault.Violation{{Path: "mesh.io/service=webb", Message: text + `; did you mean "web"?`}}},
-		{"an outbound", "Retry", `{"type":"Retry","mesh":"demo","name":"x","sources":[{"match":{"mesh.io/service":"*"}}],"destinations":[{"match":{"mesh.io/service":"nobody"}}],"conf":{"http":{"numRetries":2}}}`, nil},
+			[]fault.Violation{
+				{Path: "mesh.io/service=nobody", Message: "no proxy of the mesh has this, so the policy is about nobody by it"},
+				{Path: "mesh.io/service=webb", Message: text + `; did you mean "web"?`},
+			}},
+		{"a permission for one that is there", "TrafficPermission", `{"type":"TrafficPermission","mesh":"demo","name":"x","sources":[{"match":{"mesh.io/service":"web","mesh.io/protocol":"*"}}],"destinations":[{"match":{"mesh.io/service":"web"}}]}`, nil},
+		{"an outbound of nobody", "Retry", retry("web", "nobody"), []fault.Violation{{Path: "mesh.io/service=nobody", Message: unreached}}},
+		{"an outbound that waits", "Retry", retry("*", "backend"), nil},
+		{"a source of nobody", "Retry", retry("wbe", "backend"), []fault.Violation{
+			{Path: "mesh.io/service=wbe", Message: `no proxy of the mesh has this, so the policy is in force nowhere by it; did you mean "web"?`},
+		}},
+		{"a route", "TrafficRoute", route("backend", `"destination":{"mesh.io/service":"web","mesh.io/protocol":"http"}`), nil},
+		{"a route for nobody", "TrafficRoute", route("bakend", `"destination":{"mesh.io/service":"web"}`), []fault.Violation{{Path: "mesh.io/service=bakend", Message: unreached}}},
+		{"a route to nobody", "TrafficRoute", route("backend", `"split":[{"weight":1,"destination":{"mesh.io/service":"web","version":"2"}},{"weight":0,"destination":{"mesh.io/service":"off"}}]`),
+			[]fault.Violation{{Path: "mesh.io/service=web,version=2", Message: `no inbound of the mesh has this, so what is led here is not served`}}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			for _, k := range all.Kinds() {

@@ -64,13 +64,18 @@ type MatchedList struct {
 	Kind  string    `json:"kind"`
 	Total int       `json:"total"`
 	Items []Matched `json:"items"`
+	// Warnings say which inbounds lack a policy without which they refuse: a place for
+	// which nothing was chosen is not among the items.
+	Warnings []string `json:"warnings,omitempty"`
 }
 
 // Of shows the places of a dataplane with what was chosen for them, and with explain what
 // is in force. NotFound if the dataplane does not exist, [turns.ErrFull] if too many ask.
 func (p *Policies) Of(ctx context.Context, meshName, dataplane string, explain bool, show func(any) error) error {
 	out := MatchedList{Kind: KindSidecar, Items: []Matched{}}
-	return p.places(ctx, meshName, dataplane, func(at *selection.Place) {
+	return p.places(ctx, meshName, dataplane, func(m *view.Mesh, d *view.Dataplane) {
+		out.Warnings = lackingOf(m, p.Policies, d.Spec.Networking)
+	}, func(at *selection.Place) {
 		m := Matched{Attachment: attachment(at), Policies: map[string][]Meta{}}
 		for _, match := range at.Matches {
 			if match.Policy.Rule {
@@ -129,7 +134,7 @@ var ruleTypes = map[string]string{
 // Of.
 func (p *Policies) Rules(ctx context.Context, meshName, dataplane string, show func(any) error) error {
 	out := RuleList{Items: []Rule{}}
-	return p.places(ctx, meshName, dataplane, func(at *selection.Place) {
+	return p.places(ctx, meshName, dataplane, func(*view.Mesh, *view.Dataplane) {}, func(at *selection.Place) {
 		for _, match := range at.Matches {
 			if !match.Policy.Rule {
 				continue
@@ -192,13 +197,14 @@ func (p *Policies) Chosen(ctx context.Context, kind *model.Kind, meshName, name 
 	})
 }
 
-// places calls visit for each place of a dataplane, in order, and then show.
-func (p *Policies) places(ctx context.Context, meshName, dataplane string, visit func(*selection.Place), show func() error) error {
+// places calls whole with a dataplane, visit for each place of it, in order, and then show.
+func (p *Policies) places(ctx context.Context, meshName, dataplane string, whole func(*view.Mesh, *view.Dataplane), visit func(*selection.Place), show func() error) error {
 	return p.choose(ctx, meshName, func(m *view.Mesh) error {
 		d, ok := m.Dataplane(dataplane)
 		if !ok {
 			return fault.New(fault.NotFound, "dataplane %s of mesh %s does not exist", dataplane, meshName)
 		}
+		whole(m, d)
 		places := selection.Of(m, p.Policies, d)
 		for i := range places {
 			visit(&places[i])

@@ -24,6 +24,12 @@ import (
 // chosen are the policies of the program over a mesh with one proxy that calls one
 // service, which a route leads elsewhere.
 func chosen(t *testing.T) *Policies {
+	return chosenIn(t, &mesh.Mesh{})
+}
+
+// chosenIn are the policies over such a mesh.
+func chosenIn(t *testing.T, m *mesh.Mesh) *Policies {
+	t.Helper()
 	db := memstore.Open(memstore.Options{Now: func() time.Time { return time.Unix(0, 0) }})
 	t.Cleanup(func() { _ = db.Close() })
 	put := func(k *model.Kind, scope, name string, spec any) {
@@ -35,7 +41,7 @@ func chosen(t *testing.T) *Policies {
 			t.Fatal(err)
 		}
 	}
-	put(mesh.Meshes, "", "demo", &mesh.Mesh{})
+	put(mesh.Meshes, "", "demo", m)
 	put(mesh.Dataplanes, "demo", "web-1", &mesh.Dataplane{Networking: &mesh.Networking{
 		Address:  "10.0.0.1",
 		Inbound:  []mesh.Inbound{{Port: 8080, Tags: mesh.Tags{mesh.TagService: "web", mesh.TagProtocol: "http"}}},
@@ -138,6 +144,7 @@ func TestTurns(t *testing.T) {
 		"chosen": func(show func(any) error) error {
 			return p.Chosen(t.Context(), trafficroute.Kind, "demo", "elsewhere", show)
 		},
+		"warnings": func(show func(any) error) error { return p.Warnings(t.Context(), "demo", show) },
 	}
 	for what, ask := range asks {
 		failed := errors.New("it cannot be shown")

@@ -69,7 +69,7 @@ func (cp *ControlPlane) backupSchedule() *backup.Schedule {
 		return nil
 	}
 	return &backup.Schedule{
-		Every: c.Backup.Every, Keep: c.Backup.Keep, Directory: c.Backup.Directory, Log: cp.Log,
+		Every: c.Backup.Every, Keep: c.Backup.Keep, Directory: c.Backup.Directory, Log: cp.Log, Told: cp.judgeBackup,
 		Source: backup.Source{Main: c.Store.SQLite.Path, Status: statusPath(c), Program: version.Program},
 	}
 }

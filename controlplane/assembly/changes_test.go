@@ -20,6 +20,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/admit/admittest"
 	"github.com/meshgate/meshgate/controlplane/changes"
 	"github.com/meshgate/meshgate/controlplane/gateway"
+	"github.com/meshgate/meshgate/controlplane/identity"
 	"github.com/meshgate/meshgate/controlplane/mesh"
 	"github.com/meshgate/meshgate/controlplane/model"
 	"github.com/meshgate/meshgate/controlplane/store"
@@ -46,6 +47,7 @@ var withSecrets = []struct {
 		"tracing":{"backends":[{"conf":{"url":"$S"}}]},"logging":{"backends":[{"conf":{"x":{"y":["$S"]}}}]},"metrics":{"backends":[{"conf":{"token":"$S"}}]}}`},
 	{mesh.Secrets, `{"data":"$B"}`},
 	{mesh.GlobalSecrets, `{"data":"$B"}`},
+	{identity.Keys, `{"key":"$B","certificate":"$B","id":"shown"}`},
 }
 
 // idOfAll is the name of these resources, $ID in their specs.

@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
+	"github.com/meshgate/meshgate/controlplane/admit"
 	"github.com/meshgate/meshgate/controlplane/fault"
 	"github.com/meshgate/meshgate/controlplane/gateway"
 	"github.com/meshgate/meshgate/controlplane/identity"
@@ -82,11 +83,13 @@ func TestCompromised(t *testing.T) {
 			links := r.hold(tc.node, tc.token)
 			asked, cancel := context.WithCancel(model.WithActor(t.Context(), model.User("ann")))
 			defer cancel()
-			r.ownToken = func() error { // between the withdrawal and the end of what is open
+			gate := r.gate
+			defer func() { r.gate = gate }()
+			r.gate = admit.New(r.store, leaves{r.revoker, cancel}, AllKinds(), time.Now) // whoever asked is gone
+			r.ownToken = func() error {                                                  // between the withdrawal and the end of what is open
 				if _, err := r.authenticate(t.Context(), tc.node, tc.token); !fault.Is(err, fault.Denied) {
 					t.Errorf("what is ended would be let in again: %v", err)
 				}
-				cancel() // whoever asked is gone
 				return nil
 			}
 			said, err := keyring{r.ControlPlane}.Rotate(asked, tc.kind, meshapi.KeyRotation{Mesh: tc.mesh, Compromised: true})
@@ -95,7 +98,7 @@ func TestCompromised(t *testing.T) {
 			}
 			client.WaitFor(t, "the end of the stream", func(v xdstest.View) bool { return status.Code(v.Err()) == codes.Unauthenticated })
 			links.ended(t, tc.node, tc.token)
-			if tc.kind == meshapi.KeysNodeTokens && asked.Err() == nil {
+			if asked.Err() == nil {
 				t.Error("the caller was not gone")
 			}
 			if got := r.states(tc.kind); got != "1 compromised 1 node, 2 active 0 nodes" {
@@ -110,6 +113,21 @@ func TestCompromised(t *testing.T) {
 			})
 		})
 	}
+}
+
+// leaves is a revoker whose caller goes once what they asked for is committed.
+type leaves struct {
+	admit.Revoker
+	gone func()
+}
+
+// Begin implements admit.Revoker.
+func (l leaves) Begin() (publish func(context.Context, store.Commit) error, abandon func()) {
+	inner, abandon := l.Revoker.Begin()
+	return func(ctx context.Context, c store.Commit) error {
+		l.gone()
+		return inner(ctx, c)
+	}, abandon
 }
 
 // dial opens a stream of a node, as its agent does.

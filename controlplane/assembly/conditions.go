@@ -21,6 +21,8 @@ const (
 	conditionRevocations  = "revocations_wait"
 	conditionSigningKeys  = "signing_keys"
 	conditionNodes        = nodes.Condition
+	conditionBackups      = "backups"
+	conditionUploaded     = "gateway_certificates"
 )
 
 func newConditions(log *slog.Logger) *health.Board {
@@ -32,6 +34,8 @@ func newConditions(log *slog.Logger) *health.Board {
 		health.Kind{Name: conditionRevocations, Bad: "revocations wait for gateways", Good: "revocations wait for no gateway any more"},
 		health.Kind{Name: conditionSigningKeys, Bad: "a signing key cannot be used", Good: "every signing key can be used"},
 		health.Kind{Name: conditionNodes, Bad: "something is the matter with connected nodes", Good: "nothing is the matter with connected nodes"},
+		health.Kind{Name: conditionBackups, Bad: "the backup failed", Good: "backups are written again"},
+		health.Kind{Name: conditionUploaded, Bad: "a certificate of the administration API ends", Good: "no certificate of the administration API ends soon"},
 	)
 }
 

@@ -32,6 +32,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/identity"
 	"github.com/meshgate/meshgate/controlplane/mesh"
 	"github.com/meshgate/meshgate/controlplane/meshapi"
+	"github.com/meshgate/meshgate/controlplane/model"
 	"github.com/meshgate/meshgate/controlplane/nodes"
 	"github.com/meshgate/meshgate/controlplane/oauth"
 	"github.com/meshgate/meshgate/controlplane/publish"
@@ -91,6 +92,8 @@ type ControlPlane struct {
 	roots       rootsTold
 	renewWake   chan struct{}
 	renewTokens *tokenRenewer
+	// uploadedWake has the certificates of the administration API looked at.
+	uploadedWake chan struct{}
 	// ownToken gives the gateway that runs in this process a new token; nil if none does.
 	ownToken func() error
 	// instance tells this process apart from others.
@@ -111,7 +114,7 @@ func OpenControlPlane(ctx context.Context, c *config.Config, log *slog.Logger) (
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(gcPercent)
 	}
-	cp := &ControlPlane{cfg: c, instance: instanceID(), meters: newMeters(log.Handler()), uses: identity.NewUses(time.Now), renewWake: make(chan struct{}, 1)}
+	cp := &ControlPlane{cfg: c, instance: instanceID(), meters: newMeters(log.Handler()), uses: identity.NewUses(time.Now), renewWake: make(chan struct{}, 1), uploadedWake: make(chan struct{}, 1)}
 	cp.Log = slog.New(cp.meters.log)
 	cp.ready.conditions = newConditions(cp.Log)
 	cp.clocks = newClocks(cp.ready.conditions, steady.New(nil))
@@ -208,6 +211,11 @@ func (cp *ControlPlane) openRevocation(ctx context.Context) (err error) {
 		}
 	})
 	cp.gate = admit.New(cp.store, cp.revoker, AllKinds(), time.Now)
+	if cp.encryption != nil {
+		cp.encryption.note = func(ctx context.Context, made string, kept []string) error {
+			return identity.NoteEncryptionKeys(ctx, cp.store, cp.gate.As(model.System("encryption")), made, kept)
+		}
+	}
 	cp.oauth = oauth.New(oauth.Options{
 		Store: cp.store, Writer: cp.gate, Grants: oauth.Grants(),
 		Log: cp.Log, Now: time.Now, Observer: cp.meters.tokens,
@@ -243,6 +251,7 @@ func (cp *ControlPlane) Run(ctx context.Context) error {
 	g.Go(func() error { return ended(ctx, "configuration loop", cp.loop.Run(ctx)) })
 	g.Go(func() error { return cp.renewCertificates(ctx) })
 	g.Go(func() error { return cp.watchCertificates(ctx) })
+	g.Go(func() error { return cp.watchUploaded(ctx) })
 	g.Go(func() error { return cp.clocks.watch(ctx) })
 	g.Go(func() error { watchNodes(ctx, cp.ready.conditions, cp.mesh.insights); return nil })
 	g.Go(func() error { return ended(ctx, "events", cp.follow(ctx)) })

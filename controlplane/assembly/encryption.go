@@ -33,6 +33,8 @@ type encryption struct {
 	resealer sqlstore.Resealer
 	log      *slog.Logger
 	wake     chan struct{}
+	// note has it recorded that a key is made, if one is named, and which are kept.
+	note func(ctx context.Context, made string, kept []string) error
 	// between runs between any two steps, which it may break off.
 	between func(step string) error
 
@@ -46,6 +48,7 @@ func newEncryption(c *config.Store, s store.Store, log *slog.Logger) *encryption
 		return nil
 	}
 	e := &encryption{file: c.Encryption.KeyFile, resealer: resealer, log: log, wake: make(chan struct{}, 1), between: func(string) error { return nil }}
+	e.note = func(context.Context, string, []string) error { return nil }
 	if c.Encryption.Key != "" {
 		e.fixed = "the key comes from a setting: put a new one before the old one in " + config.EnvName("store.encryption.key") + ", with a comma between, and start the control plane again"
 	}
@@ -73,7 +76,18 @@ func (e *encryption) rotate(ctx context.Context, forgetOld bool) (string, error)
 	if err := e.between("begin"); err != nil {
 		return "", err
 	}
+	// It is noted before it is made: nothing is rotated of which nobody could be told.
+	ids, err := idsOf(next)
+	if err != nil {
+		return "", err
+	}
+	if err := e.note(ctx, ids[0], ids); err != nil {
+		return "", fmt.Errorf("the rotation cannot be recorded, and is not made: %w", err)
+	}
 	if err := seal.Write(e.file, next); err != nil {
+		if err := e.note(ctx, "", ids[1:]); err != nil {
+			e.log.Warn("the changes tell of a new encryption key, which could not be written; the next start takes that back", "error", err)
+		}
 		return "", fault.Wrap(fault.Conflict, err, "the key file %s cannot be replaced: %s", e.file, err)
 	}
 	if err := e.between("written"); err != nil {
@@ -88,6 +102,15 @@ func (e *encryption) rotate(ctx context.Context, forgetOld bool) (string, error)
 		said += " The old keys leave the file when nothing is left under them; backups from before then need a copy of them."
 	}
 	return said, nil
+}
+
+// idsOf are the ids of the keys of a ring, the newest first.
+func idsOf(ring *seal.Ring) ([]string, error) {
+	keys, err := ring.Keys()
+	if err != nil {
+		return nil, err
+	}
+	return keys.IDs(), nil
 }
 
 // adopt has everything sealed with the first key of a ring.
@@ -184,8 +207,12 @@ func (e *encryption) forget(ctx context.Context) error {
 		return err
 	}
 	kept, some := ring.Forgotten()
+	ids, err := idsOf(kept)
+	if err != nil {
+		return err
+	}
 	if !some {
-		return nil
+		return e.note(ctx, "", ids)
 	}
 	if err := seal.Write(e.file, kept); err != nil {
 		return err
@@ -194,7 +221,10 @@ func (e *encryption) forget(ctx context.Context) error {
 		return err
 	}
 	e.log.Info("old encryption keys have left the key file", "file", e.file)
-	return e.adopt(ctx, kept)
+	if err := e.adopt(ctx, kept); err != nil {
+		return err
+	}
+	return e.note(ctx, "", ids)
 }
 
 // list shows the keys of the key file.

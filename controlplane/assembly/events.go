@@ -101,6 +101,7 @@ func (cp *ControlPlane) reconcile(ctx context.Context) error {
 		}
 	}
 	cp.recheck(ctx)
+	cp.uploadedChanged()
 	cp.judgeSigningKeys(ctx)
 	cp.renewTokens.add(cp.mesh.admin.Linked()...)
 	return err

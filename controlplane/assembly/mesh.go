@@ -10,6 +10,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/adminlink"
 	"github.com/meshgate/meshgate/controlplane/enrol"
 	"github.com/meshgate/meshgate/controlplane/fault"
+	"github.com/meshgate/meshgate/controlplane/gateway"
 	"github.com/meshgate/meshgate/controlplane/identity"
 	"github.com/meshgate/meshgate/controlplane/insight"
 	"github.com/meshgate/meshgate/controlplane/lifecycle"
@@ -209,6 +210,8 @@ func (cp *ControlPlane) happened(ctx context.Context, e store.Event) {
 		}
 	case mesh.Dataplanes.Name:
 		cp.dataplane(ctx, e.Op, e.Key.Scope, e.Key.Name)
+	case gateway.Certificates.Name, gateway.SNIs.Name, gateway.CACertificates.Name:
+		cp.uploadedChanged()
 	}
 }
 

@@ -38,7 +38,10 @@ type Schedule struct {
 	Directory string
 	// Source is what is backed up.
 	Source Source
-	Log    *slog.Logger
+	// Told hears what became of each attempt: nil for a backup that was written. An
+	// attempt that an end of the process cut off is none.
+	Told func(error)
+	Log  *slog.Logger
 
 	last atomic.Int64
 }
@@ -53,7 +56,7 @@ func (s *Schedule) Last() time.Time {
 }
 
 // Run writes backups until ctx ends. The first is due at once, or after Every if the
-// directory has one that a former process wrote. One that fails is logged and tried
+// directory has one that a former process wrote. One that fails is told and tried
 // again: a directory that is away is no reason to end.
 func (s *Schedule) Run(ctx context.Context) error {
 	due := s.resume()
@@ -62,11 +65,12 @@ func (s *Schedule) Run(ctx context.Context) error {
 			return err
 		}
 		due = s.now().Add(s.Every)
-		if err := s.once(ctx); err != nil {
-			if ctx.Err() != nil {
-				return ctx.Err()
-			}
-			s.Log.Error("the backup failed", "directory", s.Directory, "error", err)
+		err := s.once(ctx)
+		if err != nil && ctx.Err() != nil {
+			return ctx.Err()
+		}
+		s.Told(err)
+		if err != nil {
 			due = s.now().Add(min(s.Every, retryAfter))
 		}
 	}

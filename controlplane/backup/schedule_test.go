@@ -34,6 +34,7 @@ func scheduled(t *testing.T) (*Schedule, *bytes.Buffer) {
 	return &Schedule{
 		Every: time.Hour, Keep: 2, Directory: filepath.Join(t.TempDir(), "backups"),
 		Source: Source{Main: path, Status: filepath.Join(filepath.Dir(path), "status.db")}, Log: slog.New(slog.NewTextHandler(log, nil)),
+		Told: func(error) {},
 	}, log
 }
 
@@ -77,7 +78,7 @@ func TestSchedule(t *testing.T) {
 		if at := s.Last(); !at.Equal(time.Date(2000, 1, 1, 1, 0, 0, 0, time.UTC)) {
 			t.Errorf("last at %v", at)
 		}
-		again := &Schedule{Every: s.Every, Keep: s.Keep, Directory: s.Directory, Source: s.Source, Log: s.Log}
+		again := &Schedule{Every: s.Every, Keep: s.Keep, Directory: s.Directory, Source: s.Source, Log: s.Log, Told: s.Told}
 		runFor(t, again, time.Hour) // at 2:00
 		want := []string{"meshgate-19990101T000000Z.backup.old", "meshgate-20000101T010000Z.backup", "meshgate-20000101T020000Z.backup", "meshgate-mine.backup"}
 		got := names(t, s.Directory)
@@ -112,25 +113,28 @@ func TestScheduleAfterAClockThatWasAhead(t *testing.T) {
 	})
 }
 
-// TestScheduleTriesAgain keeps the old backups while no new one can be made.
+// TestScheduleTriesAgain keeps the old backups while no new one can be made, and tells
+// what became of each attempt.
 func TestScheduleTriesAgain(t *testing.T) {
-	s, log := scheduled(t)
+	s, _ := scheduled(t)
+	var told []error
+	s.Told = func(err error) { told = append(told, err) }
 	synctest.Test(t, func(t *testing.T) {
 		runFor(t, s, time.Minute)
 		moved := s.Source.Main + ".away"
 		if err := os.Rename(s.Source.Main, moved); err != nil {
 			t.Fatal(err)
 		}
-		runFor(t, s, 62*time.Minute) // fails at 1:00
-		if got := names(t, s.Directory); len(got) != 1 || !strings.Contains(log.String(), "the backup failed") {
-			t.Errorf("%q, %s", got, log)
+		runFor(t, s, 66*time.Minute) // fails at 1:00 and 1:05
+		if got := names(t, s.Directory); len(got) != 1 || len(told) != 3 || told[0] != nil || told[1] == nil || told[2] == nil {
+			t.Errorf("%q, %v", got, told)
 		}
 		if err := os.Rename(moved, s.Source.Main); err != nil {
 			t.Fatal(err)
 		}
 		runFor(t, s, time.Minute) // overdue
-		if got := names(t, s.Directory); len(got) != 2 {
-			t.Errorf("%q", got)
+		if got := names(t, s.Directory); len(got) != 2 || len(told) != 4 || told[3] != nil {
+			t.Errorf("%q, %v", got, told)
 		}
 	})
 }

@@ -9,7 +9,7 @@
 // that nobody fills the store by writing large resources.
 //
 // What is not recorded: rows that the control plane keeps for itself (credential kinds
-// of which nothing is announced), credentials that proxies write, which are the
+// of which nothing is announced, but for its keys, which operators rotate), credentials that proxies write, which are the
 // tokens and codes that clients obtain and give up by the thousand, and rows that go
 // because they had expired.
 package changes

@@ -16,7 +16,7 @@ func Recorded(k *model.Kind, who model.Actor) bool {
 	if k.Class == model.Config {
 		return true
 	}
-	return k.Class == model.Credential && k.Announce != model.AnnounceNone && who.Kind != model.ActorNode
+	return k.Class == model.Credential && (k.Announce != model.AnnounceNone || k.Recorded) && who.Kind != model.ActorNode
 }
 
 // group is what credentials of a commit are counted by.

@@ -3,6 +3,7 @@ package gatewayapi
 import (
 	"context"
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/meshgate/meshgate/controlplane/admit"
@@ -73,11 +74,24 @@ func (p place) health(w http.ResponseWriter, r *http.Request) {
 		p.api.fail(w, r, err, call{})
 		return
 	}
+	checked := up.Spec.(*gateway.Upstream).Checked()
 	var seen sightings
-	if p.api.Proxies != nil && len(services) > 0 && up.Spec.(*gateway.Upstream).Checked() {
+	if p.api.Proxies != nil && len(services) > 0 && (checked || slices.ContainsFunc(got.resources, namedTarget)) {
 		seen = readSightings(p.api.Proxies.Clusters(r.Context(), p.api.Scope), services)
 	}
 	p.writePage(w, r, got, query, func(res *model.Resource, entity map[string]any) {
-		entity["health"], entity["data"] = seen.of(res.Spec.(*gateway.UpstreamTarget))
+		t := res.Spec.(*gateway.UpstreamTarget)
+		if checked {
+			entity["health"], entity["data"] = seen.of(t)
+		} else {
+			entity["health"], entity["data"] = seen.unchecked(t)
+		}
 	})
+}
+
+// namedTarget reports whether a target is a name, which a gateway may be unable to resolve
+// whether or not it checks anything.
+func namedTarget(res *model.Resource) bool {
+	t, readable := res.Spec.(*gateway.UpstreamTarget)
+	return readable && t.Named()
 }

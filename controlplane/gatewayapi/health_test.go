@@ -100,6 +100,20 @@ func TestHealthOfTargets(t *testing.T) {
 	if diff := cmp.Diff(all("HEALTHCHECKS_OFF"), read("/upstreams/off.example/health")); diff != "" {
 		t.Errorf("without checks: %s", diff)
 	}
+	w = f.do("POST", "/services", `{"name":"o","host":"off.example"}`)
+	if err := json.Unmarshal(w.Body.Bytes(), &s); err != nil {
+		t.Fatal(err)
+	}
+	seen["one"], seen["two"] = cluster(good+","+host("192.0.2.1", "name.example:80", `{}`)), "not JSON"
+	unresolved := all("HEALTHCHECKS_OFF")
+	unresolved["gone.example:80"] = "DNS_ERROR"
+	if diff := cmp.Diff(unresolved, read("/upstreams/off.example/health")); diff != "" {
+		t.Errorf("a name that is not resolved, without checks: %s", diff)
+	}
+	seen["one"] = "not JSON"
+	if diff := cmp.Diff(all("HEALTHCHECKS_OFF"), read("/upstreams/off.example/health")); diff != "" {
+		t.Errorf("without checks, and no gateway says anything: %s", diff)
+	}
 	if w := f.do("GET", "/upstreams/none/health", ""); w.Code != 404 {
 		t.Errorf("no upstream: %d", w.Code)
 	}

@@ -20,7 +20,7 @@ type sighting struct {
 }
 
 // sightings are what gateways see of the targets of one upstream, by the address
-// of the target. It is nil where no gateway checks them.
+// of the target. It is nil where no gateway has them.
 type sightings map[string][]sighting
 
 // clusterStatuses is what is read of Envoy's GET /clusters?format=json
@@ -121,4 +121,14 @@ func (s sightings) of(t *gateway.UpstreamTarget) (health string, data map[string
 		return unhealthy, data
 	}
 	return healthy, data
+}
+
+// unchecked is the state of a target whose upstream has no health checks, by which nobody
+// knows more than whether its name is resolved.
+func (s sightings) unchecked(t *gateway.UpstreamTarget) (health string, data map[string]any) {
+	data = map[string]any{"addresses": []sighting{}}
+	if s != nil && t.Weight > 0 && t.Named() && len(s[t.Address()]) == 0 {
+		return healthName, data
+	}
+	return healthOff, data
 }

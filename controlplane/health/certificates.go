@@ -1,7 +1,10 @@
 package health
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 )
 
@@ -25,8 +28,40 @@ func (c Certificate) notice() time.Time {
 // Certificates judges certificates at a moment, by the one that ends first, and says
 // when to look again; never if that is the zero time.
 func Certificates(now time.Time, all []Certificate) (f Finding, next time.Time) {
-	f.State = OK
-	var first *Certificate
+	ending, next := endings(now, all)
+	if len(ending) == 0 {
+		return Finding{State: OK}, next
+	}
+	return Finding{Degraded, ending[0].reason(now), ending[0].text(now) + ": " + ending[0].Do}, next
+}
+
+// maxEndings bounds the certificates that a text names.
+const maxEndings = 5
+
+// EveryCertificate is [Certificates] for those of which one that has ended may stay for
+// good: it hides no other one. The text names several, the first to end first; all of
+// them are told to do what the first one is. One that has ended makes the reason
+// "expired" only if no other one is about to, so that the next end is logged, too.
+func EveryCertificate(now time.Time, all []Certificate) (f Finding, next time.Time) {
+	ending, next := endings(now, all)
+	if len(ending) == 0 {
+		return Finding{State: OK}, next
+	}
+	// What can still be helped comes before what is over.
+	slices.SortStableFunc(ending, func(a, b *Certificate) int { return cmp.Compare(a.over(now), b.over(now)) })
+	var texts []string
+	for _, c := range ending[:min(len(ending), maxEndings)] {
+		texts = append(texts, c.text(now))
+	}
+	text := strings.Join(texts, "; ")
+	if more := len(ending) - maxEndings; more > 0 {
+		text += fmt.Sprintf("; and %d more", more)
+	}
+	return Finding{Degraded, ending[0].reason(now), text + ": " + ending[0].Do}, next
+}
+
+// endings are the certificates of which there is notice, the first to end first.
+func endings(now time.Time, all []Certificate) (out []*Certificate, next time.Time) {
 	for i := range all {
 		c := &all[i]
 		for _, at := range []time.Time{c.notice(), c.NotAfter} {
@@ -34,18 +69,32 @@ func Certificates(now time.Time, all []Certificate) (f Finding, next time.Time) 
 				next = at
 			}
 		}
-		if !now.Before(c.notice()) && (first == nil || c.NotAfter.Before(first.NotAfter)) {
-			first = c
+		if !now.Before(c.notice()) {
+			out = append(out, c)
 		}
 	}
-	if first == nil {
-		return f, next
+	slices.SortStableFunc(out, func(a, b *Certificate) int { return a.NotAfter.Compare(b.NotAfter) })
+	return out, next
+}
+
+// over is 1 for a certificate that has ended, 0 for one that has not.
+func (c *Certificate) over(now time.Time) int {
+	if now.Before(c.NotAfter) {
+		return 0
 	}
-	end := first.NotAfter.UTC().Format(time.RFC3339)
-	if left := first.NotAfter.Sub(now); left > 0 {
-		return Finding{Degraded, "ends_soon", fmt.Sprintf("%s ends at %s, in %s: %s", first.What, end, round(left), first.Do)}, next
+	return 1
+}
+
+func (c *Certificate) reason(now time.Time) string {
+	return [...]string{"ends_soon", "expired"}[c.over(now)]
+}
+
+func (c *Certificate) text(now time.Time) string {
+	end := c.NotAfter.UTC().Format(time.RFC3339)
+	if c.over(now) == 0 {
+		return fmt.Sprintf("%s ends at %s, in %s", c.What, end, round(c.NotAfter.Sub(now)))
 	}
-	return Finding{Degraded, "expired", fmt.Sprintf("%s expired at %s, %s ago: %s", first.What, end, round(now.Sub(first.NotAfter)), first.Do)}, next
+	return fmt.Sprintf("%s expired at %s, %s ago", c.What, end, round(now.Sub(c.NotAfter)))
 }
 
 // round shows a time as people would say it.

@@ -1,6 +1,7 @@
 package health
 
 import (
+	"strings"
 	"testing"
 	"time"
 )
@@ -35,5 +36,33 @@ func TestCertificates(t *testing.T) {
 		if f.Reason != tc.reason || f.Text != tc.text || (f.State == OK) != (tc.reason == "") || !next.Equal(want) {
 			t.Errorf("%s: %+v, next %s, want %s", tc.name, f, next, want)
 		}
+	}
+}
+
+// TestEveryCertificate: one that ended long ago and stays hides none that can still be
+// helped, and texts are bounded.
+func TestEveryCertificate(t *testing.T) {
+	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	const day = 24 * time.Hour
+	ending := func(what string, left time.Duration) Certificate {
+		return Certificate{What: what, Do: "renew it", NotBefore: start.Add(-365 * day), NotAfter: start.Add(left)}
+	}
+	many := []Certificate{ending("a", -3*day), ending("b", 300*day), ending("c", 9*day), ending("d", 4*day)}
+	f, next := EveryCertificate(start, many)
+	if f.State != Degraded || f.Reason != "ends_soon" || !next.Equal(start.Add(4*day)) ||
+		f.Text != "d ends at 2026-01-05T00:00:00Z, in 4 days; c ends at 2026-01-10T00:00:00Z, in 9 days; a expired at 2025-12-29T00:00:00Z, 3 days ago: renew it" {
+		t.Errorf("%+v, next %s", f, next)
+	}
+	if f, _ := EveryCertificate(start, many[:2]); f.Reason != "expired" {
+		t.Errorf("%+v", f)
+	}
+	if f, next := EveryCertificate(start, many[1:2]); f.State != OK || next.IsZero() {
+		t.Errorf("%+v, next %s", f, next)
+	}
+	for range 4 {
+		many = append(many, ending("e", day))
+	}
+	if f, _ := EveryCertificate(start, many); !strings.Contains(f.Text, "; and 2 more: renew it") || strings.Count(f.Text, ";") != maxEndings {
+		t.Errorf("%s", f.Text)
 	}
 }

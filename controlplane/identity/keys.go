@@ -29,11 +29,13 @@ func (p *KeyPair) Ends() (time.Time, error) {
 	return cert.NotAfter, nil
 }
 
-// Keys is the kind of stored keys.
+// Keys is the kind of stored keys. What comes through the gate is what an operator asked
+// for, or a step of it, and is recorded; what a start makes where nothing is, is not.
 var Keys = &model.Kind{
 	Name: "identity_key", Path: "identity-keys", Scoping: model.Global,
-	Class: model.Credential, Announce: model.AnnounceNone, ReadOnly: true, Sealed: true,
-	New: func() any { return new(KeyPair) },
+	Class: model.Credential, Announce: model.AnnounceNone, Recorded: true, ReadOnly: true, Sealed: true,
+	Secrets: []string{"/key", "/certificate"},
+	New:     func() any { return new(KeyPair) },
 }
 
 // Kinds lists the kinds of this package.
@@ -47,6 +49,9 @@ const (
 	keyGateway   = "gateway-listener"
 	keyTokens    = "gateway-token-signing-key-"   // + serial
 	keyWithdrawn = "gateway-token-withdrawn-key-" // + serial; the public half
+	// keyEncryption and the id of a key: that a rotation has made it. The key itself is
+	// in the key file and nowhere else.
+	keyEncryption = "encryption-key-"
 )
 
 // ensure returns the stored key, which generate makes the first time and

@@ -34,6 +34,7 @@ const (
 	schemaMatched    = "matched_policies"
 	schemaRules      = "rules"
 	schemaChosen     = "chosen_dataplanes"
+	schemaWarned     = "mesh_warnings"
 	schemaKeys       = "key" + suffixList
 	schemaRotation   = "key_rotation"
 	schemaRevocation = "token_revocation"

@@ -19,7 +19,13 @@ func describeSelections(out schemas) {
 	matched["effective"] = openapi.Of(openapi.Object)
 	places := list(openapi.Closed(matched, "type", "matchedPolicies"))
 	places["kind"] = text()
+	places["warnings"] = openapi.List(text()).Says("Inbounds that refuse for want of a policy; only where there are some")
 	out[schemaMatched] = openapi.Closed(places, "kind", "total", "items")
+
+	warned := openapi.Closed(schemas{
+		"type": text(), "mesh": text(), "name": text().Says("Left out where inbounds lack a policy of the type"), "warnings": openapi.List(text()),
+	}, "type", "mesh", "warnings")
+	out[schemaWarned] = openapi.Closed(list(warned), "total", "items")
 
 	origin := func() *openapi.Schema {
 		return openapi.Closed(schemas{"mesh": text(), "name": text()}, "mesh", "name")

@@ -9,6 +9,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/httpkit"
 	"github.com/meshgate/meshgate/controlplane/mesh"
 	"github.com/meshgate/meshgate/controlplane/model"
+	"github.com/meshgate/meshgate/controlplane/store"
 )
 
 // Policies know which policies are chosen for what; [inspect.Policies] do. They call show
@@ -22,7 +23,9 @@ type Policies interface {
 	Rules(ctx context.Context, mesh, dataplane string, show func(doc any) error) error
 	// Chosen shows the dataplanes for which a policy was chosen.
 	Chosen(ctx context.Context, kind *model.Kind, mesh, name string, show func(doc any) error) error
-	// Nowhere says which destinations of a policy that was just written nobody has.
+	// Warnings shows what is valid in a mesh and most likely not meant.
+	Warnings(ctx context.Context, mesh string, show func(doc any) error) error
+	// Nowhere says which selectors of a policy that was just written select nobody.
 	Nowhere(ctx context.Context, kind *model.Kind, mesh string, spec any) []fault.Violation
 }
 
@@ -42,6 +45,8 @@ func (a *API) selections() []httpkit.Endpoint {
 		get(c.kind, "policies", "List which policies are chosen for a dataplane", c.policies, shows(schemaMatched, explain)),
 		get(c.kind, "rules", "List what rules come to on a dataplane", c.rules, shows(schemaRules)),
 	}
+	warnings := endpoint(http.MethodGet, prefixMesh+"warnings", httpkit.Open, "List policies of a mesh that select nobody, and inbounds that refuse everybody for want of one", mediaJSON, a.warnings)
+	list = append(list, does(warnings, shows(schemaWarned), http.StatusNotFound))
 	for _, k := range a.Kinds {
 		if d := k.Document; d != nil && d.Policy && k.Scoping == model.Mesh {
 			list = append(list, get(k, c.kind.Path, "List the dataplanes for which a "+d.Singular+" is chosen", collection{a, k}.chosen, shows(schemaChosen)))
@@ -96,6 +101,25 @@ func (c collection) inspect(w http.ResponseWriter, r *http.Request, about func(c
 		return err
 	})
 	if err != nil {
+		fail(w, r, opGet, err)
+		return
+	}
+	write(w, http.StatusOK, mediaJSON, body)
+}
+
+// warnings answers about a mesh that exists, as inspect does about a resource.
+func (a *API) warnings(w http.ResponseWriter, r *http.Request) {
+	name := r.PathValue(pathMesh)
+	err := a.Store.View(r.Context(), func(reader store.Reader) error { return meshExists(reader, name) })
+	if err != nil {
+		answer(w, r, opMesh, err)
+		return
+	}
+	var body []byte
+	if err = a.Policies.Warnings(r.Context(), name, func(doc any) (err error) {
+		body, err = encode(doc)
+		return err
+	}); err != nil {
 		fail(w, r, opGet, err)
 		return
 	}

@@ -58,6 +58,9 @@ type Kind struct {
 	Class Class
 	// Announce chooses feed events; for Config kinds all changes are announced.
 	Announce Announce
+	// Recorded has the changes of a credential kind kept for administrators of which
+	// nothing is announced; those of others are anyway.
+	Recorded bool
 	// ReadOnly kinds are not written through APIs.
 	ReadOnly bool
 	// Fleeting resources come and go all day by themselves, as access tokens do. Their

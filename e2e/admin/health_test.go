@@ -26,14 +26,29 @@ var _ = Describe("the health of targets", func() {
 		api.Must(http.StatusCreated, http.MethodPost, "/upstreams/api.example/targets", map[string]any{"target": "127.0.0.1:1"})
 		api.Must(http.StatusCreated, http.MethodPost, "/services", map[string]any{"name": "s", "host": "api.example"})
 		api.Must(http.StatusCreated, http.MethodPost, "/services/s/routes", map[string]any{"paths": []string{"/s"}})
-		Eventually(func() map[string]string {
-			out := map[string]string{}
-			data, _ := api.Must(http.StatusOK, http.MethodGet, "/upstreams/api.example/health", nil).JSON()["data"].([]any)
-			for _, d := range data {
-				target, _ := d.(map[string]any)
-				out[fmt.Sprint(target["target"])] = fmt.Sprint(target["health"])
-			}
-			return out
-		}, "20s", "100ms").Should(Equal(map[string]string{good: "HEALTHY", "127.0.0.1:1": "UNHEALTHY"}))
+		Eventually(healthOf, "20s", "100ms").WithArguments(api, "api.example").Should(Equal(map[string]string{good: "HEALTHY", "127.0.0.1:1": "UNHEALTHY"}))
+	})
+
+	It("says which name is not resolved, without health checks too", func() {
+		c := framework.NewControlPlane("standalone", "--store-type", "memory").Start()
+		api := c.API()
+		api.Must(http.StatusCreated, http.MethodPost, "/upstreams", map[string]any{"name": "names.example"})
+		for _, target := range []string{"localhost:9", "nobody.invalid:80"} {
+			api.Must(http.StatusCreated, http.MethodPost, "/upstreams/names.example/targets", map[string]any{"target": target})
+		}
+		api.Must(http.StatusCreated, http.MethodPost, "/services", map[string]any{"name": "s", "host": "names.example"})
+		api.Must(http.StatusCreated, http.MethodPost, "/services/s/routes", map[string]any{"paths": []string{"/s"}})
+		Eventually(healthOf, "20s", "100ms").WithArguments(api, "names.example").Should(Equal(map[string]string{"localhost:9": "HEALTHCHECKS_OFF", "nobody.invalid:80": "DNS_ERROR"}))
 	})
 })
+
+// healthOf is the health of the targets of an upstream.
+func healthOf(api *framework.API, upstream string) map[string]string {
+	out := map[string]string{}
+	data, _ := api.Must(http.StatusOK, http.MethodGet, "/upstreams/"+upstream+"/health", nil).JSON()["data"].([]any)
+	for _, d := range data {
+		target, _ := d.(map[string]any)
+		out[fmt.Sprint(target["target"])] = fmt.Sprint(target["health"])
+	}
+	return out
+}

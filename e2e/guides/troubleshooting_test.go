@@ -8,8 +8,10 @@ import (
 var _ = Describe("docs/operations/troubleshooting.md", func() {
 	It("shows commands that work, and their answers", func() {
 		out := follow("docs", "operations", "troubleshooting.md")
-		Expect(out["Look"]).To(And(HavePrefix(`{"message":"ready","conditions":[{"name":"store","state":"ok","since":"`), ContainSubstring(`meshgate_condition{condition="certificates",state="ok"} 1
+		Expect(out["Look"]).To(And(HavePrefix(`{"message":"ready","conditions":[{"name":"store","state":"ok","since":"`), ContainSubstring(`meshgate_condition{condition="backups",state="ok"} 1
+meshgate_condition{condition="certificates",state="ok"} 1
 meshgate_condition{condition="clock",state="ok"} 1
+meshgate_condition{condition="gateway_certificates",state="ok"} 1
 meshgate_condition{condition="nodes",state="ok"} 1
 meshgate_condition{condition="redis",state="ok"} 1
 meshgate_condition{condition="revocations_wait",state="ok"} 1

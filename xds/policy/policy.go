@@ -75,6 +75,10 @@ type Policy struct {
 	// defaults that the edits apply, in the form of the kind's conf. It does not look at
 	// facts, which whoever asks does not have.
 	Explain func(*Selection) any
+	// Lacking says in a sentence for operators what it means in a mesh that none is chosen
+	// for an inbound; empty where nothing is refused for it. It is nil for policies whose
+	// lack refuses nothing.
+	Lacking func(*mesh.Mesh) string
 }
 
 // Problematic facts say what is wrong with what a policy asked for.

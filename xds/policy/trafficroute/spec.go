@@ -25,6 +25,29 @@ type Conf struct {
 	HTTP         []Rule        `json:"http,omitempty"`
 }
 
+// LeadsTo are the tags of the inbounds to which the conf leads, but for those that get no
+// share.
+func (s *Spec) LeadsTo() (out []mesh.Tags) {
+	if s.Conf == nil {
+		return nil
+	}
+	add := func(one mesh.Tags, split []Split) {
+		if len(one) > 0 {
+			out = append(out, one)
+		}
+		for _, p := range split {
+			if len(p.Destination) > 0 && (p.Weight == nil || *p.Weight > 0) {
+				out = append(out, p.Destination)
+			}
+		}
+	}
+	add(s.Conf.Destination, s.Conf.Split)
+	for i := range s.Conf.HTTP {
+		add(s.Conf.HTTP[i].Destination, s.Conf.HTTP[i].Split)
+	}
+	return out
+}
+
 // Split is one destination with its share.
 type Split struct {
 	// Weight is relative to the sum of all; nothing goes to weight 0.

@@ -1,0 +1,132 @@
+package assembly
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/meshgate/meshgate/controlplane/gateway"
+	"github.com/meshgate/meshgate/controlplane/health"
+	"github.com/meshgate/meshgate/controlplane/model"
+	"github.com/meshgate/meshgate/controlplane/store"
+	"github.com/meshgate/meshgate/xds/alarm"
+)
+
+// uploadedPause is the least time between two looks at the uploaded certificates: an
+// import of thousands has them read a few times, and not for each. uploadedRetry is when
+// they are read again that could not be.
+const (
+	uploadedPause = time.Second
+	uploadedRetry = time.Minute
+)
+
+// maxNamesSaid bounds the server names that a text has of one certificate.
+const maxNamesSaid = 3
+
+// watchUploaded looks at the certificates of the administration API at the start,
+// whenever one comes near its end, and after each write of one, until ctx ends.
+func (cp *ControlPlane) watchUploaded(ctx context.Context) error {
+	for {
+		next := cp.judgeUploaded(ctx, time.Now())
+		if alarm.Wait(ctx, time.Now, time.Now().Add(uploadedPause)) != nil || !cp.uploadedDue(ctx, next) {
+			return nil
+		}
+	}
+}
+
+// uploadedDue waits for a write, or for a moment unless it is the zero time. It is false
+// when ctx ends.
+func (cp *ControlPlane) uploadedDue(ctx context.Context, at time.Time) bool {
+	due := alarm.New(time.Now)
+	due.Set(at)
+	defer due.Set(time.Time{})
+	for {
+		select {
+		case <-ctx.Done():
+			return false
+		case <-cp.uploadedWake:
+			return true
+		case <-due.C():
+			if due.Due() {
+				return true
+			}
+		}
+	}
+}
+
+// uploadedChanged has the certificates looked at again, soon.
+func (cp *ControlPlane) uploadedChanged() {
+	select {
+	case cp.uploadedWake <- struct{}{}:
+	default:
+	}
+}
+
+// judgeUploaded says how it is with the certificates of the administration API, and when
+// to look again. What cannot be read leaves what was said.
+func (cp *ControlPlane) judgeUploaded(ctx context.Context, now time.Time) (next time.Time) {
+	var list []health.Certificate
+	err := cp.store.View(ctx, func(r store.Reader) (err error) {
+		list, err = uploadedCertificates(r)
+		return err
+	})
+	if err != nil {
+		if ctx.Err() == nil {
+			cp.Log.Warn("the certificates of the administration API could not be looked at", "error", err)
+		}
+		return now.Add(uploadedRetry)
+	}
+	f, next := health.EveryCertificate(now, list)
+	cp.ready.conditions.Set(conditionUploaded, f)
+	return next
+}
+
+// uploadedCertificates reads those of the default control plane, the only one. A row
+// that cannot be read hides no other one.
+func uploadedCertificates(r store.Reader) (list []health.Certificate, err error) {
+	snis, _, err := store.ListReadable(r, gateway.SNIs, model.DefaultControlPlane)
+	if err != nil {
+		return nil, err
+	}
+	names := map[string][]string{}
+	for _, res := range snis {
+		s := res.Spec.(*gateway.SNI)
+		names[s.Certificate] = append(names[s.Certificate], s.Name)
+	}
+	pairs, _, err := store.ListReadable(r, gateway.Certificates, model.DefaultControlPlane)
+	if err != nil {
+		return nil, err
+	}
+	for _, res := range pairs {
+		c := res.Spec.(*gateway.Certificate)
+		what := "certificate " + res.Name + shownFor(names[res.Name])
+		list = append(list, uploadedAs(c.Cert, what)...)
+		list = append(list, uploadedAs(c.CertAlt, "the second pair of "+what)...)
+	}
+	authorities, _, err := store.ListReadable(r, gateway.CACertificates, model.DefaultControlPlane)
+	for _, res := range authorities {
+		list = append(list, uploadedAs(res.Spec.(*gateway.CACertificate).Cert, "authority "+res.Name+" of /ca_certificates")...)
+	}
+	return list, err
+}
+
+// uploadedAs is the first certificate of a chain, the leaf, which is the one that users
+// replace.
+func uploadedAs(chain, what string) []health.Certificate {
+	list := certificatesOf([]byte(chain), what, "upload its successor (PATCH /certificates/{id}, or a new authority), or delete what nobody uses")
+	return list[:min(len(list), 1)]
+}
+
+// shownFor says for which server names a certificate is shown.
+func shownFor(names []string) string {
+	slices.Sort(names)
+	switch more := len(names) - maxNamesSaid; {
+	case len(names) == 0:
+		return " without server names"
+	case more > 0:
+		return fmt.Sprintf(" for %s and %d more", strings.Join(names[:maxNamesSaid], ", "), more)
+	}
+	return " for " + strings.Join(names, ", ")
+}
