@@ -162,7 +162,7 @@ func (cp *ControlPlane) names() []string {
 }
 
 func (cp *ControlPlane) openRevocation(ctx context.Context) (err error) {
-	if cp.redis, err = openRedis(cp.cfg, cp.Log); err != nil {
+	if cp.redis, err = openRedis(cp.cfg, cp.clocks.wall.Earliest, cp.Log); err != nil {
 		return err
 	}
 	cp.closers.add(func(context.Context) { cp.redis.close() })

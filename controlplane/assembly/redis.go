@@ -27,12 +27,14 @@ type redisParts struct {
 }
 
 // openRedis connects to the configured Redis, or starts the embedded one. A
-// configured Redis need not be up: nothing waits for it.
-func openRedis(c *config.Config, log *slog.Logger) (*redisParts, error) {
+// configured Redis need not be up: nothing waits for it. past is up to when the keys of the
+// embedded one have ended: what a clock that is ahead for a moment removes is not missed
+// before it is needed.
+func openRedis(c *config.Config, past func() time.Time, log *slog.Logger) (*redisParts, error) {
 	redisconn.LogTo(redisLog{log})
 	p := &redisParts{url: c.Redis.URL, nodeURL: c.Redis.NodeURL}
 	if p.url == "" {
-		e, err := embedded.Start(embedded.Options{Port: c.Redis.EmbeddedPort, Now: time.Now, Log: log})
+		e, err := embedded.Start(embedded.Options{Port: c.Redis.EmbeddedPort, Now: past, Log: log})
 		if err != nil {
 			return nil, fmt.Errorf("embedded token cache: %w", err)
 		}

@@ -4,9 +4,12 @@ import (
 	"bytes"
 	"log/slog"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/meshgate/meshgate/controlplane/config"
+	"github.com/meshgate/meshgate/controlplane/steady"
 )
 
 // Filters never get a credential that writes: an external Redis is handed out by
@@ -28,7 +31,7 @@ func TestProxiesGetNoWritingCredential(t *testing.T) {
 			var out bytes.Buffer
 			c := &config.Config{}
 			c.Redis.URL, c.Redis.NodeURL = tc.url, tc.nodeURL
-			p, err := openRedis(c, slog.New(slog.NewTextHandler(&out, nil)))
+			p, err := openRedis(c, time.Now, slog.New(slog.NewTextHandler(&out, nil)))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -56,12 +59,50 @@ func TestNodeURLIsTriedOut(t *testing.T) {
 	for _, url := range []string{"http://reader:pa55word@r:1", "redis+sentinel://reader:pa55word@r:1", "redis+cluster://reader:pa55word@r:1/3"} {
 		c := &config.Config{}
 		c.Redis.URL, c.Redis.NodeURL = "redis://r:1", url
-		p, err := openRedis(c, slog.New(slog.DiscardHandler))
+		p, err := openRedis(c, time.Now, slog.New(slog.DiscardHandler))
 		if err == nil {
 			p.close()
 			t.Errorf("%s: taken", url)
 		} else if !strings.HasPrefix(err.Error(), "redis.nodeURL: ") || strings.Contains(err.Error(), "pa55word") {
 			t.Errorf("%s: %v", url, err)
+		}
+	}
+}
+
+// TestEmbeddedRedisKeepsWhatHasNotEnded: a clock that is set ahead for a moment does not
+// empty it. What has ended by every clock goes, in the same sweep.
+func TestEmbeddedRedisKeepsWhatHasNotEnded(t *testing.T) {
+	for _, naive := range []bool{false, true} {
+		var ahead atomic.Int64
+		base := time.Now()
+		wall := steady.New(func() (time.Time, time.Duration) {
+			return time.Now().Add(time.Duration(ahead.Load())), time.Since(base)
+		})
+		swept := make(chan struct{}, 16)
+		p, err := openRedis(&config.Config{}, func() time.Time {
+			if ahead.Load() > 0 {
+				swept <- struct{}{}
+			}
+			if naive {
+				return wall.Now()
+			}
+			return wall.Earliest()
+		}, slog.New(slog.DiscardHandler))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer p.close()
+		p.embedded.Track("record", base.Add(time.Hour).UnixMilli(), false)
+		p.embedded.Track("tombstone", base.Add(2*time.Hour).UnixMilli(), true)
+		ahead.Store(int64(48 * time.Hour))
+		p.embedded.Track("ended", 1, false) // which wakes the sweep
+		select {
+		case <-swept: // at least this sweep is over when something can be counted
+		case <-time.After(30 * time.Second):
+			t.Fatal("it goes by another clock")
+		}
+		if n := p.embedded.Len(); (n == 2) == naive {
+			t.Errorf("at its word %v: %d keys are left", naive, n)
 		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -215,7 +216,7 @@ func TestRedisCA(t *testing.T) {
 		{"rediss://127.0.0.1:1", file + ".not", "redis.caFile: open "},
 		{"http://127.0.0.1:1", "", ""},
 	} {
-		p, err := openRedis(&config.Config{Redis: config.Redis{URL: test.url, CAFile: test.file}}, slog.New(slog.DiscardHandler))
+		p, err := openRedis(&config.Config{Redis: config.Redis{URL: test.url, CAFile: test.file}}, time.Now, slog.New(slog.DiscardHandler))
 		if p != nil || err == nil || !strings.HasPrefix(err.Error(), test.want) {
 			t.Errorf("%s, %s: %v, want %s", test.url, test.file, err, test.want)
 		}

@@ -71,7 +71,7 @@ func (cp *ControlPlane) openDatabase(ctx context.Context) (store.Store, error) {
 	s, err := sqlstore.Open(ctx, sqlstore.Options{
 		Path: c.SQLite.Path, Kinds: AllKinds(), Sealer: keys, Log: cp.Log, Retention: cp.retention(), Past: cp.clocks.wall.Earliest,
 		Report: storeReport(cp.ready.conditions, c.SQLite.Path),
-		Begin:  func(r store.Reader) error { return revoke.NoteTime(r, cp.clocks.wall) },
+		Begin:  func(tx store.Tx) error { return revoke.NoteTime(tx, cp.clocks.wall) },
 	})
 	if errors.Is(err, sqlstore.ErrKey) {
 		return nil, fmt.Errorf("database %s was written with another key than that of %s: put the right key there; nothing was changed", c.SQLite.Path, keySource(c))

@@ -69,3 +69,20 @@ func TestBulkRevocationThatCannotBeClaimed(t *testing.T) {
 		t.Errorf("%d %s", w.Code, diff)
 	}
 }
+
+// TestBulkRevocationOfWhoIsGone: whoever has just been deleted is not said to be absent
+// before gateways have heard of it, as with one that is deleted again.
+func TestBulkRevocationOfWhoIsGone(t *testing.T) {
+	f := setupWith(t, func(o *gatewayapi.Options) { o.Revocations = &revocations{store: o.Store, gate: o.Gate} })
+	for _, path := range []string{"/consumers/bob", "/oauth2/app"} {
+		for unconfirmed, want := range map[bool]int{true: 503, false: 404} {
+			f.revoker.set(nil)
+			if unconfirmed {
+				f.revoker.set(fault.New(fault.Unavailable, "tokens may still be accepted"))
+			}
+			if w := f.do("DELETE", path+"/oauth2_tokens", ""); w.Code != want {
+				t.Errorf("%s, unconfirmed %v: %d %s", path, unconfirmed, w.Code, w.Body)
+			}
+		}
+	}
+}

@@ -1,10 +1,12 @@
 package gatewayapi
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 
 	"github.com/meshgate/meshgate/controlplane/admit"
+	"github.com/meshgate/meshgate/controlplane/fault"
 	"github.com/meshgate/meshgate/controlplane/gateway"
 	"github.com/meshgate/meshgate/controlplane/httpkit"
 	"github.com/meshgate/meshgate/controlplane/model"
@@ -61,7 +63,9 @@ func (a *API) tokensOfConsumer(r store.Reader, request *http.Request) (source, e
 	return s, err
 }
 
-// revokeOf revokes the tokens of the resource in the path.
+// revokeOf revokes the tokens of the resource in the path. Another call may have deleted
+// that a moment ago, with its tokens: as with [admit.Gate.Delete] Unavailable comes before
+// NotFound.
 func (a *API) revokeOf(k *model.Kind, by func(id string) oauth.RevokeBy) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		var owner *model.Resource
@@ -69,6 +73,9 @@ func (a *API) revokeOf(k *model.Kind, by func(id string) oauth.RevokeBy) http.Ha
 			owner, err = admit.Lookup(reader, admit.Address{Kind: k, Scope: a.Scope, Key: r.PathValue(pathOwner)})
 			return err
 		})
+		if fault.Is(err, fault.NotFound) {
+			err = cmp.Or(a.Gate.Settle(r.Context()), err)
+		}
 		if err != nil {
 			a.fail(w, r, err, call{})
 			return

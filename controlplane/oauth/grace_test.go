@@ -281,3 +281,19 @@ func TestLostAnswer(t *testing.T) {
 		}
 	})
 }
+
+// TestNoGraceBeforeTheUse: a clock that is behind the moment at which a refresh token was
+// used was set back. How long ago that was nobody knows, so nothing is given for it; a
+// clock that a time server moves by a little keeps its grace.
+func TestNoGraceBeforeTheUse(t *testing.T) {
+	for back, want := range map[time.Duration]int{time.Hour: 400, clockStep + time.Second: 400, clockStep: 200, 0: 200} {
+		worlds(t, strict(), func(t *testing.T, w *world) {
+			_, first := w.newPair()
+			_, access, _ := w.refresh(first)
+			w.now = w.now.Add(-back)
+			if status, _, _ := w.refresh(first); status != want || w.lives(access) != (want == 200) {
+				t.Errorf("set back by %v: %d, the successor lives: %v", back, status, w.lives(access))
+			}
+		})
+	}
+}

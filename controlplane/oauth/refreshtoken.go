@@ -99,6 +99,10 @@ func (t *Request) reuses(issue *Issue) bool {
 	return t.Config.ReuseRefreshToken && (!strict || t.Spec().ClientType != gateway.ClientPublic)
 }
 
+// clockStep is by how much a time server may set a clock back at once without anybody
+// losing the grace.
+const clockStep = 5 * time.Second
+
 // unknownRefresh refuses a refresh token that is not there. One that was spent
 // a moment ago is answered with its successor once more, because the answer may
 // have been lost; every other use of a spent one is a sign of theft.
@@ -112,9 +116,7 @@ func (t *Request) unknownRefresh(tx store.Reader, value string, issue *Issue) er
 		return t.spoiled(errRefresh)
 	}
 	theft := &replay{family: spent.Family, refusal: t.spoiled(errRefresh)}
-	// Without a grace no clock is asked: one that was set back must not give any.
-	grace := t.grace().Milliseconds()
-	if spent.Successor == "" || grace <= 0 || t.Now.UnixMilli() >= spent.At+grace {
+	if spent.Successor == "" || !t.graceHolds(spent.At) {
 		return theft
 	}
 	// The row of the successor goes when it is redeemed, and then whoever sends
@@ -129,6 +131,15 @@ func (t *Request) unknownRefresh(tx store.Reader, value string, issue *Issue) er
 	}
 	issue.Again = successor
 	return t.inherit(successor.Spec.(*gateway.Token), issue)
+}
+
+// graceHolds reports whether the answer to a use at a time may have been lost a moment ago.
+// A clock that was set back must not give more: where the use is still to come by it,
+// nobody knows how long ago that was. Without a grace no clock is asked.
+func (t *Request) graceHolds(at int64) bool {
+	grace := t.grace()
+	passed := t.Now.Sub(time.UnixMilli(at))
+	return grace > 0 && passed >= -clockStep && passed < grace
 }
 
 // grace is for how long an answer may have been lost. Public clients have none:

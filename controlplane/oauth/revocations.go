@@ -1,6 +1,7 @@
 package oauth
 
 import (
+	"cmp"
 	"context"
 
 	"github.com/meshgate/meshgate/controlplane/fault"
@@ -38,9 +39,13 @@ type Revocations struct {
 // did not find, because another call has just revoked them, are not accepted either when
 // it returns without an error.
 // Errors of its own are Invalid, unless exactly one member
-// of by is set, and NotFound for an unknown application or consumer.
+// of by is set, and NotFound for an unknown application or consumer: after Unavailable, as
+// it may have been deleted a moment ago.
 func (v *Revocations) Revoke(ctx context.Context, scope string, by RevokeBy) (n int, c store.Commit, err error) {
 	lists, revision, err := v.lists(ctx, scope, by)
+	if fault.Is(err, fault.NotFound) {
+		err = cmp.Or(v.Writer.Settle(ctx), err)
+	}
 	if err != nil {
 		return 0, store.Commit{}, err
 	}

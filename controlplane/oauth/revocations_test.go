@@ -292,3 +292,20 @@ func TestRevocationsAreBounded(t *testing.T) {
 		}
 	})
 }
+
+// Whose tokens were to go may have gone a moment ago, with all of them. That it is not there
+// is no answer while that is unconfirmed.
+func TestRevocationsOfWhoIsGone(t *testing.T) {
+	w := newWorld(t, strict())
+	away := fault.New(fault.Unavailable, "a gateway is out of reach")
+	for _, by := range []RevokeBy{{Credential: "gone"}, {Consumer: "gone"}} {
+		v := &Revocations{Store: w.db, Writer: unpublished{w.db, away}}
+		if _, _, err := v.Revoke(context.Background(), scopeName, by); !errors.Is(err, away) {
+			t.Errorf("%+v, unconfirmed: %v", by, err)
+		}
+		v.Writer = unpublished{w.db, nil}
+		if _, _, err := v.Revoke(context.Background(), scopeName, by); !fault.Is(err, fault.NotFound) {
+			t.Errorf("%+v, confirmed: %v", by, err)
+		}
+	}
+}

@@ -5,6 +5,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -17,21 +20,24 @@ import (
 	"github.com/meshgate/meshgate/controlplane/steady/steadytest"
 	"github.com/meshgate/meshgate/controlplane/store"
 	"github.com/meshgate/meshgate/controlplane/store/memstore"
+	"github.com/meshgate/meshgate/controlplane/store/seal"
+	"github.com/meshgate/meshgate/controlplane/store/sqlstore"
 	"github.com/meshgate/meshgate/filter/contract"
 	"github.com/meshgate/meshgate/filter/redisconn"
 )
 
 const day = 24 * time.Hour
 
-// openStore opens a store that outlives the processes on it.
+// openStore opens the store of the first process.
 func (w *world) openStore() store.Store {
 	w.t.Helper()
-	var o memstore.Options
+	var s store.Store
 	if w.wall != nil {
-		w.now, w.clock = w.wall.Now, w.wall.Begin()
-		o = memstore.Options{Now: w.wall.Now, Past: w.wall.Past}
+		w.now, w.clock, w.file = w.wall.Now, w.wall.Begin(), filepath.Join(memoryDir(w.t), "meshgate.db")
+		s = w.openFile()
+	} else {
+		s = memstore.New()
 	}
-	s := memstore.Open(o)
 	if w.fresh {
 		return s
 	}
@@ -40,6 +46,54 @@ func (w *world) openStore() store.Store {
 		w.t.Fatal(err)
 	}
 	return s
+}
+
+// openFile opens the database for a process, as the control plane does. What has ended by
+// its clock is removed a moment later, for good.
+func (w *world) openFile() store.Store {
+	w.t.Helper()
+	keys, err := seal.New(make([]byte, seal.RootSize))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	s, err := sqlstore.Open(context.Background(), sqlstore.Options{
+		Path: w.file, Kinds: append(gateway.Kinds(), Kinds()...), Sealer: keys, Log: slog.New(slog.DiscardHandler),
+		Now: w.wall.Now, Past: w.wall.Past,
+		Begin: func(tx store.Tx) error { return NoteTime(tx, w.clock) },
+	})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return s
+}
+
+// nextClock is that of a process which begins. One that follows another opens its
+// database anew.
+func (w *world) nextClock() {
+	if w.wall == nil {
+		return
+	}
+	w.clock = w.wall.Begin()
+	if w.r == nil {
+		return
+	}
+	if err := w.store.Close(); err != nil {
+		w.t.Error(err)
+	}
+	w.store = w.openFile()
+	w.source.store = w.store
+}
+
+// memoryDir is a directory in memory where there is such a thing: each commit waits for
+// its disk.
+func memoryDir(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("/dev/shm", "revoke-")
+	if err != nil {
+		return t.TempDir()
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	return dir
 }
 
 // jumping is a world with a wall clock that is set. What is revoked there with success
@@ -244,6 +298,34 @@ func TestClockThatJumpsRevivesNothing(t *testing.T) {
 			j.restart(2 * day)
 			j.use("b")
 		},
+		"ahead, and back, for processes that see no redis": func(j *jumping) {
+			j.revoked(j.touchApp(), "a")
+			j.redis.be(gone)
+			j.restart(2 * day)
+			j.restart(0)
+			j.redis.be(fine)
+			j.rest()
+			j.use("b")
+		},
+		"ahead, and back, for processes that do not reach what holds the record": func(j *jumping) {
+			name := j.mint("c", false)
+			j.rest()
+			j.redis.be(gone)
+			j.revoked(j.remove(name), "c")
+			j.restart(2 * day)
+			j.restart(0)
+			j.redis.be(fine)
+			j.rest()
+		},
+		"ahead, and back after a crash, for processes that see no redis": func(j *jumping) {
+			j.revoked(j.touchApp(), "a")
+			j.redis.be(gone)
+			j.hop(2*day, true)
+			j.hop(0, false)
+			j.redis.be(fine)
+			j.rest()
+			j.use("b")
+		},
 	} {
 		for _, naive := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, at its word %v", name, naive), func(t *testing.T) {
@@ -393,12 +475,13 @@ func (a otherwise) identify(ctx context.Context) ([]redisconn.Server, error) {
 
 var errFound = errors.New("found")
 
-// jumpsAtRandom plays an order of jumps, revocations, uses and restarts. The clock is
-// never ahead for a whole window. It returns how many revocations were tried and made.
+// jumpsAtRandom plays an order of jumps, also between two processes, of revocations, uses
+// and restarts, with a Redis that is away at times. The clock is never ahead for a whole
+// window. It returns how many revocations were tried and made.
 func jumpsAtRandom(t *testing.T, rt *rapid.T, naive bool) (tried, made int, failure error) {
 	type event struct{ Kind, Span int }
 	events := rapid.SliceOfN(rapid.Custom(func(t *rapid.T) event {
-		return event{rapid.IntRange(0, 9).Draw(t, "kind"), rapid.IntRange(0, 12).Draw(t, "span")}
+		return event{rapid.IntRange(0, 13).Draw(t, "kind"), rapid.IntRange(0, 12).Draw(t, "span")}
 	}), 4, 16).Draw(rt, "events")
 	jumps(t, naive, func(j *jumping) {
 		defer func() { tried, made = j.tried, j.made }()
@@ -435,6 +518,12 @@ func jumpsAtRandom(t *testing.T, rt *rapid.T, naive bool) (tried, made int, fail
 			case 9:
 				j.crash()
 				j.open(nil)
+			case 10:
+				j.redis.be([]mood{gone, fine}[e.Span%2])
+			case 11, 12, 13:
+				wrong = []time.Duration{0, 2 * day, 5 * day}[e.Span%3]
+				j.redis.be([]mood{gone, fine}[e.Span%2])
+				j.hop(wrong, e.Kind != 13)
 			}
 			j.wall.Set(wrong)
 			j.rest()

@@ -121,8 +121,10 @@ type world struct {
 	checks func(Node) bool
 	// wall, if set, is a wall clock that is set by the test; clock is that of the
 	// process on it. A naive process takes it at its word.
+	// It has its store in a file, which each process opens anew.
 	wall  *steadytest.Hand
 	clock Clock
+	file  string
 
 	// remote takes the place of Redis. A virtual world has no sockets.
 	remote  remote
@@ -150,7 +152,7 @@ func newWorld(t *testing.T, client redis.UniversalClient) *world {
 func (w *world) init(client redis.UniversalClient) {
 	t := w.t
 	w.store = w.openStore()
-	t.Cleanup(func() { w.store.Close() })
+	t.Cleanup(func() { w.store.Close() }) // of the last process
 	w.source = &source{store: w.store}
 	w.open(client)
 	w.begun(time.Now().Add(-contract.Lease))
@@ -179,9 +181,7 @@ func (w *world) seed() {
 // open starts a control plane on the store.
 func (w *world) open(client redis.UniversalClient) {
 	w.t.Helper()
-	if w.wall != nil {
-		w.clock = w.wall.Begin()
-	}
+	w.nextClock()
 	o := Options{
 		Store: w.store, Subjects: subjects(), Source: w.source, Auth: auth{}, Redis: client, remote: w.remote,
 		pace: func() time.Duration { return cmp.Or(time.Duration(w.pause.Load()), watchEvery) },

@@ -581,8 +581,8 @@ func (k *keeper) load() {
 	switch {
 	case !k.stored.Clean:
 		k.doubt = "a predecessor may have left a write under way"
-	case k.r.gap > 0:
-		k.doubt = "revocations may have been forgotten too early: more time has passed since the last process ended than anybody has measured"
+	case k.r.hidden:
+		k.doubt = "revocations may have been forgotten too early: more time has passed between two processes than anybody has measured"
 	}
 	k.last = k.r.last.Until
 	k.stored.Clean, k.unheard = false, !k.stored.Told

@@ -94,7 +94,8 @@ type Options struct {
 	Meter Meter
 	Log   *slog.Logger
 	// Now is the wall clock, Clock within what bounds it can be believed. Without a Clock
-	// it is taken at its word. Store must end its rows by Clock.Earliest.
+	// it is taken at its word. Store must end its rows by Clock.Earliest, and none before
+	// [NoteTime].
 	Now   func() time.Time
 	Clock Clock
 	// Places is how many links there are at once, and whose, MaxNodeLinks bounds those of
@@ -142,6 +143,9 @@ type Revoker struct {
 	// the clock alone, 0 if that is little.
 	last Times
 	gap  time.Duration
+	// hidden says that revocations may have been forgotten too early: there is a gap, or
+	// one before was not mended.
+	hidden bool
 
 	mu      sync.Mutex
 	closing bool
@@ -261,6 +265,7 @@ func (r *Revoker) load(tx store.Reader) error {
 	if r.last, r.gap, err = resumeTime(tx, r.o.Clock); err != nil {
 		return err
 	}
+	r.hidden = r.gap > 0 || r.last.Unmended
 	rows, err := tx.List(tombstones, store.Query{})
 	if err != nil {
 		return err
@@ -293,7 +298,7 @@ func (r *Revoker) load(tx store.Reader) error {
 	}
 	r.alone = len(r.known) == 0 && !r.before.Forgotten
 	r.recall()
-	if len(entries) > 0 || r.gap > 0 || r.before.Forgotten { // some may be hidden that a predecessor has not confirmed
+	if len(entries) > 0 || r.hidden || r.before.Forgotten || !r.before.Told { // some may be hidden that a predecessor has not confirmed
 		r.revokedAt = r.history.at
 		r.pend(r.history.at)
 	}

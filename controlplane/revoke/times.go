@@ -52,6 +52,9 @@ type Times struct {
 	// Until is when the last record ends that was written so far. It is right if the
 	// process has ended in good order; after any other end no record counts.
 	Until int64 `json:"until,omitempty"`
+	// Unmended says that a process began so long after Earliest that revocations may have
+	// been forgotten since, and that what this demands was not in force yet when it ended.
+	Unmended bool `json:"unmended,omitempty"`
 }
 
 var times = &model.Kind{
@@ -62,9 +65,17 @@ var times = &model.Kind{
 // NoteTime tells a clock what the time was when the last process on a store ended, if
 // that was little ago. It comes before the first row of the store is taken to have ended:
 // what has ended by the wall clock alone may not have ended at all.
-func NoteTime(tx store.Reader, clock Clock) error {
-	_, _, err := resumeTime(tx, clock)
-	return err
+//
+// If it was not little ago, the store has to remember that before it removes a row. The
+// clock may be set right before the next process begins, which would see no gap, nor what
+// was removed in it.
+func NoteTime(tx store.Tx, clock Clock) error {
+	last, gap, err := resumeTime(tx, clock)
+	if err != nil || gap == 0 || last.Unmended {
+		return err
+	}
+	last.Unmended = true
+	return put(tx, &model.Resource{Kind: times, Name: singleton, Spec: &last}, nil)
 }
 
 // resumeTime returns what the last process knew of the time, and how much has passed
@@ -90,13 +101,13 @@ func resumeTime(tx store.Reader, clock Clock) (last Times, gap time.Duration, er
 // noteTimes stores the time. What it was before is needed until that is in force what a
 // gap demands: a process that ends before would hide the gap from the next one.
 func (r *Revoker) noteTimes(ctx context.Context) error {
-	if r.gap > 0 && !r.mended() {
+	if r.hidden && !r.mended() {
 		return nil
 	}
 	until := r.keeper.ends()
 	_, err := r.o.Store.Update(ctx, model.Credential, func(tx store.Tx) error {
 		_, err := tx.Get(times, "", singleton)
-		return put(tx, &model.Resource{Kind: times, Name: singleton, Spec: &Times{r.o.Clock.Earliest().UnixMilli(), until}}, err)
+		return put(tx, &model.Resource{Kind: times, Name: singleton, Spec: &Times{Earliest: r.o.Clock.Earliest().UnixMilli(), Until: until}}, err)
 	})
 	if err != nil {
 		return fmt.Errorf("note the time: %w", err)
@@ -117,14 +128,12 @@ func (k *keeper) until() int64 {
 }
 
 // mended reports whether no filter takes anything any more from a Redis as it was before a
-// gap: it was put in order under another epoch, or they have heard that there is none.
+// gap: it was put in order under another epoch, and no filter believes one that was there
+// before it; or they have heard that there is none.
 func (r *Revoker) mended() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.keeper == nil {
-		return r.told()
-	}
-	return r.redisAt != 0
+	return r.told() && (r.keeper == nil || r.redisAt != 0)
 }
 
 // ends says when the last record ends. After a process without Redis no record counts.

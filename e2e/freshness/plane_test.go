@@ -122,7 +122,11 @@ func (p *plane) isPlanned() bool {
 // later.
 func openPlane(s store.Store, clock *steadytest.Hand, to *route, planning time.Duration) (*plane, error) {
 	p := &plane{Store: s, door: newDoorway(), calls: &sync.WaitGroup{}, planned: make(chan struct{})}
-	var err error
+	process := clock.Begin()
+	_, err := s.Update(context.Background(), model.Config, func(tx store.Tx) error { return revoke.NoteTime(tx, process) })
+	if err != nil {
+		return nil, err
+	}
 	p.redis, err = redisconn.Open(redisconn.Options{
 		Settings: contract.RedisSettings{URL: redisURL}, Timeout: planeTimeout, DialTimeout: planeTimeout,
 		Dial: func(ctx context.Context, network, address string) (net.Conn, error) {
@@ -139,7 +143,7 @@ func openPlane(s store.Store, clock *steadytest.Hand, to *route, planning time.D
 		Store: p, Subjects: oauth.Subjects(), Source: p, Auth: p, Redis: p.redis,
 		NodeRedis: func(bool) *contract.RedisSettings { return &contract.RedisSettings{URL: redisURL} },
 		Allowed:   func(revoke.Node, string) bool { return p.isPlanned() }, ChecksTokens: func(revoke.Node) bool { return true },
-		Planned: p.plan, Now: clock.Now, Clock: clock.Begin(), Log: slog.New(slog.DiscardHandler),
+		Planned: p.plan, Now: clock.Now, Clock: process, Log: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
 		return nil, errors.Join(err, p.redis.Close())

@@ -54,7 +54,7 @@ type Options struct {
 	Port int
 	// MaxKeys bounds keys; 0 means [MaxKeys].
 	MaxKeys int
-	// Now is the wall clock.
+	// Now is up to when keys have ended; nil = time.Now. See package steady.
 	Now func() time.Time
 	// Handshake bounds the time until the password; 0 means 2 s.
 	Handshake time.Duration

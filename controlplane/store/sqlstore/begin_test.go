@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/meshgate/meshgate/controlplane/model"
@@ -39,8 +40,8 @@ func TestBeginComesBeforeTheFirstSweep(t *testing.T) {
 		t.Fatal(err)
 	}
 	clock.Store(born + 480_000)
-	o.Begin = func(r store.Reader) error {
-		if n, err := r.Count(mortals, store.Query{}); n != 0 || err != nil {
+	o.Begin = func(tx store.Tx) error {
+		if n, err := tx.Count(mortals, store.Query{}); n != 0 || err != nil {
 			t.Errorf("%d rows, %v", n, err)
 		}
 		clock.Store(born + 2000)
@@ -65,7 +66,7 @@ func TestBeginComesBeforeTheFirstSweep(t *testing.T) {
 func TestBeginFails(t *testing.T) {
 	t.Parallel()
 	o := Options{Path: filepath.Join(t.TempDir(), "meshgate.db"), Kinds: []*model.Kind{mortals}, Log: slog.New(slog.DiscardHandler)}
-	o.Begin = func(store.Reader) error { return errors.New("not this time") }
+	o.Begin = func(store.Tx) error { return errors.New("not this time") }
 	if s, err := Open(t.Context(), o); err == nil || !strings.Contains(err.Error(), "not this time") {
 		t.Fatalf("%v, %v", s, err)
 	}
@@ -77,4 +78,63 @@ func TestBeginFails(t *testing.T) {
 	if err := s.Close(); err != nil {
 		t.Error(err)
 	}
+}
+
+// TestBeginIsWrittenBeforeTheFirstSweep: what the beginning of a process writes is there
+// when the first row has gone. While the disk does not take it the store is open, and keeps
+// what has ended.
+func TestBeginIsWrittenBeforeTheFirstSweep(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		o := Options{Path: filepath.Join(t.TempDir(), "meshgate.db"), Kinds: []*model.Kind{mortals, whispers}, Log: slog.New(slog.DiscardHandler)}
+		open := func() *sqlite {
+			s, err := Open(t.Context(), o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return s.(*sqlite)
+		}
+		s := open()
+		bear(t, s, "over", 1, time.Now().Add(time.Minute).UnixMilli(), "")
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Hour)
+		full := true
+		o.Begin = func(tx store.Tx) error {
+			if _, err := tx.Create(&model.Resource{Kind: whispers, Name: "began", Spec: &note{}}); err != nil || full {
+				return store.DiskFull.Fault(err)
+			}
+			return nil
+		}
+		s = open()
+		defer func() { _ = s.Close() }()
+		rows := func() (n int) {
+			time.Sleep(2 * sweepRetry)
+			synctest.Wait()
+			n, _ = s.left(t)
+			return n
+		}
+		if n := rows(); n != 1 {
+			t.Errorf("%d rows while the disk is full", n)
+		}
+		if err := s.View(t.Context(), func(r store.Reader) error {
+			if n, err := r.Count(mortals, store.Query{}); n != 0 || err != nil {
+				t.Errorf("%d rows are seen that have ended, %v", n, err)
+			}
+			return nil
+		}); err != nil {
+			t.Error(err)
+		}
+		full = false
+		if n := rows(); n != 1 { // the one that ends is gone, and the one that was written is there
+			t.Errorf("%d rows when the disk takes writes", n)
+		}
+		if err := s.View(t.Context(), func(r store.Reader) error {
+			_, err := r.Get(whispers, "", "began")
+			return err
+		}); err != nil {
+			t.Error(err)
+		}
+	})
 }

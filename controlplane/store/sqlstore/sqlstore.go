@@ -75,9 +75,11 @@ type Options struct {
 	// Report, if set, hears when writing begins to fail, why, and when it works again.
 	// It must not use the store.
 	Report func(store.Trouble, error)
-	// Begin, if set, reads what the last process has left, before any row is removed
-	// because it has ended. If it fails the store does not open.
-	Begin func(store.Reader) error
+	// Begin, if set, reads what the last process has left, and writes what has to be on
+	// the disk before any row is removed because it has ended. If it fails the store does
+	// not open. If only its write fails, because the disk takes none, the store opens, and
+	// Begin is run again when rows have ended: they stay until it has succeeded.
+	Begin func(store.Tx) error
 
 	// page is how many rows are sealed anew in one transaction; 0 = resealPage.
 	page int
@@ -160,10 +162,7 @@ func (s *sqlite) open(ctx context.Context, o Options) (err error) {
 		return errors.Join(err, session.close())
 	}
 	s.readers = newReaders(read, s.closing)
-	if o.Begin == nil {
-		return nil
-	}
-	if err := s.View(ctx, o.Begin); err != nil {
+	if err := s.writer.begin(); err != nil {
 		s.readers.close()
 		return errors.Join(err, session.close())
 	}

@@ -1,9 +1,11 @@
 package sqlstore
 
 import (
+	"context"
 	"errors"
 	"time"
 
+	"github.com/meshgate/meshgate/controlplane/fault"
 	"github.com/meshgate/meshgate/controlplane/model"
 	"github.com/meshgate/meshgate/controlplane/store/internal/engine"
 )
@@ -20,7 +22,10 @@ func (w *writer) sweep() {
 		w.alarm.Clear()
 		w.sweeping = new(int)
 	}
-	n, more, err := w.sweepStep(model.Credential)
+	n, more, err := 0, false, w.begun()
+	if err == nil {
+		n, more, err = w.sweepStep(model.Credential)
+	}
 	if errors.Is(err, errStricter) {
 		n, more, err = w.sweepStep(model.Config)
 	}
@@ -41,6 +46,35 @@ func (w *writer) sweep() {
 		w.log.Error("the next expiry is not known", "error", err)
 		w.alarm.Set(w.past().Add(sweepRetry).UnixMilli(), w.past())
 	}
+}
+
+// begin is [Options.Begin] while the store opens.
+func (w *writer) begin() error {
+	err := w.begun()
+	if fault.Is(err, fault.Unstored) {
+		w.log.Warn("rows that have ended are kept until the disk takes what has to be written before", "error", err)
+		return nil
+	}
+	return err
+}
+
+// begun returns once [Options.Begin] has succeeded, which it does once. It is run for the
+// goroutine of the writer, or before there is one.
+func (w *writer) begun() error {
+	if w.first == nil {
+		return nil
+	}
+	r, ended := newRequest(context.Background(), model.Config), make(chan error, 1)
+	go func() {
+		_, err := r.serve(w.first)
+		ended <- err
+	}()
+	w.commit([]*request{r})
+	err := <-ended
+	if err == nil {
+		w.first = nil
+	}
+	return err
 }
 
 // sweepStep removes a bounded number of rows. A power failure may undo the

@@ -34,6 +34,8 @@ type writer struct {
 	closing <-chan struct{}
 	done    chan struct{}
 
+	// first is [Options.Begin] until it has succeeded.
+	first func(store.Tx) error
 	// retain says which change records are kept.
 	retain store.Retention
 
@@ -80,6 +82,7 @@ func newWriter(s *session, c *codec, o Options, closing <-chan struct{}) (*write
 	w := &writer{
 		session: s, codec: c, now: o.Now, past: o.Past, log: o.Log, queue: make(chan *request), alarm: engine.NewAlarm(),
 		closing: closing, done: make(chan struct{}), full: true, doubt: doubt{ending: make(chan struct{})},
+		first:       o.Begin,
 		retain:      o.Retention,
 		checkpoints: checkpoints{after: o.Checkpoint},
 		troubles:    troubles{dir: filepath.Dir(o.Path), report: o.Report},
@@ -129,6 +132,11 @@ func (w *writer) wait(r *request, fn func(store.Tx) error) (store.Commit, error)
 	if err := w.enqueue(r); err != nil {
 		return store.Commit{}, err
 	}
+	return r.serve(fn)
+}
+
+// serve runs fn when it is the turn of a request, until there is a reply.
+func (r *request) serve(fn func(store.Tx) error) (store.Commit, error) {
 	for {
 		select {
 		case tx := <-r.turn:

@@ -1,0 +1,95 @@
+package revoke
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/meshgate/meshgate/filter/contract"
+)
+
+// A gap between two processes is not forgotten before what it demands is in force: not by
+// a process that sees no Redis, however it ends, and not where the clock is set right
+// before the next one. What was removed by the clock that was wrong does not come back.
+
+// hop ends the process, in good order or not, and begins another one by another clock.
+func (j *jumping) hop(off time.Duration, clean bool) {
+	if clean {
+		j.restart(off)
+		return
+	}
+	j.crash()
+	j.naive(true)
+	j.wall.Set(off)
+	j.open(nil)
+	j.rest()
+}
+
+// A revocation that was answered 503 is not "gone already" for the next process but one,
+// while a filter still has what it revoked.
+func TestGapIsNotHiddenByTheNextJump(t *testing.T) {
+	for _, clean := range []bool{true, false} {
+		for _, last := range []time.Duration{0, 2 * day} {
+			t.Run(fmt.Sprintf("ends well %v, then %v ahead", clean, last), func(t *testing.T) {
+				jumps(t, false, func(j *jumping) {
+					j.revokeUnheard()
+					j.hop(2*day, true)
+					says(j.t, j.r.Settle(j.t.Context()), "node")
+					j.hop(last, clean)
+					says(j.t, j.r.Settle(j.t.Context()), "node")
+					j.hop(0, clean)
+					says(j.t, j.r.Settle(j.t.Context()), "node")
+					j.redis.be(fine)
+					j.rest()
+					if err := j.r.Settle(j.t.Context()); err != nil {
+						t.Errorf("redis is in order: %v", err)
+					}
+					j.hop(0, true)
+					if err := j.r.Settle(j.t.Context()); err != nil {
+						t.Errorf("redis was in order before the restart: %v", err)
+					}
+				})
+			})
+		}
+	}
+}
+
+// A Redis that is in order takes nothing from a filter that reads the one before it.
+func TestGapLastsWhileAFormerRedisIsBelieved(t *testing.T) {
+	for _, last := range []time.Duration{0, 2 * day} {
+		t.Run(fmt.Sprintf("then %v ahead", last), func(t *testing.T) {
+			jumps(t, false, func(j *jumping) {
+				token := j.mint("a", false)
+				j.use("a")
+				f, _ := j.pipe("node", contract.Hello{Instance: "i"})
+				j.rest()
+				f.cut()
+				j.redis.stand("run-2")
+				j.rest()
+				says(j.t, j.revoke(j.remove(token)), "node")
+				j.restart(2 * day)
+				says(j.t, j.r.Settle(j.t.Context()), "node")
+				j.restart(last)
+				says(j.t, j.r.Settle(j.t.Context()), "node")
+				j.pipe("node", contract.Hello{Instance: "i"})
+				j.rest()
+				if err := j.r.Settle(j.t.Context()); err != nil {
+					t.Errorf("it has heard: %v", err)
+				}
+			})
+		})
+	}
+}
+
+// What no filter may have heard of is confirmed anew, also where nothing of it is left.
+func TestUntoldServersAreWaitedForWithoutRevocations(t *testing.T) {
+	jumps(t, false, func(j *jumping) {
+		f, _ := j.pipe("node", contract.Hello{Instance: "i"})
+		j.rest()
+		f.cut()
+		j.redis.stand("run-2")
+		j.rest()
+		j.restart(0)
+		says(j.t, j.r.Settle(j.t.Context()), "node")
+	})
+}
