@@ -13,41 +13,11 @@ import (
 	"github.com/meshgate/meshgate/filter/redisconn/redistest"
 )
 
-// startCluster runs three primaries and a replica of the first.
-func startCluster(t *testing.T) (servers [4]*redistest.Server) {
-	t.Helper()
-	slots := []string{"0 5460", "5461 10922", "10923 16383"}
-	for i := range servers {
-		servers[i] = redistest.StartMember(t, "--cluster-node-timeout", "1000", "--repl-diskless-sync-delay", "0")
-		if i < len(slots) {
-			servers[i].CLI(t, append([]string{"CLUSTER", "ADDSLOTSRANGE"}, strings.Fields(slots[i])...)...)
-		}
-		servers[i].CLI(t, "CLUSTER", "SET-CONFIG-EPOCH", fmt.Sprint(i+1))
-		if i > 0 {
-			servers[0].Meet(t, servers[i])
-		}
-	}
-	first := servers[0].CLI(t, "CLUSTER", "MYID")
-	until(t, "the replica knows its primary", func() bool {
-		return strings.Contains(servers[3].CLI(t, "CLUSTER", "NODES"), first) && servers[3].CLI(t, "CLUSTER", "REPLICATE", first) == "OK"
-	})
-	for _, s := range servers {
-		until(t, "the cluster is whole", func() bool {
-			return strings.Contains(s.CLI(t, "CLUSTER", "INFO"), "cluster_state:ok") && strings.Count(s.CLI(t, "CLUSTER", "NODES"), "\n") == 3 &&
-				strings.Contains(s.CLI(t, "CLUSTER", "NODES"), "slave")
-		})
-	}
-	until(t, "the replica follows", func() bool {
-		return strings.Contains(servers[3].CLI(t, "INFO", "replication"), "master_link_status:up")
-	})
-	return servers
-}
-
 // TestCluster: all primaries are identified and written to, moved slots and
 // replaced primaries are found again, by users who may do little.
 func TestCluster(t *testing.T) {
 	t.Parallel()
-	servers := startCluster(t)
+	servers := redistest.StartCluster(t)
 	for _, s := range servers {
 		s.User(t, "u", "p", "~*", "-@all", "+get", "+set", "+info", "+cluster|slots")
 	}

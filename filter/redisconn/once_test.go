@@ -125,6 +125,11 @@ func TestWritesFollowTheirSlot(t *testing.T) {
 	if err := c.Set(t.Context(), "key", "0", 0).Err(); err != nil {
 		t.Fatal(err)
 	}
+	all, err := Identify(t.Context(), opened(t, Options{Settings: settings(servers[1].Address())}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	second := Again(t.Context(), []string{all[0].Identity()})
 	slot, to, from := servers[0].CLI(t, "CLUSTER", "KEYSLOT", "key"), servers[1].CLI(t, "CLUSTER", "MYID"), servers[0].CLI(t, "CLUSTER", "MYID")
 	write := func(when string) {
 		t.Helper()
@@ -136,6 +141,11 @@ func TestWritesFollowTheirSlot(t *testing.T) {
 		}
 		if got := c.Get(t.Context(), "key").Val(); got != when {
 			t.Errorf("%s: %q", when, got)
+		}
+		pipe = c.Pipeline()
+		there, here := pipe.GetRange(t.Context(), "key", 0, -1), pipe.GetRange(t.Context(), "ready", 0, -1)
+		if _, _ = pipe.Exec(second); there.Val() != when || there.Err() != nil || !errors.Is(here.Err(), ErrNotVouched) {
+			t.Errorf("%s: only the second is vouched for: %v, %v", when, there, here)
 		}
 	}
 	servers[1].CLI(t, "CLUSTER", "SETSLOT", slot, "IMPORTING", from)

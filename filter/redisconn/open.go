@@ -88,6 +88,7 @@ func Open(o Options) (redis.UniversalClient, error) {
 	case t.cluster:
 		cluster := redis.NewClusterClient(clusterOptions(&o, t, dial))
 		cluster.OnNewNode(func(node *redis.Client) {
+			node.AddHook(again{})
 			node.AddHook(stamp{})
 			named.watch(node)
 		})
@@ -98,6 +99,9 @@ func Open(o Options) (redis.UniversalClient, error) {
 		c.UniversalClient = redis.NewClient(serverOptions(&o, t, c.dials.counted(s.dialMaster)))
 	default:
 		c.UniversalClient = redis.NewClient(serverOptions(&o, t, dial))
+	}
+	if !t.cluster { // its nodes have it
+		c.AddHook(again{database: t.database})
 	}
 	c.AddHook(stamp{})
 	return c, nil
@@ -152,6 +156,7 @@ func clusterOptions(o *Options, t *address, d dial) *redis.ClusterOptions {
 // primary's: a sentinel that is cut off from the others names the old one.
 func (o *Options) connected(primary bool, database int) func(context.Context, *redis.Conn) error {
 	return func(ctx context.Context, conn *redis.Conn) error {
+		ctx = notAgain(ctx)
 		info := sync.OnceValues(func() (Server, error) { return ask(ctx, conn.Pipeline(), database) })
 		if primary {
 			s, err := info()

@@ -2,11 +2,15 @@ package tokencache
 
 import (
 	"errors"
+	"fmt"
+	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/meshgate/meshgate/filter/contract"
+	"github.com/meshgate/meshgate/filter/redisconn"
 )
 
 // Look-ups that fail together say once that Redis does not answer: the breaker
@@ -25,5 +29,84 @@ func TestFailuresTogetherAreOne(t *testing.T) {
 				t.Errorf("after %d rounds: open %v", round, open)
 			}
 		}
+	})
+}
+
+// logbook collects what is logged.
+type logbook struct {
+	mu   sync.Mutex
+	said []string
+}
+
+func (m *logbook) add(message string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.said = append(m.said, message)
+}
+
+// count is how many begin like this.
+func (m *logbook) count(beginning string) (n int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, message := range m.said {
+		if strings.HasPrefix(message, beginning) {
+			n++
+		}
+	}
+	return n
+}
+
+// A server that answers and is not vouched for is left alone like one that is silent, but
+// it is not called silent, and it has answered: that leaves no room for grace, also while
+// it is not asked.
+func TestStrangersAreNotSilent(t *testing.T) {
+	const silent, strange, read = "redis does not answer", "redis answers, and is not read", "redis is read again"
+	var log logbook
+	inWorld(t, worldConfig{cache: contract.CacheSettings{Grace: 10_000}, logged: log.add}, func(w *world) {
+		w.control.introspect = func(*contract.Introspect) *contract.Result { return found(1, 5) }
+		l := w.live()
+		w.want("look-up", w.resolve(1), contract.Found)
+		w.control.down.Store(true)
+		_ = l.conn.Close()
+		w.advance(contract.Lease)
+		logged := func(when string, silences, strangers, reads int) {
+			t.Helper()
+			if a, b, c := log.count(silent), log.count(strange), log.count(read); a != silences || b != strangers || c != reads {
+				t.Errorf("%s: logged %d silences, %d strangers, %d that it is read again", when, a, b, c)
+			}
+		}
+		before := w.cache.Stats()
+		w.store.fail = fmt.Errorf("read redis: %w", redisconn.ErrNotVouched)
+		for range breakerFailures + 1 {
+			w.want("a stranger", w.resolve(1), contract.Unavailable)
+		}
+		s := w.cache.Stats()
+		if !s.BreakerOpen || s.L2Untrusted-before.L2Untrusted != breakerFailures || s.L2Skipped-before.L2Skipped != 1 || s.L2Errors != before.L2Errors || s.StaleServed != 0 {
+			t.Errorf("%+v", s)
+		}
+		logged("a stranger", 0, 1, 0)
+
+		w.store.fail = errUnreachable
+		w.advance(breakerProbe)
+		w.want("silence", w.resolve(1), contract.Found)
+		w.want("silence that is known", w.resolve(1), contract.Found)
+		logged("left alone already", 0, 1, 0)
+
+		w.store.fail = nil
+		w.advance(breakerProbe)
+		w.want("it answers without a record", w.resolve(1), contract.Unavailable)
+		logged("read again", 0, 1, 1)
+
+		w.store.fail = errUnreachable
+		for range breakerFailures {
+			w.want("silence", w.resolve(1), contract.Found)
+		}
+		logged("silence", 1, 1, 1)
+		w.store.fail = redisconn.ErrNotVouched
+		for range 2 {
+			w.advance(breakerProbe)
+			w.want("a stranger after it", w.resolve(1), contract.Unavailable)
+		}
+		logged("a stranger after silence", 1, 2, 1)
 	})
 }

@@ -145,7 +145,7 @@ func (c *Cache) openDisk() {
 	if c.opts.Dir == "" {
 		return
 	}
-	tenants.enter(c.opts.Dir)
+	d.tenancy = tenants.enter(c.opts.Dir)
 	d.files = c.opts.openFiles(c.opts.Dir)
 }
 

@@ -25,8 +25,9 @@ var errDiskSlow = errors.New("the disk takes too long")
 // stalls would cost the lease and hold up revocations. Without files there is
 // nothing to keep, and every wish counts as fulfilled.
 type disk struct {
-	files files
-	log   *slog.Logger
+	files   files
+	tenancy *tenancy
+	log     *slog.Logger
 	// moved is called after each attempt.
 	moved func()
 
@@ -234,6 +235,15 @@ func (d *disk) attempt() bool {
 // an older trust behind: a filter that starts later would believe what was taken
 // back.
 func (d *disk) bring(w wish, done uint64) (trouble, error) {
+	d.tenancy.writing.Lock()
+	defer d.tenancy.writing.Unlock()
+	another := d.tenancy.last != nil && d.tenancy.last != d
+	if another {
+		if w.trust == nil || w.number == done {
+			return noTrouble, nil // that one was told what stands there, and answers for it
+		}
+		d.onDisk = nil
+	}
 	switch {
 	case w.trust == nil && w.number == done, w.trust != nil && d.holds(w.trust) && d.onDisk.Leased == w.trust.Leased:
 		return noTrouble, nil
@@ -241,12 +251,13 @@ func (d *disk) bring(w wish, done uint64) (trouble, error) {
 		if r, err := readTrust(d.files); err == nil && r != nil && !r.usedBy(&w.of) {
 			return noTrouble, nil // another control plane has said that since
 		}
-		d.onDisk = nil
+		d.tenancy.last, d.onDisk = d, nil
 		if err := d.files.remove(trustFile); err != nil {
 			return outdated, err
 		}
 		return noTrouble, nil
 	}
+	d.tenancy.last = d
 	err := writeTrust(d.files, w.trust)
 	if err == nil {
 		d.onDisk, d.synced = w.trust, true

@@ -259,7 +259,7 @@ type fakeStore struct {
 	reads   int
 	closed  int
 	reading func(key string) // called before each read of a key
-	alone   bool             // what the last reader of floors said
+	alone   []bool           // what the last readers of a record and of floors said
 }
 
 func (s *fakeStore) set(key string, value []byte) {
@@ -292,7 +292,10 @@ func (s *fakeStore) get(ctx context.Context, key string) ([]byte, error) {
 	return s.values[key], fail
 }
 
-func (s *fakeStore) record(ctx context.Context, h contract.Hash) (entry, clock []byte, err error) {
+func (s *fakeStore) record(ctx context.Context, h contract.Hash, alone bool) (entry, clock []byte, err error) {
+	s.mu.Lock()
+	s.alone = []bool{alone}
+	s.mu.Unlock()
 	if entry, err = s.get(ctx, contract.RedisRecordKey(h)); err != nil {
 		return nil, nil, err
 	}
@@ -302,7 +305,7 @@ func (s *fakeStore) record(ctx context.Context, h contract.Hash) (entry, clock [
 
 func (s *fakeStore) floors(ctx context.Context, credential, consumer string, alone bool) (a, b []byte, err error) {
 	s.mu.Lock()
-	s.alone = alone
+	s.alone = append(s.alone, alone)
 	s.mu.Unlock()
 	if a, err = s.get(ctx, contract.RedisCredentialKey(credential)); err != nil {
 		return nil, nil, err

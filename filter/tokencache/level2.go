@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"github.com/meshgate/meshgate/filter/contract"
+	"github.com/meshgate/meshgate/filter/redisconn"
 )
 
 const (
@@ -19,14 +21,15 @@ const (
 	l2Patience = 4
 )
 
-// store reads single keys from Redis. Absent values are nil.
+// store reads single keys from Redis. Absent values are nil. Whoever is alone, with no
+// control plane to tell it, gets an error if a server has taken over the data of another
+// one since its connections were opened.
 type store interface {
-	// record reads what stands under a token hash, and the clock.
-	record(ctx context.Context, hash contract.Hash) (entry, clock []byte, err error)
-	// floors reads those of a credential and, unless empty, of a consumer. Whoever is alone,
-	// with no control plane to tell it, gets an error if the server has taken over the data
-	// of another one since its connections were opened: then they hold for no record that
-	// was read before either.
+	// record reads what stands under a token hash, and the clock. Where one server holds
+	// everything it leaves to floors to find out whether that is still the one.
+	record(ctx context.Context, hash contract.Hash, alone bool) (entry, clock []byte, err error)
+	// floors reads those of a credential and, unless empty, of a consumer. With an error no
+	// record holds that was read before either.
 	floors(ctx context.Context, credential, consumer string, alone bool) (ofCredential, ofConsumer []byte, err error)
 	close() error
 }
@@ -37,6 +40,9 @@ type level2 struct {
 	// servers are those that its connections may lead to; none means any.
 	servers []string
 	breaker breaker
+	// stranger says that the latest failure was no silence: another server has answered
+	// than those. told says that this was logged since the breaker opened.
+	stranger, told atomic.Bool
 }
 
 func (l *level2) close(log *slog.Logger) {
@@ -57,8 +63,8 @@ const (
 	l2Absent
 	// l2Revoked: a tombstone.
 	l2Revoked
-	// l2Untrusted: something else about what is there forbids its use, so it says
-	// nothing about the token.
+	// l2Untrusted: something else about what is there forbids its use, or another server
+	// has answered than those that are vouched for, so it says nothing about the token.
 	l2Untrusted
 )
 
@@ -76,7 +82,7 @@ func (c *Cache) readL2(ctx context.Context, cfg *config, began *standing, hash c
 	since, ok := l2.breaker.allow()
 	if !ok {
 		c.counters.l2Skipped.Add(1)
-		return nil, l2Failed
+		return nil, l2.failure()
 	}
 	reported := false
 	defer func() {
@@ -90,11 +96,11 @@ func (c *Cache) readL2(ctx context.Context, cfg *config, began *standing, hash c
 		outcome, err = l2Untrusted, nil
 	}
 	if err != nil {
-		c.countL2Failure(ctx, l2, since, err)
-		return nil, l2Failed
+		return nil, c.countL2Failure(ctx, l2, since, err)
 	}
 	if l2.breaker.report(since, true) {
-		c.log.Info("redis answers again")
+		l2.told.Store(false)
+		c.log.Info("redis is read again")
 	}
 	switch outcome {
 	case l2Found:
@@ -106,15 +112,34 @@ func (c *Cache) readL2(ctx context.Context, cfg *config, began *standing, hash c
 	return r, outcome
 }
 
-func (c *Cache) countL2Failure(ctx context.Context, l2 *level2, since time.Duration, err error) {
+// failure is what a look-up came to that failed, or that was not made after failures.
+func (l *level2) failure() l2Outcome {
+	if l.stranger.Load() {
+		return l2Untrusted
+	}
+	return l2Failed
+}
+
+func (c *Cache) countL2Failure(ctx context.Context, l2 *level2, since time.Duration, err error) l2Outcome {
 	if ctx.Err() != nil { // the caller's time was up or the cache closes
 		l2.breaker.cancel()
-		return
+		return l2Failed
 	}
-	c.counters.l2Errors.Add(1)
-	if l2.breaker.report(since, false) {
-		c.log.Warn("redis does not answer and is left alone for a while", "error", err)
+	stranger := errors.Is(err, redisconn.ErrNotVouched)
+	l2.stranger.Store(stranger)
+	opened := l2.breaker.report(since, false)
+	if !stranger {
+		c.counters.l2Errors.Add(1)
+		if opened {
+			c.log.Warn("redis does not answer and is left alone for a while", "error", err)
+		}
+		return l2Failed
 	}
+	c.counters.l2Untrusted.Add(1)
+	if l2.breaker.isOpen() && !l2.told.Swap(true) {
+		c.log.Warn("redis answers, and is not read: the control plane vouches for another server, or for what this one held before", "error", err)
+	}
+	return l2Untrusted
 }
 
 // patience is how long one read of Redis may take.
@@ -131,7 +156,7 @@ func (c *Cache) alone() bool { return !c.leased(c.clock.Now()) }
 func (c *Cache) queryL2(ctx context.Context, cfg *config, began *standing, hash contract.Hash) (*contract.Record, l2Outcome, error) {
 	first, cancel := context.WithTimeout(ctx, c.patience())
 	defer cancel()
-	raw, rawClock, err := cfg.l2.store.record(first, hash)
+	raw, rawClock, err := cfg.l2.store.record(first, hash, c.alone())
 	if err != nil || raw == nil {
 		return nil, l2Absent, err
 	}

@@ -141,7 +141,7 @@ func (c *modelClient) read(keys ...string) (values [2][]byte, err error) {
 	return values, err
 }
 
-func (c *modelClient) record(_ context.Context, h contract.Hash) (entry, clock []byte, err error) {
+func (c *modelClient) record(_ context.Context, h contract.Hash, _ bool) (entry, clock []byte, err error) {
 	v, err := c.read(contract.RedisRecordKey(h), contract.RedisClockKey)
 	return v[0], v[1], err
 }

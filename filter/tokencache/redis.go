@@ -31,6 +31,8 @@ type redisStore struct {
 	client redis.UniversalClient
 	// servers are those that may be read; none means any.
 	servers []string
+	// several says that the record and the floors may lie on different ones.
+	several bool
 }
 
 // openRedis prepares a client; it connects when first used, to one of the servers
@@ -46,11 +48,11 @@ func openRedis(s *contract.RedisSettings, servers []string, dial Dial, timeout t
 	if err != nil {
 		return nil, err
 	}
-	return &redisStore{client: c, servers: servers}, nil
+	return &redisStore{client: c, servers: servers, several: redisconn.OnSeveral(c)}, nil
 }
 
-func (s *redisStore) record(ctx context.Context, hash contract.Hash) (entry, clock []byte, err error) {
-	return s.get(ctx, false, key{contract.RedisRecordKey(hash), contract.MaxSigned}, key{contract.RedisClockKey, maxSmall})
+func (s *redisStore) record(ctx context.Context, hash contract.Hash, alone bool) (entry, clock []byte, err error) {
+	return s.get(ctx, alone && s.several, key{contract.RedisRecordKey(hash), contract.MaxSigned}, key{contract.RedisClockKey, maxSmall})
 }
 
 func (s *redisStore) floors(ctx context.Context, credential, consumer string, alone bool) (ofCredential, ofConsumer []byte, err error) {
@@ -71,22 +73,18 @@ type key struct {
 // behaves alike on a single node, behind Sentinel and in a cluster. It asks for a
 // byte more than it takes: whoever can write Redis must not be able to make Envoy
 // allocate what stands there. again has it made sure of, behind them, that the data are still
-// those of a server that may be read.
+// those of servers that may be read.
 func (s *redisStore) get(ctx context.Context, again bool, first, second key) (a, b []byte, err error) {
+	if again && len(s.servers) > 0 {
+		ctx = redisconn.Again(ctx, s.servers)
+	}
 	pipe := s.client.Pipeline()
 	one := pipe.GetRange(ctx, first.name, 0, int64(first.limit))
 	var two *redis.StringCmd
 	if second.name != "" {
 		two = pipe.GetRange(ctx, second.name, 0, int64(second.limit))
 	}
-	still := func() error { return nil }
-	if again && len(s.servers) > 0 {
-		still = redisconn.Again(ctx, s.client, pipe, s.servers)
-	}
 	_, _ = pipe.Exec(ctx) // each command has its own error
-	if err = still(); err != nil {
-		return nil, nil, fmt.Errorf("read redis: %w", err)
-	}
 	if a, err = value(one, first.limit); err != nil {
 		return nil, nil, err
 	}

@@ -48,19 +48,19 @@ func TestConnectionsLeadToTheServersVouchedFor(t *testing.T) {
 		t.Fatal(err)
 	}
 	old := openServer(t, server, first)
-	if _, clock, err := old.record(ctx, hashOf(1)); err != nil || clock == nil {
+	if _, clock, err := old.record(ctx, hashOf(1), true); err != nil || clock == nil {
 		t.Errorf("the server: %q %v", clock, err)
 	}
 	if _, _, err := old.floors(ctx, "a", "b", true); err != nil {
 		t.Errorf("the server, asked again: %v", err)
 	}
-	if _, _, err := openServer(t, server, []string{"another"}).record(ctx, hashOf(1)); !errors.Is(err, redisconn.ErrNotVouched) {
+	if _, _, err := openServer(t, server, []string{"another"}).record(ctx, hashOf(1), true); !errors.Is(err, redisconn.ErrNotVouched) {
 		t.Errorf("another server: %v", err)
 	}
 	if err := db.Do(ctx, "REPLICAOF", "127.0.0.1", "1").Err(); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := openServer(t, server, first).record(ctx, hashOf(1)); !errors.Is(err, redisconn.ErrNotVouched) {
+	if _, _, err := openServer(t, server, first).record(ctx, hashOf(1), true); !errors.Is(err, redisconn.ErrNotVouched) {
 		t.Errorf("a replica: %v", err)
 	}
 	// Redis leaves open what is open: the first client reads on, from a server that takes
@@ -78,14 +78,14 @@ func TestConnectionsLeadToTheServersVouchedFor(t *testing.T) {
 		t.Errorf("a primary again, with what it took over: %v", err)
 	}
 	server.Restart(t)
-	if _, _, err := old.record(ctx, hashOf(1)); err == nil {
+	if _, _, err := old.record(ctx, hashOf(1), true); err == nil {
 		// The connection had ended; the next one finds another server.
 		t.Error("a server that was started anew is read")
 	}
-	if _, _, err := old.record(ctx, hashOf(1)); !errors.Is(err, redisconn.ErrNotVouched) {
+	if _, _, err := old.record(ctx, hashOf(1), true); !errors.Is(err, redisconn.ErrNotVouched) {
 		t.Errorf("a server that was started anew: %v", err)
 	}
-	if _, _, err := openServer(t, server, nil).record(ctx, hashOf(1)); err != nil {
+	if _, _, err := openServer(t, server, nil).record(ctx, hashOf(1), true); err != nil {
 		t.Errorf("any server: %v", err)
 	}
 }
@@ -112,9 +112,9 @@ func TestAskedAgainInAnyDatabase(t *testing.T) {
 		all[0].RunID + "/" + all[0].ReplID + "#": redisconn.ErrNotVouched,
 	} {
 		pipe := c.Pipeline()
-		judge := redisconn.Again(t.Context(), c, pipe, []string{"x/y", identity})
-		_, _ = pipe.Exec(t.Context())
-		if err := judge(); !errors.Is(err, want) {
+		read := pipe.GetRange(t.Context(), "x", 0, 1)
+		_, _ = pipe.Exec(redisconn.Again(t.Context(), []string{"x/y", identity}))
+		if err := read.Err(); !errors.Is(err, want) {
 			t.Errorf("%q: %v, want %v", identity, err, want)
 		}
 	}
@@ -147,7 +147,7 @@ func TestLargeValuesAreNotRead(t *testing.T) {
 	const size = 64 << 20
 	server := redistest.Start(t)
 	ctx, db, st := context.Background(), admin(t, server), openServer(t, server, nil)
-	record := func() error { _, _, err := st.record(ctx, hashOf(1)); return err }
+	record := func() error { _, _, err := st.record(ctx, hashOf(1), true); return err }
 	floors := func() error { _, _, err := st.floors(ctx, "a", "b", true); return err }
 	for name, tc := range map[string]struct {
 		key  string

@@ -18,7 +18,8 @@ type Stats struct {
 	Evictions uint64
 	// L2Hits were answered by Redis; L2Errors are failed reads, L2Skipped those
 	// not attempted because the breaker was open or nothing is vouched for,
-	// L2Untrusted those where what stands in Redis did not allow its use.
+	// L2Untrusted those where what stands in Redis did not allow its use, or another
+	// server answered than the control plane vouches for.
 	L2Hits, L2Errors, L2Skipped, L2Untrusted uint64
 	// L2Foreign records in Redis were not signed by a known key.
 	L2Foreign uint64
