@@ -47,7 +47,8 @@ func findingOfNodes(all []insight.Node) health.Finding {
 	var names []string
 	for i := range all {
 		n := &all[i]
-		at, what := len(reasons), ""
+		var at int
+		var what string
 		switch {
 		case n.Trouble != nil:
 			at, what = 0, n.Trouble.Reason
