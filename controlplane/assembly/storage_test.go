@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -18,17 +19,37 @@ import (
 )
 
 // stateOf is a control plane on a directory that opens nothing but its store.
-func stateOf(t *testing.T, dir string) (*ControlPlane, *bytes.Buffer) {
+func stateOf(t *testing.T, dir string) (*ControlPlane, *written) {
 	t.Helper()
 	l, err := config.Load(config.Sources{Flags: map[string]string{"stateDir": dir}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	log := &bytes.Buffer{}
+	log := &written{}
 	cp := &ControlPlane{cfg: &l.Config, Log: slog.New(slog.NewTextHandler(log, nil)), meters: newMeters(slog.DiscardHandler)}
 	cp.ready.conditions = newConditions(cp.Log)
 	cp.clocks = newClocks(cp.ready.conditions, steady.New(nil))
 	return cp, log
+}
+
+// written is what was logged, for tests that look while others write.
+type written struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+// Write implements io.Writer.
+func (w *written) Write(p []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.text.Write(p)
+}
+
+// String is the text so far.
+func (w *written) String() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.text.String()
 }
 
 // filesOf are the files of a directory with their digests.
@@ -100,7 +121,7 @@ func TestKeyAndDatabase(t *testing.T) {
 				t.Fatal(err)
 			}
 			fresh.close(t.Context())
-			if log.Len() > 0 {
+			if len(log.String()) > 0 {
 				t.Errorf("a fresh directory is worth a word: %s", log)
 			}
 			cp, log := stateOf(t, dir)
