@@ -100,9 +100,10 @@ func TestBeginIsWrittenBeforeTheFirstSweep(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Hour)
-		full := true
+		var full atomic.Bool
+		full.Store(true)
 		o.Begin = func(tx store.Tx) error {
-			if _, err := tx.Create(&model.Resource{Kind: whispers, Name: "began", Spec: &note{}}); err != nil || full {
+			if _, err := tx.Create(&model.Resource{Kind: whispers, Name: "began", Spec: &note{}}); err != nil || full.Load() {
 				return store.DiskFull.Fault(err)
 			}
 			return nil
@@ -126,7 +127,7 @@ func TestBeginIsWrittenBeforeTheFirstSweep(t *testing.T) {
 		}); err != nil {
 			t.Error(err)
 		}
-		full = false
+		full.Store(false)
 		if n := rows(); n != 1 { // the one that ends is gone, and the one that was written is there
 			t.Errorf("%d rows when the disk takes writes", n)
 		}
