@@ -15,7 +15,27 @@ type Report struct {
 	// NotReady is the message of its /ready while that is not 200, "" otherwise.
 	NotReady string `json:"notReady,omitempty"`
 	// Conditions are those that are not in order.
-	Conditions []health.Condition `json:"conditions,omitempty"`
+	Conditions conditions `json:"conditions,omitempty"`
+}
+
+// conditions are read as far as they are listened to: what a few bytes each become is
+// kept for as long as the link lives.
+type conditions []health.Condition
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (c *conditions) UnmarshalJSON(text []byte) error {
+	d := json.NewDecoder(bytes.NewReader(text))
+	if start, err := d.Token(); err != nil || start != json.Delim('[') {
+		return err // null is none
+	}
+	for d.More() && len(*c) < maxConditions {
+		var one health.Condition
+		if err := d.Decode(&one); err != nil {
+			return err
+		}
+		*c = append(*c, one)
+	}
+	return nil
 }
 
 // reports is the body of a ping that asks for a report. Agents that do not know it, and
@@ -50,7 +70,12 @@ func parseReport(body []byte) (r Report) {
 
 // bound cuts a report to what is said and heard of it.
 func (r *Report) bound() {
-	cut := func(text *string, n int) { *text = strings.ToValidUTF8((*text)[:min(len(*text), n)], "?") }
+	cut := func(text *string, n int) {
+		if len(*text) > n {
+			*text = strings.Clone((*text)[:n]) // the rest is not kept
+		}
+		*text = strings.ToValidUTF8(*text, "?")
+	}
 	cut(&r.Trouble, maxReason)
 	cut(&r.NotReady, maxReason)
 	r.Conditions = r.Conditions[:min(len(r.Conditions), maxConditions)]

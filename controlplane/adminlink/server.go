@@ -234,10 +234,11 @@ func (s *Server) unregister(l *link) {
 // told takes what an agent says of its Envoy. The word of a link whose place is taken
 // counts no more.
 func (s *Server) told(l *link, body []byte) {
+	r := parseReport(body) // nobody waits for the reading
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.links[l.node] == l {
-		s.say(l.node, parseReport(body))
+		s.say(l.node, r)
 	}
 }
 

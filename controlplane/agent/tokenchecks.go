@@ -43,7 +43,7 @@ func (a *Agent) judgeTokenChecks(ctx context.Context) {
 	} else {
 		a.conditions.Good(conditionRedis)
 	}
-	lost := a.lost.Load()
+	lost := a.lost.Load() // it may have come back while Redis was asked
 	if lost == nil || now.Sub(*lost) < contract.Lease || why == "" {
 		a.conditions.Good(conditionTokenChecks)
 		return

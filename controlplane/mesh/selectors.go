@@ -27,7 +27,12 @@ const (
 	SelectOnlyService
 )
 
+// maxTag bounds names and values of tags in bytes: they become names of clusters and, by
+// mutual TLS, of servers.
+const maxTag = 255
+
 const (
+	textLongTag     = "must not be longer than 255 characters"
 	textTagName     = "tag name must consist of alphanumeric characters, dots, dashes, slashes and underscores"
 	textTagValue    = "tag value must consist of alphanumeric characters, dots, dashes and underscores"
 	textSelected    = `tag value must consist of alphanumeric characters, dots, dashes, slashes and underscores or be "*"`
@@ -122,6 +127,8 @@ func (vs *violations) tagName(path, name string) {
 	switch {
 	case name == "":
 		vs.add(path, textEmptyName)
+	case len(name) > maxTag:
+		vs.add(keyed(path, name[:32]+"..."), textLongTag)
 	case !tagName.MatchString(name):
 		vs.add(keyed(path, name), textTagName)
 	case mistyped(name) != "":
@@ -148,6 +155,8 @@ func (vs *violations) tagValue(path, name, value string, permitted *regexp.Regex
 	switch {
 	case value == "":
 		vs.add(keyed(path, name), textEmptyValue)
+	case len(value) > maxTag:
+		vs.add(keyed(path, name), textLongTag)
 	case !permitted.MatchString(value):
 		vs.add(keyed(path, name), message)
 	}

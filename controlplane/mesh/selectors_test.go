@@ -1,6 +1,7 @@
 package mesh_test
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -68,6 +69,12 @@ func TestSelectors(t *testing.T) {
 			`tags["a"]: tag value must consist of alphanumeric characters, dots, dashes and underscores`,
 			`tags["b"]: tag value must consist of alphanumeric characters, dots, dashes and underscores`,
 			`tags["c"]: tag value must be non-empty`,
+		}},
+		{"long tags", mesh.ValidateTags("tags", mesh.Tags{
+			strings.Repeat("k", 255): strings.Repeat("v", 255), strings.Repeat("n", 256): "1", service: strings.Repeat("s", 256),
+		}), []string{
+			`tags["mesh.io/service"]: must not be longer than 255 characters`,
+			`tags["` + strings.Repeat("n", 32) + `..."]: must not be longer than 255 characters`,
 		}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -121,6 +121,14 @@ func (r *Relay) connected() {
 	r.cfg.Log.Info("control_plane_connected", "node", r.cfg.Node)
 }
 
+// asked are the types in the order in which the control plane is asked for them. It reads
+// no large request before it has let the proxy in, and of secrets there are few, where
+// clusters may be thousands with long names.
+func asked() []resource.TypeURL {
+	rest := slices.DeleteFunc(slices.Clone(resource.Types[:]), func(t resource.TypeURL) bool { return t == resource.Secret })
+	return slices.Insert(rest, 0, resource.Secret)
+}
+
 // subscribe opens the stream and asks for everything, listing what is here. What Envoy
 // has not confirmed is sent and answered again.
 func (r *Relay) subscribe(ctx context.Context, conn *grpc.ClientConn) (upstreamClient, error) {
@@ -135,7 +143,7 @@ func (r *Relay) subscribe(ctx context.Context, conn *grpc.ClientConn) (upstreamC
 	if err != nil {
 		return nil, fmt.Errorf("open the stream: %w", err)
 	}
-	for i, url := range resource.Types {
+	for i, url := range asked() {
 		m := &discovery.DeltaDiscoveryRequest{
 			TypeUrl: string(url), ResourceNamesSubscribe: []string{"*"}, InitialResourceVersions: r.told(url),
 		}

@@ -35,7 +35,7 @@ func BenchmarkWake(b *testing.B) {
 
 // wake turns a stream from one set to the other and back.
 func wake(b *testing.B, sets [2]*resource.Set, names []string, alone bool) {
-	s := newSession("n", false, Limits{}.withDefaults(), &diffs{})
+	s := newSession("n", false, Limits{}.withDefaults(true), &diffs{})
 	s.renew(snapshot.State{Set: sets[1]})
 	for _, t := range resource.Types {
 		r := request{url: t}

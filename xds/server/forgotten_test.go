@@ -12,7 +12,7 @@ import (
 // A proxy that refused a listener still runs the one before. If the listener goes while
 // its correction waits behind clusters, it is removed: nobody else ever would.
 func TestRefusedListenerThatGoesBeforeItsCorrectionIsRemoved(t *testing.T) {
-	s := newSession("n", false, Limits{}.withDefaults(), &diffs{})
+	s := newSession("n", false, Limits{}.withDefaults(true), &diffs{})
 	revision := uint64(0)
 	publish := func(listener string) {
 		revision++

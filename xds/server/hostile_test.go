@@ -62,6 +62,9 @@ func more(names ...string) *discovery.DeltaDiscoveryRequest {
 	return &discovery.DeltaDiscoveryRequest{TypeUrl: string(resource.Route), ResourceNamesSubscribe: names}
 }
 
+// longest is how many bytes a name, a version or a type may have.
+const longest = 64 << 10
+
 // TestHostileRequests: whoever has a token of some node makes the server hold no more
 // than a few megabytes, however its requests are made.
 func TestHostileRequests(t *testing.T) {
@@ -75,7 +78,7 @@ func TestHostileRequests(t *testing.T) {
 	empty := first(make([]string, 200_000)...)
 	empty.Node.Id = "ghost"
 	brought := first()
-	brought.InitialResourceVersions = map[string]string{"a": strings.Repeat("v", 2000)}
+	brought.InitialResourceVersions = map[string]string{"a": strings.Repeat("v", longest+1)}
 	for name, tc := range map[string]struct {
 		requests []*discovery.DeltaDiscoveryRequest
 		want     codes.Code
@@ -83,9 +86,9 @@ func TestHostileRequests(t *testing.T) {
 		"names of a kilobyte":            {[]*discovery.DeltaDiscoveryRequest{first(), more(b.names(1000, 1024)...)}, codes.OK},
 		"a large request of an admitted": {[]*discovery.DeltaDiscoveryRequest{first(), more(b.names(5000, 1000)...)}, codes.OK},
 		"what is large, again and again": {[]*discovery.DeltaDiscoveryRequest{first(), more(large[1].ResourceNamesSubscribe...), large[1], large[1], large[1], large[1], large[1], large[1], large[1], large[1], large[1]}, codes.OK},
-		"a longer name":                  {[]*discovery.DeltaDiscoveryRequest{first(), more(b.names(1, 1025)...)}, codes.ResourceExhausted},
+		"a longer name":                  {[]*discovery.DeltaDiscoveryRequest{first(), more(b.names(1, longest+1)...)}, codes.ResourceExhausted},
 		"a longer version":               {[]*discovery.DeltaDiscoveryRequest{brought}, codes.ResourceExhausted},
-		"a longer type":                  {[]*discovery.DeltaDiscoveryRequest{first(), {TypeUrl: strings.Repeat("t", 1025)}}, codes.ResourceExhausted},
+		"a longer type":                  {[]*discovery.DeltaDiscoveryRequest{first(), {TypeUrl: strings.Repeat("t", longest+1)}}, codes.ResourceExhausted},
 		"megabytes, request by request":  {large, codes.ResourceExhausted},
 		"a large first request":          {[]*discovery.DeltaDiscoveryRequest{unknown}, codes.ResourceExhausted},
 		"a first request of nothing":     {[]*discovery.DeltaDiscoveryRequest{empty}, codes.ResourceExhausted},

@@ -18,9 +18,11 @@ import (
 // what nobody reads, such as the list of a node's extensions, is not made at all.
 
 const (
-	// maxName bounds in bytes a name, a version, a type and a nonce. The names of clusters
-	// are the longest, and have some hundred bytes.
-	maxName = 1 << 10
+	// maxName bounds in bytes a name, a version, a type and a nonce. Names come from the
+	// control plane, and a proxy that was refused for one of them would be refused at each
+	// return: so it is far beyond what any resource is called, and [Limits.NameBytes] bounds
+	// what is kept.
+	maxName = 64 << 10
 	// maxNodeMetadata bounds the metadata of a node in bytes, as they are sent.
 	maxNodeMetadata = 64 << 10
 )

@@ -108,6 +108,19 @@ func TestReadWithinLimits(t *testing.T) {
 	}
 }
 
+// TestNamesOfOurOwn: a proxy that is refused for a name of its configuration would be
+// refused at each return. Its own Envoy is nobody to be bounded closely.
+func TestNamesOfOurOwn(t *testing.T) {
+	long := strings.Repeat("n", 4000)
+	in := &inbound{fields: deltaFields, names: 10}
+	if err := in.read(frameOf(3, []byte(long))); err != nil || in.over != nil {
+		t.Errorf("%v %v", err, in.over)
+	}
+	if l := (Limits{}).withDefaults(false); l.FirstBytes != maxRequest || l.NameBytes <= maxRequest {
+		t.Errorf("%+v", l)
+	}
+}
+
 func frameOf(field byte, b []byte) []byte {
 	n := len(b)
 	return append([]byte{field<<3 | 2, byte(n) | 0x80, byte(n>>7) | 0x80, byte(n>>14) | 0x80, byte(n >> 21)}, b...)
@@ -116,7 +129,7 @@ func frameOf(field byte, b []byte) []byte {
 // TestRefusalsAreBounded: a proxy that asks for assignments, refuses them and asks for
 // them no more, again and again, has its stream ended.
 func TestRefusalsAreBounded(t *testing.T) {
-	s := newSession("n", false, Limits{NameBytes: 100_000}.withDefaults(), &diffs{})
+	s := newSession("n", false, Limits{NameBytes: 100_000}.withDefaults(true), &diffs{})
 	s.renew(snapshot.State{Set: resource.NewSet(nil, nil), Revision: 1, Version: 1})
 	var names []string
 	for i := range 1000 {

@@ -118,7 +118,7 @@ func (m *turns) Check(t *rapid.T) { sameAsWalk(t, m.s) }
 func TestMovedNamesAreAllThereIsToDo(t *testing.T) {
 	for _, vectors := range []bool{false, true} {
 		t.Run("vectors "+strconv.FormatBool(vectors), rapid.MakeCheck(func(t *rapid.T) {
-			m := &turns{s: newSession("n", vectors, Limits{}.withDefaults(), &diffs{}), set: map[resource.TypeURL]*resource.Table{}}
+			m := &turns{s: newSession("n", vectors, Limits{}.withDefaults(true), &diffs{}), set: map[resource.TypeURL]*resource.Table{}}
 			// Start at rest, where looking at moved names begins.
 			m.Publish(t)
 			for _, url := range resource.Types[:4] {
@@ -141,7 +141,7 @@ func TestManyMovedNamesAreWalkedOver(t *testing.T) {
 	for i := range 3 * maxMoved {
 		rs = append(rs, resource.New(resource.Route, strconv.Itoa(i), []byte("x")))
 	}
-	s := newSession("n", false, Limits{}.withDefaults(), &diffs{})
+	s := newSession("n", false, Limits{}.withDefaults(true), &diffs{})
 	s.renew(snapshot.State{Revision: 1, Version: 1})
 	if _, err := s.receive(request{url: resource.Route, subscribe: []string{"*"}}); err != nil {
 		t.Fatal(err)

@@ -40,11 +40,12 @@ type Limits struct {
 	// Names is how many names one stream may subscribe to or hold. Default 100000.
 	Names int
 	// FirstBytes bounds in bytes the first request of a stream, before whose admission it may
-	// be anybody's who has some token. Default 2 MiB, which is 20,000 clusters that a
-	// returning proxy has already.
+	// be anybody's who has some token. Default 2 MiB, which is 20,000 clusters with short names
+	// that a returning Envoy has already; agents begin with their secrets. Without an
+	// Authenticator it is as much as the transport permits.
 	FirstBytes int
 	// NameBytes bounds the names and versions in bytes that one stream has the server
-	// remember by its requests. Default 8 MiB.
+	// remember by its requests. Default 8 MiB, without an Authenticator 64 MiB.
 	NameBytes int
 	// MessageBytes is where a delta response is cut. Default 1 MiB. One larger
 	// resource still travels alone.
@@ -71,7 +72,8 @@ type Limits struct {
 	SendTimeout time.Duration
 }
 
-func (l Limits) withDefaults() Limits {
+// withDefaults fills in what is zero; strangers says that not only the proxy itself can come.
+func (l Limits) withDefaults(strangers bool) Limits {
 	set := func(v *int, d int) {
 		if *v <= 0 {
 			*v = d
@@ -81,8 +83,12 @@ func (l Limits) withDefaults() Limits {
 	set(&l.NodeStreams, 16)
 	set(&l.Silent, 1024)
 	set(&l.Names, 100000)
-	set(&l.FirstBytes, 2<<20)
-	set(&l.NameBytes, 8<<20)
+	if strangers {
+		set(&l.FirstBytes, 2<<20)
+		set(&l.NameBytes, 8<<20)
+	}
+	set(&l.FirstBytes, maxRequest)
+	set(&l.NameBytes, 4*maxRequest)
 	set(&l.MessageBytes, 1<<20)
 	set(&l.Window, 4)
 	set(&l.ClusterWindow, 8)
@@ -154,7 +160,7 @@ func New(cfg Config) (*Server, error) {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
-	cfg.Limits = cfg.Limits.withDefaults()
+	cfg.Limits = cfg.Limits.withDefaults(cfg.Auth != nil)
 	s := &Server{cfg: cfg, streams: map[*stream]struct{}{}, byNode: map[string][]*stream{}, places: places.New(cfg.Limits.Places), closing: make(chan struct{})}
 	s.unjudged = rejudge.New(s.recheckLater, s.notRechecked)
 	return s, nil

@@ -12,7 +12,7 @@ import (
 )
 
 func TestResponsesAreCutByBytes(t *testing.T) {
-	s := newSession("n", false, Limits{MessageBytes: 1000, Window: 100}.withDefaults(), &diffs{})
+	s := newSession("n", false, Limits{MessageBytes: 1000, Window: 100}.withDefaults(true), &diffs{})
 	var rs []*resource.Resource
 	for i := range 10 {
 		rs = append(rs, resource.New(resource.Route, fmt.Sprint(i), []byte(strings.Repeat("x", 400))))
@@ -58,7 +58,7 @@ func FuzzFirstMessages(f *testing.F) {
 		resource.New(resource.Listener, "l", []byte("3")), resource.New(resource.Route, "r", []byte("4")),
 	}, map[string]string{})
 	f.Fuzz(func(t *testing.T, raw []byte, vectors bool) {
-		s := newSession("n", vectors, Limits{Names: 50}.withDefaults(), &diffs{})
+		s := newSession("n", vectors, Limits{Names: 50}.withDefaults(true), &diffs{})
 		s.renew(snapshot.State{Set: set, Revision: 1, Version: 1})
 		for i := 0; len(raw) > 0; i++ {
 			n := min(int(raw[0]), len(raw)-1)

@@ -12,7 +12,7 @@ import (
 // type, whatever is published meanwhile, and after its answers gets the latest state
 // in one response: nothing in between.
 func TestWindowHoldsBeforeAndAfterAnswers(t *testing.T) {
-	limits := Limits{}.withDefaults()
+	limits := Limits{}.withDefaults(true)
 	if limits.Window != 4 || limits.ClusterWindow != 8 {
 		t.Errorf("windows of %d and %d", limits.Window, limits.ClusterWindow)
 	}
@@ -68,7 +68,7 @@ func TestWindowHoldsBeforeAndAfterAnswers(t *testing.T) {
 // at once: the refusal may have been about what is corrected already, and the others
 // were perhaps not applied.
 func TestRefusalOfAnOvertakenResponse(t *testing.T) {
-	s := newSession("n", false, Limits{}.withDefaults(), &diffs{})
+	s := newSession("n", false, Limits{}.withDefaults(true), &diffs{})
 	table := func(bad string, revision uint64) {
 		var rs []*resource.Resource
 		for _, x := range [][2]string{{"a", "1"}, {"b", "1"}, {"bad", bad}} {

@@ -157,10 +157,11 @@ func (p *Planner) buildDestination(o *outbound, old *part, wants []want, outer p
 	if err != nil {
 		secured, before = old.secured[ck.name], p.fit(old) // it stays as it was
 	}
-	if o.part.keep(&o.part.clusters, before, ck.name, cl, err) && secured {
+	kept := o.part.keep(&o.part.clusters, before, ck.name, cl, err)
+	if kept && secured {
 		o.part.secure(ck.name)
 	}
-	if resolved {
+	if resolved || !kept { // nobody asks for the assignment of a cluster that is not there
 		return ck.name
 	}
 	a, err := of(p.cells.assignments, p.round, ak, assignment)
