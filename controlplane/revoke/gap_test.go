@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/meshgate/meshgate/controlplane/store"
 	"github.com/meshgate/meshgate/filter/contract"
 )
 
@@ -91,5 +92,43 @@ func TestUntoldServersAreWaitedForWithoutRevocations(t *testing.T) {
 		j.rest()
 		j.restart(0)
 		says(j.t, j.r.Settle(j.t.Context()), "node")
+	})
+}
+
+// The time is noted for as long as records are written, also when the servers are replaced
+// after a gap was mended and a filter is away: what the next process takes for the end of
+// the last record decides whether their epoch is believed.
+func TestTimeIsNotedAfterAGapWasMended(t *testing.T) {
+	jumps(t, false, func(j *jumping) {
+		j.mint("a", false)
+		j.pipe("node", contract.Hello{Instance: "i"})
+		j.rest()
+		j.restart(2 * day)
+		f, _ := j.pipe("node", contract.Hello{Instance: "i"})
+		j.use("a")
+		j.rest()
+		noted := func() (last Times) {
+			if err := j.r.noteTimes(j.t.Context()); err != nil {
+				j.t.Fatal(err)
+			}
+			if err := j.r.o.Store.View(j.t.Context(), func(r store.Reader) (err error) {
+				last, _, err = resumeTime(r, j.r.o.Clock)
+				return err
+			}); err != nil {
+				j.t.Fatal(err)
+			}
+			return last
+		}
+		before := noted()
+		if before.Unmended {
+			j.t.Fatal("the gap is not mended")
+		}
+		f.cut()
+		j.redis.stand("run-2")
+		j.rest()
+		time.Sleep(time.Hour)
+		if after := noted(); after.Earliest <= before.Earliest {
+			t.Errorf("an hour later the time is %d, it was %d", after.Earliest, before.Earliest)
+		}
 	})
 }

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -144,8 +145,10 @@ type Revoker struct {
 	last Times
 	gap  time.Duration
 	// hidden says that revocations may have been forgotten too early: there is a gap, or
-	// one before was not mended.
+	// one before was not mended. timed says that the time was noted since, so that the next
+	// process sees none.
 	hidden bool
+	timed  atomic.Bool
 
 	mu      sync.Mutex
 	closing bool

@@ -99,9 +99,11 @@ func resumeTime(tx store.Reader, clock Clock) (last Times, gap time.Duration, er
 }
 
 // noteTimes stores the time. What it was before is needed until that is in force what a
-// gap demands: a process that ends before would hide the gap from the next one.
+// gap demands: a process that ends before would hide the gap from the next one. That is
+// over once: servers that are replaced later say nothing of a gap, and the time has to be
+// noted for as long as records are written.
 func (r *Revoker) noteTimes(ctx context.Context) error {
-	if r.hidden && !r.mended() {
+	if r.hidden && !r.timed.Load() && !r.mended() {
 		return nil
 	}
 	until := r.keeper.ends()
@@ -112,6 +114,7 @@ func (r *Revoker) noteTimes(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("note the time: %w", err)
 	}
+	r.timed.Store(true)
 	return nil
 }
 
