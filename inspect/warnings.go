@@ -53,9 +53,12 @@ func (p *Policies) Warnings(ctx context.Context, meshName string, show func(any)
 					add(Warned{typ, meshName, res.Name, sentences(found)})
 				}
 			}
-			if lacks := c.lacks(m, pol); len(lacks) > 0 {
+			if lacks := c.lacks(ctx, m, pol); len(lacks) > 0 {
 				add(Warned{typ, meshName, "", lacks})
 			}
+		}
+		if err := ctx.Err(); err != nil {
+			return fault.Wrap(fault.Unavailable, err, "nobody waits for the answer any more")
 		}
 		return show(out)
 	})
@@ -69,14 +72,17 @@ func sentences(found []fault.Violation) (out []string) {
 }
 
 // lacks names the inbounds, by their tags, for which no policy of a type is chosen that
-// they need, [maxWarned] at most.
-func (c *census) lacks(m *view.Mesh, pol *policy.Policy) (out []string) {
+// they need, [maxWarned] at most, and none more once ctx has ended.
+func (c *census) lacks(ctx context.Context, m *view.Mesh, pol *policy.Policy) (out []string) {
 	text := lackingText(m, pol)
 	if text == "" {
 		return nil
 	}
 	for _, key := range slices.Sorted(maps.Keys(c.inbounds)) {
-		if len(out) < maxWarned && len(selection.OnInbound(nil, m, pol, c.inbounds[key])) == 0 {
+		if len(out) == maxWarned || ctx.Err() != nil {
+			break
+		}
+		if len(selection.OnInbound(nil, m, pol, c.inbounds[key])) == 0 {
 			out = append(out, fmt.Sprintf("%s (%d inbounds): %s", key, c.counts[key], text))
 		}
 	}

@@ -37,6 +37,16 @@ func aRedis(t *testing.T, epoch contract.Epoch) (url, identity string, end func(
 	return url, all[0].Identity(), server.Kill
 }
 
+// writing writes files of the run directory of an agent, as a filter does.
+func writing(t *testing.T, a *Agent) func(file, format string, args ...any) {
+	return func(file, format string, args ...any) {
+		t.Helper()
+		if err := os.WriteFile(filepath.Join(a.dir.path, file), fmt.Appendf(nil, format, args...), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 // TestBlindWithoutTheRedisItWasToldOf: what stands on disk lets nobody in if the Redis
 // that it speaks of has ended with the control plane, as the embedded one does, or is
 // another one.
@@ -48,11 +58,7 @@ func TestBlindWithoutTheRedisItWasToldOf(t *testing.T) {
 		t.Fatal(err)
 	}
 	url, identity, end := aRedis(t, 7)
-	write := func(file, format string, args ...any) {
-		if err := os.WriteFile(filepath.Join(a.dir.path, file), fmt.Appendf(nil, format, args...), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
+	write := writing(t, a)
 	write("settings.json", `{"control_plane":{"address":%q,"ca_file":"ca","token_file":"token","node":%q}}`, a.host, a.NodeID())
 	told := func(epoch int, server string) {
 		write(contract.TrustFile, `{"address":%q,"node":%q,"trust":{"epoch":%d,"servers":[%q]},"leased_ms":%d}`, a.host, a.NodeID(), epoch, server, time.Now().UnixMilli())

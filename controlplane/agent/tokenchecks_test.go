@@ -4,11 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"net/http"
 	"net/http/httptest"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -28,11 +25,7 @@ func TestTokenChecksStop(t *testing.T) {
 		t.Fatal(err)
 	}
 	url, identity, end := aRedis(t, 7)
-	write := func(file, format string, args ...any) {
-		if err := os.WriteFile(filepath.Join(a.dir.path, file), fmt.Appendf(nil, format, args...), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
+	write := writing(t, a)
 	configured := make(chan struct{})
 	close(configured)
 	envoy := &fakeEnvoy{pid: 1, answer: func(context.Context) error { return nil }}

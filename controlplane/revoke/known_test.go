@@ -1,13 +1,10 @@
 package revoke
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
 	"io"
-	"net"
-	"net/http"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -46,7 +43,7 @@ func (w *world) quotas(all, node int) {
 func (w *world) pass(node, instance string) {
 	w.t.Helper()
 	before := w.r.Stats().Links
-	f, _ := w.connectAccepting(contract.Hello{Instance: instance}, contract.NodeHeader+": "+node+"\r\n")
+	f, _ := w.connectAccepting(contract.Hello{Instance: instance}, ofNode(node))
 	_ = f.conn.Close()
 	until(w.t, "unlinked", func() bool { return w.r.Stats().Links == before })
 }
@@ -54,26 +51,8 @@ func (w *world) pass(node, instance string) {
 // refused says that a filter is not welcomed.
 func (w *world) refused(instance string) {
 	w.t.Helper()
-	conn, err := net.Dial("tcp", w.url)
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	defer conn.Close()
-	if err := conn.SetDeadline(time.Now().Add(10 * time.Second)); err != nil {
-		w.t.Fatal(err)
-	}
-	in := bufio.NewReader(conn)
-	fmt.Fprintf(conn, "GET /link HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: %s\r\nAuthorization: Bearer good\r\n\r\n", contract.LinkProtocol)
-	res, err := http.ReadResponse(in, nil)
-	if err != nil || res.StatusCode != http.StatusSwitchingProtocols {
-		w.t.Fatalf("upgrade: %v %v", res, err)
-	}
-	body, _ := contract.EncodeJSON(contract.Hello{Version: contract.LinkVersion, Instance: instance})
-	if err := contract.WriteFrame(conn, contract.FrameHello, body); err != nil {
-		w.t.Fatal(err)
-	}
-	if kind, _, err := contract.ReadFrame(in); !errors.Is(err, io.EOF) {
-		w.t.Errorf("frame of type %d (%v), want the end", kind, err)
+	if !w.full(instance, "") {
+		w.t.Errorf("filter %s is welcomed", instance)
 	}
 }
 

@@ -28,8 +28,12 @@ func (u unbound) Authenticate(ctx context.Context, node, token string) (Node, er
 	return n, err
 }
 
-// full reports whether a filter of a node is not welcomed because there is no place for it.
-func (w *world) full(node string) bool {
+// ofNode is the line of a request that names a node.
+func ofNode(node string) string { return contract.NodeHeader + ": " + node + "\r\n" }
+
+// full reports whether a filter is not welcomed because there is no place for it. more are
+// further lines of its request.
+func (w *world) full(instance, more string) bool {
 	w.t.Helper()
 	conn, err := net.Dial("tcp", w.url)
 	if err != nil {
@@ -40,12 +44,12 @@ func (w *world) full(node string) bool {
 		w.t.Fatal(err)
 	}
 	in := bufio.NewReader(conn)
-	fmt.Fprintf(conn, "GET /link HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: %s\r\nAuthorization: Bearer good\r\n%s: %s\r\n\r\n",
-		contract.LinkProtocol, contract.NodeHeader, node)
+	fmt.Fprintf(conn, "GET /link HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: %s\r\nAuthorization: Bearer good\r\n%s\r\n",
+		contract.LinkProtocol, more)
 	if res, err := http.ReadResponse(in, nil); err != nil || res.StatusCode != http.StatusSwitchingProtocols {
 		w.t.Fatalf("upgrade: %v %v", res, err)
 	}
-	body, _ := contract.EncodeJSON(contract.Hello{Version: contract.LinkVersion, Instance: "another"})
+	body, _ := contract.EncodeJSON(contract.Hello{Version: contract.LinkVersion, Instance: instance})
 	if err := contract.WriteFrame(conn, contract.FrameHello, body); err != nil {
 		w.t.Fatal(err)
 	}
@@ -74,19 +78,19 @@ func TestPlacesOfGateways(t *testing.T) {
 			first = f
 		}
 	}
-	if !w.full("m.8") {
+	if !w.full("another", ofNode("m.8")) {
 		t.Error("the token has more places than its share")
 	}
 	for i := range 8 {
 		link(fmt.Sprintf("n.%d", i))
 	}
-	if !w.full("o.1") {
+	if !w.full("another", ofNode("o.1")) {
 		t.Error("proxies have the places of gateways")
 	}
 	for i := range 4 {
 		link(fmt.Sprintf("cp/default/%d", i))
 	}
-	if !w.full("cp/default/5") {
+	if !w.full("another", ofNode("cp/default/5")) {
 		t.Error("there are more places than all")
 	}
 	_ = first.conn.Close()

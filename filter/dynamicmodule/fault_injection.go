@@ -9,6 +9,7 @@ import "C"
 
 import (
 	"bytes"
+	"fmt"
 	"os"
 	"runtime"
 )
@@ -28,7 +29,18 @@ func injectFault(path []byte) {
 	case bytes.HasPrefix(path, []byte("/fault/stderr")):
 		// What a library might do; the outcome is of no interest.
 		_, _ = os.Stderr.WriteString("injected\n")
+	case bytes.HasPrefix(path, []byte("/fault/memory")):
+		fmt.Fprintf(os.Stderr, "injected: %d bytes in use\n", inUse())
 	}
+}
+
+// inUse is how many bytes the Go heap and the stacks hold without garbage.
+func inUse() uint64 {
+	runtime.GC()
+	runtime.GC() // what the first one had cleaned up
+	var s runtime.MemStats
+	runtime.ReadMemStats(&s)
+	return s.HeapAlloc + s.StackInuse
 }
 
 // meshgateMallocs tells the host of a test how many Go objects were ever made.

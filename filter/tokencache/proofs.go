@@ -38,6 +38,7 @@ type linkFiles struct {
 // used with the next link.
 func (c *Cache) proofs(ctx context.Context, cp contract.ControlPlaneSettings) (*proofs, error) {
 	f := &c.linkFiles
+	f.finish() // one that was too late for the link before has been made long ago
 	if f.open == nil || f.open.of != cp {
 		f.open = c.readProofs(cp)
 	}
@@ -49,16 +50,30 @@ func (c *Cache) proofs(ctx context.Context, cp contract.ControlPlaneSettings) (*
 	}
 	select {
 	case <-f.open.done:
-		r := f.open
-		if f.open = nil; r.err == nil {
-			f.known = r.read
-		}
+		r := f.finish()
 		return r.read, r.err
 	case <-late:
 		return f.known, nil
 	case <-ctx.Done():
 		return nil, errDiskSlow
 	}
+}
+
+// finish takes what a reading brought that has ended, and returns that; nil if there is none.
+func (f *linkFiles) finish() *proofsReading {
+	r := f.open
+	if r == nil {
+		return nil
+	}
+	select {
+	case <-r.done:
+	default:
+		return nil
+	}
+	if f.open = nil; r.err == nil {
+		f.known = r.read
+	}
+	return r
 }
 
 func (c *Cache) readProofs(cp contract.ControlPlaneSettings) *proofsReading {

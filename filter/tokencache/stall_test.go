@@ -123,3 +123,27 @@ func TestNoGoodbyeToNobody(t *testing.T) {
 		})
 	}
 }
+
+// TestLateReadingIsNotTakenForAFreshOne: a reading that was too late for one link has ended
+// by the time of the next, when the token has long been another. The disk is looked at again.
+func TestLateReadingIsNotTakenForAFreshOne(t *testing.T) {
+	d := newDirectory(t)
+	c := d.open()
+	d.entrusted()
+	c.Close() // the link's goroutine has ended, and its files are the test's
+	done := make(chan struct{})
+	close(done)
+	c.linkFiles.open = &proofsReading{of: d.cp, done: done, read: &proofs{of: d.cp, token: "late"}}
+	writeFile(t, d.cp.TokenFile, []byte("rotated"))
+	p, err := c.proofs(t.Context(), d.cp)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// A disk that is slow now has the last known serve, and is still being read.
+	if p.token != "rotated" && c.linkFiles.open == nil {
+		t.Errorf("the token is %q, and nobody looks for another", p.token)
+	}
+	if c.linkFiles.open != nil {
+		<-c.linkFiles.open.done
+	}
+}

@@ -36,7 +36,9 @@ func (st *stream) known() error {
 	return nil
 }
 
-// settle gives a stream its place among those of its token and mesh.
+// settle gives a stream its place among those of its token and mesh. Who gets none is
+// turned away: a fleet that has outgrown its token, or somebody who has stolen it, is seen
+// where nodes are.
 func (st *stream) settle() error {
 	var owner places.Owner
 	if st.srv.cfg.Auth != nil && st.srv.cfg.Owner != nil {
@@ -49,7 +51,8 @@ func (st *stream) settle() error {
 	st.srv.mu.Lock()
 	defer st.srv.mu.Unlock()
 	if err := st.srv.places.Take(owner); err != nil {
-		return status.Error(codes.ResourceExhausted, "too many streams: "+err.Error())
+		err := status.Error(codes.ResourceExhausted, "too many streams: "+err.Error())
+		return turnedAway{err, err}
 	}
 	st.owner = &owner
 	return nil

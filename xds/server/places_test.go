@@ -11,6 +11,7 @@ import (
 	"github.com/meshgate/meshgate/xds/resource"
 	"github.com/meshgate/meshgate/xds/server"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 )
 
@@ -71,5 +72,34 @@ func TestPlacesOfGateways(t *testing.T) {
 			t.Fatal("what has ended is not free again")
 		default:
 		}
+	}
+}
+
+// TestWhoGetsNoPlaceIsSeen: a fleet that has outgrown its places is seen where nodes are,
+// and not in the logs of those alone who are turned away.
+func TestWhoGetsNoPlaceIsSeen(t *testing.T) {
+	said := make(lastWords, 8)
+	r := setup(t, func(c *server.Config) {
+		c.Auth, c.Observer, c.Limits.Places = &roll{}, said, places.Limits{All: 1, Kept: 0, Mesh: 1, Token: 1}
+	})
+	r.publish(world()...)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	ctx = metadata.AppendToOutgoingContext(ctx, server.NodeKey, nodeID)
+	open := func() error {
+		recv, err := deltaStream(bearing(ctx, "x"), r.conn, nodeID)
+		if err == nil {
+			_, err = recv()
+		}
+		return err
+	}
+	if err := open(); err != nil {
+		t.Fatal(err)
+	}
+	if code := status.Code(open()); code != codes.ResourceExhausted {
+		t.Errorf("one more: %v", code)
+	}
+	if got, want := said.next(t), nodeID+" refused: too many streams: there are too many"; got != want {
+		t.Errorf("%q, want %q", got, want)
 	}
 }

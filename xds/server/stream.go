@@ -69,7 +69,7 @@ func (s *Server) serve(ctx context.Context, w wire, vectors bool) (err error) {
 		return st.note(err)
 	}
 	if err := st.settle(); err != nil {
-		return err
+		return st.note(err)
 	}
 	s.work.Add(1) // the reader, which ends after this handler
 	go st.read()

@@ -10,9 +10,9 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// turnedAway is the error of a stream that is refused for what its token is, or for
-// who it says it is. The proxy is told no more than the error; cause says what is
-// wrong.
+// turnedAway is the error of a stream that is refused for what its token is, for who it
+// says it is, or because those with its token or of its mesh have all places. The proxy is
+// told no more than the error; cause says what is wrong.
 type turnedAway struct {
 	error
 	cause error
