@@ -12,7 +12,6 @@ import (
 	"path/filepath"
 	"runtime/debug"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -27,7 +26,6 @@ import (
 	"github.com/meshgate/meshgate/controlplane/config"
 	"github.com/meshgate/meshgate/controlplane/enrol"
 	"github.com/meshgate/meshgate/controlplane/fault"
-	"github.com/meshgate/meshgate/controlplane/gateway"
 	"github.com/meshgate/meshgate/controlplane/httpkit"
 	"github.com/meshgate/meshgate/controlplane/identity"
 	"github.com/meshgate/meshgate/controlplane/mesh"
@@ -392,20 +390,3 @@ func (cp *ControlPlane) WaitReady(ctx context.Context) error {
 // readyTick is how often an Envoy that has its configuration is asked whether
 // its port is open. It has no event for that.
 const readyTick = 50 * time.Millisecond
-
-// gatewayMissing says what a gateway of this machine still needs to serve.
-func (cp *ControlPlane) gatewayMissing(node string, in gateway.Instance) string {
-	p := cp.snapshots.Progress(0)
-	for _, n := range p.Acknowledged {
-		if n != node {
-			continue
-		}
-		conn, err := net.DialTimeout("tcp", net.JoinHostPort(httpkit.Loopback(in.Listen), strconv.Itoa(in.HTTPPort)), time.Second)
-		if err != nil {
-			return "the gateway's port is not open yet"
-		}
-		_ = conn.Close()
-		return ""
-	}
-	return "the gateway has not acknowledged its configuration"
-}

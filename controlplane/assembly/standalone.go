@@ -54,13 +54,14 @@ func OpenStandalone(ctx context.Context, c *config.Config, abort <-chan struct{}
 		cp.close(ctx)
 		return nil, fault.NotBegun(err)
 	}
+	own := &ownGateway{node: a.NodeID(), instance: Instance(c), snapshots: cp.snapshots}
 	cp.ready.checks = append(cp.ready.checks, func() string {
 		// A port is open for as long as the kernel keeps it so, also that of an Envoy
 		// that hangs; and one that Envoy was refused may be somebody else's.
 		if m := a.Missing(ctx); m != "" {
 			return "gateway: " + m
 		}
-		return cp.gatewayMissing(a.NodeID(), Instance(c))
+		return own.missing()
 	})
 	return &Standalone{ControlPlane: cp, Agent: a, EnvoyVersion: versionLine}, nil
 }

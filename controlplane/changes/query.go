@@ -55,8 +55,15 @@ func Parse(query url.Values, kinds []*model.Kind) (q store.RecordQuery, err erro
 		q.After = number(ParamOffset, text)
 	}
 	if text := query.Get(ParamKind); text != "" {
-		if q.Kind = kindOf(text, kinds); q.Kind == "" {
+		text, without := strings.CutPrefix(text, "!")
+		kind := kindOf(text, kinds)
+		switch {
+		case kind == "":
 			bad(ParamKind, "there is no kind "+strconv.Quote(text)+fault.Meant(text, namesOf(kinds)))
+		case without:
+			q.Without = kind
+		default:
+			q.Kind = kind
 		}
 	}
 	switch text := query.Get(ParamTokens); text {

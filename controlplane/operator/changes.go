@@ -53,7 +53,7 @@ created, changed or deleted are left out unless --tokens or --kind oauth2_token 
 	}
 	for name, help := range map[string]string{
 		changes.ParamSince: "only what was committed after this revision, the oldest first; without it the newest come first",
-		changes.ParamKind:  "only resources of this kind, such as route or TrafficRoute",
+		changes.ParamKind:  "only resources of this kind, such as route or TrafficRoute; !route leaves that kind out",
 		changes.ParamScope: "only what is in this mesh or control plane",
 		changes.ParamActor: "only changes of this actor",
 		changes.ParamSize:  "how many (without --since); 1 to 1000",

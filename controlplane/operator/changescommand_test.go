@@ -70,11 +70,18 @@ func TestChangesCommand(t *testing.T) {
 				`/tags/2 nothing -> "c", /tags/3 nothing -> "d", 2 more`,
 			`5 2026-03-01 12:00:00 user:ann?[2J deleted consumer default bob`,
 		},
+		"size=2&kind=!keyauth_credential": {
+			"REVISION TIME ACTOR ACTION KIND SCOPE NAME CHANGED",
+			`5 2026-03-01 12:00:00 user:ann?[2J deleted consumer default bob`,
+			`4 2026-03-01 12:00:00 user:ann?[2J updated consumer default bob /custom_id nothing -> "7", /tags/0 nothing -> "a", /tags/1 nothing -> "b", ` +
+				`/tags/2 nothing -> "c", /tags/3 nothing -> "d", 2 more`,
+		},
 		"scope=nosuch&kind=route": { // said apart from the table
 			"meshgate: no change matches --kind route --scope nosuch",
 			"REVISION TIME ACTOR ACTION KIND SCOPE NAME CHANGED",
 		},
-		"kind=nothing": {`the control plane refuses that (400): kind: there is no kind "nothing"`},
+		"kind=!nothing": {`the control plane refuses that (400): kind: there is no kind "nothing"`},
+		"kind=nothing":  {`the control plane refuses that (400): kind: there is no kind "nothing"`},
 	} {
 		var got []string
 		for line := range strings.Lines(show(query, "table")) {

@@ -71,7 +71,8 @@ type RecordQuery struct {
 	After uint64
 	// Limit bounds the result; 0 means all.
 	Limit int
-	Kind  string
+	// Kind leaves out all other kinds, Without one kind; empty for neither.
+	Kind, Without string
 	// Scope is that of the resources. Scoping, if set, says what it is the name of: a
 	// mesh and a control plane may have the same.
 	Scope   string

@@ -85,7 +85,7 @@ func (s *state) Tally(q store.RecordQuery) (n int, _ error) {
 func selects(q store.RecordQuery, r *store.ChangeRecord) bool {
 	return (q.WithFleeting() || r.Budget() != store.OfTokens) &&
 		(q.Since == nil || r.Previous >= *q.Since) &&
-		(q.Kind == "" || q.Kind == r.Key.Kind) &&
+		(q.Kind == "" || q.Kind == r.Key.Kind) && (q.Without == "" || q.Without != r.Key.Kind) &&
 		(q.Scope == "" || q.Scope == r.Key.Scope) &&
 		(q.Scoping == nil || *q.Scoping == r.Scoping) &&
 		(q.Actor == "" || q.Actor == r.Actor.Name) &&

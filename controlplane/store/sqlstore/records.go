@@ -111,6 +111,9 @@ func selected(q store.RecordQuery) (from string, args []any) {
 	if q.Kind != "" {
 		demand(`kind = ?`, q.Kind)
 	}
+	if q.Without != "" {
+		demand(`kind <> ?`, q.Without)
+	}
 	if q.Scope != "" {
 		demand(`scope = ?`, q.Scope)
 	}

@@ -136,7 +136,7 @@ func (l *ledger) add(now time.Time, list []store.ChangeRecord, revises bool) {
 func (l *ledger) selected(q store.RecordQuery) (out []string) {
 	for _, r := range l.all {
 		if (q.Since == nil || r.Previous >= *q.Since) && (q.ActorKind == "" || r.Actor.Kind == q.ActorKind) && (q.Actor == "" || r.Actor.Name == q.Actor) &&
-			(q.Fleeting || q.Kind == r.Key.Kind || r.Budget() != store.OfTokens) && (q.Kind == "" || q.Kind == r.Key.Kind) {
+			(q.Fleeting || q.Kind == r.Key.Kind || r.Budget() != store.OfTokens) && (q.Kind == "" || q.Kind == r.Key.Kind) && (q.Without == "" || q.Without != r.Key.Kind) {
 			out = append(out, listed(&r))
 		}
 	}
@@ -192,7 +192,7 @@ func (l *ledger) compare(rt *rapid.T, r store.Reader) error {
 	for _, q := range []store.RecordQuery{
 		{}, {Oldest: true}, {Oldest: true, Since: &since}, {ActorKind: model.ActorUser}, {ActorKind: model.ActorNode, Since: &since},
 		{ActorKind: model.ActorSystem, Actor: "removal"}, {ActorKind: model.ActorToken, Oldest: true},
-		{Fleeting: true}, {Fleeting: true, Oldest: true, Since: &since}, {Fleeting: true, ActorKind: model.ActorUser}, {Kind: Box.Name}, {Kind: "other"},
+		{Fleeting: true}, {Fleeting: true, Oldest: true, Since: &since}, {Fleeting: true, ActorKind: model.ActorUser}, {Kind: Box.Name}, {Kind: "other"}, {Without: "other"}, {Without: Box.Name, Fleeting: true},
 	} {
 		count, err := r.CountRecords(q)
 		if err != nil {
