@@ -11,8 +11,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/meshgate/meshgate/controlplane/gateway"
-	"github.com/meshgate/meshgate/controlplane/identity"
 	"github.com/meshgate/meshgate/controlplane/mesh"
+	"github.com/meshgate/meshgate/controlplane/meshca"
 	"github.com/meshgate/meshgate/controlplane/model"
 	"github.com/meshgate/meshgate/controlplane/store"
 	"github.com/meshgate/meshgate/controlplane/telemetry"
@@ -77,8 +77,8 @@ func (e *expiries) load() bool {
 	ctx, cancel := context.WithTimeout(context.Background(), expiriesTime)
 	defer cancel()
 	err := e.store.View(ctx, func(r store.Reader) error {
-		if err := e.each(r, mesh.Meshes, identity.MeshAuthorities, func(res *model.Resource) {
-			e.note(certMeshAuthority, res.Spec.(*identity.MeshAuthority).Current.Certificate)
+		if err := e.each(r, mesh.Meshes, meshca.Authorities, func(res *model.Resource) {
+			e.note(certMeshAuthority, res.Spec.(*meshca.Authority).Current.Certificate)
 		}); err != nil {
 			return err
 		}

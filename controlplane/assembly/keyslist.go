@@ -11,6 +11,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/identity"
 	"github.com/meshgate/meshgate/controlplane/mesh"
 	"github.com/meshgate/meshgate/controlplane/meshapi"
+	"github.com/meshgate/meshgate/controlplane/meshca"
 	"github.com/meshgate/meshgate/controlplane/model"
 	"github.com/meshgate/meshgate/controlplane/store"
 )
@@ -136,7 +137,7 @@ func (k keyring) ofMeshes(ctx context.Context) (out []meshapi.Key, err error) {
 
 // meshAuthority lists who signs the certificates of a mesh, and who will.
 func (k keyring) meshAuthority(r store.Reader, meshName string) ([]meshapi.Key, error) {
-	phase, current, pending, err := identity.Signers(r, meshName)
+	phase, current, pending, err := meshca.Signers(r, meshName)
 	if fault.Is(err, fault.NotFound) {
 		return nil, nil
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/insight"
 	"github.com/meshgate/meshgate/controlplane/lifecycle"
 	"github.com/meshgate/meshgate/controlplane/mesh"
+	"github.com/meshgate/meshgate/controlplane/meshca"
 	"github.com/meshgate/meshgate/controlplane/model"
 	"github.com/meshgate/meshgate/controlplane/publish"
 	"github.com/meshgate/meshgate/controlplane/revoke"
@@ -30,9 +31,9 @@ import (
 type meshParts struct {
 	insights  *insight.Insights
 	tokens    *identity.DataplaneTokens
-	workloads *identity.Workloads
-	rotations *identity.Rotations
-	renewals  *identity.Renewals
+	workloads *meshca.Workloads
+	rotations *meshca.Rotations
+	renewals  *meshca.Renewals
 	removals  *enrol.Removals
 	admin     *adminlink.Server
 	unusable  unusableKeys
@@ -40,7 +41,7 @@ type meshParts struct {
 
 // meshKinds lists the kinds whose resources belong to a mesh.
 func meshKinds() []*model.Kind {
-	kinds := slices.Concat(mesh.Kinds(), all.Kinds(), []*model.Kind{identity.MeshAuthorities})
+	kinds := slices.Concat(mesh.Kinds(), all.Kinds(), meshca.Kinds())
 	return slices.DeleteFunc(kinds, func(k *model.Kind) bool { return k.Scoping != model.Mesh })
 }
 
@@ -71,8 +72,8 @@ func (cp *ControlPlane) openMesh(ctx context.Context) error {
 		}
 	})
 	m.tokens = identity.NewDataplaneTokens(cp.store, time.Now)
-	m.workloads = identity.NewWorkloads(cp.store, time.Now)
-	m.renewals = identity.NewRenewals(cp.renewWorkload)
+	m.workloads = meshca.NewWorkloads(cp.store, time.Now)
+	m.renewals = meshca.NewRenewals(cp.renewWorkload)
 	m.admin = adminlink.NewServer(adminlink.Options{
 		Auth: adsAuthenticator{cp}, Owner: owner, Connected: cp.linked, Log: cp.Log, Now: time.Now,
 		Report: func(node string, r adminlink.Report) { m.insights.Told(node, r.Trouble, r.NotReady, r.Conditions) },
@@ -84,7 +85,7 @@ func (cp *ControlPlane) openMesh(ctx context.Context) error {
 // openRotations makes what changes meshes by itself, through the gate: the rotation
 // of authorities, and the removal of Dataplanes whose proxies are gone.
 func (cp *ControlPlane) openRotations(context.Context) error {
-	cp.mesh.rotations = identity.NewRotations(identity.Options{
+	cp.mesh.rotations = meshca.NewRotations(meshca.Options{
 		Store: cp.store, Writer: cp.gate.As(model.System("rotation")), Progress: meshProgress{cp},
 		Now: time.Now, Log: cp.Log, LeafLife: leafLife, Grace: rotationGrace,
 	})
@@ -98,9 +99,9 @@ const rotationGrace = 30 * time.Second
 
 // leafLife bounds how long certificates under a retired root may live.
 func leafLife(a *mesh.Authority) time.Duration {
-	life, err := identity.LeafLife(a)
+	life, err := meshca.LeafLife(a)
 	if err != nil { // validated when it was written
-		return identity.WorkloadLife
+		return meshca.WorkloadLife
 	}
 	return life
 }
@@ -126,7 +127,7 @@ func (cp *ControlPlane) backends(name string) []string {
 // openLifecycle lets meshes come with what belongs to them, and makes sure that
 // the default one exists.
 func (cp *ControlPlane) openLifecycle(ctx context.Context) error {
-	o := lifecycle.Options{Kinds: meshKinds(), GenerateCA: identity.GenerateRoot, GenerateSigningKey: identity.GenerateSigningKey}
+	o := lifecycle.Options{Kinds: meshKinds(), GenerateCA: meshca.GenerateRoot, GenerateSigningKey: identity.GenerateSigningKey}
 	for _, d := range all.Defaults() {
 		o.Policies = append(o.Policies, lifecycle.DefaultPolicy{Kind: d.Kind, Prefix: d.Prefix, Spec: d.Spec()})
 	}
@@ -243,14 +244,14 @@ func (cp *ControlPlane) recheck(ctx context.Context, nodes ...string) {
 // meshProgress tells rotations what the proxies of a mesh hold.
 type meshProgress struct{ cp *ControlPlane }
 
-// Confirmed implements identity.Progress.
+// Confirmed implements meshca.Progress.
 func (p meshProgress) Confirmed(ctx context.Context, meshName string, revision uint64) error {
 	secrets := func(r snapshot.Rejection) bool { return r.Type == resource.Secret }
 	_, err := p.cp.snapshots.WaitNodes(ctx, revision, publish.MeshScope(meshName), secrets)
 	return err
 }
 
-// Connected implements identity.Progress. A dataplane that holds no certificate,
+// Connected implements meshca.Progress. A dataplane that holds no certificate,
 // because it never ran or its last one has expired, counts as connected: it has
 // nothing that a rotation could invalidate.
 func (p meshProgress) Connected(meshName string) map[string]bool {

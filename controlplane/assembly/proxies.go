@@ -7,10 +7,10 @@ import (
 	"time"
 
 	"github.com/meshgate/meshgate/controlplane/enrol"
-	"github.com/meshgate/meshgate/controlplane/identity"
 	"github.com/meshgate/meshgate/controlplane/insight"
 	"github.com/meshgate/meshgate/controlplane/mesh"
 	"github.com/meshgate/meshgate/controlplane/meshapi"
+	"github.com/meshgate/meshgate/controlplane/meshca"
 	"github.com/meshgate/meshgate/controlplane/publish"
 	"github.com/meshgate/meshgate/xds/plan"
 	xds "github.com/meshgate/meshgate/xds/server"
@@ -19,7 +19,7 @@ import (
 // observer keeps insights of streams and of what proxies say of their versions.
 type observer struct {
 	*insight.Insights
-	rotations *identity.Rotations
+	rotations *meshca.Rotations
 	removals  *enrol.Removals
 	meter     xds.Observer
 }

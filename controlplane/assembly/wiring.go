@@ -16,6 +16,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/gateway"
 	"github.com/meshgate/meshgate/controlplane/identity"
 	"github.com/meshgate/meshgate/controlplane/mesh"
+	"github.com/meshgate/meshgate/controlplane/meshca"
 	"github.com/meshgate/meshgate/controlplane/model"
 	"github.com/meshgate/meshgate/controlplane/publish"
 	"github.com/meshgate/meshgate/controlplane/revoke"
@@ -34,6 +35,7 @@ func AllKinds() []*model.Kind {
 	kinds = append(kinds, gateway.Kinds()...)
 	kinds = append(kinds, declarative.Kinds()...)
 	kinds = append(kinds, identity.Kinds()...)
+	kinds = append(kinds, meshca.Kinds()...)
 	kinds = append(kinds, mesh.Kinds()...)
 	kinds = append(kinds, all.Kinds()...)
 	return append(kinds, revoke.Kinds()...)

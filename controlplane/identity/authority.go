@@ -30,10 +30,14 @@ import (
 // Lifetimes of certificates. All but the authority are renewed when a third of
 // their life is left.
 const (
-	authorityLife = 10 * 365 * 24 * time.Hour
+	// AuthorityLife is the life of authorities: of the control plane's own, and of a
+	// mesh's unless the mesh says otherwise.
+	AuthorityLife = 10 * 365 * 24 * time.Hour
 	listenerLife  = 825 * 24 * time.Hour
 	leafLife      = 30 * 24 * time.Hour
-	backdate      = 5 * time.Minute
+	// Backdate is how long before it is made a certificate or a token begins to be
+	// good, for those whose clocks are behind.
+	Backdate = 5 * time.Minute
 )
 
 // Authority signs for one control plane. While it is replaced, two are trusted.
@@ -111,7 +115,7 @@ func (a *Authority) generate() (*KeyPair, error) {
 	if err != nil {
 		return nil, err
 	}
-	t, err := a.template("Meshgate certificate authority", authorityLife)
+	t, err := a.template("Meshgate certificate authority", AuthorityLife)
 	if err != nil {
 		return nil, err
 	}
@@ -127,7 +131,7 @@ func (a *Authority) template(name string, life time.Duration) (*x509.Certificate
 	}
 	return &x509.Certificate{
 		SerialNumber: serial, Subject: pkix.Name{CommonName: name},
-		NotBefore: a.now().Add(-backdate), NotAfter: a.now().Add(life),
+		NotBefore: a.now().Add(-Backdate), NotAfter: a.now().Add(life),
 		KeyUsage: x509.KeyUsageDigitalSignature,
 	}, nil
 }

@@ -10,16 +10,15 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
 
+	"github.com/meshgate/meshgate/controlplane/identity/identitytest"
 	"github.com/meshgate/meshgate/controlplane/mesh"
 	"github.com/meshgate/meshgate/controlplane/store"
-	"github.com/meshgate/meshgate/controlplane/store/memstore"
 	"github.com/meshgate/meshgate/controlplane/store/seal"
 	"github.com/meshgate/meshgate/controlplane/store/sqlstore"
 	"github.com/meshgate/meshgate/filter/contract"
@@ -27,51 +26,13 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// epoch is when the tests' clocks begin.
-var epoch = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
-
-// clock is moved by the test.
-type clock struct{ at atomic.Pointer[time.Time] }
-
-func newClock() *clock {
-	c := &clock{}
-	c.at.Store(&epoch)
-	return c
-}
-
-func (c *clock) now() time.Time { return *c.at.Load() }
-
-func (c *clock) advance(d time.Duration) {
-	t := c.now().Add(d)
-	c.at.Store(&t)
-}
-
-func memory(t testing.TB) store.Store {
-	s := memstore.New()
-	t.Cleanup(func() { _ = s.Close() })
-	return s
-}
-
-func openAuthority(t *testing.T, s store.Store, c *clock) *Authority {
+func openAuthority(t *testing.T, s store.Store, c *identitytest.Clock) *Authority {
 	t.Helper()
-	a, err := OpenAuthority(t.Context(), s, c.now)
+	a, err := OpenAuthority(t.Context(), s, c.Now)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return a
-}
-
-func certificate(t *testing.T, data []byte) *x509.Certificate {
-	t.Helper()
-	block, rest := pem.Decode(data)
-	if block == nil || len(rest) != 0 {
-		t.Fatalf("not one PEM block: %q", data)
-	}
-	c, err := x509.ParseCertificate(block.Bytes)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return c
 }
 
 // TestAuthorityIsKept opens the database again, as a restart does.
@@ -87,12 +48,12 @@ func TestAuthorityIsKept(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer func() { _ = s.Close() }()
-		a := openAuthority(t, s, newClock())
+		a := openAuthority(t, s, identitytest.NewClock())
 		pair, err := a.Listener(t.Context(), []string{"localhost"})
 		if err != nil {
 			t.Fatal(err)
 		}
-		tokens, err := OpenTokens(t.Context(), s, newClock().now)
+		tokens, err := OpenTokens(t.Context(), s, identitytest.NewClock().Now)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -114,7 +75,7 @@ func TestAuthorityIsKept(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = s.Close() }()
-	tokens, err := OpenTokens(t.Context(), s, newClock().now)
+	tokens, err := OpenTokens(t.Context(), s, identitytest.NewClock().Now)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -125,11 +86,11 @@ func TestAuthorityIsKept(t *testing.T) {
 
 // TestAuthorityRace opens one store from many sides at once: all get the same.
 func TestAuthorityRace(t *testing.T) {
-	s, found := memory(t), make([]string, 8)
+	s, found := identitytest.Memory(t), make([]string, 8)
 	var wg sync.WaitGroup
 	for i := range found {
 		wg.Go(func() {
-			if a, err := OpenAuthority(context.Background(), s, newClock().now); err == nil {
+			if a, err := OpenAuthority(context.Background(), s, identitytest.NewClock().Now); err == nil {
 				found[i] = string(a.PEM())
 			}
 		})
@@ -141,21 +102,21 @@ func TestAuthorityRace(t *testing.T) {
 }
 
 func TestAuthorityCertificate(t *testing.T) {
-	c := certificate(t, openAuthority(t, memory(t), newClock()).PEM())
+	c := identitytest.Certificate(t, openAuthority(t, identitytest.Memory(t), identitytest.NewClock()).PEM())
 	if !c.IsCA || !c.BasicConstraintsValid || !c.MaxPathLenZero {
 		t.Errorf("IsCA %t, BasicConstraintsValid %t, MaxPathLenZero %t", c.IsCA, c.BasicConstraintsValid, c.MaxPathLenZero)
 	}
 	if want := x509.KeyUsageCertSign | x509.KeyUsageCRLSign; c.KeyUsage != want {
 		t.Errorf("key usage %b, want %b", c.KeyUsage, want)
 	}
-	if diff := cmp.Diff([]time.Time{epoch.Add(-backdate), epoch.Add(authorityLife)}, []time.Time{c.NotBefore, c.NotAfter}); diff != "" {
+	if diff := cmp.Diff([]time.Time{identitytest.Epoch.Add(-Backdate), identitytest.Epoch.Add(AuthorityLife)}, []time.Time{c.NotBefore, c.NotAfter}); diff != "" {
 		t.Errorf("validity:\n%s", diff)
 	}
 }
 
 // TestLeaves issues each kind of leaf and looks at what it says.
 func TestLeaves(t *testing.T) {
-	a := openAuthority(t, memory(t), newClock())
+	a := openAuthority(t, identitytest.Memory(t), identitytest.NewClock())
 	type facts struct {
 		Names, IPs, URIs []string
 		Usage            []x509.ExtKeyUsage
@@ -182,8 +143,8 @@ func TestLeaves(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			c := certificate(t, data)
-			got := facts{Names: c.DNSNames, Usage: c.ExtKeyUsage, Life: c.NotAfter.Sub(epoch), CommonName: c.Subject.CommonName}
+			c := identitytest.Certificate(t, data)
+			got := facts{Names: c.DNSNames, Usage: c.ExtKeyUsage, Life: c.NotAfter.Sub(identitytest.Epoch), CommonName: c.Subject.CommonName}
 			for _, ip := range c.IPAddresses {
 				got.IPs = append(got.IPs, ip.String())
 			}
@@ -196,7 +157,7 @@ func TestLeaves(t *testing.T) {
 			if c.IsCA || c.KeyUsage != x509.KeyUsageDigitalSignature {
 				t.Errorf("IsCA %t, key usage %b", c.IsCA, c.KeyUsage)
 			}
-			if _, err := c.Verify(x509.VerifyOptions{Roots: a.Pool(), CurrentTime: epoch, KeyUsages: test.want.Usage}); err != nil {
+			if _, err := c.Verify(x509.VerifyOptions{Roots: a.Pool(), CurrentTime: identitytest.Epoch, KeyUsages: test.want.Usage}); err != nil {
 				t.Errorf("verification: %v", err)
 			}
 			if _, err := c.Verify(x509.VerifyOptions{Roots: a.Pool(), CurrentTime: c.NotAfter.Add(time.Second), KeyUsages: test.want.Usage}); err == nil {
@@ -227,8 +188,8 @@ func served(c *tls.Config) ([]byte, error) {
 
 // TestLeafRenewal moves the clock over the two thirds at which a leaf is renewed.
 func TestLeafRenewal(t *testing.T) {
-	c := newClock()
-	a := openAuthority(t, memory(t), c)
+	c := identitytest.NewClock()
+	a := openAuthority(t, identitytest.Memory(t), c)
 	node := func() []byte { p, err := pemOf(a.Node("cp/default/gw")); return must(t, p, err) }
 	server := func() []byte { p, err := served(a.ServerConfig([]string{"localhost"})); return must(t, p, err) }
 	listener := func() []byte { p, err := pemOf(a.Listener(t.Context(), []string{"localhost"})); return must(t, p, err) }
@@ -239,16 +200,16 @@ func TestLeafRenewal(t *testing.T) {
 	}{{"node", node, leafLife}, {"server", server, leafLife}, {"listener", listener, listenerLife}} {
 		t.Run(test.name, func(t *testing.T) {
 			first := test.get()
-			c.advance(test.life*2/3 - time.Second)
+			c.Advance(test.life*2/3 - time.Second)
 			if string(test.get()) != string(first) {
 				t.Error("renewed too early")
 			}
-			c.advance(time.Second)
+			c.Advance(time.Second)
 			renewed := test.get()
 			if string(renewed) == string(first) {
 				t.Fatal("not renewed when a third of its life was left")
 			}
-			if got, want := certificate(t, renewed).NotAfter, c.now().Add(test.life); !got.Equal(want) {
+			if got, want := identitytest.Certificate(t, renewed).NotAfter, c.Now().Add(test.life); !got.Equal(want) {
 				t.Errorf("the renewed one ends at %s, want %s", got, want)
 			}
 			if string(test.get()) != string(renewed) {
@@ -269,15 +230,15 @@ func must(t *testing.T, data []byte, err error) []byte {
 // TestNames gives certificates further names: servers with different names never
 // share a certificate, and the kept listener certificate gets what it lacks.
 func TestNames(t *testing.T) {
-	a := openAuthority(t, memory(t), newClock())
+	a := openAuthority(t, identitytest.Memory(t), identitytest.NewClock())
 	for _, names := range [][]string{{"localhost"}, {"localhost", "mesh.example"}, {"localhost", "10.0.0.7"}, {"localhost"}} {
 		last := names[len(names)-1]
 		data, err := served(a.ServerConfig(names))
-		if err := certificate(t, must(t, data, err)).VerifyHostname(last); err != nil {
+		if err := identitytest.Certificate(t, must(t, data, err)).VerifyHostname(last); err != nil {
 			t.Errorf("server of %v: %v", names, err)
 		}
 		data, err = pemOf(a.Listener(t.Context(), names))
-		if err := certificate(t, must(t, data, err)).VerifyHostname(last); err != nil {
+		if err := identitytest.Certificate(t, must(t, data, err)).VerifyHostname(last); err != nil {
 			t.Errorf("listener of %v: %v", names, err)
 		}
 	}
@@ -287,10 +248,9 @@ func TestNames(t *testing.T) {
 // is in no other certificate of its authority, whatever names the settings list and
 // whatever a gateway is called, and it is verified with the authority.
 func TestOnlyTheDataPlaneServerSaysSo(t *testing.T) {
-	c := newClock()
-	wall := time.Now() // crypto/tls verifies against the time of day
-	c.at.Store(&wall)
-	a, stranger := openAuthority(t, memory(t), c), openAuthority(t, memory(t), c)
+	c := identitytest.NewClock()
+	c.Advance(time.Since(c.Now())) // crypto/tls verifies against the time of day
+	a, stranger := openAuthority(t, identitytest.Memory(t), c), openAuthority(t, identitytest.Memory(t), c)
 	names := []string{"localhost", contract.DataPlaneID, "spiffe:data-plane"}
 	pair := func(p *KeyPair, err error) *tls.Config {
 		if err != nil {
@@ -349,10 +309,9 @@ func TestOnlyTheDataPlaneServerSaysSo(t *testing.T) {
 // TestServerConfig shakes hands: with a node's certificate, which is verified;
 // without one, which is left to the handler; and with a stranger's, which fails.
 func TestServerConfig(t *testing.T) {
-	c := newClock()
-	wall := time.Now() // crypto/tls verifies against the time of day
-	c.at.Store(&wall)
-	a, stranger := openAuthority(t, memory(t), c), openAuthority(t, memory(t), c)
+	c := identitytest.NewClock()
+	c.Advance(time.Since(c.Now())) // crypto/tls verifies against the time of day
+	a, stranger := openAuthority(t, identitytest.Memory(t), c), openAuthority(t, identitytest.Memory(t), c)
 	for _, test := range []struct {
 		name  string
 		from  *Authority

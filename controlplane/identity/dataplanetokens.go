@@ -113,7 +113,7 @@ func (t *DataplaneTokens) Issue(ctx context.Context, r DataplaneTokenRequest) (s
 	c := DataplaneClaims{
 		RegisteredClaims: jwt.RegisteredClaims{
 			ID: uuid.NewString(), IssuedAt: jwt.NewNumericDate(now),
-			NotBefore: jwt.NewNumericDate(now.Add(-backdate)), ExpiresAt: jwt.NewNumericDate(now.Add(life)),
+			NotBefore: jwt.NewNumericDate(now.Add(-Backdate)), ExpiresAt: jwt.NewNumericDate(now.Add(life)),
 		},
 		Name: r.Name, Mesh: r.Mesh, Tags: r.Tags, Type: r.Type,
 	}

@@ -18,29 +18,11 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/meshgate/meshgate/controlplane/fault"
+	"github.com/meshgate/meshgate/controlplane/identity/identitytest"
 	"github.com/meshgate/meshgate/controlplane/mesh"
-	"github.com/meshgate/meshgate/controlplane/model"
 	"github.com/meshgate/meshgate/controlplane/store"
+	"github.com/meshgate/meshgate/controlplane/store/storetest"
 )
-
-// place writes a resource; nil deletes it.
-func place(t testing.TB, s store.Store, k *model.Kind, scope, name string, spec any) {
-	t.Helper()
-	_, err := s.Update(t.Context(), model.Config, func(tx store.Tx) error {
-		if spec == nil {
-			return tx.Delete(k, scope, name, 0)
-		}
-		res := &model.Resource{Kind: k, Scope: scope, Name: name, Spec: spec}
-		if _, err := tx.Update(res, 0); !fault.Is(err, fault.NotFound) {
-			return err
-		}
-		_, err := tx.Create(res)
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-}
 
 // tokenTest has mesh m with key 1 and dataplanes web and gw, and mesh other with
 // the last of the keys.
@@ -48,22 +30,22 @@ type tokenTest struct {
 	*DataplaneTokens
 	t     testing.TB
 	store store.Store
-	clock *clock
+	clock *identitytest.Clock
 }
 
-func newTokenTest(t testing.TB) *tokenTest { return tokenTestOn(t, memory(t)) }
+func newTokenTest(t testing.TB) *tokenTest { return tokenTestOn(t, identitytest.Memory(t)) }
 
 func tokenTestOn(t testing.TB, s store.Store) *tokenTest {
-	c := newClock()
-	tt := &tokenTest{NewDataplaneTokens(s, c.now), t, s, c}
+	c := identitytest.NewClock()
+	tt := &tokenTest{NewDataplaneTokens(s, c.Now), t, s, c}
 	for _, m := range []string{"m", "other"} {
-		place(t, s, mesh.Meshes, "", m, &mesh.Mesh{})
-		place(t, s, mesh.Dataplanes, m, "web", &mesh.Dataplane{Networking: &mesh.Networking{Inbound: []mesh.Inbound{
+		storetest.Place(t, s, mesh.Meshes, "", m, &mesh.Mesh{})
+		storetest.Place(t, s, mesh.Dataplanes, m, "web", &mesh.Dataplane{Networking: &mesh.Networking{Inbound: []mesh.Inbound{
 			{Port: 80, Tags: mesh.Tags{mesh.TagService: "web", "version": "1"}},
 			{Port: 81, Tags: mesh.Tags{mesh.TagService: "web-admin", "team": "a"}},
 		}}})
 	}
-	place(t, s, mesh.Dataplanes, "m", "gw.v1", &mesh.Dataplane{Networking: &mesh.Networking{Gateway: &mesh.Gateway{Tags: mesh.Tags{mesh.TagService: "edge"}}}})
+	storetest.Place(t, s, mesh.Dataplanes, "m", "gw.v1", &mesh.Dataplane{Networking: &mesh.Networking{Gateway: &mesh.Gateway{Tags: mesh.Tags{mesh.TagService: "edge"}}}})
 	tt.key("m", "1", pkcs1(signingKeys()[0]))
 	tt.key("other", "1", pkcs1(signingKeys()[2]))
 	return tt
@@ -71,7 +53,7 @@ func tokenTestOn(t testing.TB, s store.Store) *tokenTest {
 
 func (tt *tokenTest) secret(meshName, name string, data []byte) {
 	tt.t.Helper()
-	place(tt.t, tt.store, mesh.Secrets, meshName, name, &mesh.Secret{Data: data})
+	storetest.Place(tt.t, tt.store, mesh.Secrets, meshName, name, &mesh.Secret{Data: data})
 }
 
 func (tt *tokenTest) key(meshName, serial string, data []byte) {
@@ -81,7 +63,7 @@ func (tt *tokenTest) key(meshName, serial string, data []byte) {
 
 func (tt *tokenTest) removeKey(meshName, serial string) {
 	tt.t.Helper()
-	place(tt.t, tt.store, mesh.Secrets, meshName, "dataplane-token-signing-key-"+meshName+"-"+serial, nil)
+	storetest.Place(tt.t, tt.store, mesh.Secrets, meshName, "dataplane-token-signing-key-"+meshName+"-"+serial, nil)
 }
 
 func (tt *tokenTest) issue(r DataplaneTokenRequest) string {
@@ -151,7 +133,7 @@ func TestDataplaneTokenRequest(t *testing.T) {
 
 func TestDataplaneTokenClaims(t *testing.T) {
 	tt := newTokenTest(t)
-	at := func(d time.Duration) float64 { return float64(epoch.Add(d).Unix()) }
+	at := func(d time.Duration) float64 { return float64(identitytest.Epoch.Add(d).Unix()) }
 	for name, test := range map[string]struct {
 		in   DataplaneTokenRequest
 		want map[string]any
@@ -189,7 +171,7 @@ func TestDataplaneTokenClaims(t *testing.T) {
 // dataplaneClaims are those of a good token for any dataplane of mesh m.
 func dataplaneClaims(changes ...any) jwt.MapClaims {
 	c := jwt.MapClaims{
-		"jti": "id-1", "exp": epoch.Add(time.Hour).Unix(), "nbf": epoch.Add(-time.Minute).Unix(),
+		"jti": "id-1", "exp": identitytest.Epoch.Add(time.Hour).Unix(), "nbf": identitytest.Epoch.Add(-time.Minute).Unix(),
 		"Name": "", "Mesh": "m", "Tags": map[string][]string{}, "Type": "",
 	}
 	for i := 0; i < len(changes); i += 2 {
@@ -211,7 +193,7 @@ func TestDataplaneTokenForged(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	public := rotationPEM("PUBLIC KEY", der)
+	public := identitytest.PEM("PUBLIC KEY", der)
 	rs := func(kid any, changes ...any) string {
 		return sign(t, jwt.SigningMethodRS256, kid, key, dataplaneClaims(changes...))
 	}
@@ -250,9 +232,9 @@ func TestDataplaneTokenForged(t *testing.T) {
 		{"kid with space", rs(" 1"), fault.Denied},
 		{"kid of a path", rs("../x"), fault.Denied},
 		{"kid too large", rs("99999999999999999999"), fault.Denied},
-		{"expired", rs("1", "exp", epoch.Add(-time.Second).Unix()), fault.Denied},
-		{"expires now", rs("1", "exp", epoch.Unix()), fault.Denied},
-		{"not yet valid", rs("1", "nbf", epoch.Add(time.Second).Unix()), fault.Denied},
+		{"expired", rs("1", "exp", identitytest.Epoch.Add(-time.Second).Unix()), fault.Denied},
+		{"expires now", rs("1", "exp", identitytest.Epoch.Unix()), fault.Denied},
+		{"not yet valid", rs("1", "nbf", identitytest.Epoch.Add(time.Second).Unix()), fault.Denied},
 		{"no exp", rs("1", "exp", nil), fault.Denied},
 		{"exp is text", rs("1", "exp", "tomorrow"), fault.Denied},
 		{"exp is huge", rs("1", "exp", 1e300), fault.Denied},
@@ -318,7 +300,7 @@ func TestDataplaneTokenBound(t *testing.T) {
 			test.in.ValidFor = "2h"
 			until, err := tt.Authenticate(t.Context(), test.node, tt.issue(test.in))
 			if test.code == "" {
-				if err != nil || !until.Equal(epoch.Add(2*time.Hour)) {
+				if err != nil || !until.Equal(identitytest.Epoch.Add(2*time.Hour)) {
 					t.Errorf("until %s, %v", until, err)
 				}
 				return
@@ -334,11 +316,11 @@ func TestDataplaneTokenBound(t *testing.T) {
 func TestDataplaneTokenExpires(t *testing.T) {
 	tt := newTokenTest(t)
 	token := tt.issue(DataplaneTokenRequest{Mesh: "m", ValidFor: "1h"})
-	tt.clock.advance(time.Hour - time.Second)
+	tt.clock.Advance(time.Hour - time.Second)
 	if err := tt.authenticate("m.web", token); err != nil {
 		t.Error(err)
 	}
-	tt.clock.advance(time.Second)
+	tt.clock.Advance(time.Second)
 	if err := tt.authenticate("m.web", token); !fault.Is(err, fault.Denied) {
 		t.Errorf("at its end: %v", err)
 	}
@@ -362,7 +344,7 @@ func TestDataplaneTokenRevoked(t *testing.T) {
 		}
 	}
 	tt.secret("other", "dataplane-token-revocations-other", []byte(id))
-	place(t, tt.store, mesh.Secrets, "m", "dataplane-token-revocations-m", nil)
+	storetest.Place(t, tt.store, mesh.Secrets, "m", "dataplane-token-revocations-m", nil)
 	if err := tt.authenticate("m.web", token); err != nil {
 		t.Errorf("with the list deleted: %v", err)
 	}
@@ -400,10 +382,10 @@ func TestDataplaneTokenOfDeletedMesh(t *testing.T) {
 	tt := newTokenTest(t)
 	token := tt.issue(DataplaneTokenRequest{Mesh: "m"})
 	for _, name := range []string{"web", "gw.v1"} {
-		place(t, tt.store, mesh.Dataplanes, "m", name, nil)
+		storetest.Place(t, tt.store, mesh.Dataplanes, "m", name, nil)
 	}
 	tt.removeKey("m", "1")
-	place(t, tt.store, mesh.Meshes, "", "m", nil)
+	storetest.Place(t, tt.store, mesh.Meshes, "", "m", nil)
 	if err := tt.authenticate("m.web", token); !fault.Is(err, fault.Denied) {
 		t.Error(err)
 	}

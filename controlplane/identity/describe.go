@@ -5,13 +5,14 @@ import (
 	"crypto/ecdsa"
 	"crypto/ed25519"
 	"crypto/rsa"
+	"crypto/sha256"
 	"crypto/x509"
+	"encoding/hex"
 	"encoding/pem"
 	"errors"
 	"fmt"
 	"time"
 
-	"github.com/meshgate/meshgate/controlplane/fault"
 	"github.com/meshgate/meshgate/controlplane/store"
 )
 
@@ -57,23 +58,17 @@ func ListenerCertificate(ctx context.Context, s store.Store) (d Described, renew
 	return d, d.Until.Add(-listenerLife / 3), err
 }
 
-// Signers describes who signs in a mesh, and how far a rotation is; NotFound if nobody
-// does.
-func Signers(r store.Reader, meshName string) (phase string, current Described, pending *Described, err error) {
-	res, err := r.Get(MeshAuthorities, meshName, meshName)
-	if err != nil {
-		return "", Described{}, nil, err
-	}
-	a := res.Spec.(*MeshAuthority)
-	if current, err = Describe(a.Current.Certificate); err != nil {
-		return "", Described{}, nil, fault.Wrap(fault.Internal, err, "the authority of mesh %s cannot be read", meshName)
-	}
-	if a.Pending != nil {
-		d, err := Describe(a.Pending.Certificate)
-		if err != nil {
-			return "", Described{}, nil, fault.Wrap(fault.Internal, err, "the next authority of mesh %s cannot be read", meshName)
+// Issuer identifies an authority: the SHA-256 of its first certificate in hex;
+// empty if there is none.
+func Issuer(certPEM []byte) string {
+	for rest := certPEM; ; {
+		var block *pem.Block
+		if block, rest = pem.Decode(rest); block == nil {
+			return ""
 		}
-		pending = &d
+		if block.Type == "CERTIFICATE" {
+			sum := sha256.Sum256(block.Bytes)
+			return hex.EncodeToString(sum[:])
+		}
 	}
-	return a.Phase, current, pending, nil
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/golang-jwt/jwt/v5"
 
+	"github.com/meshgate/meshgate/controlplane/identity/identitytest"
 	"github.com/meshgate/meshgate/controlplane/mesh"
 )
 
@@ -57,13 +58,13 @@ func TestProofOfDataplanes(t *testing.T) {
 
 // TestProofOfGateways: the same of gateways. A token that has ended was one.
 func TestProofOfGateways(t *testing.T) {
-	c := newClock()
+	c := identitytest.NewClock()
 	tokens := openTokens(t, c)
 	old, err := tokens.Gateway("default", "gw", time.Hour)
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.advance(2 * time.Hour)
+	c.Advance(2 * time.Hour)
 	for name, test := range map[string]struct {
 		token string
 		want  bool

@@ -3,6 +3,8 @@ package identity
 import (
 	"testing"
 	"time"
+
+	"github.com/meshgate/meshgate/controlplane/identity/identitytest"
 )
 
 // TestHolder: whose a token is follows the token over its exchange.
@@ -14,7 +16,7 @@ func TestHolder(t *testing.T) {
 	if err != nil || exchanged == unbound {
 		t.Fatalf("it is not exchanged: %v", err)
 	}
-	gateway, err := openTokens(t, newClock()).Gateway("default", "gw", time.Hour)
+	gateway, err := openTokens(t, identitytest.NewClock()).Gateway("default", "gw", time.Hour)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -39,7 +39,12 @@ var Keys = &model.Kind{
 }
 
 // Kinds lists the kinds of this package.
-func Kinds() []*model.Kind { return []*model.Kind{Keys, MeshAuthorities} }
+func Kinds() []*model.Kind { return []*model.Kind{Keys} }
+
+// Writer runs a transaction; the gate of all writes is one.
+type Writer interface {
+	Write(ctx context.Context, class model.Class, fn func(store.Tx) error) (store.Commit, error)
+}
 
 // Names of the stored keys.
 const (

@@ -10,9 +10,11 @@ import (
 	"github.com/meshgate/meshgate/controlplane/admit"
 	"github.com/meshgate/meshgate/controlplane/admit/admittest"
 	"github.com/meshgate/meshgate/controlplane/fault"
+	"github.com/meshgate/meshgate/controlplane/identity/identitytest"
 	"github.com/meshgate/meshgate/controlplane/mesh"
 	"github.com/meshgate/meshgate/controlplane/model"
 	"github.com/meshgate/meshgate/controlplane/store"
+	"github.com/meshgate/meshgate/controlplane/store/storetest"
 )
 
 // keyGate is the gate in front of a store.
@@ -25,7 +27,7 @@ func anyway(int) error { return nil }
 // TestNodeKeysRotate: a new key signs at once, tokens of the old one stay good until it
 // is deleted, and a restart finds what there was.
 func TestNodeKeysRotate(t *testing.T) {
-	s := memory(t)
+	s := identitytest.Memory(t)
 	tokens, err := OpenTokens(t.Context(), s, time.Now)
 	if err != nil {
 		t.Fatal(err)
@@ -116,7 +118,7 @@ func TestDataplaneKeysRotate(t *testing.T) {
 		t.Error("the exchanged token says something else")
 	}
 	for _, serial := range []string{"1", "2"} {
-		place(t, tt.store, mesh.Secrets, "m", mesh.TokenSigningKey+"m-"+serial, nil)
+		storetest.Place(t, tt.store, mesh.Secrets, "m", mesh.TokenSigningKey+"m-"+serial, nil)
 	}
 	if _, err := tt.Check(t.Context(), old); !fault.Is(err, fault.Denied) {
 		t.Errorf("a token of a deleted key: %v", err)
@@ -125,7 +127,7 @@ func TestDataplaneKeysRotate(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	place(t, tt.store, mesh.Secrets, "m", mesh.TokenRevocations+"m", &mesh.Secret{Data: []byte(c.ID)})
+	storetest.Place(t, tt.store, mesh.Secrets, "m", mesh.TokenRevocations+"m", &mesh.Secret{Data: []byte(c.ID)})
 	if _, err := tt.Exchange(t.Context(), next); !fault.Is(err, fault.Denied) {
 		t.Errorf("a revoked token was exchanged: %v", err)
 	}
@@ -133,8 +135,8 @@ func TestDataplaneKeysRotate(t *testing.T) {
 
 // TestUses: a key is deleted under nobody who needs it.
 func TestUses(t *testing.T) {
-	c := newClock()
-	u := NewUses(c.now)
+	c := identitytest.NewClock()
+	u := NewUses(c.Now)
 	may := func(key string, last bool) string {
 		if err := u.MayDelete("key "+key, "m.", key, last); err != nil {
 			if !fault.Is(err, fault.Conflict) {
@@ -151,23 +153,23 @@ func TestUses(t *testing.T) {
 		}
 	}
 	expect("at the start", may("1", false), "has just started, and nodes have 30s")
-	c.advance(usesGrace)
+	c.Advance(usesGrace)
 	expect("nobody came", may("1", false), "")
 	expect("the last one", may("1", true), "is the last one")
-	u.Streamed("m.a", "1", c.now().Add(time.Hour))
-	u.Streamed("other.a", "1", c.now().Add(time.Hour))
+	u.Streamed("m.a", "1", c.Now().Add(time.Hour))
+	u.Streamed("other.a", "1", c.Now().Add(time.Hour))
 	expect("a stream", may("1", false), "1 node (m.a)")
-	u.Linked("m.a", "2", c.now().Add(time.Hour))
-	u.Streamed("m.a", "1", c.now().Add(time.Hour)) // judged again with what it came with
+	u.Linked("m.a", "2", c.Now().Add(time.Hour))
+	u.Streamed("m.a", "1", c.Now().Add(time.Hour)) // judged again with what it came with
 	expect("it has taken another one", may("1", false), "")
 	expect("of which it is", may("2", false), "m.a")
 	for _, n := range strings.Split("bcdefghijkl", "") {
-		u.Linked("m."+n, "1", c.now().Add(time.Minute))
+		u.Linked("m."+n, "1", c.Now().Add(time.Minute))
 	}
 	expect("many", may("1", false), "11 nodes (m.b, m.c, ")
 	u.Forget("m.l")
 	expect("one was forgotten", may("1", false), "10 nodes")
-	c.advance(time.Minute)
+	c.Advance(time.Minute)
 	expect("tokens have ended", may("1", false), "")
 	if u.Key("m.a") != "2" || u.Key("m.b") != "" {
 		t.Errorf("keys %q, %q", u.Key("m.a"), u.Key("m.b"))

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/meshgate/meshgate/controlplane/fault"
+	"github.com/meshgate/meshgate/controlplane/identity/identitytest"
 )
 
 // TestAuthorityIsReplaced takes the three steps. At each of them a client that trusts
@@ -14,7 +15,7 @@ import (
 // certificate that it had; afterwards the old authority counts no more. A restart
 // between any two steps changes nothing.
 func TestAuthorityIsReplaced(t *testing.T) {
-	s, c := memory(t), newClock()
+	s, c := identitytest.Memory(t), identitytest.NewClock()
 	a := openAuthority(t, s, c)
 	gate := keyGate(s)
 	id, first := a.ID(), a.PEM()
@@ -66,7 +67,7 @@ func TestAuthorityIsReplaced(t *testing.T) {
 	if a.SuccessorDue() {
 		t.Error("a successor is due")
 	}
-	c.advance(authorityLife - rolloverAt + 1)
+	c.Advance(AuthorityLife - rolloverAt + 1)
 	if !a.SuccessorDue() {
 		t.Error("no successor is due two years before the end")
 	}

@@ -1,6 +1,7 @@
 package identity
 
 import (
+	"crypto/rand"
 	"crypto/rsa"
 	"crypto/sha256"
 	"crypto/x509"
@@ -31,7 +32,18 @@ const (
 	maxParsed = 1024
 	// minSigningBits is the least size for RS256 (RFC 7518 3.3).
 	minSigningBits = 2048
+	// signingKeyBits is the size of keys that sign dataplane tokens.
+	signingKeyBits = 2048
 )
+
+// GenerateSigningKey makes a key for dataplane tokens: RSA, PKCS#1 PEM.
+func GenerateSigningKey() ([]byte, error) {
+	key, err := rsa.GenerateKey(rand.Reader, signingKeyBits)
+	if err != nil {
+		return nil, err
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(key)}), nil
+}
 
 // newest finds the signing key with the highest serial that can be used.
 func (t *DataplaneTokens) newest(r store.Reader, meshName string) (serial string, key *rsa.PrivateKey, err error) {

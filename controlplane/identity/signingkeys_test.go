@@ -16,9 +16,11 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 
 	"github.com/meshgate/meshgate/controlplane/fault"
+	"github.com/meshgate/meshgate/controlplane/identity/identitytest"
 	"github.com/meshgate/meshgate/controlplane/mesh"
 	"github.com/meshgate/meshgate/controlplane/model"
 	"github.com/meshgate/meshgate/controlplane/store"
+	"github.com/meshgate/meshgate/controlplane/store/storetest"
 )
 
 // signingKeys are made once: making them takes most of the time of these tests.
@@ -35,6 +37,20 @@ var signingKeys = sync.OnceValue(func() (keys [3]*rsa.PrivateKey) {
 
 func pkcs1(k *rsa.PrivateKey) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(k)})
+}
+
+func TestGenerateSigningKey(t *testing.T) {
+	data, err := GenerateSigningKey()
+	if err != nil {
+		t.Fatal(err)
+	}
+	block, rest := pem.Decode(data)
+	if block == nil || len(rest) != 0 || block.Type != "RSA PRIVATE KEY" {
+		t.Fatal("not one PKCS#1 block")
+	}
+	if key, err := x509.ParsePKCS1PrivateKey(block.Bytes); err != nil || key.N.BitLen() != signingKeyBits {
+		t.Errorf("%v", err)
+	}
 }
 
 func serial(t testing.TB, token string) any { return part(t, token, 0)["kid"] }
@@ -102,7 +118,7 @@ func TestSigningKeyNames(t *testing.T) {
 
 func TestSigningKeyMissing(t *testing.T) {
 	tt := newTokenTest(t)
-	place(t, tt.store, mesh.Meshes, "", "bare", &mesh.Mesh{})
+	storetest.Place(t, tt.store, mesh.Meshes, "", "bare", &mesh.Mesh{})
 	for _, name := range []string{"bare", "x", "../m", "M m"} {
 		_, err := tt.Issue(t.Context(), DataplaneTokenRequest{Mesh: name})
 		e, ok := errors.AsType[*fault.Error](err)
@@ -121,13 +137,13 @@ func TestSigningKeyEncodings(t *testing.T) {
 	}
 	for name, data := range map[string][]byte{
 		"PKCS #1 PEM": pkcs1(key), "PKCS #1 DER": x509.MarshalPKCS1PrivateKey(key),
-		"PKCS #8 PEM": rotationPEM("PRIVATE KEY", pkcs8), "PKCS #8 DER": pkcs8,
+		"PKCS #8 PEM": identitytest.PEM("PRIVATE KEY", pkcs8), "PKCS #8 DER": pkcs8,
 	} {
 		t.Run(name, func(t *testing.T) {
 			tt := newTokenTest(t)
 			tt.key("m", "2", data)
 			token := tt.issue(DataplaneTokenRequest{Mesh: "m"})
-			if _, err := jwt.Parse(token, func(*jwt.Token) (any, error) { return &key.PublicKey, nil }, jwt.WithTimeFunc(tt.clock.now)); err != nil {
+			if _, err := jwt.Parse(token, func(*jwt.Token) (any, error) { return &key.PublicKey, nil }, jwt.WithTimeFunc(tt.clock.Now)); err != nil {
 				t.Error(err)
 			}
 			if err := tt.authenticate("m.web", token); err != nil {
@@ -155,8 +171,8 @@ func TestSigningKeyUnusable(t *testing.T) {
 	cut := x509.MarshalPKCS1PrivateKey(signingKeys()[1])[:600]
 	for name, data := range map[string][]byte{
 		"text": []byte(canary), "empty": nil, "bad PEM": []byte("-----BEGIN RSA PRIVATE KEY-----\n" + canary + "\n-----END RSA PRIVATE KEY-----\n"),
-		"PEM of text": rotationPEM("RSA PRIVATE KEY", []byte(canary)), "elliptic": rotationPEM("PRIVATE KEY", ecDER),
-		"cut": rotationPEM("RSA PRIVATE KEY", cut), "1024 bits": pkcs1(small),
+		"PEM of text": identitytest.PEM("RSA PRIVATE KEY", []byte(canary)), "elliptic": identitytest.PEM("PRIVATE KEY", ecDER),
+		"cut": identitytest.PEM("RSA PRIVATE KEY", cut), "1024 bits": pkcs1(small),
 	} {
 		t.Run(name, func(t *testing.T) {
 			tt := newTokenTest(t)

@@ -26,7 +26,7 @@ func TestOneUnusableSigningKey(t *testing.T) {
 			t.Run(name+" "+bad, func(t *testing.T) {
 				tt := newTokenTest(t)
 				s := &storetest.Unreadable{Store: tt.store}
-				tokens := NewDataplaneTokens(s, tt.clock.now)
+				tokens := NewDataplaneTokens(s, tt.clock.Now)
 				of := map[string]string{}
 				for i := range 3 {
 					serial := strconv.Itoa(i + 1)
@@ -64,7 +64,7 @@ func TestOneUnusableSigningKey(t *testing.T) {
 func TestUnreadableWithdrawal(t *testing.T) {
 	tt := newTokenTest(t)
 	s := &storetest.Unreadable{Store: tt.store}
-	tokens := NewDataplaneTokens(s, tt.clock.now)
+	tokens := NewDataplaneTokens(s, tt.clock.Now)
 	old := tt.issue(DataplaneTokenRequest{Mesh: "m", Name: "web", ValidFor: "1h"})
 	tt.key("m", "2", pkcs1(signingKeys()[1]))
 	tt.secret("m", mesh.TokenWithdrawnKey+"m-1", nil)

@@ -106,7 +106,7 @@ func (t *Tokens) sign(keys *nodeKeys, id, controlPlane, name string, validFor ti
 	c := Claims{
 		RegisteredClaims: jwt.RegisteredClaims{
 			ID: id, IssuedAt: jwt.NewNumericDate(now),
-			NotBefore: jwt.NewNumericDate(now.Add(-backdate)), ExpiresAt: jwt.NewNumericDate(now.Add(validFor)),
+			NotBefore: jwt.NewNumericDate(now.Add(-Backdate)), ExpiresAt: jwt.NewNumericDate(now.Add(validFor)),
 		},
 		Name: name, ControlPlane: controlPlane, Type: typeGateway,
 	}

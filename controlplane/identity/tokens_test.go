@@ -15,14 +15,15 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/meshgate/meshgate/controlplane/fault"
+	"github.com/meshgate/meshgate/controlplane/identity/identitytest"
 	"github.com/meshgate/meshgate/controlplane/mesh"
 	"github.com/meshgate/meshgate/controlplane/model"
 	"github.com/meshgate/meshgate/controlplane/store"
 )
 
-func openTokens(t testing.TB, c *clock) *Tokens {
+func openTokens(t testing.TB, c *identitytest.Clock) *Tokens {
 	t.Helper()
-	tokens, err := OpenTokens(t.Context(), memory(t), c.now)
+	tokens, err := OpenTokens(t.Context(), identitytest.Memory(t), c.Now)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -32,7 +33,7 @@ func openTokens(t testing.TB, c *clock) *Tokens {
 // claims are those of a good token for cp/default/gw.
 func claims() jwt.MapClaims {
 	return jwt.MapClaims{
-		"exp": epoch.Add(time.Hour).Unix(), "nbf": epoch.Add(-time.Minute).Unix(),
+		"exp": identitytest.Epoch.Add(time.Hour).Unix(), "nbf": identitytest.Epoch.Add(-time.Minute).Unix(),
 		"jti": "t-1", "Name": "gw", "ControlPlane": "default", "Type": "oauth-gateway",
 	}
 }
@@ -62,7 +63,7 @@ func sign(t testing.TB, m jwt.SigningMethod, kid, key any, c jwt.Claims) string 
 // TestAuthenticate presents what an attacker, a stranger and the clock can do to
 // a token.
 func TestAuthenticate(t *testing.T) {
-	tokens := openTokens(t, newClock())
+	tokens := openTokens(t, identitytest.NewClock())
 	other, err := rsa.GenerateKey(rand.Reader, tokenKeyBits)
 	if err != nil {
 		t.Fatal(err)
@@ -95,9 +96,9 @@ func TestAuthenticate(t *testing.T) {
 		{"wrong kid", "cp/default/gw", sign(t, jwt.SigningMethodRS256, "2", tokens.newestKey(), claims()), fault.Denied},
 		{"numeric kid", "cp/default/gw", sign(t, jwt.SigningMethodRS256, 1, tokens.newestKey(), claims()), fault.Denied},
 		{"no kid", "cp/default/gw", sign(t, jwt.SigningMethodRS256, nil, tokens.newestKey(), claims()), fault.Denied},
-		{"expired", "cp/default/gw", rs(with("exp", epoch.Add(-time.Second).Unix())), fault.Denied},
-		{"expires now", "cp/default/gw", rs(with("exp", epoch.Unix())), fault.Denied},
-		{"not yet valid", "cp/default/gw", rs(with("nbf", epoch.Add(time.Second).Unix())), fault.Denied},
+		{"expired", "cp/default/gw", rs(with("exp", identitytest.Epoch.Add(-time.Second).Unix())), fault.Denied},
+		{"expires now", "cp/default/gw", rs(with("exp", identitytest.Epoch.Unix())), fault.Denied},
+		{"not yet valid", "cp/default/gw", rs(with("nbf", identitytest.Epoch.Add(time.Second).Unix())), fault.Denied},
 		{"no exp", "cp/default/gw", rs(with("exp", nil)), fault.Denied},
 		{"exp is text", "cp/default/gw", rs(with("exp", "tomorrow")), fault.Denied},
 		{"another type", "cp/default/gw", rs(with("Type", "dataplane")), fault.Denied},
@@ -120,7 +121,7 @@ func TestAuthenticate(t *testing.T) {
 }
 
 func TestGatewayToken(t *testing.T) {
-	c := newClock()
+	c := identitytest.NewClock()
 	tokens := openTokens(t, c)
 	token, err := tokens.Gateway("default", "gw-1", time.Hour)
 	if err != nil {
@@ -131,7 +132,7 @@ func TestGatewayToken(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := &Claims{Name: "gw-1", ControlPlane: "default", Type: "oauth-gateway", RegisteredClaims: jwt.RegisteredClaims{
-		ID: got.ID, IssuedAt: jwt.NewNumericDate(epoch), NotBefore: jwt.NewNumericDate(epoch.Add(-backdate)), ExpiresAt: jwt.NewNumericDate(epoch.Add(time.Hour)),
+		ID: got.ID, IssuedAt: jwt.NewNumericDate(identitytest.Epoch), NotBefore: jwt.NewNumericDate(identitytest.Epoch.Add(-Backdate)), ExpiresAt: jwt.NewNumericDate(identitytest.Epoch.Add(time.Hour)),
 	}}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
@@ -139,7 +140,7 @@ func TestGatewayToken(t *testing.T) {
 	if got.ID == "" || got.NodeID() != "cp/default/gw-1" {
 		t.Errorf("id %q, node %q", got.ID, got.NodeID())
 	}
-	c.advance(time.Hour)
+	c.Advance(time.Hour)
 	if _, err := tokens.Check(t.Context(), token); !fault.Is(err, fault.Denied) {
 		t.Errorf("after its life: %v", err)
 	}
@@ -147,7 +148,7 @@ func TestGatewayToken(t *testing.T) {
 
 // TestGatewayTokenRefused never issues what Check would refuse.
 func TestGatewayTokenRefused(t *testing.T) {
-	tokens := openTokens(t, newClock())
+	tokens := openTokens(t, identitytest.NewClock())
 	for _, test := range []struct {
 		controlPlane, name string
 		life               time.Duration
@@ -181,7 +182,7 @@ func TestGatewayTokenRefused(t *testing.T) {
 // FuzzCheck holds that nothing but what was signed here passes, and that every
 // refusal is a Denied fault.
 func FuzzCheck(f *testing.F) {
-	tokens := openTokens(f, newClock())
+	tokens := openTokens(f, identitytest.NewClock())
 	good := sign(f, jwt.SigningMethodRS256, "1", tokens.newestKey(), claims())
 	parts := strings.Split(good, ".")
 	for _, seed := range []string{
@@ -205,8 +206,8 @@ func FuzzCheck(f *testing.F) {
 // TestGatewayTokenRevoked: a listed id ends a token and every successor of it, and
 // nothing else; without an id there is no token.
 func TestGatewayTokenRevoked(t *testing.T) {
-	c, s := newClock(), memory(t)
-	tokens, err := OpenTokens(t.Context(), s, c.now)
+	c, s := identitytest.NewClock(), identitytest.Memory(t)
+	tokens, err := OpenTokens(t.Context(), s, c.Now)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -218,7 +219,7 @@ func TestGatewayTokenRevoked(t *testing.T) {
 		return token
 	}
 	stolen, other := issue(), issue()
-	c.advance(time.Hour)
+	c.Advance(time.Hour)
 	successor, err := tokens.Renew(t.Context(), stolen)
 	if err != nil {
 		t.Fatal(err)
@@ -255,7 +256,7 @@ func TestGatewayTokenRevoked(t *testing.T) {
 
 // TestRenewalsAreShort: a token of years is followed by one of days.
 func TestRenewalsAreShort(t *testing.T) {
-	c := newClock()
+	c := identitytest.NewClock()
 	tokens := openTokens(t, c)
 	old, err := tokens.Gateway("default", "gw", 10*365*24*time.Hour)
 	if err != nil {
@@ -265,7 +266,7 @@ func TestRenewalsAreShort(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, err := tokens.Check(t.Context(), next); err != nil || !got.ExpiresAt.Equal(epoch.Add(GatewayTokenLife)) {
+	if got, err := tokens.Check(t.Context(), next); err != nil || !got.ExpiresAt.Equal(identitytest.Epoch.Add(GatewayTokenLife)) {
 		t.Errorf("%+v, %v", got, err)
 	}
 }

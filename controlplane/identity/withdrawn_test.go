@@ -10,8 +10,10 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 
 	"github.com/meshgate/meshgate/controlplane/fault"
+	"github.com/meshgate/meshgate/controlplane/identity/identitytest"
 	"github.com/meshgate/meshgate/controlplane/mesh"
 	"github.com/meshgate/meshgate/controlplane/store"
+	"github.com/meshgate/meshgate/controlplane/store/storetest"
 )
 
 // compromised is what a token of a withdrawn key is refused with.
@@ -29,7 +31,7 @@ func refusedAs(t *testing.T, what string, err error, text string) {
 // under the next key, and goes on forging. One step ends all of it, and a restart and a
 // second withdrawal find what there was.
 func TestNodeKeysWithdraw(t *testing.T) {
-	s := memory(t)
+	s := identitytest.Memory(t)
 	tokens := reopened(t, s)
 	gate := keyGate(s)
 	forge := func(key *nodeKey) string {
@@ -155,7 +157,7 @@ func TestWithdrawnKeyStaysWithdrawn(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		return NewUses(tt.clock.now).MayRemove(r, res)
+		return NewUses(tt.clock.Now).MayRemove(r, res)
 	}); err != nil {
 		t.Error(err)
 	}
@@ -179,7 +181,7 @@ func (b *between) View(ctx context.Context, fn func(store.Reader) error) error {
 // TestExchangeAgainstWithdrawal: a token that is judged before its key is withdrawn, and
 // answered after, is not exchanged for one of the new key.
 func TestExchangeAgainstWithdrawal(t *testing.T) {
-	s := &between{Store: memory(t)}
+	s := &between{Store: identitytest.Memory(t)}
 	tt := tokenTestOn(t, s)
 	gate := keyGate(s.Store)
 	forged := tt.issue(DataplaneTokenRequest{Mesh: "m"})
@@ -187,7 +189,7 @@ func TestExchangeAgainstWithdrawal(t *testing.T) {
 		if _, err := tt.Rotate(context.Background(), gate, "m"); err != nil {
 			t.Error(err)
 		}
-		place(t, s.Store, mesh.Secrets, "m", mesh.TokenSigningKey+"m-1", nil)
+		storetest.Place(t, s.Store, mesh.Secrets, "m", mesh.TokenSigningKey+"m-1", nil)
 	}
 	if got, err := tt.Exchange(t.Context(), forged); err == nil && tt.authenticate("m.web", got) == nil {
 		t.Errorf("a good token of key %s", KeyID(got))
@@ -215,7 +217,7 @@ func TestExchangeAgainstWithdrawal(t *testing.T) {
 
 // TestClaimsGateway tells whose refusal is told.
 func TestClaimsGateway(t *testing.T) {
-	s := memory(t)
+	s := identitytest.Memory(t)
 	gateway, err := reopened(t, s).Gateway("default", "gw", time.Hour)
 	if err != nil {
 		t.Fatal(err)

@@ -21,6 +21,7 @@ import (
 
 	"github.com/meshgate/meshgate/controlplane/identity"
 	"github.com/meshgate/meshgate/controlplane/mesh"
+	"github.com/meshgate/meshgate/controlplane/meshca"
 	"github.com/meshgate/meshgate/controlplane/model"
 	"github.com/meshgate/meshgate/controlplane/publish"
 	"github.com/meshgate/meshgate/controlplane/store"
@@ -67,7 +68,7 @@ type crowd struct {
 	heap            atomic.Uint64
 	// returned counts streams that ended before their proxy had everything.
 	returned  atomic.Int64
-	workloads *identity.Workloads
+	workloads *meshca.Workloads
 }
 
 // Workload implements publish.Identities.
@@ -110,7 +111,7 @@ func (c *crowd) policies() []*policy.Policy {
 // service and consumes five.
 func (c *crowd) fill(n int) {
 	c.t.Helper()
-	root, key, err := identity.GenerateRoot(meshName, "ca", nil)
+	root, key, err := meshca.GenerateRoot(meshName, "ca", nil)
 	if err != nil {
 		c.t.Fatal(err)
 	}
@@ -119,7 +120,7 @@ func (c *crowd) fill(n int) {
 		list := []*model.Resource{
 			{Kind: mesh.Meshes, Name: meshName, Spec: &mesh.Mesh{MTLS: &mesh.MTLS{EnabledBackend: "ca", Backends: []mesh.Authority{{Name: "ca", Type: mesh.AuthorityBuiltin}}}}},
 			{Kind: mesh.Trusts, Scope: meshName, Name: meshName, Spec: &mesh.Trust{Backend: "ca", Issuer: identity.Issuer(root), Roots: root}},
-			{Kind: identity.MeshAuthorities, Scope: meshName, Name: meshName, Spec: &identity.MeshAuthority{Backend: "ca", Current: identity.KeyPair{Certificate: root, Key: key}}},
+			{Kind: meshca.Authorities, Scope: meshName, Name: meshName, Spec: &meshca.Authority{Backend: "ca", Current: identity.KeyPair{Certificate: root, Key: key}}},
 		}
 		for _, d := range all.Defaults() {
 			list = append(list, &model.Resource{Kind: d.Kind, Scope: meshName, Name: d.Prefix + meshName, Spec: d.Spec()})
@@ -294,7 +295,7 @@ func TestCrowdConnectsAtOnce(t *testing.T) {
 		}
 	}
 	c := &crowd{t: t, db: memstore.New(), snaps: snapshot.New(), lis: bufconn.Listen(16 << 10)}
-	c.workloads = identity.NewWorkloads(c.db, time.Now)
+	c.workloads = meshca.NewWorkloads(c.db, time.Now)
 	c.fill(n)
 	c.open()
 	took := c.connect(n)

@@ -104,10 +104,13 @@ var layers = map[string]string{
 	"controlplane/nodes":           "controlplane/fault controlplane/health controlplane/insight xds/resource xds/snapshot",
 	"controlplane/nodes/nodestest": "controlplane/fault controlplane/insight controlplane/nodes",
 	"controlplane/admit/admittest": "controlplane/store",
-	"controlplane/identity":        "controlplane/fault controlplane/mesh controlplane/model controlplane/store filter/contract xds/alarm",
-	"controlplane/revoke":          "controlplane/fault controlplane/httpkit controlplane/model controlplane/store filter/contract filter/redisconn xds/alarm xds/places xds/rejudge",
-	"controlplane/revoke/embedded": "",
-	"controlplane/publish":         "controlplane/fault controlplane/mesh controlplane/model controlplane/view xds/accesslog xds/plan xds/plan/edge xds/plan/sidecar xds/policy xds/resource xds/snapshot",
+	"controlplane/identity":        "controlplane/fault controlplane/mesh controlplane/model controlplane/store filter/contract",
+	// Tokens and the control plane's own authority know nothing of the authorities of meshes.
+	"controlplane/meshca":                "controlplane/fault controlplane/identity controlplane/mesh controlplane/model controlplane/store xds/alarm",
+	"controlplane/identity/identitytest": "controlplane/fault controlplane/store controlplane/store/memstore",
+	"controlplane/revoke":                "controlplane/fault controlplane/httpkit controlplane/model controlplane/store filter/contract filter/redisconn xds/alarm xds/places xds/rejudge",
+	"controlplane/revoke/embedded":       "",
+	"controlplane/publish":               "controlplane/fault controlplane/mesh controlplane/model controlplane/view xds/accesslog xds/plan xds/plan/edge xds/plan/sidecar xds/policy xds/resource xds/snapshot",
 
 	// What answers requests.
 	"controlplane/oauth": "controlplane/admit controlplane/fault controlplane/gateway controlplane/model controlplane/revoke controlplane/store controlplane/turns filter/contract",

@@ -1,4 +1,4 @@
-package identity
+package meshca
 
 import (
 	"context"
@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/meshgate/meshgate/controlplane/fault"
+	"github.com/meshgate/meshgate/controlplane/identity"
 	"github.com/meshgate/meshgate/controlplane/mesh"
 	"github.com/meshgate/meshgate/controlplane/model"
 	"github.com/meshgate/meshgate/controlplane/store"
@@ -84,7 +85,7 @@ func NewWorkloads(s store.Store, now func() time.Time) *Workloads {
 
 // order is what is to be signed, read in one state of the store.
 type order struct {
-	authority *MeshAuthority
+	authority *Authority
 	names     []*url.URL
 	sources   []mesh.Tags
 	life      time.Duration
@@ -190,14 +191,14 @@ func (w *Workloads) order(ctx context.Context, meshName, dataplane string) (*ord
 		if o.life, err = LeafLife(backend); err != nil {
 			return err
 		}
-		held, err := r.Get(MeshAuthorities, meshName, meshName)
+		held, err := r.Get(Authorities, meshName, meshName)
 		if fault.Is(err, fault.NotFound) {
 			return fault.New(fault.Unavailable, "the authority of mesh %s is not made yet", meshName)
 		}
 		if err != nil {
 			return err
 		}
-		o.authority = held.Spec.(*MeshAuthority)
+		o.authority = held.Spec.(*Authority)
 		d := res.Spec.(*mesh.Dataplane)
 		o.sources = d.TagSets()
 		o.names, err = identities(meshName, d)
@@ -284,7 +285,7 @@ func (w *Workloads) signLeaf(s *workloadSigner, o *order) (*Leaf, error) {
 		return nil, fmt.Errorf("the authority's certificate begins at %s", signer.notBefore.UTC().Format(time.RFC3339))
 	}
 	der, err := x509.CreateCertificate(rand.Reader, &x509.Certificate{
-		SerialNumber: serial, NotBefore: now.Add(-backdate), NotAfter: end, URIs: o.names,
+		SerialNumber: serial, NotBefore: now.Add(-identity.Backdate), NotAfter: end, URIs: o.names,
 		BasicConstraintsValid: true, // no authority (X509-SVID 4.1)
 		KeyUsage:              x509.KeyUsageDigitalSignature,
 		ExtKeyUsage:           []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
@@ -299,6 +300,6 @@ func (w *Workloads) signLeaf(s *workloadSigner, o *order) (*Leaf, error) {
 	return &Leaf{
 		Certificate: append(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), signer.chain...),
 		Key:         pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: pkcs8}),
-		Backend:     o.authority.Backend, Issuer: Issuer(o.authority.Current.Certificate), Sources: o.sources, Issued: now, NotAfter: end,
+		Backend:     o.authority.Backend, Issuer: identity.Issuer(o.authority.Current.Certificate), Sources: o.sources, Issued: now, NotAfter: end,
 	}, nil
 }

@@ -1,14 +1,11 @@
-package identity
+package meshca
 
 import (
 	"bytes"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
-	"crypto/sha256"
 	"crypto/x509"
-	"encoding/hex"
-	"encoding/pem"
 	"fmt"
 	"math/big"
 	"os"
@@ -17,16 +14,17 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
 
 	"github.com/meshgate/meshgate/controlplane/fault"
+	"github.com/meshgate/meshgate/controlplane/identity"
+	"github.com/meshgate/meshgate/controlplane/identity/identitytest"
 	"github.com/meshgate/meshgate/controlplane/mesh"
 	"github.com/meshgate/meshgate/controlplane/model"
 	"github.com/meshgate/meshgate/controlplane/store"
 )
 
-func rotationPEM(kind string, der []byte) []byte {
-	return pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der})
-}
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // selfSigned makes a pair with the usage that a test wants.
 func selfSigned(t *testing.T, ca bool, usage x509.KeyUsage) (cert, key []byte) {
@@ -47,7 +45,7 @@ func selfSigned(t *testing.T, ca bool, usage x509.KeyUsage) (cert, key []byte) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return rotationPEM("CERTIFICATE", der), rotationPEM("PRIVATE KEY", pkcs8)
+	return identitytest.PEM("CERTIFICATE", der), identitytest.PEM("PRIVATE KEY", pkcs8)
 }
 
 func TestCheckAuthority(t *testing.T) {
@@ -77,29 +75,8 @@ func TestCheckAuthority(t *testing.T) {
 	}
 }
 
-func TestIssuer(t *testing.T) {
-	cert, key := selfSigned(t, true, x509.KeyUsageCertSign)
-	other, _ := selfSigned(t, true, x509.KeyUsageCertSign)
-	sum := sha256.Sum256(certificate(t, cert).Raw)
-	want := hex.EncodeToString(sum[:])
-	for name, test := range map[string]struct {
-		in   []byte
-		want string
-	}{
-		"one":       {cert, want},
-		"first":     {bytes.Join([][]byte{cert, other}, nil), want},
-		"after key": {bytes.Join([][]byte{key, cert}, nil), want},
-		"none":      {[]byte("nothing"), ""},
-		"key only":  {key, ""},
-	} {
-		if got := Issuer(test.in); got != test.want {
-			t.Errorf("%s: %q, not %q", name, got, test.want)
-		}
-	}
-}
-
 func TestWanted(t *testing.T) {
-	s := memory(t)
+	s := identitytest.Memory(t)
 	cert, key := selfSigned(t, true, x509.KeyUsageCertSign)
 	dir := t.TempDir()
 	file := filepath.Join(dir, "ca.pem")
@@ -124,7 +101,7 @@ func TestWanted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	pair := &KeyPair{Certificate: cert, Key: key}
+	pair := &identity.KeyPair{Certificate: cert, Key: key}
 	text := string(key)
 	provided := func(c, k *mesh.DataSource) mesh.Authority {
 		return mesh.Authority{Name: "b", Type: mesh.AuthorityProvided, Conf: &mesh.AuthorityConf{Cert: c, Key: k}}
@@ -133,7 +110,7 @@ func TestWanted(t *testing.T) {
 	for name, test := range map[string]struct {
 		backend mesh.Authority
 		enabled string
-		want    *KeyPair
+		want    *identity.KeyPair
 		fails   string
 	}{
 		"off":     {backend: mesh.Authority{Name: "b", Type: mesh.AuthorityBuiltin}},
@@ -173,9 +150,11 @@ func TestWanted(t *testing.T) {
 
 // TestPreviousRootsAreBounded rotates without anybody confirming the signing.
 func TestPreviousRootsAreBounded(t *testing.T) {
-	cert := func(i int) *KeyPair { return &KeyPair{Certificate: rotationPEM("CERTIFICATE", fmt.Append(nil, i))} }
+	cert := func(i int) *identity.KeyPair {
+		return &identity.KeyPair{Certificate: identitytest.PEM("CERTIFICATE", fmt.Append(nil, i))}
+	}
 	now := time.Now()
-	a := (*MeshAuthority)(nil).aim("b", cert(0), time.Hour)
+	a := (*Authority)(nil).aim("b", cert(0), time.Hour)
 	for i := 1; i <= maxPrevious; i++ {
 		a = a.aim("b", cert(i), time.Hour).sign(now, time.Hour)
 	}
@@ -185,20 +164,20 @@ func TestPreviousRootsAreBounded(t *testing.T) {
 	if b := a.aim("b", cert(99), time.Hour); b != a || b.heads(cert(99)) {
 		t.Error("a rotation starts though too many roots are left")
 	}
-	if b := a.expire(now.Add(time.Hour+backdate)).aim("b", cert(99), time.Hour); b.Phase != PhaseTrusting || len(b.Previous) != 0 {
+	if b := a.expire(now.Add(time.Hour+identity.Backdate)).aim("b", cert(99), time.Hour); b.Phase != PhaseTrusting || len(b.Previous) != 0 {
 		t.Error("a rotation does not start though the old roots have expired")
 	}
 }
 
 // TestRetiredTwice keeps a root that came back for the longer of its two times.
 func TestRetiredTwice(t *testing.T) {
-	x, y := &KeyPair{Certificate: rotationPEM("CERTIFICATE", []byte("x"))}, &KeyPair{Certificate: rotationPEM("CERTIFICATE", []byte("y"))}
+	x, y := &identity.KeyPair{Certificate: identitytest.PEM("CERTIFICATE", []byte("x"))}, &identity.KeyPair{Certificate: identitytest.PEM("CERTIFICATE", []byte("y"))}
 	now := time.Now()
-	a := (*MeshAuthority)(nil).aim("b", x, 10*time.Hour)
-	for _, p := range []*KeyPair{y, x, y} {
+	a := (*Authority)(nil).aim("b", x, 10*time.Hour)
+	for _, p := range []*identity.KeyPair{y, x, y} {
 		a = a.aim("b", p, time.Hour).sign(now, time.Hour)
 	}
-	want := []RetiredRoot{{y.Certificate, now.Add(time.Hour + backdate)}, {x.Certificate, now.Add(10*time.Hour + backdate)}}
+	want := []RetiredRoot{{y.Certificate, now.Add(time.Hour + identity.Backdate)}, {x.Certificate, now.Add(10*time.Hour + identity.Backdate)}}
 	if diff := cmp.Diff(want, a.Previous); diff != "" {
 		t.Error(diff)
 	}
@@ -206,10 +185,10 @@ func TestRetiredTwice(t *testing.T) {
 
 // TestAimAgain asks for what is on its way already: nothing is to be written.
 func TestAimAgain(t *testing.T) {
-	pair := func(text string) *KeyPair {
-		return &KeyPair{Certificate: rotationPEM("CERTIFICATE", []byte(text)), Key: []byte(text)}
+	pair := func(text string) *identity.KeyPair {
+		return &identity.KeyPair{Certificate: identitytest.PEM("CERTIFICATE", []byte(text)), Key: []byte(text)}
 	}
-	a := (*MeshAuthority)(nil).aim("b", pair("x"), time.Hour)
+	a := (*Authority)(nil).aim("b", pair("x"), time.Hour)
 	if a.aim("b", pair("x"), time.Hour) != a {
 		t.Error("the authority in force is put into force again")
 	}

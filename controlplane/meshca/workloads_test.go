@@ -1,4 +1,4 @@
-package identity
+package meshca
 
 import (
 	"context"
@@ -23,9 +23,12 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/meshgate/meshgate/controlplane/fault"
+	"github.com/meshgate/meshgate/controlplane/identity"
+	"github.com/meshgate/meshgate/controlplane/identity/identitytest"
 	"github.com/meshgate/meshgate/controlplane/mesh"
 	"github.com/meshgate/meshgate/controlplane/model"
 	"github.com/meshgate/meshgate/controlplane/store"
+	"github.com/meshgate/meshgate/controlplane/store/storetest"
 )
 
 // ca is an authority that tests make.
@@ -48,7 +51,7 @@ func newCAWith(t testing.TB, name string, life time.Duration, parent *ca, key cr
 	t.Helper()
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name},
-		NotBefore: epoch.Add(-time.Hour), NotAfter: epoch.Add(life),
+		NotBefore: identitytest.Epoch.Add(-time.Hour), NotAfter: identitytest.Epoch.Add(life),
 		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
 	}
 	c := &ca{template, key}
@@ -65,16 +68,16 @@ func newCAWith(t testing.TB, name string, life time.Duration, parent *ca, key cr
 	return c
 }
 
-func (c *ca) pem() []byte { return rotationPEM("CERTIFICATE", c.cert.Raw) }
+func (c *ca) pem() []byte { return identitytest.PEM("CERTIFICATE", c.cert.Raw) }
 
 // pair has the certificate with more after it.
-func (c *ca) pair(t testing.TB, more ...*ca) KeyPair {
+func (c *ca) pair(t testing.TB, more ...*ca) identity.KeyPair {
 	t.Helper()
 	der, err := x509.MarshalPKCS8PrivateKey(c.key)
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := KeyPair{Certificate: c.pem(), Key: rotationPEM("PRIVATE KEY", der)}
+	p := identity.KeyPair{Certificate: c.pem(), Key: identitytest.PEM("PRIVATE KEY", der)}
 	for _, m := range more {
 		p.Certificate = append(p.Certificate, m.pem()...)
 	}
@@ -87,14 +90,14 @@ type workloadTest struct {
 	*Workloads
 	t     testing.TB
 	store store.Store
-	clock *clock
+	clock *identitytest.Clock
 	asked atomic.Int64
 	root  *ca
 }
 
 func newWorkloadTest(t testing.TB, s store.Store) *workloadTest {
-	wt := &workloadTest{t: t, store: s, clock: newClock(), root: newCA(t, "m", 100*24*time.Hour, nil)}
-	wt.Workloads = NewWorkloads(s, wt.clock.now)
+	wt := &workloadTest{t: t, store: s, clock: identitytest.NewClock(), root: newCA(t, "m", 100*24*time.Hour, nil)}
+	wt.Workloads = NewWorkloads(s, wt.clock.Now)
 	signLeaf := wt.sign
 	wt.sign = func(ws *workloadSigner, o *order) (*Leaf, error) {
 		wt.asked.Add(1)
@@ -112,7 +115,7 @@ func (wt *workloadTest) expiration(text string) {
 	if text != "" {
 		a.DPCert = &mesh.DPCert{Rotation: &mesh.Rotation{Expiration: text}}
 	}
-	place(wt.t, wt.store, mesh.Meshes, "", "m", &mesh.Mesh{MTLS: &mesh.MTLS{EnabledBackend: "ca", Backends: []mesh.Authority{a}}})
+	storetest.Place(wt.t, wt.store, mesh.Meshes, "", "m", &mesh.Mesh{MTLS: &mesh.MTLS{EnabledBackend: "ca", Backends: []mesh.Authority{a}}})
 }
 
 // sets writes a dataplane with an inbound for each tag set.
@@ -122,12 +125,12 @@ func (wt *workloadTest) sets(name string, sets ...mesh.Tags) {
 	for _, tags := range sets {
 		n.Inbound = append(n.Inbound, mesh.Inbound{Tags: tags})
 	}
-	place(wt.t, wt.store, mesh.Dataplanes, "m", name, &mesh.Dataplane{Networking: n})
+	storetest.Place(wt.t, wt.store, mesh.Dataplanes, "m", name, &mesh.Dataplane{Networking: n})
 }
 
-func (wt *workloadTest) authority(p KeyPair) {
+func (wt *workloadTest) authority(p identity.KeyPair) {
 	wt.t.Helper()
-	place(wt.t, wt.store, MeshAuthorities, "m", "m", &MeshAuthority{Backend: "ca", Current: p})
+	storetest.Place(wt.t, wt.store, Authorities, "m", "m", &Authority{Backend: "ca", Current: p})
 }
 
 func (wt *workloadTest) issue() *Leaf {
@@ -201,8 +204,8 @@ func TestWorkloadNames(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			wt := newWorkloadTest(t, memory(t))
-			place(t, wt.store, mesh.Dataplanes, "m", "web", &mesh.Dataplane{Networking: test.n})
+			wt := newWorkloadTest(t, identitytest.Memory(t))
+			storetest.Place(t, wt.store, mesh.Dataplanes, "m", "web", &mesh.Dataplane{Networking: test.n})
 			certs := chain(t, wt.issue())
 			var got []string
 			for _, u := range certs[0].URIs {
@@ -212,7 +215,7 @@ func TestWorkloadNames(t *testing.T) {
 				t.Error(diff)
 			}
 			for _, usage := range []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth} {
-				if err := verify(certs, wt.root, epoch, usage); err != nil {
+				if err := verify(certs, wt.root, identitytest.Epoch, usage); err != nil {
 					t.Error(err)
 				}
 			}
@@ -221,7 +224,7 @@ func TestWorkloadNames(t *testing.T) {
 }
 
 func TestWorkloadCertificate(t *testing.T) {
-	wt := newWorkloadTest(t, memory(t))
+	wt := newWorkloadTest(t, identitytest.Memory(t))
 	leaf := wt.issue()
 	c := chain(t, leaf)[0]
 	if _, ok := c.PublicKey.(*ecdsa.PublicKey); !ok || c.IsCA || !c.BasicConstraintsValid || c.KeyUsage != x509.KeyUsageDigitalSignature || len(c.ExtKeyUsage) != 2 {
@@ -233,7 +236,7 @@ func TestWorkloadCertificate(t *testing.T) {
 	if block, rest := pem.Decode(leaf.Key); block == nil || block.Type != "PRIVATE KEY" || len(rest) != 0 {
 		t.Error("the key is not one PEM block of PKCS #8")
 	}
-	if leaf.Backend != "ca" || leaf.Issuer != Issuer(wt.root.pem()) || !leaf.Issued.Equal(epoch) || !leaf.NotAfter.Equal(c.NotAfter) {
+	if leaf.Backend != "ca" || leaf.Issuer != identity.Issuer(wt.root.pem()) || !leaf.Issued.Equal(identitytest.Epoch) || !leaf.NotAfter.Equal(c.NotAfter) {
 		t.Errorf("backend %q, issuer %q, %s to %s", leaf.Backend, leaf.Issuer, leaf.Issued, leaf.NotAfter)
 	}
 	wt.sets("web-2", mesh.Tags{mesh.TagService: "web"})
@@ -258,19 +261,19 @@ func TestWorkloadLifetime(t *testing.T) {
 		"the CA nearly out": {"", time.Hour, time.Hour},
 	} {
 		t.Run(name, func(t *testing.T) {
-			wt := newWorkloadTest(t, memory(t))
+			wt := newWorkloadTest(t, identitytest.Memory(t))
 			wt.expiration(test.expiration)
 			root := newCA(t, "m", test.ca, nil)
 			wt.authority(root.pair(t))
 			leaf := wt.issue()
 			certs := chain(t, leaf)
-			if got := certs[0]; !got.NotBefore.Equal(epoch.Add(-backdate)) || !got.NotAfter.Equal(epoch.Add(test.want)) || !leaf.NotAfter.Equal(got.NotAfter) {
+			if got := certs[0]; !got.NotBefore.Equal(identitytest.Epoch.Add(-identity.Backdate)) || !got.NotAfter.Equal(identitytest.Epoch.Add(test.want)) || !leaf.NotAfter.Equal(got.NotAfter) {
 				t.Errorf("%s to %s, %s", got.NotBefore, got.NotAfter, leaf.NotAfter)
 			}
-			if err := verify(certs, root, epoch.Add(test.want), x509.ExtKeyUsageServerAuth); err != nil {
+			if err := verify(certs, root, identitytest.Epoch.Add(test.want), x509.ExtKeyUsageServerAuth); err != nil {
 				t.Error(err)
 			}
-			if err := verify(certs, root, epoch.Add(test.want+time.Second), x509.ExtKeyUsageServerAuth); err == nil {
+			if err := verify(certs, root, identitytest.Epoch.Add(test.want+time.Second), x509.ExtKeyUsageServerAuth); err == nil {
 				t.Error("it is good for too long")
 			}
 		})
@@ -283,7 +286,7 @@ func TestWorkloadTagsRefused(t *testing.T) {
 		{"a": "x#y"}, {"a": "x?y"}, {"a": "x?"}, {"a": "%zz"}, {"u@a": "x"}, {"a:b": "x"}, {"a..b": "x"}, {".a": "x"}, {"a.": "x"}, {"[a": "x"},
 		{mesh.TagService: "web\x00.evil"}, {},
 	} {
-		wt := newWorkloadTest(t, memory(t))
+		wt := newWorkloadTest(t, identitytest.Memory(t))
 		wt.sets("web", tags)
 		wt.fails(fault.Invalid)
 		if wt.asked.Load() != 0 {
@@ -300,7 +303,7 @@ func TestWorkloadNamesAreRead(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := NewWorkloads(nil, newClock().now)
+	w := NewWorkloads(nil, identitytest.NewClock().Now)
 	word := rapid.OneOf(rapid.StringMatching(`[a-zA-Z0-9.\-_:/]{1,12}`), rapid.StringN(1, 6, 12))
 	rapid.Check(t, func(rt *rapid.T) {
 		tags := mesh.Tags(rapid.MapOfN(word, word, 1, 4).Draw(rt, "tags"))
@@ -311,7 +314,7 @@ func TestWorkloadNamesAreRead(t *testing.T) {
 			}
 			return
 		}
-		leaf, err := w.signLeaf(&workloadSigner{parsed: parsed}, &order{authority: &MeshAuthority{}, names: names, life: time.Hour})
+		leaf, err := w.signLeaf(&workloadSigner{parsed: parsed}, &order{authority: &Authority{}, names: names, life: time.Hour})
 		if err != nil {
 			rt.Fatal(err)
 		}
@@ -338,21 +341,21 @@ func TestWorkloadReuse(t *testing.T) {
 		same   bool
 	}{
 		"nothing":                   {func(*workloadTest) {}, true},
-		"before 65 %":               {func(wt *workloadTest) { wt.clock.advance(24*time.Hour*65/100 - time.Second) }, true},
-		"65 %":                      {func(wt *workloadTest) { wt.clock.advance(24 * time.Hour * 65 / 100) }, false},
+		"before 65 %":               {func(wt *workloadTest) { wt.clock.Advance(24*time.Hour*65/100 - time.Second) }, true},
+		"65 %":                      {func(wt *workloadTest) { wt.clock.Advance(24 * time.Hour * 65 / 100) }, false},
 		"the same tags again":       {func(wt *workloadTest) { wt.sets("web", mesh.Tags{mesh.TagService: "web"}) }, true},
 		"a tag more":                {func(wt *workloadTest) { wt.sets("web", mesh.Tags{mesh.TagService: "web", "a": "b"}) }, false},
 		"another issuer":            {func(wt *workloadTest) { wt.authority(newCA(wt.t, "m", 48*time.Hour, nil).pair(wt.t)) }, false},
 		"another life":              {func(wt *workloadTest) { wt.expiration("1h") }, false},
 		"the same life by its text": {func(wt *workloadTest) { wt.expiration("1d") }, true},
 		"another name of the backend": {func(wt *workloadTest) {
-			place(wt.t, wt.store, MeshAuthorities, "m", "m", &MeshAuthority{Backend: "new", Current: wt.root.pair(wt.t)})
+			storetest.Place(wt.t, wt.store, Authorities, "m", "m", &Authority{Backend: "new", Current: wt.root.pair(wt.t)})
 		}, false},
 		"forgotten":       {func(wt *workloadTest) { wt.Forget("m", "web") }, false},
 		"other forgotten": {func(wt *workloadTest) { wt.Forget("m", "web-2"); wt.Forget("other", "web") }, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			wt := newWorkloadTest(t, memory(t))
+			wt := newWorkloadTest(t, identitytest.Memory(t))
 			leaf := wt.issue()
 			test.change(wt)
 			again := wt.issue()
@@ -368,7 +371,7 @@ func TestWorkloadReuse(t *testing.T) {
 
 // TestWorkloadReuseOutlivesAuthority serves who comes back while the authority fails.
 func TestWorkloadReuseOutlivesAuthority(t *testing.T) {
-	wt := newWorkloadTest(t, memory(t))
+	wt := newWorkloadTest(t, identitytest.Memory(t))
 	leaf := wt.issue()
 	wt.sign = func(*workloadSigner, *order) (*Leaf, error) { return nil, errors.New("down") }
 	wt.sets("web-2", mesh.Tags{mesh.TagService: "web"})
@@ -385,19 +388,21 @@ func TestWorkloadRefused(t *testing.T) {
 		change func(wt *workloadTest)
 		want   fault.Code
 	}{
-		"no dataplane": {func(wt *workloadTest) { place(wt.t, wt.store, mesh.Dataplanes, "m", "web", nil) }, fault.NotFound},
-		"no mesh":      {func(wt *workloadTest) { place(wt.t, wt.store, mesh.Meshes, "", "m", nil) }, fault.NotFound},
-		"mTLS off":     {func(wt *workloadTest) { place(wt.t, wt.store, mesh.Meshes, "", "m", &mesh.Mesh{}) }, fault.Unavailable},
+		"no dataplane": {func(wt *workloadTest) { storetest.Place(wt.t, wt.store, mesh.Dataplanes, "m", "web", nil) }, fault.NotFound},
+		"no mesh":      {func(wt *workloadTest) { storetest.Place(wt.t, wt.store, mesh.Meshes, "", "m", nil) }, fault.NotFound},
+		"mTLS off":     {func(wt *workloadTest) { storetest.Place(wt.t, wt.store, mesh.Meshes, "", "m", &mesh.Mesh{}) }, fault.Unavailable},
 		"mTLS without a backend in force": {func(wt *workloadTest) {
-			place(wt.t, wt.store, mesh.Meshes, "", "m", &mesh.Mesh{MTLS: &mesh.MTLS{Backends: []mesh.Authority{{Name: "ca"}}}})
+			storetest.Place(wt.t, wt.store, mesh.Meshes, "", "m", &mesh.Mesh{MTLS: &mesh.MTLS{Backends: []mesh.Authority{{Name: "ca"}}}})
 		}, fault.Unavailable},
-		"no authority yet": {func(wt *workloadTest) { place(wt.t, wt.store, MeshAuthorities, "m", "m", nil) }, fault.Unavailable},
+		"no authority yet": {func(wt *workloadTest) { storetest.Place(wt.t, wt.store, Authorities, "m", "m", nil) }, fault.Unavailable},
 		"life of nothing":  {func(wt *workloadTest) { wt.expiration("soon") }, fault.Invalid},
-		"no networking":    {func(wt *workloadTest) { place(wt.t, wt.store, mesh.Dataplanes, "m", "web", &mesh.Dataplane{}) }, fault.Invalid},
-		"store closed":     {func(wt *workloadTest) { _ = wt.store.Close() }, fault.Unavailable},
+		"no networking": {func(wt *workloadTest) {
+			storetest.Place(wt.t, wt.store, mesh.Dataplanes, "m", "web", &mesh.Dataplane{})
+		}, fault.Invalid},
+		"store closed": {func(wt *workloadTest) { _ = wt.store.Close() }, fault.Unavailable},
 	} {
 		t.Run(name, func(t *testing.T) {
-			wt := newWorkloadTest(t, memory(t))
+			wt := newWorkloadTest(t, identitytest.Memory(t))
 			test.change(wt)
 			wt.fails(test.want)
 			if wt.asked.Load() != 0 {
@@ -408,7 +413,7 @@ func TestWorkloadRefused(t *testing.T) {
 }
 
 func TestWorkloadsConcurrently(t *testing.T) {
-	wt := newWorkloadTest(t, memory(t))
+	wt := newWorkloadTest(t, identitytest.Memory(t))
 	const proxies = 8
 	for i := range proxies {
 		wt.sets(fmt.Sprint("web-", i), mesh.Tags{mesh.TagService: "web"})
@@ -438,11 +443,11 @@ func TestWorkloadsConcurrently(t *testing.T) {
 
 // TestWorkloadsAreBounded keeps neither old identities nor too many authorities.
 func TestWorkloadsAreBounded(t *testing.T) {
-	wt := newWorkloadTest(t, memory(t))
+	wt := newWorkloadTest(t, identitytest.Memory(t))
 	leaf := wt.issue()
 	for i := range 10 * minSweep {
-		wt.keep(model.Key{Name: fmt.Sprint(i)}, &issuedLeaf{Leaf: &Leaf{Issued: wt.clock.now(), NotAfter: wt.clock.now().Add(time.Minute)}})
-		wt.clock.advance(time.Second)
+		wt.keep(model.Key{Name: fmt.Sprint(i)}, &issuedLeaf{Leaf: &Leaf{Issued: wt.clock.Now(), NotAfter: wt.clock.Now().Add(time.Minute)}})
+		wt.clock.Advance(time.Second)
 	}
 	if len(wt.leaves) > minSweep {
 		t.Errorf("%d identities are kept", len(wt.leaves))
@@ -451,7 +456,7 @@ func TestWorkloadsAreBounded(t *testing.T) {
 		t.Error("a young identity was dropped")
 	}
 	for i := range 2*maxSigners + 10 {
-		admitted, err := wt.admit(t.Context(), fmt.Sprint(i), &KeyPair{})
+		admitted, err := wt.admit(t.Context(), fmt.Sprint(i), &identity.KeyPair{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -465,7 +470,7 @@ func TestWorkloadsAreBounded(t *testing.T) {
 func BenchmarkWorkloadIssue(b *testing.B) {
 	for _, name := range []string{"signed", "again"} {
 		b.Run(name, func(b *testing.B) {
-			wt := newWorkloadTest(b, memory(b))
+			wt := newWorkloadTest(b, identitytest.Memory(b))
 			wt.sets("web", mesh.Tags{mesh.TagService: "web", mesh.TagProtocol: "http", "version": "1"})
 			b.ReportAllocs()
 			for b.Loop() {

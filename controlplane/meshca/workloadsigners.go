@@ -1,4 +1,4 @@
-package identity
+package meshca
 
 import (
 	"bytes"
@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/meshgate/meshgate/controlplane/fault"
+	"github.com/meshgate/meshgate/controlplane/identity"
 )
 
 // Bounds of the pause after an authority failed, in which it is not asked again,
@@ -62,7 +63,7 @@ type turn struct {
 // admit waits until the authority of a mesh may be asked to sign, which the
 // caller must then do and report to done. It fails while the authority cools down
 // from a failure.
-func (w *Workloads) admit(ctx context.Context, meshName string, pair *KeyPair) (turn, error) {
+func (w *Workloads) admit(ctx context.Context, meshName string, pair *identity.KeyPair) (turn, error) {
 	digest := sha256.Sum256(pair.Certificate)
 	for {
 		w.mu.Lock()
@@ -117,7 +118,7 @@ func (w *Workloads) done(t turn, err error) {
 }
 
 // authority parses a pair once.
-func (w *Workloads) authority(s *workloadSigner, pair *KeyPair) (*parsedAuthority, error) {
+func (w *Workloads) authority(s *workloadSigner, pair *identity.KeyPair) (*parsedAuthority, error) {
 	w.mu.Lock()
 	p := s.parsed
 	w.mu.Unlock()
@@ -136,7 +137,7 @@ func (w *Workloads) authority(s *workloadSigner, pair *KeyPair) (*parsedAuthorit
 
 // parseAuthority reads a pair whose first certificate signs. Of a pair that does
 // not match nothing is kept, so that a corrected key is read.
-func parseAuthority(pair *KeyPair) (*parsedAuthority, error) {
+func parseAuthority(pair *identity.KeyPair) (*parsedAuthority, error) {
 	p := &parsedAuthority{}
 	for block, rest := pem.Decode(pair.Certificate); block != nil; block, rest = pem.Decode(rest) {
 		if block.Type != "CERTIFICATE" {

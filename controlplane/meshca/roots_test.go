@@ -1,14 +1,15 @@
-package identity
+package meshca
 
 import (
 	"crypto/rsa"
 	"crypto/tls"
 	"crypto/x509"
-	"encoding/pem"
 	"testing"
 	"time"
 
 	"github.com/meshgate/meshgate/controlplane/fault"
+	"github.com/meshgate/meshgate/controlplane/identity"
+	"github.com/meshgate/meshgate/controlplane/identity/identitytest"
 	"github.com/meshgate/meshgate/controlplane/mesh"
 )
 
@@ -20,9 +21,9 @@ func TestGenerateRoot(t *testing.T) {
 		life time.Duration
 		rsa  bool
 	}{
-		{"default", nil, authorityLife, false},
+		{"default", nil, identity.AuthorityLife, false},
 		{"days", &mesh.AuthorityConf{CACert: &mesh.CACert{Expiration: "3d"}}, 72 * time.Hour, false},
-		{"rsa", &mesh.AuthorityConf{CACert: &mesh.CACert{RSABits: &bits}}, authorityLife, true},
+		{"rsa", &mesh.AuthorityConf{CACert: &mesh.CACert{RSABits: &bits}}, identity.AuthorityLife, true},
 	} {
 		cert, key, err := GenerateRoot("demo", "ca-1", test.conf)
 		if err != nil {
@@ -31,13 +32,13 @@ func TestGenerateRoot(t *testing.T) {
 		if _, err := tls.X509KeyPair(cert, key); err != nil {
 			t.Errorf("%s: %v", test.name, err)
 		}
-		c := certificate(t, cert)
+		c := identitytest.Certificate(t, cert)
 		_, isRSA := c.PublicKey.(*rsa.PublicKey)
 		if !c.IsCA || c.KeyUsage != x509.KeyUsageCertSign|x509.KeyUsageCRLSign || isRSA != test.rsa ||
 			c.Subject.CommonName != "demo" || len(c.URIs) != 1 || c.URIs[0].String() != "spiffe://demo" {
 			t.Errorf("%s: %v %v usage %b rsa %t", test.name, c.Subject, c.URIs, c.KeyUsage, isRSA)
 		}
-		if got := c.NotAfter.Sub(c.NotBefore); got != test.life+backdate {
+		if got := c.NotAfter.Sub(c.NotBefore); got != test.life+identity.Backdate {
 			t.Errorf("%s: good for %v", test.name, got)
 		}
 	}
@@ -62,19 +63,5 @@ func TestLifetime(t *testing.T) {
 		if got, err := mesh.Lifetime(text); err != nil || got != want {
 			t.Errorf("%s: %v, %v", text, got, err)
 		}
-	}
-}
-
-func TestGenerateSigningKey(t *testing.T) {
-	data, err := GenerateSigningKey()
-	if err != nil {
-		t.Fatal(err)
-	}
-	block, rest := pem.Decode(data)
-	if block == nil || len(rest) != 0 || block.Type != "RSA PRIVATE KEY" {
-		t.Fatal("not one PKCS#1 block")
-	}
-	if key, err := x509.ParsePKCS1PrivateKey(block.Bytes); err != nil || key.N.BitLen() != signingKeyBits {
-		t.Errorf("%v", err)
 	}
 }

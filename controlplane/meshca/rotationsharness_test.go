@@ -1,10 +1,12 @@
-package identity
+package meshca
 
 import (
 	"context"
+	"crypto"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
+	"crypto/tls"
 	"crypto/x509"
 	"errors"
 	"log/slog"
@@ -18,6 +20,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/meshgate/meshgate/controlplane/fault"
+	"github.com/meshgate/meshgate/controlplane/identity"
 	"github.com/meshgate/meshgate/controlplane/mesh"
 	"github.com/meshgate/meshgate/controlplane/model"
 	"github.com/meshgate/meshgate/controlplane/store"
@@ -255,17 +258,22 @@ func (rt *rotationTest) builtin(name string, dataplanes ...string) {
 }
 
 // pair makes an authority.
-func (rt *rotationTest) pair() *KeyPair {
+func (rt *rotationTest) pair() *identity.KeyPair {
 	cert, key, err := GenerateRoot("m", "ca", nil)
 	rt.must(err)
-	p := &KeyPair{Certificate: cert, Key: key}
-	rt.leaves[Issuer(cert)] = rt.leaf(p)
+	p := &identity.KeyPair{Certificate: cert, Key: key}
+	rt.leaves[identity.Issuer(cert)] = rt.leaf(p)
 	return p
 }
 
-func (rt *rotationTest) leaf(p *KeyPair) *x509.Certificate {
-	parent, signer, err := parsePair(p)
+func (rt *rotationTest) parsed(p *identity.KeyPair) (*x509.Certificate, crypto.Signer) {
+	pair, err := tls.X509KeyPair(p.Certificate, p.Key)
 	rt.must(err)
+	return pair.Leaf, pair.PrivateKey.(crypto.Signer)
+}
+
+func (rt *rotationTest) leaf(p *identity.KeyPair) *x509.Certificate {
+	parent, signer := rt.parsed(p)
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	rt.must(err)
 	der, err := x509.CreateCertificate(rand.Reader, &x509.Certificate{
@@ -278,7 +286,7 @@ func (rt *rotationTest) leaf(p *KeyPair) *x509.Certificate {
 }
 
 // ask has a builtin mesh ask for a pair.
-func (rt *rotationTest) ask(name string, p *KeyPair) {
+func (rt *rotationTest) ask(name string, p *identity.KeyPair) {
 	rt.set(mesh.Secrets, name, mesh.BuiltinCert(name, "ca"), &mesh.Secret{Data: p.Certificate})
 	rt.set(mesh.Secrets, name, mesh.BuiltinKey(name, "ca"), &mesh.Secret{Data: p.Key})
 	rt.changed(name)
@@ -309,11 +317,11 @@ func (rt *rotationTest) trust(name string) (tr *mesh.Trust, revision uint64) {
 	return tr, revision
 }
 
-func (rt *rotationTest) state(name string) (a *MeshAuthority) {
+func (rt *rotationTest) state(name string) (a *Authority) {
 	rt.must(rt.store.View(context.Background(), func(r store.Reader) error {
-		res, err := r.Get(MeshAuthorities, name, name)
+		res, err := r.Get(Authorities, name, name)
 		if err == nil {
-			a = res.Spec.(*MeshAuthority)
+			a = res.Spec.(*Authority)
 		}
 		return err
 	}))
@@ -321,9 +329,9 @@ func (rt *rotationTest) state(name string) (a *MeshAuthority) {
 }
 
 // expect compares what a mesh believes in.
-func (rt *rotationTest) expect(name string, issuer *KeyPair, roots ...*KeyPair) {
+func (rt *rotationTest) expect(name string, issuer *identity.KeyPair, roots ...*identity.KeyPair) {
 	rt.t.Helper()
-	a := MeshAuthority{Backend: "ca", Current: *issuer}
+	a := Authority{Backend: "ca", Current: *issuer}
 	for _, p := range roots {
 		a.Previous = append(a.Previous, RetiredRoot{Certificate: p.Certificate})
 	}

@@ -1,4 +1,4 @@
-package identity
+package meshca
 
 import (
 	"crypto"
@@ -14,11 +14,9 @@ import (
 	"time"
 
 	"github.com/meshgate/meshgate/controlplane/fault"
+	"github.com/meshgate/meshgate/controlplane/identity"
 	"github.com/meshgate/meshgate/controlplane/mesh"
 )
-
-// signingKeyBits is the size of keys that sign dataplane tokens.
-const signingKeyBits = 2048
 
 // Sizes of RSA roots.
 const (
@@ -26,20 +24,11 @@ const (
 	maxRSABits = 4096
 )
 
-// GenerateSigningKey makes a key for dataplane tokens: RSA, PKCS#1 PEM.
-func GenerateSigningKey() ([]byte, error) {
-	key, err := rsa.GenerateKey(rand.Reader, signingKeyBits)
-	if err != nil {
-		return nil, err
-	}
-	return pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(key)}), nil
-}
-
 // GenerateRoot makes the self-signed root of a builtin backend, valid from now:
 // P-256, or RSA of conf.caCert.RSAbits; for conf.caCert.expiration or 10 years.
 // A conf that is out of range is an Invalid error.
 func GenerateRoot(meshName, backend string, conf *mesh.AuthorityConf) (certPEM, keyPEM []byte, err error) {
-	life, bits := authorityLife, uint32(0)
+	life, bits := identity.AuthorityLife, uint32(0)
 	if conf != nil && conf.CACert != nil {
 		if e := conf.CACert.Expiration; e != "" {
 			if life, err = mesh.Lifetime(e); err != nil {
@@ -72,7 +61,7 @@ func selfSign(meshName string, now time.Time, life time.Duration, key crypto.Sig
 	t := &x509.Certificate{
 		SerialNumber: serial, Subject: pkix.Name{CommonName: meshName},
 		URIs:      []*url.URL{{Scheme: "spiffe", Host: meshName}},
-		NotBefore: now.Add(-backdate), NotAfter: now.Add(life),
+		NotBefore: now.Add(-identity.Backdate), NotAfter: now.Add(life),
 		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageCRLSign,
 	}
 	der, err := x509.CreateCertificate(rand.Reader, t, t, key.Public(), key)

@@ -1,10 +1,11 @@
-package identity
+package meshca
 
 import (
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/meshgate/meshgate/controlplane/identity"
 	"github.com/meshgate/meshgate/controlplane/mesh"
 	"github.com/meshgate/meshgate/controlplane/store/memstore"
 	"github.com/meshgate/meshgate/controlplane/store/storetest"
@@ -20,7 +21,7 @@ func TestRotationsWithAnUnreadableMesh(t *testing.T) {
 		bad, good := rt.pair(), rt.pair()
 		rt.builtin("bad")
 		rt.builtin("good")
-		for name, p := range map[string]*KeyPair{"bad": bad, "good": good} {
+		for name, p := range map[string]*identity.KeyPair{"bad": bad, "good": good} {
 			rt.set(mesh.Secrets, name, mesh.BuiltinCert(name, "ca"), &mesh.Secret{Data: p.Certificate})
 			rt.set(mesh.Secrets, name, mesh.BuiltinKey(name, "ca"), &mesh.Secret{Data: p.Key})
 		}

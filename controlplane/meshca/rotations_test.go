@@ -1,4 +1,4 @@
-package identity
+package meshca
 
 import (
 	"bytes"
@@ -15,6 +15,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/meshgate/meshgate/controlplane/identity"
+	"github.com/meshgate/meshgate/controlplane/identity/identitytest"
 	"github.com/meshgate/meshgate/controlplane/mesh"
 	"github.com/meshgate/meshgate/controlplane/store"
 	"github.com/meshgate/meshgate/controlplane/store/seal"
@@ -205,10 +207,10 @@ func TestRotationOfMismatchedPair(t *testing.T) {
 
 func TestRotationRefusesCertificatesOutOfTime(t *testing.T) {
 	rotationBubble(t, func(rt *rotationTest) {
-		old, short := rt.pair(), func() *KeyPair {
+		old, short := rt.pair(), func() *identity.KeyPair {
 			cert, key, err := GenerateRoot("m", "ca", &mesh.AuthorityConf{CACert: &mesh.CACert{Expiration: "1h"}})
 			rt.must(err)
-			return &KeyPair{Certificate: cert, Key: key}
+			return &identity.KeyPair{Certificate: cert, Key: key}
 		}()
 		rt.builtin("m")
 		rt.ask("m", old)
@@ -216,17 +218,16 @@ func TestRotationRefusesCertificatesOutOfTime(t *testing.T) {
 		rt.ask("m", short)
 		rt.expect("m", old, old)
 
-		parent, signer, err := parsePair(old)
-		rt.must(err)
+		parent, signer := rt.parsed(old)
 		parent.NotBefore = time.Now().Add(time.Hour)
 		der, err := x509.CreateCertificate(rand.Reader, parent, parent, signer.Public(), signer)
 		rt.must(err)
-		later := &KeyPair{Certificate: rotationPEM("CERTIFICATE", der), Key: old.Key}
+		later := &identity.KeyPair{Certificate: identitytest.PEM("CERTIFICATE", der), Key: old.Key}
 		rt.ask("m", later)
 		rt.expect("m", old, old)
 		time.Sleep(time.Hour)
 		synctest.Wait()
-		if got, _ := rt.trust("m"); got.Issuer != Issuer(later.Certificate) {
+		if got, _ := rt.trust("m"); got.Issuer != identity.Issuer(later.Certificate) {
 			rt.t.Error("a certificate that became valid was not taken")
 		}
 	})
@@ -318,7 +319,7 @@ func TestRotationWaitsForAbsent(t *testing.T) {
 			rt.set(mesh.Dataplanes, "m", "away", nil)
 			rt.r.Changed("m")
 		},
-		"lets its certificate expire": func(*rotationTest) { time.Sleep(backdate) },
+		"lets its certificate expire": func(*rotationTest) { time.Sleep(identity.Backdate) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			rotationBubble(t, func(rt *rotationTest) {
@@ -390,7 +391,7 @@ func TestRotationWithoutAnswer(t *testing.T) {
 		rt.confirmAll("m", "x")
 		rt.ask("m", b)
 		rt.confirmAll("m", "x")
-		time.Sleep(WorkloadLife + backdate)
+		time.Sleep(WorkloadLife + identity.Backdate)
 		synctest.Wait()
 		rt.expect("m", b, b)
 		if a := rt.state("m"); a.Phase != "" {
@@ -419,7 +420,7 @@ func TestRotationWithTLSOff(t *testing.T) {
 		}}}})
 		rt.changed("m")
 		got, _ := rt.trust("m")
-		want := (&MeshAuthority{Backend: "own", Current: *a}).trust()
+		want := (&Authority{Backend: "own", Current: *a}).trust()
 		want.Withdrawn = 1 // b, which has signed nothing
 		if diff := cmp.Diff(want, got); diff != "" {
 			rt.t.Error(diff)
@@ -435,7 +436,7 @@ func TestRotationOfDeletedMesh(t *testing.T) {
 		rt.ask("m", rt.pair())
 		rt.set(mesh.Meshes, "", "m", nil)
 		rt.set(mesh.Trusts, "m", "m", nil)
-		rt.set(MeshAuthorities, "m", "m", nil)
+		rt.set(Authorities, "m", "m", nil)
 		rt.changed("m")
 		if tr, _ := rt.trust("m"); tr != nil {
 			rt.t.Error("a mesh that is gone is trusted again")

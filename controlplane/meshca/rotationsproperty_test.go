@@ -1,4 +1,4 @@
-package identity
+package meshca
 
 import (
 	"fmt"
@@ -7,6 +7,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/meshgate/meshgate/controlplane/identity"
 	"github.com/meshgate/meshgate/controlplane/mesh"
 	"github.com/meshgate/meshgate/controlplane/store/memstore"
 )
@@ -29,8 +30,8 @@ type modelProxy struct {
 type rotationModel struct {
 	*rotationTest
 	proxies []*modelProxy
-	pairs   []*KeyPair
-	asked   *KeyPair
+	pairs   []*identity.KeyPair
+	asked   *identity.KeyPair
 	known   map[string]bool
 }
 
@@ -116,7 +117,7 @@ func (m *rotationModel) settle() error {
 			}
 		}
 	}
-	want := (&MeshAuthority{Backend: "ca", Current: *m.asked}).trust()
+	want := (&Authority{Backend: "ca", Current: *m.asked}).trust()
 	if got, _ := m.trust("m"); got.Issuer != want.Issuer || string(got.Roots) != string(want.Roots) {
 		return fmt.Errorf("the mesh does not end with what was asked for, but in phase %q", m.state("m").Phase)
 	}

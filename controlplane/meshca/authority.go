@@ -1,29 +1,31 @@
-package identity
+package meshca
 
 import (
 	"bytes"
 	"cmp"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/pem"
 	"fmt"
 	"slices"
 	"time"
 
 	"github.com/meshgate/meshgate/controlplane/fault"
+	"github.com/meshgate/meshgate/controlplane/identity"
 	"github.com/meshgate/meshgate/controlplane/mesh"
 	"github.com/meshgate/meshgate/controlplane/model"
 	"github.com/meshgate/meshgate/controlplane/store"
 )
 
-// MeshAuthorities is the kind of the authorities in force, one per mesh under the
+// Authorities is the kind of the authorities in force, one per mesh under the
 // mesh's name. It is the secret side of [mesh.Trusts]: both are written in one
 // transaction, so that they never differ.
-var MeshAuthorities = &model.Kind{
+var Authorities = &model.Kind{
 	Name: "mesh_authority", Path: "mesh-authorities", Scoping: model.Mesh,
 	Class: model.Credential, Announce: model.AnnounceNone, ReadOnly: true, Sealed: true,
-	New: func() any { return new(MeshAuthority) },
+	New: func() any { return new(Authority) },
 }
+
+// Kinds lists the kinds of this package.
+func Kinds() []*model.Kind { return []*model.Kind{Authorities} }
 
 // Phases of the rotation of an authority. The empty phase is none.
 const (
@@ -34,23 +36,27 @@ const (
 	PhaseSigning = "signing"
 )
 
-// MeshAuthority is who signs in a mesh, and how far its rotation is.
-type MeshAuthority struct {
+// Authority is who signs in a mesh, and how far its rotation is.
+type Authority struct {
 	// Backend is the name of the backend that Current came from.
 	Backend string `json:"backend"`
 	// Current signs.
-	Current KeyPair `json:"current"`
+	Current identity.KeyPair `json:"current"`
 	// LeafLife is the longest life of certificates that Current has signed.
 	LeafLife time.Duration `json:"leaf_life"`
 	// Phase is one of the phases above, or empty.
 	Phase string `json:"phase,omitempty"`
 	// Pending is trusted but does not sign yet; set in [PhaseTrusting] only.
-	Pending *KeyPair `json:"pending,omitempty"`
+	Pending *identity.KeyPair `json:"pending,omitempty"`
 	// PendingBackend is the backend that Pending came from.
 	PendingBackend string `json:"pending_backend,omitempty"`
 	// Previous are trusted and no longer sign, the longest retired first.
 	Previous []RetiredRoot `json:"previous,omitempty"`
 }
+
+// maxPrevious bounds the roots that are trusted for old certificates alone.
+// With so many left a mesh keeps its authority until one of them is gone.
+const maxPrevious = 8
 
 // RetiredRoot is a root that is trusted only for the certificates still in use.
 type RetiredRoot struct {
@@ -60,24 +66,9 @@ type RetiredRoot struct {
 	Until time.Time `json:"until"`
 }
 
-// Issuer identifies an authority: the SHA-256 of its first certificate in hex;
-// empty if there is none.
-func Issuer(certPEM []byte) string {
-	for rest := certPEM; ; {
-		var block *pem.Block
-		if block, rest = pem.Decode(rest); block == nil {
-			return ""
-		}
-		if block.Type == "CERTIFICATE" {
-			sum := sha256.Sum256(block.Bytes)
-			return hex.EncodeToString(sum[:])
-		}
-	}
-}
-
 // wanted returns the pair that the enabled backend of a mesh asks for; nil if
 // mutual TLS is off.
-func wanted(r store.Reader, meshName string, m *mesh.Mesh) (*KeyPair, error) {
+func wanted(r store.Reader, meshName string, m *mesh.Mesh) (*identity.KeyPair, error) {
 	backend := m.Authority()
 	if backend == nil {
 		return nil, nil
@@ -100,7 +91,7 @@ func wanted(r store.Reader, meshName string, m *mesh.Mesh) (*KeyPair, error) {
 	if err != nil {
 		return nil, fmt.Errorf("key of backend %s: %w", backend.Name, err)
 	}
-	return &KeyPair{Certificate: certificates(certPEM), Key: keyPEM}, nil
+	return &identity.KeyPair{Certificate: certificates(certPEM), Key: keyPEM}, nil
 }
 
 // certificates returns the certificates of a PEM text and nothing else of it: a
@@ -121,7 +112,7 @@ func certificates(text []byte) []byte {
 // trust is what proxies are to believe in this state. The order of the roots
 // depends on nothing but the roots, so that a step which trusts the same ones
 // sends proxies nothing.
-func (a *MeshAuthority) trust() *mesh.Trust {
+func (a *Authority) trust() *mesh.Trust {
 	bundles := [][]byte{a.Current.Certificate}
 	if a.Pending != nil {
 		bundles = append(bundles, a.Pending.Certificate)
@@ -137,14 +128,14 @@ func (a *MeshAuthority) trust() *mesh.Trust {
 	}
 	slices.SortFunc(roots, bytes.Compare)
 	roots = slices.CompactFunc(roots, bytes.Equal)
-	return &mesh.Trust{Backend: a.Backend, Issuer: Issuer(a.Current.Certificate), Roots: bytes.Join(roots, nil)}
+	return &mesh.Trust{Backend: a.Backend, Issuer: identity.Issuer(a.Current.Certificate), Roots: bytes.Join(roots, nil)}
 }
 
 // aim returns the state in which the mesh is on its way to a pair; a itself if it
 // is already. A nil state is a mesh without an authority so far.
-func (a *MeshAuthority) aim(backend string, pair *KeyPair, life time.Duration) *MeshAuthority {
+func (a *Authority) aim(backend string, pair *identity.KeyPair, life time.Duration) *Authority {
 	if a == nil {
-		return &MeshAuthority{Backend: backend, Current: *pair, LeafLife: life}
+		return &Authority{Backend: backend, Current: *pair, LeafLife: life}
 	}
 	next := *a
 	next.LeafLife = max(a.LeafLife, life)
@@ -169,15 +160,15 @@ func (a *MeshAuthority) aim(backend string, pair *KeyPair, life time.Duration) *
 
 // sameAuthority compares certificates: of those that match, keys can only differ
 // in how they are written.
-func sameAuthority(a, b *KeyPair) bool { return bytes.Equal(a.Certificate, b.Certificate) }
+func sameAuthority(a, b *identity.KeyPair) bool { return bytes.Equal(a.Certificate, b.Certificate) }
 
 // heads reports whether a pair signs or is about to.
-func (a *MeshAuthority) heads(pair *KeyPair) bool {
+func (a *Authority) heads(pair *identity.KeyPair) bool {
 	return sameAuthority(&a.Current, pair) || a.Pending != nil && sameAuthority(a.Pending, pair)
 }
 
 // settling is the phase after the last step that changes who signs.
-func (a *MeshAuthority) settling() string {
+func (a *Authority) settling() string {
 	if len(a.Previous) > 0 {
 		return PhaseSigning
 	}
@@ -185,11 +176,11 @@ func (a *MeshAuthority) settling() string {
 }
 
 // sign returns the state in which the pending authority signs. Certificates of
-// the one before are good for its LeafLife at most; backdate is for those being
-// signed at this moment.
-func (a *MeshAuthority) sign(now time.Time, life time.Duration) *MeshAuthority {
+// the one before are good for its LeafLife at most; [identity.Backdate] is for
+// those being signed at this moment.
+func (a *Authority) sign(now time.Time, life time.Duration) *Authority {
 	next := *a
-	retired := RetiredRoot{Certificate: a.Current.Certificate, Until: now.Add(max(a.LeafLife, life) + backdate)}
+	retired := RetiredRoot{Certificate: a.Current.Certificate, Until: now.Add(max(a.LeafLife, life) + identity.Backdate)}
 	next.Previous = nil
 	for _, p := range a.Previous {
 		if !bytes.Equal(p.Certificate, retired.Certificate) {
@@ -205,7 +196,7 @@ func (a *MeshAuthority) sign(now time.Time, life time.Duration) *MeshAuthority {
 }
 
 // retire returns the state in which only the current authority is trusted.
-func (a *MeshAuthority) retire() *MeshAuthority {
+func (a *Authority) retire() *Authority {
 	next := *a
 	next.Phase, next.Previous = "", nil
 	return &next
@@ -213,7 +204,7 @@ func (a *MeshAuthority) retire() *MeshAuthority {
 
 // expire returns the state without the roots under which every certificate has
 // expired; a itself if there are none.
-func (a *MeshAuthority) expire(now time.Time) *MeshAuthority {
+func (a *Authority) expire(now time.Time) *Authority {
 	gone := func(p RetiredRoot) bool { return !p.Until.After(now) }
 	if a == nil || !slices.ContainsFunc(a.Previous, gone) {
 		return a

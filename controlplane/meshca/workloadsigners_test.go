@@ -1,4 +1,4 @@
-package identity
+package meshca
 
 import (
 	"context"
@@ -18,8 +18,11 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/meshgate/meshgate/controlplane/fault"
+	"github.com/meshgate/meshgate/controlplane/identity"
+	"github.com/meshgate/meshgate/controlplane/identity/identitytest"
 	"github.com/meshgate/meshgate/controlplane/mesh"
 	"github.com/meshgate/meshgate/controlplane/store/memstore"
+	"github.com/meshgate/meshgate/controlplane/store/storetest"
 )
 
 // TestWorkloadChain has a provided authority below others.
@@ -28,7 +31,7 @@ func TestWorkloadChain(t *testing.T) {
 	upper := newCA(t, "upper", 2*time.Hour, root)
 	lower := newCA(t, "lower", 50*24*time.Hour, upper)
 	for name, test := range map[string]struct {
-		pair  KeyPair
+		pair  identity.KeyPair
 		chain []*ca
 		end   time.Duration
 	}{
@@ -38,7 +41,7 @@ func TestWorkloadChain(t *testing.T) {
 		"one intermediate": {upper.pair(t, root), []*ca{upper}, 2 * time.Hour},
 	} {
 		t.Run(name, func(t *testing.T) {
-			wt := newWorkloadTest(t, memory(t))
+			wt := newWorkloadTest(t, identitytest.Memory(t))
 			wt.authority(test.pair)
 			leaf := wt.issue()
 			certs := chain(t, leaf)
@@ -52,10 +55,10 @@ func TestWorkloadChain(t *testing.T) {
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Error(diff)
 			}
-			if !leaf.NotAfter.Equal(epoch.Add(test.end)) {
+			if !leaf.NotAfter.Equal(identitytest.Epoch.Add(test.end)) {
 				t.Errorf("ends at %s", leaf.NotAfter)
 			}
-			if err := verify(certs, root, epoch, x509.ExtKeyUsageClientAuth); err != nil {
+			if err := verify(certs, root, identitytest.Epoch, x509.ExtKeyUsageClientAuth); err != nil {
 				t.Error(err)
 			}
 		})
@@ -67,38 +70,41 @@ func TestWorkloadChainChanges(t *testing.T) {
 	root := newCA(t, "root", 100*24*time.Hour, nil)
 	upper := newCA(t, "upper", 90*24*time.Hour, root)
 	lower := newCA(t, "lower", 50*24*time.Hour, upper)
-	wt := newWorkloadTest(t, memory(t))
+	wt := newWorkloadTest(t, identitytest.Memory(t))
 	wt.authority(lower.pair(t))
-	if err := verify(chain(t, wt.issue()), root, epoch, x509.ExtKeyUsageClientAuth); err == nil {
+	if err := verify(chain(t, wt.issue()), root, identitytest.Epoch, x509.ExtKeyUsageClientAuth); err == nil {
 		t.Fatal("verifies without its intermediate")
 	}
 	wt.authority(lower.pair(t, upper))
-	if err := verify(chain(t, wt.issue()), root, epoch, x509.ExtKeyUsageClientAuth); err != nil {
+	if err := verify(chain(t, wt.issue()), root, identitytest.Epoch, x509.ExtKeyUsageClientAuth); err != nil {
 		t.Error(err)
 	}
 }
 
 func TestWorkloadAuthorityKeys(t *testing.T) {
-	rsaKey := signingKeys()[0]
+	rsaKey, err := rsa.GenerateKey(rand.Reader, minRSABits)
+	if err != nil {
+		t.Fatal(err)
+	}
 	withRSA := newCAWith(t, "m", 48*time.Hour, nil, rsaKey)
 	ec := newCA(t, "m", 48*time.Hour, nil)
 	sec1, err := x509.MarshalECPrivateKey(ec.key.(*ecdsa.PrivateKey))
 	if err != nil {
 		t.Fatal(err)
 	}
-	parameters := rotationPEM("EC PARAMETERS", []byte{6, 8, 42, 134, 72, 206, 61, 3, 1, 7})
+	parameters := identitytest.PEM("EC PARAMETERS", []byte{6, 8, 42, 134, 72, 206, 61, 3, 1, 7})
 	for name, test := range map[string]struct {
 		ca  *ca
 		key []byte
 	}{
-		"PKCS #1 PEM": {withRSA, pkcs1(rsaKey)}, "PKCS #1 DER": {withRSA, x509.MarshalPKCS1PrivateKey(rsaKey)},
+		"PKCS #1 PEM": {withRSA, identitytest.PEM("RSA PRIVATE KEY", x509.MarshalPKCS1PrivateKey(rsaKey))}, "PKCS #1 DER": {withRSA, x509.MarshalPKCS1PrivateKey(rsaKey)},
 		"PKCS #8 RSA": {withRSA, withRSA.pair(t).Key}, "PKCS #8 EC": {ec, ec.pair(t).Key},
-		"SEC 1": {ec, rotationPEM("EC PRIVATE KEY", sec1)}, "SEC 1 with parameters": {ec, append(parameters, rotationPEM("EC PRIVATE KEY", sec1)...)},
+		"SEC 1": {ec, identitytest.PEM("EC PRIVATE KEY", sec1)}, "SEC 1 with parameters": {ec, append(parameters, identitytest.PEM("EC PRIVATE KEY", sec1)...)},
 	} {
 		t.Run(name, func(t *testing.T) {
-			wt := newWorkloadTest(t, memory(t))
-			wt.authority(KeyPair{Certificate: test.ca.pem(), Key: test.key})
-			if err := verify(chain(t, wt.issue()), test.ca, epoch, x509.ExtKeyUsageServerAuth); err != nil {
+			wt := newWorkloadTest(t, identitytest.Memory(t))
+			wt.authority(identity.KeyPair{Certificate: test.ca.pem(), Key: test.key})
+			if err := verify(chain(t, wt.issue()), test.ca, identitytest.Epoch, x509.ExtKeyUsageServerAuth); err != nil {
 				t.Error(err)
 			}
 		})
@@ -117,24 +123,24 @@ func TestWorkloadAuthorityUnusable(t *testing.T) {
 	key := other.pair(t).Key
 	secret := strings.Split(string(key), "\n")[1]
 	for name, test := range map[string]struct {
-		pair KeyPair
+		pair identity.KeyPair
 		move time.Duration
 	}{
-		"text":                {KeyPair{Certificate: good.pem(), Key: []byte(canary)}, 0},
-		"PEM of text":         {KeyPair{Certificate: good.pem(), Key: rotationPEM("PRIVATE KEY", []byte(canary))}, 0},
-		"no key":              {KeyPair{Certificate: good.pem()}, 0},
-		"no certificate":      {KeyPair{Key: key}, 0},
-		"key as certificate":  {KeyPair{Certificate: key, Key: key}, 0},
-		"certificate is text": {KeyPair{Certificate: rotationPEM("CERTIFICATE", []byte(canary)), Key: key}, 0},
-		"key of another":      {KeyPair{Certificate: good.pem(), Key: key}, 0},
-		"key of another type": {KeyPair{Certificate: good.pem(), Key: pkcs1(small)}, 0},
+		"text":                {identity.KeyPair{Certificate: good.pem(), Key: []byte(canary)}, 0},
+		"PEM of text":         {identity.KeyPair{Certificate: good.pem(), Key: identitytest.PEM("PRIVATE KEY", []byte(canary))}, 0},
+		"no key":              {identity.KeyPair{Certificate: good.pem()}, 0},
+		"no certificate":      {identity.KeyPair{Key: key}, 0},
+		"key as certificate":  {identity.KeyPair{Certificate: key, Key: key}, 0},
+		"certificate is text": {identity.KeyPair{Certificate: identitytest.PEM("CERTIFICATE", []byte(canary)), Key: key}, 0},
+		"key of another":      {identity.KeyPair{Certificate: good.pem(), Key: key}, 0},
+		"key of another type": {identity.KeyPair{Certificate: good.pem(), Key: identitytest.PEM("RSA PRIVATE KEY", x509.MarshalPKCS1PrivateKey(small))}, 0},
 		"ended":               {good.pair(t), 48 * time.Hour},
 		"not begun":           {early.pair(t), -2 * time.Hour},
 	} {
 		t.Run(name, func(t *testing.T) {
-			wt := newWorkloadTest(t, memory(t))
+			wt := newWorkloadTest(t, identitytest.Memory(t))
 			wt.authority(test.pair)
-			wt.clock.advance(test.move)
+			wt.clock.Advance(test.move)
 			for range 2 {
 				if err := wt.fails(fault.Unavailable); strings.Contains(err.Error(), canary) || strings.Contains(err.Error(), secret) {
 					t.Errorf("shows the secret: %v", err)
@@ -143,7 +149,7 @@ func TestWorkloadAuthorityUnusable(t *testing.T) {
 			if wt.asked.Load() != 1 {
 				t.Errorf("asked %d times", wt.asked.Load())
 			}
-			wt.clock.advance(-test.move)
+			wt.clock.Advance(-test.move)
 			wt.authority(other.pair(t))
 			wt.issue() // another authority does not wait for the first one
 		})
@@ -152,13 +158,13 @@ func TestWorkloadAuthorityUnusable(t *testing.T) {
 
 // TestWorkloadKeyCorrected keeps the certificate and corrects its key.
 func TestWorkloadKeyCorrected(t *testing.T) {
-	wt := newWorkloadTest(t, memory(t))
+	wt := newWorkloadTest(t, identitytest.Memory(t))
 	good := wt.root.pair(t)
-	wt.authority(KeyPair{Certificate: good.Certificate, Key: newCA(t, "x", time.Hour, nil).pair(t).Key})
+	wt.authority(identity.KeyPair{Certificate: good.Certificate, Key: newCA(t, "x", time.Hour, nil).pair(t).Key})
 	wt.fails(fault.Unavailable)
 	wt.authority(good)
-	wt.clock.advance(firstCooldown)
-	if err := verify(chain(t, wt.issue()), wt.root, wt.clock.now(), x509.ExtKeyUsageServerAuth); err != nil {
+	wt.clock.Advance(firstCooldown)
+	if err := verify(chain(t, wt.issue()), wt.root, wt.clock.Now(), x509.ExtKeyUsageServerAuth); err != nil {
 		t.Error(err)
 	}
 }
@@ -209,11 +215,11 @@ func TestWorkloadCooldown(t *testing.T) {
 			if failed := all(); failed != proxies || wt.asked.Load() != int64(i+1) {
 				t.Fatalf("round %d: %d failed, asked %d times", i, failed, wt.asked.Load())
 			}
-			wt.clock.advance(pause - time.Millisecond)
+			wt.clock.Advance(pause - time.Millisecond)
 			if failed := all(); failed != proxies || wt.asked.Load() != int64(i+1) {
 				t.Fatalf("round %d before %s: %d failed, asked %d times", i, pause, failed, wt.asked.Load())
 			}
-			wt.clock.advance(time.Millisecond)
+			wt.clock.Advance(time.Millisecond)
 		}
 		down.Store(false)
 		if failed := all(); failed != 0 {
@@ -224,7 +230,7 @@ func TestWorkloadCooldown(t *testing.T) {
 		wt.sets("web", mesh.Tags{mesh.TagService: "other"})
 		close(release)
 		wt.fails(fault.Unavailable)
-		wt.clock.advance(firstCooldown)
+		wt.clock.Advance(firstCooldown)
 		wt.fails(fault.Unavailable)
 		if got := wt.asked.Load() - asked; got != 2 {
 			t.Errorf("asked %d times: the pause did not begin anew", got)
@@ -264,9 +270,9 @@ func TestWorkloadFailuresTogether(t *testing.T) {
 		close(release)
 		wg.Wait()
 		wt.Forget("m", "web")
-		wt.clock.advance(firstCooldown - time.Millisecond)
+		wt.clock.Advance(firstCooldown - time.Millisecond)
 		wt.fails(fault.Unavailable)
-		wt.clock.advance(time.Millisecond)
+		wt.clock.Advance(time.Millisecond)
 		wt.fails(fault.Unavailable)
 		if got := wt.asked.Load(); got != 2+proxies {
 			t.Errorf("asked %d times: the first pause was not %s", got, firstCooldown)
@@ -276,10 +282,10 @@ func TestWorkloadFailuresTogether(t *testing.T) {
 
 // TestWorkloadCooldownIsOfOneMesh fails one mesh and not the other.
 func TestWorkloadCooldownIsOfOneMesh(t *testing.T) {
-	wt := newWorkloadTest(t, memory(t))
-	place(t, wt.store, mesh.Meshes, "", "bad", &mesh.Mesh{MTLS: &mesh.MTLS{EnabledBackend: "ca", Backends: []mesh.Authority{{Name: "ca"}}}})
-	place(t, wt.store, mesh.Dataplanes, "bad", "web", &mesh.Dataplane{Networking: &mesh.Networking{Inbound: []mesh.Inbound{{Tags: mesh.Tags{"a": "b"}}}}})
-	place(t, wt.store, MeshAuthorities, "bad", "bad", &MeshAuthority{})
+	wt := newWorkloadTest(t, identitytest.Memory(t))
+	storetest.Place(t, wt.store, mesh.Meshes, "", "bad", &mesh.Mesh{MTLS: &mesh.MTLS{EnabledBackend: "ca", Backends: []mesh.Authority{{Name: "ca"}}}})
+	storetest.Place(t, wt.store, mesh.Dataplanes, "bad", "web", &mesh.Dataplane{Networking: &mesh.Networking{Inbound: []mesh.Inbound{{Tags: mesh.Tags{"a": "b"}}}}})
+	storetest.Place(t, wt.store, Authorities, "bad", "bad", &Authority{})
 	if _, err := wt.Issue(t.Context(), "bad", "web"); !fault.Is(err, fault.Unavailable) {
 		t.Error(err)
 	}

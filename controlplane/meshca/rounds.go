@@ -1,0 +1,201 @@
+package meshca
+
+import (
+	"context"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/meshgate/meshgate/controlplane/fault"
+	"github.com/meshgate/meshgate/controlplane/identity"
+	"github.com/meshgate/meshgate/controlplane/mesh"
+	"github.com/meshgate/meshgate/controlplane/store"
+)
+
+// round does what can be done for a mesh now, waits for what the next step needs
+// and takes it. It reports whether nothing is left to wait for. wait ends when the
+// mesh changes.
+func (r *Rotations) round(ctx, wait context.Context, name string, w *rotation) (rests bool, err error) {
+	at, due, err := r.reconcile(ctx, name)
+	if err != nil {
+		return false, err
+	}
+	due = r.patient(w, at, due)
+	resting := at == nil || at.state.Phase == ""
+	if resting && due.IsZero() {
+		return true, nil
+	}
+	if !due.IsZero() {
+		var cancel context.CancelFunc
+		wait, cancel = context.WithTimeout(wait, due.Sub(r.Now()))
+		defer cancel()
+	}
+	confirmed := false
+	if !resting {
+		confirmed, err = r.confirmed(wait, name, at, w)
+	}
+	switch {
+	case wait.Err() != nil:
+		// The error, if any, says no more than that the wait was ended.
+		return false, nil
+	case err != nil:
+		return false, fmt.Errorf("wait for proxies: %w", err)
+	case confirmed:
+		return false, r.next(ctx, name, at)
+	}
+	<-wait.Done()
+	return false, nil
+}
+
+// patient begins the grace of a phase in which proxies learn a root, and returns
+// the earlier of its end and due.
+func (r *Rotations) patient(w *rotation, at *position, due time.Time) time.Time {
+	if at == nil || at.state.Phase != PhaseTrusting {
+		return due
+	}
+	if w.trusting != at.version || w.patience.IsZero() {
+		w.trusting, w.patience = at.version, r.Now().Add(r.Grace)
+	}
+	if w.patience.After(r.Now()) {
+		return sooner(due, w.patience)
+	}
+	return due
+}
+
+// confirmed waits for the connected proxies and reports whether the next step can
+// be taken, which may need proxies that are away.
+func (r *Rotations) confirmed(wait context.Context, name string, at *position, w *rotation) (bool, error) {
+	trusting := at.state.Phase == PhaseTrusting
+	if err := r.Progress.Confirmed(wait, name, at.revision); err != nil || trusting && !w.patience.After(r.Now()) {
+		return err == nil, err
+	}
+	r.mu.Lock()
+	w.absent = true
+	r.mu.Unlock()
+	// The first wait may have been long. Who is connected before and after a
+	// second one has confirmed.
+	before := r.Progress.Connected(name)
+	if err := r.Progress.Confirmed(wait, name, at.revision); err != nil {
+		return false, err
+	}
+	after := r.Progress.Connected(name)
+	all := true
+	err := r.Store.View(wait, func(s store.Reader) error {
+		dataplanes, err := s.List(mesh.Dataplanes, store.Query{Scope: name})
+		for _, d := range dataplanes {
+			all = all && before[d.Name] && after[d.Name]
+		}
+		return err
+	})
+	return all && err == nil, err
+}
+
+// next takes the step after a phase whose proxies have confirmed.
+func (r *Rotations) next(ctx context.Context, name string, at *position) error {
+	_, err := r.apply(ctx, name, func(a *Authority, life time.Duration, version uint64) *Authority {
+		switch {
+		case a == nil || version != at.version:
+			return a
+		case a.Phase == PhaseTrusting:
+			return a.sign(r.Now(), life)
+		}
+		return a.retire()
+	})
+	return err
+}
+
+// asked reads the pair that a mesh asks for, and the name of its backend; nil
+// while mutual TLS is off or there is no mesh.
+func (r *Rotations) asked(ctx context.Context, name string) (backend string, pair *identity.KeyPair, err error) {
+	err = r.Store.View(ctx, func(s store.Reader) error {
+		res, err := s.Get(mesh.Meshes, "", name)
+		if fault.Is(err, fault.NotFound) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		m := res.Spec.(*mesh.Mesh)
+		if a := m.Authority(); a != nil {
+			backend = a.Name
+		}
+		pair, err = wanted(s, name, m)
+		return err
+	})
+	return backend, pair, err
+}
+
+// reconcile brings the state of a mesh in line with what the mesh asks for and
+// with the time; nil if there is nothing to bring in line. due is when it wants to
+// be called again; zero if only changes matter.
+func (r *Rotations) reconcile(ctx context.Context, name string) (at *position, due time.Time, err error) {
+	backend, pair, refusal := r.asked(ctx, name)
+	if refusal != nil && fault.CodeOf(refusal) == fault.Internal {
+		return nil, due, refusal
+	}
+	if refusal == nil && pair != nil {
+		due, refusal = r.check(pair)
+	}
+	at, err = r.apply(ctx, name, func(a *Authority, life time.Duration, _ uint64) *Authority {
+		a = a.expire(r.Now())
+		if pair != nil && refusal == nil {
+			a = a.aim(backend, pair, life)
+		}
+		return a
+	})
+	if err != nil {
+		return nil, due, err
+	}
+	if at != nil {
+		for _, p := range at.state.Previous {
+			due = sooner(due, p.Until)
+		}
+		if refusal == nil && pair != nil && !at.state.heads(pair) {
+			refusal = fmt.Errorf("%d previous authorities are still in use", len(at.state.Previous))
+		}
+	}
+	r.refuse(name, refusal)
+	return at, due, nil
+}
+
+func sooner(a, b time.Time) time.Time {
+	if a.IsZero() || b.Before(a) {
+		return b
+	}
+	return a
+}
+
+// check refuses a pair that could not sign what proxies accept. later is when it
+// can, for one that is not valid yet.
+func (r *Rotations) check(pair *identity.KeyPair) (later time.Time, err error) {
+	if vs := mesh.CheckAuthority(pair.Certificate, pair.Key); len(vs) > 0 {
+		return later, fault.Violated(vs)
+	}
+	block, _ := pem.Decode(pair.Certificate)
+	c, err := x509.ParseCertificate(block.Bytes)
+	switch now := r.Now(); {
+	case err != nil:
+		return later, err
+	case !c.NotAfter.After(now):
+		return later, errors.New("its certificate has expired")
+	case c.NotBefore.After(now):
+		return c.NotBefore, errors.New("its certificate is not valid yet")
+	}
+	return later, nil
+}
+
+// refuse logs once why a pair is not taken.
+func (r *Rotations) refuse(name string, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err == nil {
+		delete(r.refused, name)
+		return
+	}
+	if text := err.Error(); r.refused[name] != text {
+		r.refused[name] = text
+		r.Log.Warn("the authority that a mesh asks for cannot be used; what was in force stays", "mesh", name, "error", err)
+	}
+}
