@@ -178,6 +178,9 @@ func (r *Revoker) reached(ctx context.Context, at contract.Position) error {
 		if !ok && r.forgetOld() {
 			ok = r.confirmed() >= at
 		}
+		if !ok {
+			r.repend(at)
+		}
 		r.mu.Unlock()
 		if ok {
 			return nil

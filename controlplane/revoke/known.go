@@ -245,11 +245,11 @@ func (r *Revoker) persistKnown(ctx context.Context, all bool) error {
 	}
 	class := model.Credential
 	for name, seen := range now {
-		written, ok := r.written[name]
-		if !ok {
+		written := r.written[name]
+		if written == 0 {
 			class = model.Config
 		}
-		if !ok || written != seen {
+		if written != seen {
 			fresh = append(fresh, name)
 		}
 	}
@@ -273,6 +273,12 @@ func (r *Revoker) persistKnown(ctx context.Context, all bool) error {
 	})
 	if err == nil {
 		r.written = now
+		return nil
+	}
+	// A commit that failed may be found made by the next process. Who comes back meanwhile is
+	// written again, and who does not is deleted again.
+	for _, name := range gone {
+		r.written[name] = 0
 	}
 	return err
 }

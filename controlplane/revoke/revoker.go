@@ -129,7 +129,7 @@ type Revoker struct {
 	seen chan struct{} // wakes the owner of the known filters
 	// persist is held while known filters are written, so that one that was
 	// just introduced is not forgotten by an older picture. It guards written,
-	// what this process has in the store of them.
+	// what this process has in the store of them; 0 stands for one that may be there.
 	persist sync.Mutex
 	written map[string]int64
 	// before is what was persisted about Redis when this process began.

@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/meshgate/meshgate/controlplane/fault"
 	"github.com/meshgate/meshgate/controlplane/model"
@@ -171,6 +172,14 @@ func (r *Revoker) pend(at contract.Position) {
 }
 
 const maxUnconfirmed = 1 << 16
+
+// repend notes a position for which somebody waits, in its place. It may have been confirmed
+// before, and a filter that has come since does not know of it. mu is held.
+func (r *Revoker) repend(at contract.Position) {
+	if i, noted := slices.BinarySearch(r.unconfirmed, at); !noted {
+		r.unconfirmed = slices.Insert(r.unconfirmed, i, at)
+	}
+}
 
 // drawEpoch draws a number that no store and no Redis that goes back can meet again.
 func drawEpoch() contract.Epoch {
