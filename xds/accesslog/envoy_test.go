@@ -28,6 +28,10 @@ func validated(t *testing.T, format string) {
 			t.Fatal(err)
 		}
 		loggers = append(loggers, more...)
+		if more, err = Handshakes(s, p); err != nil {
+			t.Fatal(err)
+		}
+		loggers = append(loggers, more...)
 	}
 	l := &listenerv3.Listener{}
 	if err := protojson.Unmarshal([]byte(`{"name":"l","address":{"socketAddress":{"address":"127.0.0.1","portValue":0}},"filterChains":[{"filters":[

@@ -57,6 +57,11 @@ func TestSidecarsLogWhereItIsOn(t *testing.T) {
 			}
 		}
 	}
+	for enabled, want := range map[bool]int{true: 1, false: 0} {
+		if got, err := Handshakes(Settings{Enabled: enabled}, places[2]); err != nil || len(got) != want {
+			t.Errorf("handshakes: %v, %v", got, err)
+		}
+	}
 	if _, err := Sidecar(Settings{Enabled: true, Format: "x"}, places[0]); err == nil {
 		t.Error("a format that is none was taken")
 	}

@@ -9,6 +9,7 @@ import (
 	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
 	tcpv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/tcp_proxy/v3"
 	upstreamsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/upstreams/http/v3"
+	matcherv3 "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
 )
@@ -44,6 +45,10 @@ type Inbound struct {
 	AuthenticatedFilters Slots
 	TCP                  *tcpv3.TcpProxy
 	AuthenticatedNetwork []*listenerv3.Filter
+	// Peers are whose certificates the handshake of authenticated connections of TCP
+	// takes: those of which any name meets any matcher. Each matcher demands a name that
+	// says which mesh it is of. Empty is every proxy of the mesh.
+	Peers []*matcherv3.StringMatcher
 	// Mesh, Service and Protocol of the inbound.
 	Mesh, Service, Protocol string
 	// MutualTLS says that there are authenticated connections.

@@ -24,6 +24,10 @@ import (
 // inspectTimeout bounds how long a client may take to show whether it speaks TLS.
 const inspectTimeout = time.Second
 
+// handshakeTimeout bounds how long a client may take to prove who it is to an inbound of
+// TCP: until then there is no workload to be idle with.
+const handshakeTimeout = 10 * time.Second
+
 // inboundKey is everything that the filter chains of an inbound are made of.
 type inboundKey struct {
 	mesh, tags string
@@ -56,7 +60,8 @@ func (p *Planner) chains(k inboundKey) (*chains, error) {
 	tags := tagsOf(k.tags)
 	d := &draft.Inbound{Mesh: k.mesh, Service: tags.Service(), Protocol: tags.Protocol(), MutualTLS: k.security != plain, Bare: k.bare}
 	stat := clusterStat(k.cluster)
-	log, err := accesslog.Sidecar(p.log, accesslog.Place{Mesh: k.mesh, Service: d.Service, Inbound: true, TCP: !mesh.IsHTTP(d.Protocol)})
+	place := accesslog.Place{Mesh: k.mesh, Service: d.Service, Inbound: true, TCP: !mesh.IsHTTP(d.Protocol)}
+	log, err := accesslog.Sidecar(p.log, place)
 	if err != nil {
 		return nil, err
 	}
@@ -90,6 +95,9 @@ func (p *Planner) chains(k inboundKey) (*chains, error) {
 		return &chains{l}, nil
 	}
 	bound(d, k.life)
+	if err := p.awaitProof(d, place); err != nil {
+		return nil, err
+	}
 	proved, err := chain(d, true)
 	if err != nil {
 		return nil, err
@@ -100,8 +108,11 @@ func (p *Planner) chains(k inboundKey) (*chains, error) {
 			Fields: map[string]*structpb.Value{"withdrawn": structpb.NewNumberValue(float64(k.withdrawn))},
 		}}}
 	}
-	if proved.TransportSocket, err = downstreamTLS(k.mesh); err != nil {
+	if proved.TransportSocket, err = downstreamTLS(k.mesh, d.Peers); err != nil {
 		return nil, err
+	}
+	if d.TCP != nil {
+		proved.TransportSocketConnectTimeout = durationpb.New(handshakeTimeout)
 	}
 	l.FilterChains = []*listenerv3.FilterChain{proved}
 	if k.security == strict {
@@ -120,6 +131,21 @@ func bound(d *draft.Inbound, life time.Duration) {
 	} else {
 		d.TCP.MaxDownstreamConnectionDuration = durationpb.New(life)
 	}
+}
+
+// awaitProof leaves the workload alone until the client has proved that it is one of the
+// peers. Envoy would connect to it as soon as anybody has connected, and has it heard by
+// whoever passes the handshake, before it asks what else is in the chain.
+func (p *Planner) awaitProof(d *draft.Inbound, at accesslog.Place) error {
+	if d.TCP == nil {
+		return nil
+	}
+	d.TCP.UpstreamConnectMode = tcpv3.UpstreamConnectMode_ON_DOWNSTREAM_TLS_HANDSHAKE
+	// Nothing that the client says is kept for a workload that is not connected yet.
+	d.TCP.MaxEarlyDataBytes = wrapperspb.UInt32(0)
+	log, err := accesslog.Handshakes(p.log, at)
+	d.TCP.AccessLog = append(d.TCP.AccessLog, log...)
+	return err
 }
 
 // permit adds the chains for peers that are not in the mesh yet.

@@ -31,13 +31,14 @@ func upstreamTLS(meshName string, tags mesh.Tags) (*corev3.TransportSocket, erro
 
 // downstreamTLS demands a certificate of the mesh. No ALPN is offered: the
 // client's "mesh" is for choosing the chain, and agreeing on it would keep Envoy
-// from telling HTTP/2 by its preface.
-func downstreamTLS(meshName string) (*corev3.TransportSocket, error) {
+// from telling HTTP/2 by its preface. Peers as in [draft.Inbound].
+func downstreamTLS(meshName string, peers []*matcherv3.StringMatcher) (*corev3.TransportSocket, error) {
+	if len(peers) == 0 {
+		peers = []*matcherv3.StringMatcher{{MatchPattern: &matcherv3.StringMatcher_Prefix{Prefix: mesh.SPIFFE(meshName, "")}}}
+	}
 	packed, err := plan.Pack(&tlsv3.DownstreamTlsContext{
 		RequireClientCertificate: wrapperspb.Bool(true),
-		CommonTlsContext: common(meshName, nil, &matcherv3.StringMatcher{
-			MatchPattern: &matcherv3.StringMatcher_Prefix{Prefix: mesh.SPIFFE(meshName, "")},
-		}),
+		CommonTlsContext:         common(meshName, nil, peers...),
 	})
 	if err != nil {
 		return nil, err
@@ -45,7 +46,13 @@ func downstreamTLS(meshName string) (*corev3.TransportSocket, error) {
 	return &corev3.TransportSocket{Name: tlsSocket, ConfigType: &corev3.TransportSocket_TypedConfig{TypedConfig: packed}}, nil
 }
 
-func common(meshName string, alpn []string, peer *matcherv3.StringMatcher) *tlsv3.CommonTlsContext {
+// common is the part of both sides. The peer's certificate has to have a name that one of
+// the matchers matches; Envoy would take no matchers for everybody.
+func common(meshName string, alpn []string, peers ...*matcherv3.StringMatcher) *tlsv3.CommonTlsContext {
+	names := make([]*tlsv3.SubjectAltNameMatcher, 0, len(peers))
+	for _, m := range peers {
+		names = append(names, &tlsv3.SubjectAltNameMatcher{SanType: tlsv3.SubjectAltNameMatcher_URI, Matcher: m})
+	}
 	return &tlsv3.CommonTlsContext{
 		AlpnProtocols:                  alpn,
 		TlsParams:                      &tlsv3.TlsParameters{TlsMinimumProtocolVersion: tlsv3.TlsParameters_TLSv1_2},
@@ -53,7 +60,7 @@ func common(meshName string, alpn []string, peer *matcherv3.StringMatcher) *tlsv
 		ValidationContextType: &tlsv3.CommonTlsContext_CombinedValidationContext{
 			CombinedValidationContext: &tlsv3.CommonTlsContext_CombinedCertificateValidationContext{
 				DefaultValidationContext: &tlsv3.CertificateValidationContext{
-					MatchTypedSubjectAltNames: []*tlsv3.SubjectAltNameMatcher{{SanType: tlsv3.SubjectAltNameMatcher_URI, Matcher: peer}},
+					MatchTypedSubjectAltNames: names,
 				},
 				ValidationContextSdsSecretConfig: &tlsv3.SdsSecretConfig{Name: mesh.SecretCA(meshName), SdsConfig: plan.ADS()},
 			},

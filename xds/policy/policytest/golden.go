@@ -89,6 +89,7 @@ func (d *Drafts) parts(t *testing.T) map[string]json.RawMessage {
 	list(t, out, "inboundFilters", d.Inbound.Filters.Filters())
 	list(t, out, "inboundAuthenticatedFilters", d.Inbound.AuthenticatedFilters.Filters())
 	list(t, out, "inboundAuthenticatedNetwork", d.Inbound.AuthenticatedNetwork)
+	list(t, out, "inboundPeers", d.Inbound.Peers)
 	if d.Split != nil {
 		out["split"] = marshal(t, splitView(t, d.Split))
 	}

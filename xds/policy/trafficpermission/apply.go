@@ -36,8 +36,12 @@ func inbound(d *draft.Inbound, s *policy.Selection) error {
 		}
 		return d.AuthenticatedFilters.Put(draft.SlotAccess, f)
 	}
+	// Envoy asks the filter when the client's first byte arrives. Whoever waits for the
+	// workload to speak first has heard it by then, so the handshake asks, too.
+	may := chosen(d.Mesh, s)
+	d.Peers = peers(d.Mesh, may)
 	// Envoy notes for the access log only what shadow rules decided.
-	who := rules(d.Mesh, s)
+	who := rules(may)
 	f, err := draft.NetworkFilter(networkFilter, &netrbacv3.RBAC{
 		StatPrefix: "inbound_" + statName(d.Service) + ".", Rules: who, ShadowRules: who,
 	})
@@ -52,16 +56,21 @@ func inboundRoutes(r *draft.Routes, s *policy.Selection) error {
 	if !r.MutualTLS {
 		return nil
 	}
-	return r.Configure(httpFilter, &httprbacv3.RBACPerRoute{Rbac: &httprbacv3.RBAC{Rules: rules(r.Mesh, s)}})
+	return r.Configure(httpFilter, &httprbacv3.RBACPerRoute{Rbac: &httprbacv3.RBAC{Rules: rules(chosen(r.Mesh, s))}})
 }
 
-// rules permits the sources of the chosen policy, and nobody if none is chosen.
-func rules(mesh string, s *policy.Selection) *rbacv3.RBAC {
-	out := &rbacv3.RBAC{Action: rbacv3.RBAC_ALLOW}
+// chosen are those whom the chosen policy permits, nobody if none is chosen.
+func chosen(mesh string, s *policy.Selection) []caller {
 	if s == nil {
-		return out
+		return nil
 	}
-	if who := principals(mesh, policy.First[Spec](s).Sources); len(who) > 0 {
+	return callers(mesh, policy.First[Spec](s).Sources)
+}
+
+// rules permits callers.
+func rules(may []caller) *rbacv3.RBAC {
+	out := &rbacv3.RBAC{Action: rbacv3.RBAC_ALLOW}
+	if who := principals(may); len(who) > 0 {
 		out.Policies = map[string]*rbacv3.Policy{allowed: {
 			Permissions: []*rbacv3.Permission{{Rule: &rbacv3.Permission_Any{Any: true}}},
 			Principals:  who,

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	rbacv3 "github.com/envoyproxy/go-control-plane/envoy/config/rbac/v3"
+	matcherv3 "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
 	"google.golang.org/protobuf/proto"
 	"pgregory.net/rapid"
 
@@ -29,7 +30,11 @@ func holds(p *rbacv3.Principal, uris []string) bool {
 	if set := p.GetAndIds(); set != nil {
 		return !slices.ContainsFunc(set.GetIds(), func(p *rbacv3.Principal) bool { return !holds(p, uris) })
 	}
-	m := p.GetAuthenticated().GetPrincipalName()
+	return meets(p.GetAuthenticated().GetPrincipalName(), uris)
+}
+
+// meets evaluates a matcher as Envoy does in rules and in handshakes: any of the names.
+func meets(m *matcherv3.StringMatcher, uris []string) bool {
 	return slices.ContainsFunc(uris, func(uri string) bool {
 		switch {
 		case m.GetExact() != "":
@@ -58,8 +63,11 @@ func TestPrincipalsAgreeWithSelectors(t *testing.T) {
 				rapid.SampledFrom([]string{"*", "web", "api", "a.b", "axb", "x/web", ".*"}), 0, 3).Draw(t, "match")})
 		}
 		home := rapid.SampledFrom([]string{"demo", "demo2"}).Draw(t, "mesh")
+		some := callers("demo", sources)
+		greeted := slices.ContainsFunc(peers("demo", some), func(m *matcherv3.StringMatcher) bool { return meets(m, identity(home, tags)) })
+		handshakes(t, sources, tags, home, greeted)
 		want := home == "demo" && slices.ContainsFunc(sources, func(s mesh.Selector) bool { return mesh.Matches(s.Match, tags) })
-		got := slices.ContainsFunc(principals("demo", sources), func(p *rbacv3.Principal) bool { return holds(p, identity(home, tags)) })
+		got := slices.ContainsFunc(principals(some), func(p *rbacv3.Principal) bool { return holds(p, identity(home, tags)) })
 		if home == "demo2" && slices.ContainsFunc(sources, func(s mesh.Selector) bool {
 			_, named := s.Match[mesh.TagService]
 			return !named && len(s.Match) > 0
@@ -68,10 +76,30 @@ func TestPrincipalsAgreeWithSelectors(t *testing.T) {
 			// peer's SPIFFE id keeps other meshes out.
 			return
 		}
+		if got && !greeted {
+			t.Fatalf("peer %v of %s is permitted and fails the handshake, sources %v", tags, home, sources)
+		}
 		if got != want {
 			t.Fatalf("peer %v of %s passes: %v, want %v, sources %v", tags, home, got, want, sources)
 		}
 	})
+}
+
+// handshakes demands of a handshake that it lets nobody of another mesh pass, and of this
+// one those alone of whom a source names the service, unless some source names none.
+func handshakes(t *rapid.T, sources []mesh.Selector, tags mesh.Tags, home string, passes bool) {
+	want := home == "demo" && slices.ContainsFunc(sources, func(s mesh.Selector) bool {
+		for key, value := range s.Match {
+			if key != mesh.TagService && strings.Contains(value, "/") {
+				return false // nobody
+			}
+		}
+		named := s.Match[mesh.TagService]
+		return named == "" || named == mesh.AnyValue || named == tags.Service()
+	})
+	if passes != want {
+		t.Fatalf("peer %v of %s passes the handshake: %v, want %v, sources %v", tags, home, passes, want, sources)
+	}
 }
 
 // TestRulesOfEqualSources: the order of sources, repetitions and the name of the
@@ -82,7 +110,7 @@ func TestRulesOfEqualSources(t *testing.T) {
 		for _, m := range sources {
 			spec.Sources = append(spec.Sources, mesh.Selector{Match: m})
 		}
-		body, err := proto.MarshalOptions{Deterministic: true}.Marshal(rules("demo", selecting(name, spec)))
+		body, err := proto.MarshalOptions{Deterministic: true}.Marshal(rules(chosen("demo", selecting(name, spec))))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -103,8 +131,13 @@ func TestNobody(t *testing.T) {
 	impossible := &Spec{}
 	impossible.Sources = []mesh.Selector{{Match: mesh.Tags{"team": "a/b"}}}
 	for name, s := range map[string]*policy.Selection{"none": nil, "impossible": selecting("x", impossible)} {
-		if r := rules("demo", s); r.GetAction() != rbacv3.RBAC_ALLOW || len(r.GetPolicies()) > 0 {
+		if r := rules(chosen("demo", s)); r.GetAction() != rbacv3.RBAC_ALLOW || len(r.GetPolicies()) > 0 {
 			t.Errorf("%s: %v", name, r)
+		}
+		// An empty list would be everybody.
+		who := peers("demo", chosen("demo", s))
+		if len(who) != 1 || meets(who[0], identity("demo", mesh.Tags{mesh.TagService: "web", "team": "a"})) {
+			t.Errorf("%s: a handshake lets pass %v", name, who)
 		}
 	}
 	for _, protocol := range policytest.Protocols {
