@@ -57,29 +57,31 @@ func newNodes(clock Clock) *nodes { return &nodes{clock: clock, failed: map[stri
 
 // allow says whether a server may be asked, or fails with a [leftAlone]. Whoever makes a
 // probe must end it.
-func (n *nodes) allow(address string) (probe bool, err error) {
+func (n *nodes) allow(address string) (began time.Duration, probe bool, err error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	b := n.failed[address]
 	if b == nil || !b.isOpen() {
-		return false, nil
+		return n.clock.Now().Mono, false, nil
 	}
 	if n.probes >= maxProbes {
-		return false, b.refusal
+		return 0, false, b.refusal
 	}
-	if _, ok := b.allow(); !ok {
-		return false, b.refusal
+	began, ok := b.allow()
+	if !ok {
+		return 0, false, b.refusal
 	}
 	n.probes++
-	return true, nil
+	return began, true, nil
 }
 
-// endProbe gives back what allow gave, behind the report of its outcome, if it has any.
-func (n *nodes) endProbe(address string) {
+// endProbe gives back what allow gave. The outcome was reported, if it says anything of the
+// server.
+func (n *nodes) endProbe(address string, reported bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.probes--
-	if b := n.failed[address]; b != nil {
+	if b := n.failed[address]; b != nil && !reported {
 		b.cancel()
 	}
 }
@@ -97,7 +99,7 @@ const (
 	nodeBack
 )
 
-// hasAnswered tells that a server has answered a look-up that had begun then.
+// hasAnswered tells that a server has answered a look-up that was allowed to ask it then.
 func (n *nodes) hasAnswered(address string, began time.Duration) nodeChange {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -33,6 +33,7 @@ func TestNodesAreBreakers(t *testing.T) {
 		type open struct {
 			*visit
 			asked map[string]bool
+			began map[string]time.Duration
 		}
 		var visits []open
 		for range rapid.IntRange(1, 200).Draw(t, "steps") {
@@ -46,7 +47,7 @@ func TestNodesAreBreakers(t *testing.T) {
 			case 0:
 				clock.add(time.Duration(rapid.IntRange(1, 2*int(breakerProbe)).Draw(t, "pause")))
 			case 1:
-				visits = append(visits, open{n.visit(), map[string]bool{}})
+				visits = append(visits, open{n.visit(), map[string]bool{}, map[string]time.Duration{}})
 			case 2, 3: // a look-up meets a server, for the first time or again
 				if len(visits) == 0 {
 					continue
@@ -54,7 +55,7 @@ func TestNodesAreBreakers(t *testing.T) {
 				v := visits[rapid.IntRange(0, len(visits)-1).Draw(t, "visit")]
 				want, met := v.asked[address]
 				if !met {
-					_, want = b.allow()
+					v.began[address], want = b.allow()
 					v.asked[address] = want
 				}
 				if got := v.enter(address) == nil; got != want {
@@ -76,7 +77,7 @@ func TestNodesAreBreakers(t *testing.T) {
 						err = errUnreachable
 					}
 					v.leave(address, err)
-					alone[address].report(v.began, good)
+					alone[address].report(v.began[address], good)
 				}
 				v.end(false, func(nodeChange, *met) {})
 			}
@@ -142,7 +143,7 @@ func TestNodesSayWhy(t *testing.T) {
 	}
 	refused := func(want l2Outcome) {
 		t.Helper()
-		_, err := n.allow("a")
+		_, _, err := n.allow("a")
 		var alone *leftAlone
 		if !errors.As(err, &alone) || failureOf(fmt.Errorf("read redis: %w", err)) != want {
 			t.Errorf("not asked: %v, want outcome %d", err, want)

@@ -11,8 +11,7 @@ import (
 // ones these are: keys lie anywhere, and a server may name another one. Each of them
 // counts once, by what it came to last.
 type visit struct {
-	of    *nodes
-	began time.Duration // monotonic
+	of *nodes
 
 	mu  sync.Mutex
 	met []met
@@ -21,6 +20,7 @@ type visit struct {
 // met is one server in a visit.
 type met struct {
 	address string
+	began   time.Duration // monotonic time at which it was met first
 	probe   bool
 	refused error // it is left alone
 	asked   metOutcome
@@ -40,7 +40,7 @@ const (
 // visitKey is of the visit in the context of what is read.
 type visitKey struct{}
 
-func (n *nodes) visit() *visit { return &visit{of: n, began: n.clock.Now().Mono} }
+func (n *nodes) visit() *visit { return &visit{of: n} }
 
 func visitOf(ctx context.Context) *visit {
 	v, _ := ctx.Value(visitKey{}).(*visit)
@@ -53,7 +53,7 @@ func (v *visit) meets(address string) *met {
 	if i < 0 {
 		i = len(v.met)
 		v.met = append(v.met, met{address: address})
-		v.met[i].probe, v.met[i].refused = v.of.allow(address)
+		v.met[i].began, v.met[i].probe, v.met[i].refused = v.of.allow(address)
 	}
 	return &v.met[i]
 }
@@ -81,15 +81,17 @@ func (v *visit) end(over bool, changed func(nodeChange, *met)) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	for i := range v.met {
-		m, what := &v.met[i], nodeAsBefore
+		m, what, reported := &v.met[i], nodeAsBefore, true
 		switch {
 		case m.asked == metAnswered:
-			what = v.of.hasAnswered(m.address, v.began)
+			what = v.of.hasAnswered(m.address, m.began)
 		case m.asked == metFailed && !over:
-			what = v.of.hasFailed(m.address, v.began, m.err)
+			what = v.of.hasFailed(m.address, m.began, m.err)
+		default:
+			reported = false
 		}
 		if m.probe {
-			v.of.endProbe(m.address)
+			v.of.endProbe(m.address, reported)
 		}
 		changed(what, m)
 	}
