@@ -46,6 +46,9 @@ type Options struct {
 	// before it is used; with an error it is closed, and the call that wanted it
 	// fails with that error. info asks the server over this very connection.
 	OnConnect func(ctx context.Context, info func() (Server, error)) error
+	// OnNode is called with the client of each server of a cluster before it is used.
+	// Hooks that it adds see the errors that this package gives to commands.
+	OnNode func(node *redis.Client)
 }
 
 // Open prepares a client, which connects when first used. The forms of an
@@ -88,6 +91,9 @@ func Open(o Options) (redis.UniversalClient, error) {
 	case t.cluster:
 		cluster := redis.NewClusterClient(clusterOptions(&o, t, dial))
 		cluster.OnNewNode(func(node *redis.Client) {
+			if o.OnNode != nil {
+				o.OnNode(node)
+			}
 			node.AddHook(again{})
 			node.AddHook(stamp{})
 			named.watch(node)

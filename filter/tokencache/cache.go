@@ -230,7 +230,11 @@ func (c *Cache) openL2(next *config, trust contract.Trust, last *config) (*level
 	if err != nil {
 		return nil, err
 	}
-	return &level2{store: st, servers: trust.Servers, breaker: breaker{clock: c.clock}}, nil
+	l2 := &level2{store: st, servers: trust.Servers, breaker: breaker{clock: c.clock}}
+	if s, ok := st.(*redisStore); ok && s.several {
+		l2.nodes = newNodes(c.clock)
+	}
+	return l2, nil
 }
 
 func sameKey(a, b contract.RecordKey) bool { return a.ID == b.ID && bytes.Equal(a.Key, b.Key) }

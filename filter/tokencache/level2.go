@@ -34,12 +34,21 @@ type store interface {
 	close() error
 }
 
+// What is logged of a Redis, or of one server of a cluster.
+const (
+	saysSilent  = "redis does not answer and is left alone for a while"
+	saysStrange = "redis answers, and is not read: the control plane vouches for another server, or for what this one held before"
+	saysBack    = "redis is read again"
+)
+
 // level2 is Redis behind its breaker.
 type level2 struct {
 	store store
 	// servers are those that its connections may lead to; none means any.
 	servers []string
 	breaker breaker
+	// nodes are the breakers of the servers of a cluster, and stand for the one above.
+	nodes *nodes
 	// stranger says that the latest failure was no silence: another server has answered
 	// than those. told says that this was logged since the breaker opened.
 	stranger, told atomic.Bool
@@ -79,6 +88,9 @@ func (c *Cache) readL2(ctx context.Context, cfg *config, began *standing, hash c
 		c.counters.l2Skipped.Add(1)
 		return nil, l2Failed
 	}
+	if l2.nodes != nil {
+		return c.readNodes(ctx, cfg, began, hash)
+	}
 	since, ok := l2.breaker.allow()
 	if !ok {
 		c.counters.l2Skipped.Add(1)
@@ -100,8 +112,14 @@ func (c *Cache) readL2(ctx context.Context, cfg *config, began *standing, hash c
 	}
 	if l2.breaker.report(since, true) {
 		l2.told.Store(false)
-		c.log.Info("redis is read again")
+		c.log.Info(saysBack)
 	}
+	c.countL2(outcome)
+	return r, outcome
+}
+
+// countL2 counts what a look-up came to that was answered.
+func (c *Cache) countL2(outcome l2Outcome) {
 	switch outcome {
 	case l2Found:
 		c.counters.l2Hits.Add(1)
@@ -109,7 +127,14 @@ func (c *Cache) readL2(ctx context.Context, cfg *config, began *standing, hash c
 		c.counters.l2Untrusted.Add(1)
 	case l2Absent, l2Revoked, l2Failed:
 	}
-	return r, outcome
+}
+
+// isOpen says whether Redis, or a server of a cluster, is left alone.
+func (l *level2) isOpen() bool {
+	if l.nodes != nil {
+		return l.nodes.isOpen()
+	}
+	return l.breaker.isOpen()
 }
 
 // failure is what a look-up came to that failed, or that was not made after failures.
@@ -131,13 +156,13 @@ func (c *Cache) countL2Failure(ctx context.Context, l2 *level2, since time.Durat
 	if !stranger {
 		c.counters.l2Errors.Add(1)
 		if opened {
-			c.log.Warn("redis does not answer and is left alone for a while", "error", err)
+			c.log.Warn(saysSilent, "error", err)
 		}
 		return l2Failed
 	}
 	c.counters.l2Untrusted.Add(1)
 	if l2.breaker.isOpen() && !l2.told.Swap(true) {
-		c.log.Warn("redis answers, and is not read: the control plane vouches for another server, or for what this one held before", "error", err)
+		c.log.Warn(saysStrange, "error", err)
 	}
 	return l2Untrusted
 }

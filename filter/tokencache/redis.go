@@ -40,6 +40,7 @@ type redisStore struct {
 func openRedis(s *contract.RedisSettings, servers []string, dial Dial, timeout time.Duration) (store, error) {
 	o := redisconn.Options{
 		Settings: *s, Timeout: timeout, DialTimeout: redisDialTimeout, PoolSize: redisConnections, Dial: dial,
+		OnNode: watchNode,
 	}
 	if len(servers) > 0 {
 		o.OnConnect = redisconn.Vouched(servers)

@@ -35,7 +35,8 @@ type Stats struct {
 	// LinkConnects counts links that were welcomed; LinkFailures attempts that
 	// were not and links that broke.
 	LinkConnects, LinkFailures uint64
-	// BreakerOpen says that Redis is considered dead at the moment.
+	// BreakerOpen says that Redis, or a server of a cluster, is considered dead at the
+	// moment.
 	BreakerOpen bool
 	// Linked and Leased are the state of the freshness link.
 	Linked, Leased bool
@@ -78,7 +79,7 @@ func (c *Cache) Stats() Stats {
 		s.LeaseAge = c.clock.Now().Mono - (l.end - leaseSpan)
 	}
 	if l2 := c.config.Load().l2; l2 != nil {
-		s.BreakerOpen = l2.breaker.isOpen()
+		s.BreakerOpen = l2.isOpen()
 	}
 	for i := range c.table.shards {
 		sh := &c.table.shards[i]

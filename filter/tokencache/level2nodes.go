@@ -1,0 +1,55 @@
+package tokencache
+
+import (
+	"context"
+	"errors"
+
+	"github.com/meshgate/meshgate/filter/contract"
+	"github.com/meshgate/meshgate/filter/redisconn"
+)
+
+// readNodes looks a token up in a cluster, on behalf of [Cache.readL2].
+func (c *Cache) readNodes(ctx context.Context, cfg *config, began *standing, hash contract.Hash) (*contract.Record, l2Outcome) {
+	v := cfg.l2.nodes.visit()
+	defer func() { v.end(ctx.Err() != nil, c.logNode) }()
+	r, outcome, err := c.queryL2(context.WithValue(ctx, visitKey{}, v), cfg, began, hash)
+	var alone *leftAlone
+	switch {
+	case err == nil:
+	case errors.Is(err, errUnusable):
+		outcome = l2Untrusted
+	case ctx.Err() != nil: // the caller's time was up or the cache closes
+		return nil, l2Failed
+	case errors.As(err, &alone):
+		c.counters.l2Skipped.Add(1)
+		return nil, failureOf(err)
+	default:
+		if outcome = failureOf(err); outcome == l2Failed {
+			c.counters.l2Errors.Add(1)
+			return nil, outcome
+		}
+	}
+	c.countL2(outcome)
+	return r, outcome
+}
+
+// failureOf is what a look-up came to that ended with an error.
+func failureOf(err error) l2Outcome {
+	if errors.Is(err, redisconn.ErrNotVouched) {
+		return l2Untrusted
+	}
+	return l2Failed
+}
+
+// logNode says what has changed of a server of a cluster.
+func (c *Cache) logNode(what nodeChange, m *met) {
+	switch what {
+	case nodeAsBefore:
+	case nodeSilent:
+		c.log.Warn(saysSilent, "server", m.address, "error", m.err)
+	case nodeStrange:
+		c.log.Warn(saysStrange, "server", m.address, "error", m.err)
+	case nodeBack:
+		c.log.Info(saysBack, "server", m.address)
+	}
+}

@@ -1,0 +1,112 @@
+package tokencache
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/meshgate/meshgate/filter/redisconn"
+)
+
+// said is an error that a server answers.
+type said string
+
+func (s said) Error() string { return string(s) }
+
+// RedisError implements [redis.Error].
+func (said) RedisError() {}
+
+// TestVerdict: a server has failed if a read there has, for another reason than the key.
+func TestVerdict(t *testing.T) {
+	broken := errors.New("i/o timeout")
+	for name, tc := range map[string]struct {
+		reads     []error
+		err, want error
+	}{
+		"answered":                        {[]error{nil, nil}, nil, nil},
+		"absent":                          {[]error{redis.Nil, nil}, redis.Nil, nil},
+		"another type":                    {[]error{said("WRONGTYPE no string"), nil}, said("WRONGTYPE no string"), nil},
+		"elsewhere":                       {[]error{said("MOVED 1 a:1"), said("ASK 1 a:1")}, said("MOVED 1 a:1"), nil},
+		"elsewhere, said of whose it is":  {[]error{fmt.Errorf("%w: %w", redisconn.ErrNotVouched, said("MOVED 1 a:1"))}, nil, redisconn.ErrNotVouched},
+		"broken":                          {[]error{broken, broken}, broken, broken},
+		"the second one":                  {[]error{nil, redisconn.ErrNotVouched}, redisconn.ErrNotVouched, redisconn.ErrNotVouched},
+		"refused":                         {[]error{said("LOADING later")}, said("LOADING later"), said("LOADING later")},
+		"an error that no command has":    {[]error{nil}, broken, broken},
+		"an error of one and of the node": {[]error{said("WRONGTYPE no string"), broken}, broken, broken},
+	} {
+		cmds := []redis.Cmder{redis.NewCmd(t.Context(), "asking")}
+		cmds[0].SetErr(broken) // which says nothing: it is asked along
+		for _, err := range tc.reads {
+			cmd := redis.NewStringCmd(t.Context(), "getrange", "k", 0, 1)
+			cmd.SetErr(err)
+			cmds = append(cmds, cmd)
+		}
+		if got := verdict(cmds, tc.err); !errors.Is(got, tc.want) || (got == nil) != (tc.want == nil) {
+			t.Errorf("%s: %v, want %v", name, got, tc.want)
+		}
+	}
+}
+
+// TestNodesAreAskedForSlots: a server that does not say where the slots are is left alone
+// like one that is not read; one that says it may be none that is read, and one that
+// refuses it may be read. Nothing counts that no look-up asks.
+func TestNodesAreAskedForSlots(t *testing.T) {
+	n, asked := newNodes(&fakeClock{}), 0
+	slots := func(err error) error {
+		v := n.visit()
+		defer v.end(false, func(nodeChange, *met) {})
+		hook := nodeHook{"a"}.ProcessHook(func(ctx context.Context, _ redis.Cmder) error {
+			asked++
+			if visitOf(ctx) != nil {
+				t.Error("what a connection begins with counts, too")
+			}
+			return err
+		})
+		return hook(context.WithValue(t.Context(), visitKey{}, v), redis.NewClusterSlotsCmd(t.Context(), "cluster", "slots"))
+	}
+	for range breakerFailures - 1 {
+		_ = slots(errUnreachable)
+	}
+	_, _ = slots(nil), slots(said("NOPERM no"))
+	if n.isOpen() {
+		t.Error("left alone for a refusal")
+	}
+	_ = slots(errUnreachable)
+	before := asked
+	var alone *leftAlone
+	if err := slots(nil); !n.isOpen() || !errors.As(err, &alone) || asked != before {
+		t.Errorf("asked although it does not answer: %v", err)
+	}
+}
+
+// TestErrorsOfAnotherServer: a command that was sent elsewhere first says nothing of the
+// server that it was sent to then, and where that one is not asked it fails for that.
+func TestErrorsOfAnotherServer(t *testing.T) {
+	n := newNodes(&fakeClock{})
+	read := func(next error) error {
+		v := n.visit()
+		defer v.end(false, func(nodeChange, *met) {})
+		cmd := redis.NewStringCmd(t.Context(), "getrange", "k", 0, 1)
+		cmd.SetErr(said("MOVED 1 a:1"))
+		hook := nodeHook{"a"}.ProcessPipelineHook(func(_ context.Context, cmds []redis.Cmder) error {
+			if cmds[0].Err() == nil { // as the library does it
+				cmds[0].SetErr(next)
+			}
+			return next
+		})
+		_ = hook(context.WithValue(t.Context(), visitKey{}, v), []redis.Cmder{cmd})
+		return cmd.Err()
+	}
+	for range breakerFailures {
+		if err := read(redisconn.ErrNotVouched); !errors.Is(err, redisconn.ErrNotVouched) {
+			t.Error(err)
+		}
+	}
+	var alone *leftAlone
+	if err := read(nil); !errors.As(err, &alone) || failureOf(err) != l2Untrusted {
+		t.Errorf("not left alone: %v", err)
+	}
+}
