@@ -57,8 +57,11 @@ var (
 	identities = contract.IdentityHeaders[:]
 )
 
-// Format is a format that was checked.
+// Format is a format that was checked. It does not change: listeners share it.
 type Format struct{ fields map[string]any }
+
+// part is a piece of a text: one of our own words, or else what Envoy reads as it is.
+type part struct{ text, word, length string }
 
 // Parse reads a format: a JSON object whose values are texts with command operators
 // of Envoy, or such objects. An error says what is wrong with it; a format that
@@ -67,11 +70,43 @@ func Parse(text string) (*Format, error) {
 	if len(text) > maxFormat {
 		return nil, fmt.Errorf("is longer than %d bytes", maxFormat)
 	}
-	var f Format
-	if err := json.Unmarshal([]byte(text), &f.fields); err != nil || f.fields == nil {
+	var fields map[string]any
+	if err := json.Unmarshal([]byte(text), &fields); err != nil || fields == nil {
 		return nil, errors.New("is not one JSON object")
 	}
-	return &f, check("", f.fields, 1)
+	if err := check("", fields, 1); err != nil {
+		return nil, err
+	}
+	return &Format{divided(fields)}, nil
+}
+
+// divided are checked fields with the parts of each text: every port of every proxy has
+// words of its own, and searching the texts for them again costs more than the rest of
+// a listener.
+func divided(fields map[string]any) map[string]any {
+	out := make(map[string]any, len(fields))
+	for name, value := range fields {
+		if inner, ok := value.(map[string]any); ok {
+			out[name] = divided(inner)
+			continue
+		}
+		text, _ := value.(string)
+		out[name] = partsOf(text)
+	}
+	return out
+}
+
+func partsOf(text string) (out []part) {
+	done := 0
+	for _, at := range operator.FindAllStringSubmatchIndex(text, -1) {
+		m := operator.FindStringSubmatch(text[at[0]:at[1]])
+		if m[1] != "MESHGATE" {
+			continue
+		}
+		out = append(out, part{text: text[done:at[0]]}, part{word: m[2], length: m[3]})
+		done = at[1]
+	}
+	return append(out, part{text: text[done:]})
 }
 
 func check(path string, fields map[string]any, depth int) error {
@@ -163,8 +198,8 @@ func (f *Format) fieldsOf(e ending) map[string]any {
 	return translated(f.fields, func(word, length string) string { return shortened(words[word][e], length) })
 }
 
-// translated are fields with each of our own words as say has it, cut at a length that is
-// empty or ":" and a number.
+// translated are the fields of a format with each of our own words as say has it, cut at
+// a length that is empty or ":" and a number.
 func translated(fields map[string]any, say func(word, length string) string) map[string]any {
 	out := make(map[string]any, len(fields))
 	for name, value := range fields {
@@ -172,14 +207,16 @@ func translated(fields map[string]any, say func(word, length string) string) map
 			out[name] = translated(inner, say)
 			continue
 		}
-		text, _ := value.(string)
-		out[name] = operator.ReplaceAllStringFunc(text, func(op string) string {
-			m := operator.FindStringSubmatch(op)
-			if m[1] != "MESHGATE" {
-				return op
+		parts, _ := value.([]part)
+		var text strings.Builder
+		for _, p := range parts {
+			if p.word == "" {
+				text.WriteString(p.text)
+			} else {
+				text.WriteString(say(p.word, p.length))
 			}
-			return say(m[2], m[3])
-		})
+		}
+		out[name] = text.String()
 	}
 	return out
 }

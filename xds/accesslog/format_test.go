@@ -98,3 +98,29 @@ func leaves(fields map[string]any) (out []string) {
 	}
 	return out
 }
+
+// Every listener asks for the format, and only a change of it costs reading it.
+func TestFormatIsReadOnce(t *testing.T) {
+	read := func(s Settings) *Format {
+		t.Helper()
+		f, err := s.format()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return f
+	}
+	first := read(Settings{})
+	if read(Settings{Drop: 1}) != first {
+		t.Error("the same format was read again")
+	}
+	other := read(Settings{Format: `{"a":"%DURATION%"}`})
+	if diff := cmp.Diff(map[string]any{"a": "%DURATION%"}, other.fieldsOf(passed)); diff != "" {
+		t.Error("another format (-want +got):", diff)
+	}
+	if _, err := (Settings{Format: `{"a":"%PATH%"}`}).format(); err == nil {
+		t.Error("a format that shows paths was taken")
+	}
+	if diff := cmp.Diff(first.fieldsOf(ended), read(Settings{}).fieldsOf(ended)); diff != "" {
+		t.Error("the first format again (-want +got):", diff)
+	}
+}

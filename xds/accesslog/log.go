@@ -1,7 +1,9 @@
 package accesslog
 
 import (
+	"cmp"
 	"fmt"
+	"sync/atomic"
 
 	accesslogv3 "github.com/envoyproxy/go-control-plane/envoy/config/accesslog/v3"
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
@@ -33,12 +35,28 @@ type Settings struct {
 	Collector string
 }
 
+// latest is the format that was read last. A program has one, and every listener asks
+// for it.
+var latest atomic.Pointer[struct {
+	text   string
+	format *Format
+}]
+
 // format is the format of the settings.
 func (s Settings) format() (*Format, error) {
-	if s.Format == "" {
-		return Parse(Default)
+	text := cmp.Or(s.Format, Default)
+	if l := latest.Load(); l != nil && l.text == text {
+		return l.format, nil
 	}
-	return Parse(s.Format)
+	f, err := Parse(text)
+	if err != nil {
+		return nil, err
+	}
+	latest.Store(&struct {
+		text   string
+		format *Format
+	}{text, f})
+	return f, nil
 }
 
 // Loggers are the loggers of a listener of a gateway; none where nothing is logged.
