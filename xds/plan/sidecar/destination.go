@@ -130,6 +130,23 @@ type made struct {
 	transport        Transport
 }
 
+// keepCluster adds the cluster of a destination, or the one of before if it could not be
+// made and that one may stay, and reports whether there is any.
+func (p *Planner) keepCluster(into, old *part, as made, r *resource.Resource, err error) bool {
+	var before []*resource.Resource
+	if err != nil {
+		before = p.fit(old)
+		if m := old.madeOf(as.cluster); m != nil {
+			as = *m
+		}
+	}
+	kept := into.keep(&into.clusters, before, as.cluster, r, err)
+	if kept {
+		into.made = append(into.made, as)
+	}
+	return kept
+}
+
 // fit are the clusters of before that may stay where they cannot be made anew: those
 // of which the protection is as good as the one that is due.
 func (p *Planner) fit(old *part) (stay []*resource.Resource) {

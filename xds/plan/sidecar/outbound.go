@@ -146,17 +146,7 @@ func (p *Planner) buildDestination(o *outbound, old *part, wants []want, outer p
 		}
 		cl, err = of(p.cells.clusters, p.round, ck, p.cluster)
 	}
-	as, before := made{ck.name, service, kind, ck.transport}, []*resource.Resource(nil)
-	if err != nil { // it stays as it was
-		before = p.fit(old)
-		if m := old.madeOf(ck.name); m != nil {
-			as = *m
-		}
-	}
-	kept := o.part.keep(&o.part.clusters, before, ck.name, cl, err)
-	if kept {
-		o.part.made = append(o.part.made, as)
-	}
+	kept := p.keepCluster(&o.part, old, made{ck.name, service, kind, ck.transport}, cl, err)
 	if inline || !kept { // nobody asks for the assignment of a cluster that is not there
 		return ck.name
 	}
