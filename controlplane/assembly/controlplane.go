@@ -42,6 +42,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/view"
 	"github.com/meshgate/meshgate/filter/contract"
 	"github.com/meshgate/meshgate/inspect"
+	"github.com/meshgate/meshgate/xds/plan/sidecar"
 	"github.com/meshgate/meshgate/xds/policy/all"
 	xds "github.com/meshgate/meshgate/xds/server"
 	"github.com/meshgate/meshgate/xds/snapshot"
@@ -164,7 +165,7 @@ func (cp *ControlPlane) openRevocation(ctx context.Context) (err error) {
 		return err
 	}
 	cp.closers.add(func(context.Context) { cp.redis.close() })
-	cp.views = view.New(cp.store, all.Kinds(), cp.Log)
+	cp.views = view.New(cp.store, slices.Concat(all.Kinds(), sidecar.LocatingKinds()), cp.Log)
 	cp.closers.add(func(context.Context) { cp.views.Close() })
 	trusted, err := cp.cfg.Trusted()
 	if err != nil {

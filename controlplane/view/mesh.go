@@ -51,10 +51,13 @@ type Mesh struct {
 	services   table[*MeshService]
 	// inbounds counts the inbounds of each service, ready or not.
 	inbounds table[int]
-	// kinds are the policy kinds that the mesh holds, by name.
+	// kinds are the kinds that the mesh holds beside its own, by name: policies, and
+	// what locates services.
 	kinds map[string]*model.Kind
 	// policies holds the policies of a kind, by kind name and policy name.
 	policies map[string]policyIndex
+	// located holds what locates services, by kind name.
+	located map[string]locatedIndex
 }
 
 // Name is the mesh's name.

@@ -72,16 +72,17 @@ type meshDraft struct {
 	from   *Mesh
 	spec   *Entry[mesh.Mesh]
 	trust  *Entry[mesh.Trust]
-	// dataplanes and policies hold what changed, by name and by kind and name;
+	// dataplanes, policies and located hold what changed, by name and by kind and name;
 	// nil is what was deleted.
 	dataplanes map[string]*Dataplane
 	policies   map[string]map[string]*Policy
+	located    map[string]map[string]Locating
 }
 
 func draftOfMesh(m *Mesh, r store.Reader) *meshDraft {
 	return &meshDraft{
 		reader: r, from: m, spec: m.spec, trust: m.trust,
-		dataplanes: map[string]*Dataplane{}, policies: map[string]map[string]*Policy{},
+		dataplanes: map[string]*Dataplane{}, policies: map[string]map[string]*Policy{}, located: map[string]map[string]Locating{},
 	}
 }
 
@@ -154,11 +155,15 @@ func (d *meshDraft) put(res *model.Resource) error {
 	case mesh.Dataplanes:
 		d.dataplanes[res.Name] = entryOf[mesh.Dataplane](res)
 	default:
+		if spec, ok := res.Spec.(Locating); ok {
+			put(d.located, res.Kind, res.Name, spec)
+			return nil
+		}
 		p, err := policyOf(res)
 		if err != nil {
 			return err
 		}
-		d.change(res.Kind, res.Name, p)
+		put(d.policies, res.Kind, res.Name, p)
 	}
 	return nil
 }
@@ -175,18 +180,21 @@ func (d *meshDraft) drop(k *model.Kind, name string) (was bool) {
 			d.dataplanes[name] = nil
 		}
 	default:
-		if was = d.from.policies[k.Name].get(name) != nil; was {
-			d.change(k, name, nil)
+		if _, was = d.from.located[k.Name].specs.get(name); was {
+			put(d.located, k, name, nil)
+		} else if was = d.from.policies[k.Name].get(name) != nil; was {
+			put(d.policies, k, name, nil)
 		}
 	}
 	return was
 }
 
-func (d *meshDraft) change(k *model.Kind, name string, p *Policy) {
-	if d.policies[k.Name] == nil {
-		d.policies[k.Name] = map[string]*Policy{}
+// put notes what a resource is now, among those of its kind.
+func put[V any](into map[string]map[string]V, k *model.Kind, name string, now V) {
+	if into[k.Name] == nil {
+		into[k.Name] = map[string]V{}
 	}
-	d.policies[k.Name][name] = p
+	into[k.Name][name] = now
 }
 
 func (d *meshDraft) freeze() *Mesh {
@@ -213,6 +221,15 @@ func (d *meshDraft) freeze() *Mesh {
 		}
 		for kind, changed := range d.policies {
 			next.policies[kind] = next.policies[kind].with(changed)
+		}
+	}
+	if len(d.located) > 0 {
+		next.located = maps.Clone(d.from.located)
+		if next.located == nil {
+			next.located = map[string]locatedIndex{}
+		}
+		for kind, changed := range d.located {
+			next.located[kind] = next.located[kind].with(changed)
 		}
 	}
 	return next

@@ -28,8 +28,9 @@ type Views struct {
 	closed bool
 }
 
-// New returns views of a store. policies are the policy kinds that views of
-// meshes hold; their specs implement [model.Selecting]. The caller closes the
+// New returns views of a store. policies are the kinds that views of meshes hold
+// beside their own; their specs implement [model.Selecting] or, of kinds that say where
+// services are, [Locating]. The caller closes the
 // views before the store.
 func New(s store.Store, policies []*model.Kind, log *slog.Logger) *Views {
 	ctx, stop := context.WithCancel(context.Background())

@@ -13,7 +13,7 @@ import (
 // mistake. Proxies that hold an older version of something that failed are passed
 // over.
 func (p *Planner) Check() error {
-	fresh := New(p.policies, p.outside, p.log, p.state)
+	fresh := New(p.policies, p.outside, p.log, p.state, p.kinds[len(DestinationKinds()):]...)
 	maps.Copy(fresh.secured, p.secured)
 	maps.Copy(fresh.bare, p.bare)
 	for name, x := range p.proxies {

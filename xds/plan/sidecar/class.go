@@ -51,16 +51,8 @@ type part struct {
 	contributions []*contribution
 	learned       []learned
 	failures      []plan.Failure
-	// secured are the names of the clusters that speak mutual TLS.
-	secured map[string]bool
-}
-
-// secure notes that a cluster speaks mutual TLS.
-func (a *part) secure(cluster string) {
-	if a.secured == nil {
-		a.secured = map[string]bool{}
-	}
-	a.secured[cluster] = true
+	// made says how the clusters of destinations were made.
+	made []made
 }
 
 // classify puts a proxy into the class of its shape, making the class if it is

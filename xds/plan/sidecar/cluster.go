@@ -34,13 +34,11 @@ const httpOptions = "envoy.extensions.upstreams.http.v3.HttpProtocolOptions"
 // clusterKey is everything that the cluster of a destination is made of.
 type clusterKey struct {
 	mesh, name, tags, protocol string
-	// secured says that the destination speaks mutual TLS.
-	secured bool
-	// life bounds connections by mutual TLS.
-	life time.Duration
-	// named are the endpoints of a destination of which some have names, zero
-	// otherwise: an assignment carries addresses alone.
-	named      assignmentKey
+	// kind is the place of the destination's kind in the list of the planner.
+	kind      int
+	transport Transport
+	// inline are the endpoints of a cluster that lists them itself, zero otherwise.
+	inline     assignmentKey
 	selections *policy.Choices
 }
 
@@ -58,42 +56,21 @@ func (p *Planner) cluster(k clusterKey) (*resource.Resource, error) {
 		},
 		HTTP: http2(),
 	}
-	if err := discover(d.Proto, k.named); err != nil {
-		return nil, err
-	}
-	if k.secured {
-		socket, err := upstreamTLS(k.mesh, tags)
-		if err != nil {
+	in := ClusterInput{Mesh: k.mesh, Tags: tags, Transport: k.transport}
+	if k.inline.destination != nil {
+		var err error
+		if in.Members, err = members(k.inline); err != nil {
 			return nil, err
 		}
-		d.Proto.TransportSocket = socket
-		d.HTTP.CommonHttpProtocolOptions = &corev3.HttpProtocolOptions{
-			MaxConnectionDuration: durationpb.New(k.life), MaxStreamDuration: durationpb.New(k.life),
-		}
+		in.Destination = k.inline.destination
+	}
+	if err := p.kinds[k.kind].Cluster(d, in); err != nil {
+		return nil, err
 	}
 	if err := p.edit(k.selections, func(e *edits, s *chosen) error { return e.cluster(d, s) }); err != nil {
 		return nil, err
 	}
 	return freezeCluster(d)
-}
-
-// discover says how the cluster finds its endpoints. With names among them Envoy
-// resolves all, again every five seconds; a change of them is a change of the
-// cluster.
-func discover(c *clusterv3.Cluster, named assignmentKey) error {
-	if named.service == nil {
-		c.ClusterDiscoveryType = &clusterv3.Cluster_Type{Type: clusterv3.Cluster_EDS}
-		c.EdsClusterConfig = &clusterv3.Cluster_EdsClusterConfig{EdsConfig: plan.ADS()}
-		return nil
-	}
-	c.ClusterDiscoveryType = &clusterv3.Cluster_Type{Type: clusterv3.Cluster_STRICT_DNS}
-	c.DnsLookupFamily = clusterv3.Cluster_V4_PREFERRED
-	var err error
-	if c.TypedDnsResolverConfig, err = plan.Resolver(); err != nil {
-		return err
-	}
-	c.LoadAssignment, err = members(named)
-	return err
 }
 
 func freezeCluster(d *draft.Cluster) (*resource.Resource, error) {

@@ -18,8 +18,8 @@ import (
 // assignmentKey is everything that an assignment is made of.
 type assignmentKey struct {
 	name, tags string
-	// service has the endpoints; nil if nobody serves it.
-	service *view.MeshService
+	// destination has the endpoints; nil if nobody serves the service.
+	destination view.Destination
 	// local is the zone of the proxy while the mesh prefers near endpoints;
 	// aware says that it does.
 	aware bool
@@ -37,8 +37,8 @@ func assignment(k assignmentKey) (*resource.Resource, error) {
 }
 
 // named reports whether an endpoint of a destination has a name for an address.
-func named(tags mesh.Tags, s *view.MeshService) bool {
-	return s != nil && s.Named && slices.ContainsFunc(s.Endpoints, func(e view.Endpoint) bool {
+func named(tags mesh.Tags, d view.Destination) bool {
+	return d != nil && d.ByName() && slices.ContainsFunc(d.Members(), func(e view.Endpoint) bool {
 		return e.Ready && !e.IsIP() && mesh.Matches(tags, e.Tags)
 	})
 }
@@ -47,8 +47,9 @@ func members(k assignmentKey) (*endpointv3.ClusterLoadAssignment, error) {
 	tags := tagsOf(k.tags)
 	a := &endpointv3.ClusterLoadAssignment{ClusterName: k.name}
 	zones := map[string]*endpointv3.LocalityLbEndpoints{}
-	for i := range endpointsOf(k.service) {
-		e := &k.service.Endpoints[i]
+	all := endpointsOf(k.destination)
+	for i := range all {
+		e := &all[i]
 		if !e.Ready || !mesh.Matches(tags, e.Tags) {
 			continue
 		}
@@ -80,11 +81,11 @@ func members(k assignmentKey) (*endpointv3.ClusterLoadAssignment, error) {
 	return a, nil
 }
 
-func endpointsOf(s *view.MeshService) []view.Endpoint {
-	if s == nil {
+func endpointsOf(d view.Destination) []view.Endpoint {
+	if d == nil {
 		return nil
 	}
-	return s.Endpoints
+	return d.Members()
 }
 
 // contiguous starts priorities at 0: Envoy refuses an assignment that skips one.

@@ -87,7 +87,9 @@ func local(c *tlsv3.CommonTlsContext) {
 	for _, s := range c.GetTlsCertificateSdsSecretConfigs() {
 		s.SdsConfig = nil
 	}
-	c.GetCombinedValidationContext().GetValidationContextSdsSecretConfig().SdsConfig = nil
+	if v := c.GetCombinedValidationContext().GetValidationContextSdsSecretConfig(); v != nil {
+		v.SdsConfig = nil
+	}
 }
 
 func load[M proto.Message](t testing.TB, r *resource.Resource, into M) M {

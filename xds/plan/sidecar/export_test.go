@@ -9,7 +9,7 @@ import (
 // Alone plans one proxy of a planner as if there was no other, and so without what
 // proxies share.
 func (p *Planner) Alone(name string) *resource.Set {
-	alone := New(p.policies, p.outside, p.log, p.state)
+	alone := New(p.policies, p.outside, p.log, p.state, p.kinds[len(DestinationKinds()):]...)
 	maps.Copy(alone.secured, p.secured)
 	maps.Copy(alone.bare, p.bare)
 	alone.Join(name)

@@ -77,7 +77,7 @@ func (p *Planner) makeOutbound(o *outbound) {
 	o.split = split
 	destinations, services := selection.Destinations(split, service)
 	p.link(o, services)
-	o.unserved = slices.DeleteFunc(slices.Clone(services), func(s string) bool { return p.state.Service(s) != nil })
+	o.unserved = slices.DeleteFunc(slices.Clone(services), func(s string) bool { _, d := p.destination(s); return d != nil })
 	protocol := p.protocol(o, destinations)
 	var names renames
 	for _, tags := range destinations {
@@ -112,7 +112,7 @@ func (p *Planner) makeOutbound(o *outbound) {
 }
 
 // buildDestination makes the cluster and the assignment of one destination, and
-// returns the name that they bear. A cluster that resolves names is another one
+// returns the name that they bear. A cluster that lists its endpoints is another one
 // than that with an assignment: requests switch from one to the other when it is
 // warm.
 func (p *Planner) buildDestination(o *outbound, old *part, wants []want, outer picks, tags mesh.Tags, protocol string) (name string) {
@@ -122,24 +122,17 @@ func (p *Planner) buildDestination(o *outbound, old *part, wants []want, outer p
 	p.forConnection(o.reach.sources, service, policy.ByDestination, 0, chosen)
 	o.part.learned = p.learnAll(o.part.learned, chosen)
 	p.contributed(chosen, &o.part)
-	ak := assignmentKey{name: ClusterName(tags), tags: canonical, service: p.state.Service(service)}
-	resolved := named(tags, ak.service)
-	if resolved {
+	kind, d := p.destination(service)
+	ak := assignmentKey{name: ClusterName(tags), tags: canonical, destination: d}
+	inline := p.kinds[kind].Inline(tags, d)
+	if inline {
 		ak.name += byName
 	}
 	if p.facts.localityAware {
 		ak.aware, ak.local = true, o.reach.shape.Zone
 	}
-	ck := clusterKey{
-		mesh: p.facts.mesh, name: ak.name, tags: canonical, protocol: protocol, secured: p.speaksTLS(service),
-		selections: p.only(chosen, func(pol *policy.Policy) bool { return pol.Cluster != nil }),
-	}
-	if ck.secured {
-		ck.life = p.facts.life
-	}
-	if resolved {
-		ck.named = ak
-	}
+	ck := p.clusterOf(kind, &ak, protocol, inline)
+	ck.selections = p.only(chosen, editsClusters)
 	cl, err := of(p.cells.clusters, p.round, ck, p.cluster)
 	if err == nil {
 		o.wants = append(o.wants, want{ck.name, cl.Version})
@@ -148,20 +141,13 @@ func (p *Planner) buildDestination(o *outbound, old *part, wants []want, outer p
 	}
 	if name := o.renamed.of(ck.name); name != ck.name {
 		ck.name, ak.name = name, name
-		if resolved {
-			ck.named = ak
+		if inline {
+			ck.inline = ak
 		}
 		cl, err = of(p.cells.clusters, p.round, ck, p.cluster)
 	}
-	secured, before := ck.secured, []*resource.Resource(nil)
-	if err != nil {
-		secured, before = old.secured[ck.name], p.fit(old) // it stays as it was
-	}
-	kept := o.part.keep(&o.part.clusters, before, ck.name, cl, err)
-	if kept && secured {
-		o.part.secure(ck.name)
-	}
-	if resolved || !kept { // nobody asks for the assignment of a cluster that is not there
+	kept := p.keepCluster(&o.part, old, made{ck.name, service, kind, ck.transport}, cl, err)
+	if inline || !kept { // nobody asks for the assignment of a cluster that is not there
 		return ck.name
 	}
 	a, err := of(p.cells.assignments, p.round, ak, assignment)
@@ -169,15 +155,6 @@ func (p *Planner) buildDestination(o *outbound, old *part, wants []want, outer p
 		o.part.endpoints = append(o.part.endpoints, resource.Empty(ak.name))
 	}
 	return ck.name
-}
-
-// fit are the clusters of before that may stay where they cannot be made anew. Under
-// strict mutual TLS none does that would send requests in clear, to whoever is there.
-func (p *Planner) fit(old *part) []*resource.Resource {
-	if p.facts.security != strict {
-		return old.clusters
-	}
-	return slices.DeleteFunc(slices.Clone(old.clusters), func(c *resource.Resource) bool { return !old.secured[c.Name] })
 }
 
 // split asks the policy that decides where requests go. Without one nothing is
@@ -206,9 +183,10 @@ func (p *Planner) protocol(o *outbound, destinations []mesh.Tags) string {
 		return append(into, protocol)
 	}
 	for _, tags := range destinations {
-		s := p.state.Service(tags.Service())
-		for i := range endpointsOf(s) {
-			e := &s.Endpoints[i]
+		_, d := p.destination(tags.Service())
+		all := endpointsOf(d)
+		for i := range all {
+			e := &all[i]
 			if served = note(served, e.Tags.Protocol()); mesh.Matches(tags, e.Tags) {
 				spoken = note(spoken, e.Tags.Protocol())
 			}
@@ -221,21 +199,6 @@ func (p *Planner) protocol(o *outbound, destinations []mesh.Tags) string {
 		return protocolOf(served)
 	}
 	return protocolOf([]string{o.shape.Tags.Protocol()})
-}
-
-// speaksTLS reports whether connections to a service use mutual TLS: always while
-// it is strict, and while it is not as soon as every proxy of the service can.
-func (p *Planner) speaksTLS(service string) bool {
-	if p.facts.security != permissive {
-		return p.facts.security == strict
-	}
-	s := p.state.Service(service)
-	for i := range endpointsOf(s) {
-		if !p.secured[s.Endpoints[i].Dataplane] {
-			return false
-		}
-	}
-	return len(endpointsOf(s)) > 0
 }
 
 // link notes which services an outbound depends on.

@@ -18,7 +18,9 @@ import (
 type Planner struct {
 	// policies is ordered by phase, otherwise as given.
 	policies []*policy.Policy
-	outside  policy.Outside
+	// kinds are those of destinations; the first that has a service reaches it.
+	kinds   []DestinationKind
+	outside policy.Outside
 	// log is the same as long as the planner is, and so in no key.
 	log      accesslog.Settings
 	interner *policy.Interner
@@ -100,10 +102,11 @@ type proxy struct {
 }
 
 // New returns a planner of a mesh in a state. outside answers what policies ask
-// of beyond the mesh; nil if no policy does. log says what proxies log.
-func New(policies []*policy.Policy, outside policy.Outside, log accesslog.Settings, state *view.Mesh) *Planner {
+// of beyond the mesh; nil if no policy does. log says what proxies log. more are kinds
+// of destinations beside [DestinationKinds].
+func New(policies []*policy.Policy, outside policy.Outside, log accesslog.Settings, state *view.Mesh, more ...DestinationKind) *Planner {
 	p := &Planner{
-		policies: slices.Clone(policies), outside: outside, log: log, interner: &policy.Interner{}, state: state, facts: meshSettingsOf(state),
+		policies: slices.Clone(policies), kinds: append(DestinationKinds(), more...), outside: outside, log: log, interner: &policy.Interner{}, state: state, facts: meshSettingsOf(state),
 		proxies: map[string]*proxy{}, classes: map[string]*class{}, reaches: map[reachKey]*reach{}, byService: map[string]map[*outbound]struct{}{},
 		bare: map[string]bool{}, secured: map[string]bool{}, moved: map[*reach]struct{}{}, dirty: map[*class]struct{}{}, loose: map[*proxy]struct{}{},
 		cells: cells{

@@ -38,6 +38,7 @@ func (p *Planner) Update(state *view.Mesh, keys []model.Key, all bool) {
 			p.trust()
 			p.allMembers()
 		default:
+			p.located(before, key)
 			elsewhere = p.policy(before, key) || elsewhere
 		}
 	}

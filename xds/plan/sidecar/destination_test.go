@@ -1,0 +1,252 @@
+package sidecar_test
+
+import (
+	_ "embed"
+	"errors"
+	"log/slog"
+	"maps"
+	"net"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"testing"
+
+	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
+	upstreamsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/upstreams/http/v3"
+	matcherv3 "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
+	"google.golang.org/protobuf/types/known/anypb"
+	"sigs.k8s.io/yaml"
+
+	"github.com/meshgate/meshgate/controlplane/mesh"
+	"github.com/meshgate/meshgate/controlplane/model"
+	"github.com/meshgate/meshgate/controlplane/store/memstore"
+	"github.com/meshgate/meshgate/controlplane/view"
+	"github.com/meshgate/meshgate/e2e/golden"
+	"github.com/meshgate/meshgate/xds/draft"
+	"github.com/meshgate/meshgate/xds/plan"
+	"github.com/meshgate/meshgate/xds/plan/sidecar"
+	"github.com/meshgate/meshgate/xds/policy/all"
+	"github.com/meshgate/meshgate/xds/policy/circuitbreaker"
+	"github.com/meshgate/meshgate/xds/resource"
+)
+
+// rootCA is a certificate that signs no other.
+//
+//go:embed testdata/beyond.pem
+var rootCA string
+
+// outsideKind is the kind of resources that name a host beyond the mesh.
+var outsideKind = &model.Kind{
+	Name: "Outside", Path: "outsides", Scoping: model.Mesh, Class: model.Config, New: func() any { return new(outsideSpec) },
+	Document: &model.Document{Type: "Outside", Singular: "outside", Plural: "outsides"},
+}
+
+// outsideSpec is a host beyond the mesh that bears tags as dataplanes do.
+type outsideSpec struct {
+	Address string    `json:"address"`
+	Tags    mesh.Tags `json:"tags"`
+	// CA signs the certificate of the host; without one it is called in clear.
+	CA string `json:"ca,omitempty"`
+}
+
+// Locates implements view.Locating.
+func (s *outsideSpec) Locates() []view.Endpoint {
+	host, port, err := net.SplitHostPort(s.Address)
+	if err != nil {
+		return nil
+	}
+	n, err := strconv.ParseUint(port, 10, 16)
+	if err != nil {
+		return nil
+	}
+	return []view.Endpoint{{Address: host, Port: uint32(n), Tags: s.Tags, Ready: true}}
+}
+
+// outsides is a sample kind of destinations: hosts that Envoy resolves, which prove who
+// they are by a public name and want to know nothing of the mesh.
+type outsides struct{}
+
+// authority is what a cluster of outsides demands of its host.
+type authority struct{ ca string }
+
+func (outsides) Kind() *model.Kind { return outsideKind }
+
+func (outsides) Find(m *view.Mesh, service string) view.Destination {
+	if l := m.Located(outsideKind, service); l != nil {
+		return l
+	}
+	return nil
+}
+
+func (outsides) Inline(mesh.Tags, view.Destination) bool { return true }
+
+func (outsides) Transport(_ sidecar.Around, d view.Destination) sidecar.Transport {
+	return sidecar.Transport{Own: authority{d.(*view.Located).Specs[0].(*outsideSpec).CA}}
+}
+
+func (outsides) Keeps(_ sidecar.Around, was, due sidecar.Transport) bool { return was == due }
+
+func (outsides) Cluster(d *draft.Cluster, in sidecar.ClusterInput) error {
+	c := d.Proto
+	c.ClusterDiscoveryType = &clusterv3.Cluster_Type{Type: clusterv3.Cluster_STRICT_DNS}
+	c.LoadAssignment = in.Members
+	var err error
+	if c.TypedDnsResolverConfig, err = plan.Resolver(); err != nil {
+		return err
+	}
+	d.HTTP = &upstreamsv3.HttpProtocolOptions{UpstreamProtocolOptions: &upstreamsv3.HttpProtocolOptions_ExplicitHttpConfig_{
+		ExplicitHttpConfig: &upstreamsv3.HttpProtocolOptions_ExplicitHttpConfig{
+			ProtocolConfig: &upstreamsv3.HttpProtocolOptions_ExplicitHttpConfig_HttpProtocolOptions{HttpProtocolOptions: &corev3.Http1ProtocolOptions{}},
+		},
+	}}
+	ca := in.Transport.Own.(authority).ca
+	switch ca {
+	case "":
+		return nil
+	case "broken":
+		return errors.New("no certificate")
+	}
+	host := in.Destination.Members()[0].Address
+	packed, err := anypb.New(&tlsv3.UpstreamTlsContext{Sni: host, CommonTlsContext: &tlsv3.CommonTlsContext{
+		ValidationContextType: &tlsv3.CommonTlsContext_ValidationContext{ValidationContext: &tlsv3.CertificateValidationContext{
+			TrustedCa: &corev3.DataSource{Specifier: &corev3.DataSource_InlineString{InlineString: ca}},
+			MatchTypedSubjectAltNames: []*tlsv3.SubjectAltNameMatcher{{
+				SanType: tlsv3.SubjectAltNameMatcher_DNS, Matcher: &matcherv3.StringMatcher{MatchPattern: &matcherv3.StringMatcher_Exact{Exact: host}},
+			}},
+		}},
+	}})
+	if err != nil {
+		return err
+	}
+	c.TransportSocket = &corev3.TransportSocket{Name: "envoy.transport_sockets.tls", ConfigType: &corev3.TransportSocket_TypedConfig{TypedConfig: packed}}
+	return nil
+}
+
+// abroad is a strict mesh with a service of its own and two beyond it. web calls
+// all three, jobs the service of the mesh and one beyond.
+func abroad(t testing.TB) *world {
+	w := newWorldBeyond(t)
+	w.put(mesh.Trusts, meshName, meshName, trust("root"))
+	w.under(mesh.ModeStrict)
+	w.put(outsideKind, meshName, "mail", outside("mail.example:443", "mail", rootCA))
+	w.put(outsideKind, meshName, "maps", outside("maps.example:80", "maps", ""))
+	w.put(mesh.Dataplanes, meshName, "backend-1", dataplane("127.0.0.11", "backend", "http"))
+	w.put(mesh.Dataplanes, meshName, "web-1", dataplane("127.0.0.21", "web", "http", "backend", "mail", "maps"))
+	w.put(mesh.Dataplanes, meshName, "jobs-1", dataplane("127.0.0.31", "jobs", "http", "backend", "maps"))
+	w.joined("backend-1", "web-1", "jobs-1")
+	return w
+}
+
+func outside(address, service, ca string) *outsideSpec {
+	return &outsideSpec{Address: address, CA: ca, Tags: mesh.Tags{mesh.TagService: service, mesh.TagProtocol: "http"}}
+}
+
+// newWorldBeyond is a mesh whose planner knows the sample kind, too.
+func newWorldBeyond(t testing.TB) *world {
+	db := memstore.New()
+	t.Cleanup(func() { _ = db.Close() })
+	views := view.New(db, append(all.Kinds(), outsideKind), slog.New(slog.DiscardHandler))
+	t.Cleanup(views.Close)
+	w := &world{t: t, db: db, policies: all.Policies(), wake: make(chan struct{}, 1)}
+	var err error
+	if w.scope, err = views.Mesh(ctx, meshName); err != nil {
+		t.Fatal(err)
+	}
+	w.changes = w.scope.Subscribe(w.wake)
+	w.put(mesh.Meshes, "", meshName, &mesh.Mesh{})
+	for _, d := range all.Defaults() {
+		w.put(d.Kind, meshName, d.Prefix+meshName, d.Spec())
+	}
+	w.planner = sidecar.New(w.policies, nil, logged, w.take().State, outsides{})
+	return w
+}
+
+// TestDestinationBeyondTheMesh holds what a sample kind of destinations makes against a
+// golden file and Envoy's own validation: policies edit its clusters like any other.
+func TestDestinationBeyondTheMesh(t *testing.T) {
+	w := abroad(t)
+	w.put(circuitbreaker.Kind, meshName, "few", breaker("web", "mail", 3))
+	w.settle()
+	set := w.planner.Set("web-1")
+	validate(t, set)
+	text, err := yaml.Marshal(tree(t, w, "web-1", set))
+	if err != nil {
+		t.Fatal(err)
+	}
+	golden.Compare(t, filepath.Join("testdata", "beyond.golden.yaml"), text)
+	if out := w.planner.Unserved("web-1"); len(out) > 0 {
+		t.Errorf("destinations beyond the mesh count as unserved: %v", out)
+	}
+}
+
+// TestChangesOfDestinationsReachThoseWhoCallThem makes one change after the other and
+// demands that exactly these proxies get exactly that. settle holds each against a plan
+// from nothing.
+func TestChangesOfDestinationsReachThoseWhoCallThem(t *testing.T) {
+	w := abroad(t)
+	for _, step := range []struct {
+		name   string
+		change func()
+		// want are the names of what changes, by proxy.
+		want map[string][]string
+	}{
+		{"an address", func() { w.put(outsideKind, meshName, "mail", outside("mx.example:443", "mail", rootCA)) },
+			map[string][]string{"web-1": {"+mail@by-name"}}},
+		{"its authority", func() { w.put(outsideKind, meshName, "maps", outside("maps.example:80", "maps", rootCA)) },
+			map[string][]string{"web-1": {"+maps@by-name"}, "jobs-1": {"+maps@by-name"}}},
+		{"another host of one service", func() { w.put(outsideKind, meshName, "maps-2", outside("10.1.1.1:81", "maps", rootCA)) },
+			map[string][]string{"web-1": {"+maps@by-name"}, "jobs-1": {"+maps@by-name"}}},
+		{"it moves to a service that nobody calls", func() { w.put(outsideKind, meshName, "maps-2", outside("10.1.1.1:81", "news", rootCA)) },
+			map[string][]string{"web-1": {"+maps@by-name"}, "jobs-1": {"+maps@by-name"}}},
+		{"one that nobody calls", func() { w.put(outsideKind, meshName, "maps-2", outside("10.1.1.2:81", "news", "")) }, nil},
+		{"an endpoint of the mesh", func() { w.put(mesh.Dataplanes, meshName, "backend-2", dataplane("127.0.0.12", "backend", "http")) },
+			map[string][]string{"web-1": {"+backend"}, "jobs-1": {"+backend"}}},
+		{"the mesh serves it, too", func() { w.put(mesh.Dataplanes, meshName, "mail-1", dataplane("127.0.0.13", "mail", "http")) },
+			map[string][]string{"web-1": {"+mail", "-mail@by-name", "+mail", "+outbound:mail"}}},
+		{"the mesh serves it no more", func() { w.drop(mesh.Dataplanes, "mail-1") },
+			map[string][]string{"web-1": {"+mail@by-name", "-mail", "-mail", "+outbound:mail"}}},
+		{"it is gone", func() { w.drop(outsideKind, "mail") },
+			map[string][]string{"web-1": {"+mail", "-mail@by-name", "+mail", "+outbound:127.0.0.1:10002", "-outbound:mail"}}},
+	} {
+		t.Run(step.name, func(t *testing.T) {
+			before := map[string]*resource.Set{}
+			for _, name := range []string{"backend-1", "web-1", "jobs-1"} {
+				before[name] = w.planner.Set(name)
+			}
+			step.change()
+			w.settle()
+			got := map[string][]string{}
+			for name, set := range before {
+				if names := changed(set, w.planner.Set(name)); len(names) > 0 {
+					got[name] = names
+				}
+			}
+			if !maps.EqualFunc(got, step.want, slices.Equal[[]string]) {
+				t.Errorf("changed are\n%v, want\n%v", got, step.want)
+			}
+		})
+	}
+}
+
+// TestDestinationThatCannotBeMade: a cluster stays as it was while what it demands of its
+// host is what is due, and goes if not.
+func TestDestinationThatCannotBeMade(t *testing.T) {
+	w := abroad(t)
+	w.put(outsideKind, meshName, "maps", outside("maps.example:80", "maps", "broken"))
+	change := w.take()
+	w.planner.Update(change.State, change.Keys, change.All)
+	w.planner.Plan()
+	for _, name := range []string{"web-1", "jobs-1"} {
+		if w.planner.Set(name).Get(resource.Cluster, "maps@by-name") != nil {
+			t.Errorf("%s still calls in clear what is to prove itself", name)
+		}
+		if len(w.planner.Failures(name)) == 0 {
+			t.Errorf("nobody hears of it at %s", name)
+		}
+	}
+	if w.planner.Set("web-1").Get(resource.Cluster, "mail@by-name") == nil {
+		t.Error("another destination went along")
+	}
+}
