@@ -102,7 +102,7 @@ var layers = map[string]string{
 	"controlplane/lifecycle":         "controlplane/admit controlplane/fault controlplane/mesh controlplane/model controlplane/store",
 	"controlplane/insight":           "controlplane/health controlplane/mesh controlplane/model controlplane/store xds/resource xds/server",
 	"controlplane/changes":           "controlplane/fault controlplane/model controlplane/store",
-	"controlplane/admit":             "controlplane/changes controlplane/fault controlplane/model controlplane/store",
+	"controlplane/admit":             "controlplane/changes controlplane/fault controlplane/model controlplane/scopes controlplane/store",
 	"controlplane/nodes":             "controlplane/fault controlplane/health controlplane/insight xds/resource xds/snapshot",
 	"controlplane/nodes/nodestest":   "controlplane/fault controlplane/insight controlplane/nodes",
 	"controlplane/admit/admittest":   "controlplane/store",
@@ -112,7 +112,7 @@ var layers = map[string]string{
 	"controlplane/publish":           "controlplane/fault controlplane/mesh controlplane/model controlplane/view xds/accesslog xds/plan xds/plan/edge xds/plan/sidecar xds/policy xds/resource xds/snapshot",
 
 	// What answers requests.
-	"controlplane/oauth": "controlplane/admit controlplane/fault controlplane/gateway controlplane/model controlplane/revoke controlplane/store controlplane/turns filter/contract",
+	"controlplane/oauth": "controlplane/admit controlplane/fault controlplane/gateway controlplane/model controlplane/revoke controlplane/scopes controlplane/store controlplane/turns filter/contract",
 	// What both APIs are held against.
 	"controlplane/changes/changestest": "controlplane/httpkit",
 	// The cases are data; what they are held against is for their users to say.
