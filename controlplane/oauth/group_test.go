@@ -143,6 +143,22 @@ func TestGroupIssuesForItsMembers(t *testing.T) {
 	}
 }
 
+// TestServiceOfAnotherMemberGetsNoToken shows that a token is refused which would refer to
+// a service that its deletion could not take it from.
+func TestServiceOfAnotherMemberGetsNoToken(t *testing.T) {
+	w := newGroupWorld(t)
+	err := w.tx(func(tx store.Tx) error {
+		if _, err := tx.Create(&model.Resource{Kind: gateway.Services, Scope: "b", Name: "svc", Spec: &gateway.Service{Name: "svc"}}); err != nil {
+			return err
+		}
+		_, err := tx.Create(&model.Resource{Kind: gateway.Tokens, Scope: "a", Name: "t", Spec: &gateway.Token{Credential: "app", Service: "svc", AccessToken: "x"}})
+		return err
+	})
+	if !fault.Is(err, fault.Dangling) {
+		t.Errorf("a token refers to a service of another member: %v", err)
+	}
+}
+
 // TestTokenOfTwoMembersIsNobodys shows that a conflict among credentials fails closed.
 func TestTokenOfTwoMembersIsNobodys(t *testing.T) {
 	w := newGroupWorld(t)

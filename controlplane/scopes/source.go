@@ -28,6 +28,14 @@ func (m Members) Has(scope string) bool {
 	return found
 }
 
+// Scopes lists them in order.
+func (m Members) Scopes() []string {
+	if !m.union {
+		return []string{m.own}
+	}
+	return slices.Clone(m.group)
+}
+
 // Equal reports whether both are the same scopes.
 func (m Members) Equal(o Members) bool {
 	return m.own == o.own && m.union == o.union && slices.Equal(m.group, o.group)
