@@ -87,7 +87,7 @@ func (cp *ControlPlane) judgeUploaded(ctx context.Context, now time.Time) (next 
 // uploadedCertificates reads those of the default control plane, the only one, and of
 // whatever it consists of.
 func uploadedCertificates(r store.Reader, resolver scopes.Resolver) (list []health.Certificate, err error) {
-	src, err := resolver.Resolve(r, model.DefaultControlPlane)
+	src, err := scopes.OrEach(resolver).Resolve(r, model.DefaultControlPlane)
 	if err != nil {
 		return nil, err
 	}
