@@ -15,6 +15,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/changes"
 	"github.com/meshgate/meshgate/controlplane/fault"
 	"github.com/meshgate/meshgate/controlplane/model"
+	"github.com/meshgate/meshgate/controlplane/scopes"
 	"github.com/meshgate/meshgate/controlplane/store"
 )
 
@@ -49,6 +50,8 @@ type Gate struct {
 	now     func() time.Time
 	// actor is whose writes these are where the context names nobody.
 	actor model.Actor
+	// resolver says which scopes nobody writes; never changed once the gate is used.
+	resolver scopes.Resolver
 	// hooks accompany documents; never changed once the gate is used.
 	hooks map[*model.Kind][]Hook
 }
@@ -56,12 +59,16 @@ type Gate struct {
 // New returns a gate. kinds are those that typed operations and references
 // know; now is the clock that creation times and lifetimes are taken from.
 func New(s store.Store, r Revoker, kinds []*model.Kind, now func() time.Time) *Gate {
-	g := &Gate{store: s, revoker: r, kinds: make(map[string]*model.Kind, len(kinds)), now: now, hooks: map[*model.Kind][]Hook{}}
+	g := &Gate{store: s, revoker: r, kinds: make(map[string]*model.Kind, len(kinds)), now: now, resolver: scopes.Each{}, hooks: map[*model.Kind][]Hook{}}
 	for _, k := range kinds {
 		g.kinds[k.Name] = k
 	}
 	return g
 }
+
+// Resolve has the gate refuse what a resolver says is read-only. It must be called before
+// the gate is used.
+func (g *Gate) Resolve(r scopes.Resolver) { g.resolver = r }
 
 // As returns the gate for a part of the control plane that writes by itself: its
 // writes are those of the actor, unless their context names another one. Hooks are
@@ -150,6 +157,9 @@ func (g *Gate) update(ctx context.Context, class model.Class, fn work) (store.Co
 		if err != nil {
 			return err
 		}
+		if err := g.writable(tx); err != nil {
+			return err
+		}
 		if class != model.Config && revokes(tx.Changes()) {
 			return errStricter
 		}
@@ -158,6 +168,28 @@ func (g *Gate) update(ctx context.Context, class model.Class, fn work) (store.Co
 		}
 		return record(ctx, tx, subject)
 	})
+}
+
+// writable refuses a transaction that writes into a scope which is made of others.
+func (g *Gate) writable(tx store.Tx) error {
+	for _, c := range tx.Changes() {
+		res := c.New
+		if res == nil {
+			res = c.Old
+		}
+		if res.Kind.Scoping != model.ControlPlane {
+			continue
+		}
+		refused, err := g.resolver.ReadOnly(tx, res.Key())
+		if err != nil {
+			return err
+		}
+		if refused {
+			return fault.New(fault.Forbidden, "%q is a group of control planes and has no %s of its own: write to one of its members",
+				res.Scope, res.Kind.Plural())
+		}
+	}
+	return nil
 }
 
 // record keeps what a transaction has changed. There is no change without it: who

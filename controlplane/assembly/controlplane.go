@@ -35,6 +35,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/oauth"
 	"github.com/meshgate/meshgate/controlplane/publish"
 	"github.com/meshgate/meshgate/controlplane/revoke"
+	"github.com/meshgate/meshgate/controlplane/scopes"
 	"github.com/meshgate/meshgate/controlplane/steady"
 	"github.com/meshgate/meshgate/controlplane/store"
 	"github.com/meshgate/meshgate/controlplane/telemetry"
@@ -62,11 +63,13 @@ const stopTime = 15 * time.Second
 
 // ControlPlane is everything that `meshgate run` runs.
 type ControlPlane struct {
-	cfg    *config.Config
-	Log    *slog.Logger
-	ports  *listeners
-	store  store.Store
-	CAFile string
+	cfg   *config.Config
+	Log   *slog.Logger
+	ports *listeners
+	store store.Store
+	// resolver says what control planes consist of.
+	resolver scopes.Resolver
+	CAFile   string
 
 	authority *identity.Authority
 	tokens    *identity.Tokens
@@ -113,7 +116,7 @@ func OpenControlPlane(ctx context.Context, c *config.Config, log *slog.Logger) (
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(gcPercent)
 	}
-	cp := &ControlPlane{cfg: c, instance: instanceID(), meters: newMeters(log.Handler()), uses: identity.NewUses(time.Now), renewWake: make(chan struct{}, 1), uploadedWake: make(chan struct{}, 1)}
+	cp := &ControlPlane{cfg: c, resolver: scopes.Each{}, instance: instanceID(), meters: newMeters(log.Handler()), uses: identity.NewUses(time.Now), renewWake: make(chan struct{}, 1), uploadedWake: make(chan struct{}, 1)}
 	cp.Log = slog.New(cp.meters.log)
 	cp.ready.conditions = newConditions(cp.Log)
 	cp.clocks = newClocks(cp.ready.conditions, steady.New(nil))
@@ -165,7 +168,7 @@ func (cp *ControlPlane) openRevocation(ctx context.Context) (err error) {
 		return err
 	}
 	cp.closers.add(func(context.Context) { cp.redis.close() })
-	cp.views = view.New(cp.store, slices.Concat(all.Kinds(), sidecar.LocatingKinds()), cp.Log)
+	cp.views = view.NewResolved(cp.store, cp.resolver, slices.Concat(all.Kinds(), sidecar.LocatingKinds()), cp.Log)
 	cp.closers.add(func(context.Context) { cp.views.Close() })
 	trusted, err := cp.cfg.Trusted()
 	if err != nil {
@@ -210,13 +213,14 @@ func (cp *ControlPlane) openRevocation(ctx context.Context) (err error) {
 		}
 	})
 	cp.gate = admit.New(cp.store, cp.revoker, AllKinds(), time.Now)
+	cp.gate.Resolve(cp.resolver)
 	if cp.encryption != nil {
 		cp.encryption.note = func(ctx context.Context, made string, kept []string) error {
 			return identity.NoteEncryptionKeys(ctx, cp.store, cp.gate.As(model.System("encryption")), made, kept)
 		}
 	}
 	cp.oauth = oauth.New(oauth.Options{
-		Store: cp.store, Writer: cp.gate, Grants: oauth.Grants(),
+		Store: cp.store, Resolver: cp.resolver, Writer: cp.gate, Grants: oauth.Grants(),
 		Log: cp.Log, Now: time.Now, Observer: cp.meters.tokens,
 		Limits: oauth.Limits{Client: cp.cfg.OAuth.FailuresPerClient, Address: cp.cfg.OAuth.FailuresPerAddress},
 	})

@@ -87,7 +87,7 @@ func (cp *ControlPlane) openDatabase(ctx context.Context) (store.Store, error) {
 // that is there, that filters with a right clock accept and that an operator can revoke.
 // Filters judge by their own clocks when a token is over.
 func (cp *ControlPlane) tokenSource() *oauth.Source {
-	return &oauth.Source{Store: cp.store, Now: cp.clocks.wall.Earliest}
+	return &oauth.Source{Store: cp.store, Resolver: cp.resolver, Now: cp.clocks.wall.Earliest}
 }
 
 // retention says which change records are kept.

@@ -10,6 +10,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/gateway"
 	"github.com/meshgate/meshgate/controlplane/health"
 	"github.com/meshgate/meshgate/controlplane/model"
+	"github.com/meshgate/meshgate/controlplane/scopes"
 	"github.com/meshgate/meshgate/controlplane/store"
 	"github.com/meshgate/meshgate/xds/alarm"
 )
@@ -69,7 +70,7 @@ func (cp *ControlPlane) uploadedChanged() {
 func (cp *ControlPlane) judgeUploaded(ctx context.Context, now time.Time) (next time.Time) {
 	var list []health.Certificate
 	err := cp.store.View(ctx, func(r store.Reader) (err error) {
-		list, err = uploadedCertificates(r)
+		list, err = uploadedCertificates(r, cp.resolver)
 		return err
 	})
 	if err != nil {
@@ -83,10 +84,26 @@ func (cp *ControlPlane) judgeUploaded(ctx context.Context, now time.Time) (next 
 	return next
 }
 
-// uploadedCertificates reads those of the default control plane, the only one. A row
-// that cannot be read hides no other one.
-func uploadedCertificates(r store.Reader) (list []health.Certificate, err error) {
-	snis, _, err := store.ListReadable(r, gateway.SNIs, model.DefaultControlPlane)
+// uploadedCertificates reads those of the default control plane, the only one, and of
+// whatever it consists of.
+func uploadedCertificates(r store.Reader, resolver scopes.Resolver) (list []health.Certificate, err error) {
+	src, err := scopes.OrEach(resolver).Resolve(r, model.DefaultControlPlane)
+	if err != nil {
+		return nil, err
+	}
+	for _, scope := range src.Scopes() {
+		more, err := uploadedTo(r, scope)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, more...)
+	}
+	return list, nil
+}
+
+// uploadedTo reads those of one scope. A row that cannot be read hides no other one.
+func uploadedTo(r store.Reader, scope string) (list []health.Certificate, err error) {
+	snis, _, err := store.ListReadable(r, gateway.SNIs, scope)
 	if err != nil {
 		return nil, err
 	}
@@ -95,7 +112,7 @@ func uploadedCertificates(r store.Reader) (list []health.Certificate, err error)
 		s := res.Spec.(*gateway.SNI)
 		names[s.Certificate] = append(names[s.Certificate], s.Name)
 	}
-	pairs, _, err := store.ListReadable(r, gateway.Certificates, model.DefaultControlPlane)
+	pairs, _, err := store.ListReadable(r, gateway.Certificates, scope)
 	if err != nil {
 		return nil, err
 	}
@@ -105,7 +122,7 @@ func uploadedCertificates(r store.Reader) (list []health.Certificate, err error)
 		list = append(list, uploadedAs(c.Cert, what)...)
 		list = append(list, uploadedAs(c.CertAlt, "the second pair of "+what)...)
 	}
-	authorities, _, err := store.ListReadable(r, gateway.CACertificates, model.DefaultControlPlane)
+	authorities, _, err := store.ListReadable(r, gateway.CACertificates, scope)
 	for _, res := range authorities {
 		list = append(list, uploadedAs(res.Spec.(*gateway.CACertificate).Cert, "authority "+res.Name+" of /ca_certificates")...)
 	}

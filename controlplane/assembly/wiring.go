@@ -117,7 +117,11 @@ func (i identities) Workload(ctx context.Context, meshName, dataplane string) (p
 // Certificate implements publish.Identities.
 func (i identities) Certificate(ctx context.Context, controlPlane, id string, alternative bool) (p publish.Pair, err error) {
 	err = i.cp.store.View(ctx, func(r store.Reader) error {
-		res, err := r.Get(gateway.Certificates, controlPlane, id)
+		src, err := i.cp.resolver.Resolve(r, controlPlane)
+		if err != nil {
+			return err
+		}
+		res, err := src.Get(gateway.Certificates, id)
 		if err != nil {
 			return err
 		}

@@ -37,7 +37,7 @@ func (AuthorizationCode) Authorize(t *Request) (*Issue, error) {
 }
 
 func (t *Request) redeemCode(tx store.Tx, value string, issue *Issue) error {
-	res, err := tx.Find(gateway.Codes, t.Scope, gateway.IndexCode, value)
+	res, err := t.find(tx, gateway.Codes, gateway.IndexCode, value)
 	if fault.Is(err, fault.NotFound) {
 		return t.unknownCode(tx, value)
 	}
@@ -61,7 +61,7 @@ func (t *Request) redeemCode(tx store.Tx, value string, issue *Issue) error {
 	if err := t.spend(tx, value, issue, ""); err != nil {
 		return err
 	}
-	return tx.Delete(gateway.Codes, t.Scope, res.Name, res.Version)
+	return tx.Delete(gateway.Codes, res.Scope, res.Name, res.Version)
 }
 
 // checkCode decides whether the client may use a code here and now.
@@ -90,7 +90,7 @@ func (t *Request) laxer(tx store.Reader, code *gateway.Code) error {
 	if code.Plugin == t.Plugin || t.Config.Strict() {
 		return nil
 	}
-	_, issuer, err := pluginConfig(tx, t.Scope, code.Plugin)
+	_, issuer, err := t.pluginConfig(tx, code.Plugin)
 	if fault.Is(err, fault.NotFound) || (err == nil && issuer.Strict()) {
 		return t.spoiled(errCode)
 	}

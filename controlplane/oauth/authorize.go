@@ -117,7 +117,7 @@ func (s *Server) code(w http.ResponseWriter, r *http.Request, t *Request, a auth
 			return err
 		}
 		spec.DropAt = t.Now.Add(codeLife).UnixMilli()
-		_, err := tx.Create(&model.Resource{Kind: gateway.Codes, Scope: t.Scope, Name: uuid.NewString(), Created: t.Now, Spec: spec})
+		_, err := tx.Create(&model.Resource{Kind: gateway.Codes, Scope: t.owner(), Name: uuid.NewString(), Created: t.Now, Spec: spec})
 		return err
 	})
 	if gone := clientGone(err); gone != nil {

@@ -75,7 +75,7 @@ func basic(v string, encoded bool) (id string, secret any, hasID, hasSecret bool
 // findClient looks the application up; an unknown one leaves t.Application nil.
 func (s *Server) findClient(ctx context.Context, t *Request, id string) error {
 	return s.Store.View(ctx, func(r store.Reader) error {
-		app, err := r.Find(gateway.Applications, t.Scope, gateway.IndexClientID, id)
+		app, err := t.find(r, gateway.Applications, gateway.IndexClientID, id)
 		if fault.Is(err, fault.NotFound) {
 			return nil
 		}
@@ -129,7 +129,7 @@ func (t *Request) guarded() string {
 	if t.Application == nil || t.Spec().ClientType == gateway.ClientPublic {
 		return ""
 	}
-	return "client " + t.Scope + " " + t.Application.Name
+	return "client " + t.owner() + " " + t.Application.Name
 }
 
 func (t *Request) checkRedirect(c client) *Error {

@@ -17,7 +17,7 @@ var errOvertaken = errors.New("oauth: what the request was judged by was changed
 
 // configure reads the plugin instance that the request is judged by.
 func (t *Request) configure(tx store.Reader) error {
-	plugin, config, err := pluginConfig(tx, t.Scope, t.Plugin)
+	plugin, config, err := t.pluginConfig(tx, t.Plugin)
 	if err != nil {
 		return err
 	}
@@ -30,7 +30,7 @@ func (t *Request) configure(tx store.Reader) error {
 func (t *Request) serves(tx store.Reader) error {
 	service := t.attached.Service
 	if t.attached.Route != "" {
-		route, err := tx.Get(gateway.Routes, t.Scope, t.attached.Route)
+		route, err := t.get(tx, gateway.Routes, t.attached.Route)
 		if err != nil {
 			return err
 		}
@@ -54,31 +54,32 @@ func (t *Request) stands(tx store.Reader) error {
 	if tx.Revision() == t.seen {
 		return nil
 	}
-	if err := unchanged(tx, t.plugin); err != nil {
+	if err := t.unchanged(tx, t.plugin); err != nil {
 		return err
 	}
 	if t.Application == nil {
 		return nil
 	}
-	return unchanged(tx, t.Application)
+	return t.unchanged(tx, t.Application)
 }
 
-func unchanged(tx store.Reader, read *model.Resource) error {
-	now, err := tx.Get(read.Kind, read.Scope, read.Name)
+// unchanged makes sure that what was read stands, and belongs to the control plane still.
+func (t *Request) unchanged(tx store.Reader, read *model.Resource) error {
+	now, err := t.get(tx, read.Kind, read.Name)
 	switch {
 	case fault.Is(err, fault.NotFound):
 		return fmt.Errorf("%w: %s %s is gone", errOvertaken, read.Kind.Name, read.Name)
 	case err != nil:
 		return err
-	case now.Version != read.Version || !now.Created.Equal(read.Created):
+	case now.Scope != read.Scope || now.Version != read.Version || !now.Created.Equal(read.Created):
 		return fmt.Errorf("%w: %s %s", errOvertaken, read.Kind.Name, read.Name)
 	}
 	return nil
 }
 
 // pluginConfig reads an oauth2 plugin instance and its configuration.
-func pluginConfig(r store.Reader, scope, id string) (*model.Resource, *gateway.OAuth2Config, error) {
-	res, err := r.Get(gateway.Plugins, scope, id)
+func (t *Request) pluginConfig(r store.Reader, id string) (*model.Resource, *gateway.OAuth2Config, error) {
+	res, err := t.get(r, gateway.Plugins, id)
 	if err != nil {
 		return nil, nil, err
 	}

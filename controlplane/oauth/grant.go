@@ -5,6 +5,7 @@ import (
 
 	"github.com/meshgate/meshgate/controlplane/gateway"
 	"github.com/meshgate/meshgate/controlplane/model"
+	"github.com/meshgate/meshgate/controlplane/scopes"
 	"github.com/meshgate/meshgate/controlplane/store"
 )
 
@@ -36,9 +37,11 @@ type Request struct {
 	// grant has its own answer for that.
 	Application *model.Resource
 	// Now is when the request is judged, see [Request.judged].
-	Now    time.Time
-	clock  func() time.Time
-	params *params
+	Now   time.Time
+	clock func() time.Time
+	// resolver says what the scope consists of; nil is [scopes.Each].
+	resolver scopes.Resolver
+	params   *params
 	// plugin is the instance as it was read, seen the revision of that state, and
 	// attached says where the instance is attached.
 	plugin   *model.Resource

@@ -77,7 +77,7 @@ func (s *Server) authenticated(w http.ResponseWriter, r *http.Request, t *Reques
 
 // about says what the client may know about a token.
 func (t *Request) about(tx store.Reader, value string) (introspection, error) {
-	res, isRefresh, err := findToken(tx, t.Scope, value)
+	res, isRefresh, err := t.findToken(tx, value)
 	if res == nil || err != nil {
 		return introspection{}, err
 	}
@@ -92,7 +92,7 @@ func (t *Request) about(tx store.Reader, value string) (introspection, error) {
 	if (isRefresh && !own) || (expires != 0 && t.Now.UnixMilli() >= expires) {
 		return introspection{}, nil
 	}
-	app, err := tx.Get(gateway.Applications, t.Scope, token.Credential)
+	app, err := tx.Get(gateway.Applications, res.Scope, token.Credential)
 	if err != nil {
 		return introspection{}, err
 	}
@@ -109,11 +109,11 @@ func (t *Request) about(tx store.Reader, value string) (introspection, error) {
 
 // findToken finds the row of an access token or of a refresh token; nil if there
 // is none.
-func findToken(tx store.Reader, scope, value string) (res *model.Resource, isRefresh bool, err error) {
-	res, err = tx.Find(gateway.Tokens, scope, gateway.IndexAccessToken, gateway.TokenKey(value))
+func (t *Request) findToken(tx store.Reader, value string) (res *model.Resource, isRefresh bool, err error) {
+	res, err = t.find(tx, gateway.Tokens, gateway.IndexAccessToken, gateway.TokenKey(value))
 	if fault.Is(err, fault.NotFound) {
 		isRefresh = true
-		res, err = tx.Find(gateway.Tokens, scope, gateway.IndexRefreshToken, value)
+		res, err = t.find(tx, gateway.Tokens, gateway.IndexRefreshToken, value)
 	}
 	if fault.Is(err, fault.NotFound) {
 		return nil, false, nil

@@ -57,7 +57,7 @@ func (t *Request) names(tx store.Reader, name, port string) (bool, error) {
 		shown = append(shown, "*."+domain)
 	}
 	for _, sni := range shown {
-		_, err := tx.Find(gateway.SNIs, t.Scope, gateway.IndexName, sni)
+		_, err := t.find(tx, gateway.SNIs, gateway.IndexName, sni)
 		if err == nil || !fault.Is(err, fault.NotFound) {
 			return err == nil, err
 		}
@@ -77,7 +77,7 @@ func (t *Request) names(tx store.Reader, name, port string) (bool, error) {
 // routes are those that the plugin answers for, none if there are too many.
 func (t *Request) routes(tx store.Reader) (out []*gateway.Route, err error) {
 	if t.attached.Route != "" {
-		res, err := tx.Get(gateway.Routes, t.Scope, t.attached.Route)
+		res, err := t.get(tx, gateway.Routes, t.attached.Route)
 		if err != nil {
 			return nil, err
 		}
@@ -86,8 +86,8 @@ func (t *Request) routes(tx store.Reader) (out []*gateway.Route, err error) {
 	if t.Service == "" {
 		return nil, nil
 	}
-	list, err := tx.List(gateway.Routes, store.Query{
-		Scope: t.Scope, Index: gateway.RefService, Value: t.Service, Limit: maxIssuerRoutes + 1,
+	list, err := t.list(tx, gateway.Routes, store.Query{
+		Index: gateway.RefService, Value: t.Service, Limit: maxIssuerRoutes + 1,
 	})
 	if err != nil || len(list) > maxIssuerRoutes {
 		return nil, err

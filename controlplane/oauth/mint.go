@@ -100,7 +100,7 @@ func (t *Request) row(issue *Issue) *model.Resource {
 	if spec.ExpiresIn > 0 && t.Config.RefreshTokenTTL > 0 {
 		spec.DropAt = t.Now.Add(time.Duration(t.Config.RefreshTokenTTL) * time.Second).UnixMilli()
 	}
-	return &model.Resource{Kind: gateway.Tokens, Scope: t.Scope, Name: name, Created: t.Now, Spec: spec}
+	return &model.Resource{Kind: gateway.Tokens, Scope: t.owner(), Name: name, Created: t.Now, Spec: spec}
 }
 
 // orLater makes an error of a reference other than the client (a service or

@@ -40,7 +40,7 @@ func (RefreshToken) Authorize(t *Request) (*Issue, error) {
 }
 
 func (t *Request) redeemRefresh(tx store.Tx, value string, issue *Issue) error {
-	res, err := tx.Find(gateway.Tokens, t.Scope, gateway.IndexRefreshToken, value)
+	res, err := t.find(tx, gateway.Tokens, gateway.IndexRefreshToken, value)
 	if fault.Is(err, fault.NotFound) {
 		return t.unknownRefresh(tx, value, issue)
 	}
@@ -60,7 +60,7 @@ func (t *Request) redeemRefresh(tx store.Tx, value string, issue *Issue) error {
 	if err := t.spend(tx, value, issue, issue.Name); err != nil {
 		return err
 	}
-	return tx.Delete(gateway.Tokens, t.Scope, res.Name, res.Version)
+	return tx.Delete(gateway.Tokens, res.Scope, res.Name, res.Version)
 }
 
 // inherit checks that a token may be refreshed here and takes from it what the
@@ -122,7 +122,7 @@ func (t *Request) unknownRefresh(tx store.Reader, value string, issue *Issue) er
 	// The row of the successor goes when it is redeemed, and then whoever sends
 	// its predecessor is not who got the answer. It also goes when it is revoked
 	// or ends; then there is nothing of the family to revoke.
-	successor, err := tx.Get(gateway.Tokens, t.Scope, spent.Successor)
+	successor, err := t.get(tx, gateway.Tokens, spent.Successor)
 	if fault.Is(err, fault.NotFound) {
 		return theft
 	}

@@ -40,7 +40,7 @@ func (s *Server) rehash(ctx context.Context, t *Request, given string) {
 	var stored *model.Resource
 	commit, err := s.Writer.Write(ctx, model.Config, func(tx store.Tx) (err error) {
 		stored, err = tx.Update(&model.Resource{
-			Kind: gateway.Applications, Scope: t.Scope, Name: t.Application.Name, Spec: &fresh,
+			Kind: gateway.Applications, Scope: t.owner(), Name: t.Application.Name, Spec: &fresh,
 		}, t.Application.Version)
 		return err
 	})

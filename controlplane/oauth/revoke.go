@@ -50,7 +50,7 @@ func (s *Server) revokeToken(r *http.Request, t *Request, value string) error {
 		if family, err = t.deleteToken(tx, value); err != nil || family == "" {
 			return err
 		}
-		q := store.Query{Scope: t.Scope, Index: gateway.IndexFamily, Value: family, Limit: revokeBatch}
+		q := store.Query{Scope: t.owner(), Index: gateway.IndexFamily, Value: family, Limit: revokeBatch}
 		rows, err := store.ListAll(tx, gateway.Tokens, q)
 		if err != nil {
 			return err
@@ -69,7 +69,7 @@ func (s *Server) revokeToken(r *http.Request, t *Request, value string) error {
 	case err != nil:
 		return err
 	case rest != "":
-		return s.revokeFamily(r.Context(), t.Scope, rest)
+		return s.revokeFamily(r.Context(), t.owner(), rest)
 	case family != "" || len(commit.Changes) == 0:
 		return s.Writer.Settle(r.Context())
 	}
@@ -79,7 +79,7 @@ func (s *Server) revokeToken(r *http.Request, t *Request, value string) error {
 // deleteToken deletes the row of a token of the client, and returns the family
 // that must go with it.
 func (t *Request) deleteToken(tx store.Tx, value string) (family string, err error) {
-	res, isRefresh, err := findToken(tx, t.Scope, value)
+	res, isRefresh, err := t.findToken(tx, value)
 	if err != nil {
 		return "", err
 	}
@@ -97,5 +97,5 @@ func (t *Request) deleteToken(tx store.Tx, value string) (family string, err err
 	if isRefresh {
 		family = token.Family
 	}
-	return family, tx.Delete(gateway.Tokens, t.Scope, res.Name, 0)
+	return family, tx.Delete(gateway.Tokens, res.Scope, res.Name, 0)
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/meshgate/meshgate/controlplane/fault"
 	"github.com/meshgate/meshgate/controlplane/model"
+	"github.com/meshgate/meshgate/controlplane/scopes"
 	"github.com/meshgate/meshgate/controlplane/store"
 	"github.com/meshgate/meshgate/filter/contract"
 )
@@ -22,8 +23,10 @@ type Writer interface {
 
 // Options of a Server.
 type Options struct {
-	Store  store.Store
-	Writer Writer
+	Store store.Store
+	// Resolver says what the control planes of gateways consist of; nil is [scopes.Each].
+	Resolver scopes.Resolver
+	Writer   Writer
 	// Grants that exist, see [Grants].
 	Grants []Grant
 	// Limits of failed attempts; the zero value has its defaults.
@@ -105,7 +108,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, scope, plugin str
 	defer func() { s.tell(is, t.outcome, err) }()
 	for range attempts {
 		t = &Request{
-			Plugin: plugin, Service: r.Header.Get(contract.HeaderOAuthService), Scope: scope, clock: s.Now,
+			Plugin: plugin, Service: r.Header.Get(contract.HeaderOAuthService), Scope: scope, clock: s.Now, resolver: s.Resolver,
 			peer: r.Header.Get(contract.HeaderOAuthClient), failures: s.failures, params: sent,
 		}
 		if err = s.judge(w, r, t, is, path, unreadable); !errors.Is(err, errOvertaken) {

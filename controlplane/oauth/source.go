@@ -8,6 +8,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/fault"
 	"github.com/meshgate/meshgate/controlplane/gateway"
 	"github.com/meshgate/meshgate/controlplane/model"
+	"github.com/meshgate/meshgate/controlplane/scopes"
 	"github.com/meshgate/meshgate/controlplane/store"
 	"github.com/meshgate/meshgate/filter/contract"
 )
@@ -15,7 +16,9 @@ import (
 // Source answers what the store knows about a token hash.
 type Source struct {
 	Store store.Store
-	Now   func() time.Time
+	// Resolver says what the scopes that are asked about consist of; nil is [scopes.Each].
+	Resolver scopes.Resolver
+	Now      func() time.Time
 }
 
 // Record returns the record of a token and Found; nil if there is no such token,
@@ -24,7 +27,11 @@ type Source struct {
 func (s *Source) Record(ctx context.Context, scope string, token contract.Hash) (rec *contract.Record, answer contract.Answer, revision uint64, err error) {
 	err = s.Store.View(ctx, func(r store.Reader) error {
 		revision = r.Revision()
-		rec, err = record(r, scope, token, s.Now())
+		src, err := scopes.OrEach(s.Resolver).Resolve(r, scope)
+		if err != nil {
+			return err
+		}
+		rec, err = record(r, src, token, s.Now())
 		answer = contract.Found
 		switch {
 		case fault.Is(err, fault.NotFound):
@@ -41,12 +48,12 @@ func (s *Source) Record(ctx context.Context, scope string, token contract.Hash) 
 }
 
 // record looks for an access token and then for an API key: a hash cannot be
-// both. It is nil for one that has expired.
-func record(r store.Reader, scope string, hash contract.Hash, now time.Time) (*contract.Record, error) {
+// both. It is nil for one that has expired. Its owners are in the scope of its row.
+func record(r store.Reader, src scopes.Source, hash contract.Hash, now time.Time) (*contract.Record, error) {
 	index := hex.EncodeToString(hash[:])
-	res, err := r.Find(gateway.Tokens, scope, gateway.IndexAccessToken, index)
+	res, err := src.Find(gateway.Tokens, gateway.IndexAccessToken, index)
 	if fault.Is(err, fault.NotFound) {
-		return keyRecord(r, scope, index, now)
+		return keyRecord(r, src, index, now)
 	}
 	if err != nil {
 		return nil, err
@@ -56,11 +63,11 @@ func record(r store.Reader, scope string, hash contract.Hash, now time.Time) (*c
 	if expires != 0 && now.UnixMilli() >= expires {
 		return nil, nil
 	}
-	app, err := r.Get(gateway.Applications, scope, token.Credential)
+	app, err := r.Get(gateway.Applications, res.Scope, token.Credential)
 	if err != nil {
 		return nil, err
 	}
-	consumer, err := consumerOf(r, scope, app.Spec.(*gateway.Application).Consumer)
+	consumer, err := consumerOf(r, res.Scope, app.Spec.(*gateway.Application).Consumer)
 	if err != nil {
 		return nil, err
 	}
@@ -72,8 +79,8 @@ func record(r store.Reader, scope string, hash contract.Hash, now time.Time) (*c
 }
 
 // keyRecord is record for API keys.
-func keyRecord(r store.Reader, scope, index string, now time.Time) (*contract.Record, error) {
-	res, err := r.Find(gateway.Keys, scope, gateway.IndexKey, index)
+func keyRecord(r store.Reader, src scopes.Source, index string, now time.Time) (*contract.Record, error) {
+	res, err := src.Find(gateway.Keys, gateway.IndexKey, index)
 	if err != nil {
 		return nil, err
 	}
@@ -81,7 +88,7 @@ func keyRecord(r store.Reader, scope, index string, now time.Time) (*contract.Re
 	if key.DropAt != 0 && now.UnixMilli() >= key.DropAt {
 		return nil, nil
 	}
-	consumer, err := consumerOf(r, scope, key.Consumer)
+	consumer, err := consumerOf(r, res.Scope, key.Consumer)
 	if err != nil {
 		return nil, err
 	}

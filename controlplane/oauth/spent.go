@@ -38,7 +38,7 @@ func (t *Request) spend(tx store.Tx, value string, issue *Issue, successor strin
 		life = time.Duration(ttl) * time.Second
 	}
 	_, err := tx.Create(&model.Resource{
-		Kind: gateway.SpentValues, Scope: t.Scope, Name: uuid.NewString(), Created: t.Now,
+		Kind: gateway.SpentValues, Scope: t.owner(), Name: uuid.NewString(), Created: t.Now,
 		Spec: &gateway.Spent{
 			Value: gateway.TokenKey(value), Credential: t.Application.Name, Family: issue.Family, Successor: successor,
 			At: t.Now.UnixMilli(), DropAt: t.Now.Add(life).UnixMilli(),
@@ -50,7 +50,7 @@ func (t *Request) spend(tx store.Tx, value string, issue *Issue, successor strin
 // spentValue finds what is remembered of a value of the client; nil if nothing
 // is. What another client spent is nobody else's business.
 func (t *Request) spentValue(tx store.Reader, value string) (*gateway.Spent, error) {
-	res, err := tx.Find(gateway.SpentValues, t.Scope, gateway.IndexSpent, gateway.TokenKey(value))
+	res, err := t.find(tx, gateway.SpentValues, gateway.IndexSpent, gateway.TokenKey(value))
 	if fault.Is(err, fault.NotFound) {
 		return nil, nil
 	}

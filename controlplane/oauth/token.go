@@ -76,7 +76,7 @@ func (s *Server) refused(w http.ResponseWriter, r *http.Request, t *Request, err
 	// A thief that goes away now stops nothing.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), familyTimeout)
 	defer cancel()
-	if err := s.revokeFamily(ctx, t.Scope, again.family); err != nil {
+	if err := s.revokeFamily(ctx, t.owner(), again.family); err != nil {
 		return err
 	}
 	return t.refuse(w, again.refusal)

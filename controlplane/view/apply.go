@@ -4,18 +4,20 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"sync/atomic"
 
 	"github.com/google/uuid"
 
 	"github.com/meshgate/meshgate/controlplane/fault"
 	"github.com/meshgate/meshgate/controlplane/gateway"
 	"github.com/meshgate/meshgate/controlplane/model"
+	"github.com/meshgate/meshgate/controlplane/scopes"
 	"github.com/meshgate/meshgate/controlplane/store"
 )
 
 // gatewayEdit is the next state while it is being made from the previous one.
 type gatewayEdit struct {
-	reader    store.Reader
+	source    scopes.Source
 	scope     string
 	services  *edit[*Service]
 	routes    *edit[*Route]
@@ -28,9 +30,9 @@ type gatewayEdit struct {
 	identitiesEdit
 }
 
-func draftOf(g *Gateway, r store.Reader) *gatewayEdit {
+func draftOf(g *Gateway, src scopes.Source) *gatewayEdit {
 	return &gatewayEdit{
-		reader: r, scope: g.scope,
+		source: src, scope: g.scope,
 		services: editOf(g.services), routes: editOf(g.routes), plugins: editOf(g.plugins),
 		targets: editOf(g.targets), bound: editOf(g.bound), anonymous: editOf(g.anonymous), users: editOf(g.users),
 		balancingEdit: g.balancing.draft(), identitiesEdit: g.identities.draft(),
@@ -39,7 +41,7 @@ func draftOf(g *Gateway, r store.Reader) *gatewayEdit {
 
 func (d *gatewayEdit) freeze() *Gateway {
 	return &Gateway{
-		scope: d.scope, revision: d.reader.Revision(),
+		scope: d.scope, members: d.source.Members, revision: d.source.Revision(),
 		services: d.services.table, routes: d.routes.table, plugins: d.plugins.table,
 		targets: d.targets.table, bound: d.bound.table, anonymous: d.anonymous.table, users: d.users.table,
 		balancing: d.balancingEdit.freeze(), identities: d.identitiesEdit.freeze(),
@@ -48,9 +50,15 @@ func (d *gatewayEdit) freeze() *Gateway {
 
 // Load reads a whole control plane once, without following it.
 func Load(scope string, r store.Reader) (*Gateway, error) {
-	d := draftOf(&Gateway{scope: scope}, r)
+	return LoadSource(scope, scopes.Of(r, scope))
+}
+
+// LoadSource is Load for a scope that may consist of others. Its error may be a
+// [scopes.Conflict].
+func LoadSource(scope string, src scopes.Source) (*Gateway, error) {
+	d := draftOf(&Gateway{scope: scope}, src)
 	for _, k := range kinds {
-		rs, err := r.List(k.kind, store.Query{Scope: scope})
+		rs, err := src.List(k.kind, store.Query{})
 		if err != nil {
 			return nil, fmt.Errorf("list %s of %s: %w", k.kind.Path, scope, err)
 		}
@@ -60,16 +68,39 @@ func Load(scope string, r store.Reader) (*Gateway, error) {
 			}
 		}
 	}
+	// A view does not hold consumers, but they may not clash either.
+	if src.Union() {
+		if _, err := src.List(gateway.Consumers, store.Query{}); err != nil {
+			return nil, fmt.Errorf("list consumers of %s: %w", scope, err)
+		}
+	}
 	return d.freeze(), nil
 }
 
 // gatewaySource reads and follows a control plane.
-func gatewaySource(scope string) source[*Gateway] {
+func gatewaySource(scope string, resolver scopes.Resolver) source[*Gateway] {
+	// members are those of the newest read, also of one that found a conflict: what
+	// happens to them may be the end of it.
+	var members atomic.Pointer[scopes.Members]
+	members.Store(new(scopes.Of(nil, scope).Members))
+	reshapes := func(key model.Key) bool { return resolver.Shapes(scope, key) }
 	return source[*Gateway]{
-		load: func(r store.Reader) (*Gateway, error) { return Load(scope, r) },
-		mine: func(key model.Key) bool {
-			return key.Scope == scope && (key.Kind == gateway.Consumers.Name || keptAs(key.Kind) != nil)
+		load: func(r store.Reader) (*Gateway, error) {
+			src, err := resolver.Resolve(r, scope)
+			if err != nil {
+				return nil, err
+			}
+			if !members.Load().Equal(src.Members) {
+				members.Store(&src.Members)
+			}
+			return LoadSource(scope, src)
 		},
+		mine: func(key model.Key) bool {
+			ours := key.Kind == gateway.Consumers.Name || keptAs(key.Kind) != nil
+			return (ours && members.Load().Has(key.Scope)) || reshapes(key)
+		},
+		reshapes: reshapes,
+		members:  members.Load,
 	}
 }
 
@@ -82,7 +113,7 @@ func (g *Gateway) at(revision uint64) *Gateway {
 
 // apply implements [State]. Keys of other kinds are ignored.
 func (g *Gateway) apply(r store.Reader, keys []model.Key) (next *Gateway, relevant []model.Key, err error) {
-	d := draftOf(g, r)
+	d := draftOf(g, g.members.Over(r))
 	for _, key := range keys {
 		changed, err := d.refresh(key)
 		if err != nil {
@@ -104,12 +135,15 @@ func (d *gatewayEdit) refresh(key model.Key) (bool, error) {
 	if k == nil {
 		return false, nil
 	}
-	res, err := d.reader.Get(k.kind, d.scope, key.Name)
+	res, err := d.source.Get(k.kind, key.Name)
 	if fault.Is(err, fault.NotFound) {
 		k.drop(d, key.Name)
 		return true, nil
 	}
 	if err != nil {
+		return true, err
+	}
+	if err := d.source.Check(res); err != nil {
 		return true, err
 	}
 	return true, k.put(d, res)
@@ -190,7 +224,7 @@ func (d *gatewayEdit) release(configured string) {
 // like one, then by username.
 func (d *gatewayEdit) resolve(configured string) error {
 	if _, err := uuid.Parse(configured); err == nil {
-		res, err := d.reader.Get(gateway.Consumers, d.scope, configured)
+		res, err := d.source.Get(gateway.Consumers, configured)
 		if err == nil {
 			d.anonymous.put(configured, entryOf[gateway.Consumer](res))
 			return nil
@@ -199,7 +233,7 @@ func (d *gatewayEdit) resolve(configured string) error {
 			return err
 		}
 	}
-	res, err := d.reader.Find(gateway.Consumers, d.scope, gateway.IndexUsername, configured)
+	res, err := d.source.Find(gateway.Consumers, gateway.IndexUsername, configured)
 	switch {
 	case err == nil:
 		d.anonymous.put(configured, entryOf[gateway.Consumer](res))
@@ -214,14 +248,17 @@ func (d *gatewayEdit) resolve(configured string) error {
 // consumer resolves again what a changed consumer answered or answers to, and
 // reports whether anything was. Views hold no other consumers.
 func (d *gatewayEdit) consumer(id string) (bool, error) {
-	if d.users.size == 0 {
+	if d.users.size == 0 && !d.source.Union() {
 		return false, nil
 	}
 	affected := []string{id}
-	res, err := d.reader.Get(gateway.Consumers, d.scope, id)
+	res, err := d.source.Get(gateway.Consumers, id)
 	switch {
 	case err == nil:
 		affected = append(affected, entryOf[gateway.Consumer](res).Spec.Username)
+		if err := d.source.Check(res); err != nil {
+			return false, err
+		}
 	case !fault.Is(err, fault.NotFound):
 		return false, err
 	}

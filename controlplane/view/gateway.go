@@ -7,6 +7,7 @@ import (
 
 	"github.com/meshgate/meshgate/controlplane/gateway"
 	"github.com/meshgate/meshgate/controlplane/model"
+	"github.com/meshgate/meshgate/controlplane/scopes"
 )
 
 // Entry is one resource in a view. It is immutable; a changed resource is a new
@@ -39,6 +40,7 @@ type Plugin struct {
 // immutable and shared by all readers.
 type Gateway struct {
 	scope    string
+	members  scopes.Members
 	revision uint64
 	services table[*Service]
 	routes   table[*Route]

@@ -6,11 +6,13 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime/debug"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/meshgate/meshgate/controlplane/model"
+	"github.com/meshgate/meshgate/controlplane/scopes"
 	"github.com/meshgate/meshgate/controlplane/store"
 )
 
@@ -43,7 +45,15 @@ type source[S State[S]] struct {
 	// mine reports whether a key may be part of the state. Events of others move
 	// the revision and cost nothing more.
 	mine func(model.Key) bool
+	// reshapes reports whether a key may change which resources mine are; nil if none
+	// does. The scope is then read anew, and followed from there.
+	reshapes func(model.Key) bool
+	// members are what mine goes by, which load may change; nil where nothing does.
+	members func() *scopes.Members
 }
+
+// errReshaped ends the following of a scope that may consist of something else now.
+var errReshaped = errors.New("what the scope consists of has changed")
 
 // Scope follows one control plane or one mesh.
 type Scope[S State[S]] struct {
@@ -56,6 +66,9 @@ type Scope[S State[S]] struct {
 	ready, stuck chan struct{}
 	// failure is why the store cannot be followed at present, nil if it can.
 	failure atomic.Pointer[error]
+
+	// judged is the revision that was read last; the goroutine of the scope has it.
+	judged uint64
 
 	// users counts those who opened the scope and leave takes one off; the lock of
 	// the views guards both.
@@ -111,10 +124,19 @@ func (s *Scope[S]) run(ctx context.Context) {
 			s.log.Info("view is loaded anew", "scope", s.name, "reason", err.Error())
 			continue
 		}
+		if errors.Is(err, errReshaped) {
+			continue
+		}
 		if s.state.Load() != before {
 			pause = minPause
 		}
 		s.failed(err)
+		if _, clash := scopes.ConflictIn(err); clash {
+			s.log.Warn("view keeps its last state", "scope", s.name, "reason", err.Error())
+			if s.touched(ctx) || ctx.Err() != nil {
+				continue
+			}
+		}
 		s.log.Error("view cannot follow the store", "scope", s.name, "error", err.Error(), "pause", pause.String())
 		t := time.NewTimer(pause)
 		select {
@@ -124,6 +146,25 @@ func (s *Scope[S]) run(ctx context.Context) {
 		}
 		pause = min(pause*2, maxPause)
 	}
+}
+
+// touched waits for a commit after what was read last that may change what was found. It
+// is false if the store cannot be watched.
+func (s *Scope[S]) touched(ctx context.Context) bool {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	for events, err := range s.store.Watch(ctx, s.judged) {
+		if err != nil {
+			_, lost := errors.AsType[*store.HistoryLost](err)
+			return lost
+		}
+		for _, e := range events {
+			if s.source.mine(e.Key) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // failed notes why the store cannot be followed, and tells those who show it.
@@ -187,6 +228,7 @@ func (s *Scope[S]) follow(ctx context.Context) error {
 func (s *Scope[S]) reload(ctx context.Context) error {
 	var next S
 	err := s.store.View(ctx, func(r store.Reader) (err error) {
+		s.judged = r.Revision()
 		next, err = s.source.load(r)
 		return err
 	})
@@ -194,6 +236,22 @@ func (s *Scope[S]) reload(ctx context.Context) error {
 		return err
 	}
 	s.publish(next, nil, true)
+	return nil
+}
+
+// reloadAlike is reload for a feed that goes on: if the scope consists of something else
+// now, the feed may have left out what belongs to it.
+func (s *Scope[S]) reloadAlike(ctx context.Context) error {
+	if s.source.members == nil {
+		return s.reload(ctx)
+	}
+	before := s.source.members()
+	if err := s.reload(ctx); err != nil {
+		return err
+	}
+	if s.source.members() != before {
+		return errReshaped
+	}
 	return nil
 }
 
@@ -210,7 +268,12 @@ func (s *Scope[S]) advance(ctx context.Context, f *feed) error {
 		err := s.store.View(ctx, func(r store.Reader) (err error) {
 			var pending []model.Key
 			wanted = r.Revision()
-			if pending, complete = f.upTo(wanted); complete {
+			s.judged = wanted
+			pending, complete = f.upTo(wanted)
+			if complete && s.source.reshapes != nil && slices.ContainsFunc(pending, s.source.reshapes) {
+				return errReshaped
+			}
+			if complete {
 				next, keys, err = s.State().apply(r, pending)
 			}
 			return err
@@ -227,7 +290,7 @@ func (s *Scope[S]) advance(ctx context.Context, f *feed) error {
 			return err
 		}
 	}
-	if err := s.reload(ctx); err != nil {
+	if err := s.reloadAlike(ctx); err != nil {
 		return err
 	}
 	f.applied(s.State().Revision())

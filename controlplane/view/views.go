@@ -9,6 +9,7 @@ import (
 
 	"github.com/meshgate/meshgate/controlplane/fault"
 	"github.com/meshgate/meshgate/controlplane/model"
+	"github.com/meshgate/meshgate/controlplane/scopes"
 	"github.com/meshgate/meshgate/controlplane/store"
 )
 
@@ -16,6 +17,7 @@ import (
 // last of its users has released it.
 type Views struct {
 	store    store.Store
+	resolver scopes.Resolver
 	policies []*model.Kind
 	log      *slog.Logger
 	ctx      context.Context //nolint:containedctx // the lifetime of the goroutines, ended by Close
@@ -33,9 +35,14 @@ type Views struct {
 // services are, [Locating]. The caller closes the
 // views before the store.
 func New(s store.Store, policies []*model.Kind, log *slog.Logger) *Views {
+	return NewResolved(s, scopes.Each{}, policies, log)
+}
+
+// NewResolved is New with control planes that consist of what a resolver says.
+func NewResolved(s store.Store, resolver scopes.Resolver, policies []*model.Kind, log *slog.Logger) *Views {
 	ctx, stop := context.WithCancel(context.Background())
 	return &Views{
-		store: s, policies: policies, log: log, ctx: ctx, stop: stop,
+		store: s, resolver: resolver, policies: policies, log: log, ctx: ctx, stop: stop,
 		planes: map[string]*Scope[*Gateway]{}, meshes: map[string]*Scope[*Mesh]{},
 	}
 }
@@ -45,14 +52,16 @@ func New(s store.Store, policies []*model.Kind, log *slog.Logger) *Views {
 // Unavailable if the views are closed or the state cannot be read at present, and
 // the error of ctx if that ends before the load.
 func (v *Views) ControlPlane(ctx context.Context, name string) (*Scope[*Gateway], error) {
-	return open(ctx, v, v.planes, name, false, gatewaySource)
+	return open(ctx, v, v.planes, name, false, v.gatewaySource)
 }
 
 // AwaitControlPlane is ControlPlane that waits for as long as the state cannot be
 // read.
 func (v *Views) AwaitControlPlane(ctx context.Context, name string) (*Scope[*Gateway], error) {
-	return open(ctx, v, v.planes, name, true, gatewaySource)
+	return open(ctx, v, v.planes, name, true, v.gatewaySource)
 }
+
+func (v *Views) gatewaySource(name string) source[*Gateway] { return gatewaySource(name, v.resolver) }
 
 // Mesh returns the view of a mesh, which need not exist yet: [Mesh.Spec] is nil
 // then. Otherwise it is as [Views.ControlPlane]. A control plane and a mesh of

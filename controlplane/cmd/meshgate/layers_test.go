@@ -96,15 +96,17 @@ var layers = map[string]string{
 	"controlplane/store/storetest":       "controlplane/fault controlplane/gateway controlplane/model controlplane/store",
 
 	// What reads and writes through the store.
-	"controlplane/view":            "controlplane/fault controlplane/gateway controlplane/mesh controlplane/model controlplane/store",
-	"controlplane/lifecycle":       "controlplane/admit controlplane/fault controlplane/mesh controlplane/model controlplane/store",
-	"controlplane/insight":         "controlplane/health controlplane/mesh controlplane/model controlplane/store xds/resource xds/server",
-	"controlplane/changes":         "controlplane/fault controlplane/model controlplane/store",
-	"controlplane/admit":           "controlplane/changes controlplane/fault controlplane/model controlplane/store",
-	"controlplane/nodes":           "controlplane/fault controlplane/health controlplane/insight xds/resource xds/snapshot",
-	"controlplane/nodes/nodestest": "controlplane/fault controlplane/insight controlplane/nodes",
-	"controlplane/admit/admittest": "controlplane/store",
-	"controlplane/identity":        "controlplane/fault controlplane/mesh controlplane/model controlplane/store filter/contract",
+	"controlplane/scopes":            "controlplane/fault controlplane/model controlplane/store",
+	"controlplane/scopes/scopestest": "controlplane/fault controlplane/model controlplane/scopes controlplane/store",
+	"controlplane/view":              "controlplane/fault controlplane/gateway controlplane/mesh controlplane/model controlplane/scopes controlplane/store",
+	"controlplane/lifecycle":         "controlplane/admit controlplane/fault controlplane/mesh controlplane/model controlplane/store",
+	"controlplane/insight":           "controlplane/health controlplane/mesh controlplane/model controlplane/store xds/resource xds/server",
+	"controlplane/changes":           "controlplane/fault controlplane/model controlplane/store",
+	"controlplane/admit":             "controlplane/changes controlplane/fault controlplane/model controlplane/scopes controlplane/store",
+	"controlplane/nodes":             "controlplane/fault controlplane/health controlplane/insight xds/resource xds/snapshot",
+	"controlplane/nodes/nodestest":   "controlplane/fault controlplane/insight controlplane/nodes",
+	"controlplane/admit/admittest":   "controlplane/store",
+	"controlplane/identity":          "controlplane/fault controlplane/mesh controlplane/model controlplane/store filter/contract",
 	// Tokens and the control plane's own authority know nothing of the authorities of meshes.
 	"controlplane/meshca":                "controlplane/fault controlplane/identity controlplane/mesh controlplane/model controlplane/store xds/alarm",
 	"controlplane/identity/identitytest": "controlplane/fault controlplane/store controlplane/store/memstore",
@@ -113,7 +115,7 @@ var layers = map[string]string{
 	"controlplane/publish":               "controlplane/fault controlplane/mesh controlplane/model controlplane/view xds/accesslog xds/plan xds/plan/edge xds/plan/sidecar xds/policy xds/resource xds/snapshot",
 
 	// What answers requests.
-	"controlplane/oauth": "controlplane/admit controlplane/fault controlplane/gateway controlplane/model controlplane/revoke controlplane/store controlplane/turns filter/contract",
+	"controlplane/oauth": "controlplane/admit controlplane/fault controlplane/gateway controlplane/model controlplane/revoke controlplane/scopes controlplane/store controlplane/turns filter/contract",
 	// What both APIs are held against.
 	"controlplane/changes/changestest": "controlplane/httpkit",
 	// The cases are data; what they are held against is for their users to say.

@@ -1,0 +1,41 @@
+package oauth
+
+import (
+	"github.com/meshgate/meshgate/controlplane/model"
+	"github.com/meshgate/meshgate/controlplane/scopes"
+	"github.com/meshgate/meshgate/controlplane/store"
+)
+
+// What a request reads may be of any member of what its gateway belongs to. What it
+// writes goes where its application is: whoever deletes that, or its consumer, takes
+// everything along that hangs on it.
+
+// get reads a resource of the control plane of the gateway.
+func (t *Request) get(tx store.Reader, k *model.Kind, name string) (*model.Resource, error) {
+	src, err := scopes.OrEach(t.resolver).Resolve(tx, t.Scope)
+	if err != nil {
+		return nil, err
+	}
+	return src.Get(k, name)
+}
+
+// find is get by a unique value.
+func (t *Request) find(tx store.Reader, k *model.Kind, index, value string) (*model.Resource, error) {
+	src, err := scopes.OrEach(t.resolver).Resolve(tx, t.Scope)
+	if err != nil {
+		return nil, err
+	}
+	return src.Find(k, index, value)
+}
+
+// list is get for a page.
+func (t *Request) list(tx store.Reader, k *model.Kind, q store.Query) ([]*model.Resource, error) {
+	src, err := scopes.OrEach(t.resolver).Resolve(tx, t.Scope)
+	if err != nil {
+		return nil, err
+	}
+	return src.List(k, q)
+}
+
+// owner is the scope of the application.
+func (t *Request) owner() string { return t.Application.Scope }

@@ -1,0 +1,182 @@
+package scopes
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/meshgate/meshgate/controlplane/fault"
+	"github.com/meshgate/meshgate/controlplane/model"
+	"github.com/meshgate/meshgate/controlplane/store"
+)
+
+// Members are the scopes that a scope consists of. It is immutable; the zero value is a
+// scope without a name.
+type Members struct {
+	// own is the scope of one that is itself.
+	own string
+	// group lists the members in order; it counts only if union is set, and may be empty.
+	group []string
+	union bool
+}
+
+// Has reports whether the rows of a scope are among those of the members.
+func (m Members) Has(scope string) bool {
+	if !m.union {
+		return m.own == scope
+	}
+	_, found := slices.BinarySearch(m.group, scope)
+	return found
+}
+
+// Scopes lists them in order.
+func (m Members) Scopes() []string {
+	if !m.union {
+		return []string{m.own}
+	}
+	return slices.Clone(m.group)
+}
+
+// Equal reports whether both are the same scopes.
+func (m Members) Equal(o Members) bool {
+	return m.own == o.own && m.union == o.union && slices.Equal(m.group, o.group)
+}
+
+// Over reads the members in the state of r.
+func (m Members) Over(r store.Reader) Source { return Source{m, r} }
+
+// Source reads the entities of a scope in one state, as a [store.Reader] does, but without
+// being told where they are. Resources keep the scope of their rows. What two members hold
+// with the same id, or with the same value of a unique index, is nobody's: reads that meet
+// it fail with a [Conflict]. It is a value, so that reading a scope that is itself costs
+// nothing more than the reader.
+type Source struct {
+	Members
+	reader store.Reader
+}
+
+// Of reads one scope that is itself.
+func Of(r store.Reader, scope string) Source { return Source{Members{own: scope}, r} }
+
+// Union reads a group of members.
+func Union(r store.Reader, members ...string) Source {
+	return Source{Members{group: slices.Compact(slices.Sorted(slices.Values(members))), union: true}, r}
+}
+
+// Revision is that of the reader.
+func (s Source) Revision() uint64 { return s.reader.Revision() }
+
+// Union reports whether the source is a group, in which entities may clash.
+func (s Source) Union() bool { return s.union }
+
+// Get returns the named resource.
+func (s Source) Get(k *model.Kind, name string) (*model.Resource, error) {
+	if !s.union {
+		return s.reader.Get(k, s.own, name)
+	}
+	return s.only(k, "", name, func(scope string) (*model.Resource, error) { return s.reader.Get(k, scope, name) })
+}
+
+// Find returns the resource that holds a unique value.
+func (s Source) Find(k *model.Kind, index, value string) (*model.Resource, error) {
+	if !s.union {
+		return s.reader.Find(k, s.own, index, value)
+	}
+	return s.only(k, index, value, func(scope string) (*model.Resource, error) { return s.reader.Find(k, scope, index, value) })
+}
+
+// only asks all members, of which at most one may have it.
+func (s Source) only(k *model.Kind, index, value string, ask func(scope string) (*model.Resource, error)) (found *model.Resource, err error) {
+	for _, scope := range s.group {
+		res, err := ask(scope)
+		switch {
+		case fault.Is(err, fault.NotFound):
+		case err != nil:
+			return nil, err
+		case found != nil:
+			return nil, conflict(k, index, value, found, res)
+		default:
+			found = res
+		}
+	}
+	if found == nil {
+		return nil, fault.New(fault.NotFound, "no member has this %s", k.Name)
+	}
+	return found, nil
+}
+
+// List returns a page. The scope of the query is not looked at.
+func (s Source) List(k *model.Kind, q store.Query) ([]*model.Resource, error) {
+	if !s.union {
+		q.Scope = s.own
+		return s.reader.List(k, q)
+	}
+	skip, limit := q.Skip, q.Limit
+	if q.Skip = 0; limit > 0 {
+		q.Limit = skip + limit
+	}
+	var all []*model.Resource
+	for _, scope := range s.group {
+		q.Scope = scope
+		list, err := s.reader.List(k, q)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, list...)
+	}
+	slices.SortStableFunc(all, func(a, b *model.Resource) int { return cmp.Compare(a.Name, b.Name) })
+	if err := distinct(k, all); err != nil {
+		return nil, err
+	}
+	all = all[min(skip, len(all)):]
+	if limit > 0 {
+		all = all[:min(limit, len(all))]
+	}
+	return all, nil
+}
+
+// distinct fails for a list, ordered by name, in which two rows of one name or of one
+// unique value are.
+func distinct(k *model.Kind, list []*model.Resource) error {
+	for i := 1; i < len(list); i++ {
+		if list[i].Name == list[i-1].Name {
+			return conflict(k, "", list[i].Name, list[i-1], list[i])
+		}
+	}
+	for i := range k.Unique {
+		ix := &k.Unique[i]
+		holders := make(map[string]*model.Resource, len(list))
+		for _, res := range list {
+			value, ok := ix.Value(res.Spec)
+			if !ok {
+				continue
+			}
+			if first := holders[value]; first != nil {
+				return conflict(k, ix.Name, value, first, res)
+			}
+			holders[value] = res
+		}
+	}
+	return nil
+}
+
+// Check fails with a [Conflict] if another member has a resource with the name of this one,
+// or with one of its unique values.
+func (s Source) Check(res *model.Resource) error {
+	if !s.union {
+		return nil
+	}
+	if _, err := s.Get(res.Kind, res.Name); err != nil && !fault.Is(err, fault.NotFound) {
+		return err
+	}
+	for i := range res.Kind.Unique {
+		ix := &res.Kind.Unique[i]
+		value, ok := ix.Value(res.Spec)
+		if !ok {
+			continue
+		}
+		if _, err := s.Find(res.Kind, ix.Name, value); err != nil && !fault.Is(err, fault.NotFound) {
+			return err
+		}
+	}
+	return nil
+}
