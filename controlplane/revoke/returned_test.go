@@ -3,6 +3,7 @@ package revoke
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync/atomic"
 	"testing"
 
@@ -16,11 +17,15 @@ import (
 // unsynced is a store of which one commit fails, and is found made all the same.
 type unsynced struct {
 	store.Store
-	on   atomic.Bool
-	told chan struct{}
+	on      atomic.Bool
+	told    chan struct{}
+	durable atomic.Int64 // how many writes asked to outlive the loss of power
 }
 
 func (s *unsynced) Update(ctx context.Context, class model.Class, fn func(store.Tx) error) (store.Commit, error) {
+	if class == model.Config {
+		s.durable.Add(1)
+	}
 	c, err := s.Store.Update(ctx, class, fn)
 	if err == nil && s.on.CompareAndSwap(true, false) {
 		close(s.told)
@@ -42,8 +47,12 @@ func TestReturnedFilterIsWrittenAgain(t *testing.T) {
 	f.send(contract.FrameBye, nil)
 	<-disk.told
 	until(t, "gone", func() bool { return w.r.Stats().Links == 0 })
+	before := disk.durable.Load()
 	g, _ := w.connect("i")
 	g.lease()
+	if disk.durable.Load() == before {
+		t.Error("a filter has a lease, and the loss of power may forget it")
+	}
 	if n := w.rows(); n != 1 {
 		t.Errorf("a filter has a lease, and the next process knows %d filters", n)
 	}
@@ -80,4 +89,21 @@ func TestSettleHearsOfANewFilter(t *testing.T) {
 		t.Error(err)
 	}
 	until(t, "nobody waits", func() bool { return w.r.Stats().Pending == 0 })
+}
+
+// TestThoseWhoWaitAreNoted: in their order, once, and no more than there is room for.
+func TestThoseWhoWaitAreNoted(t *testing.T) {
+	r := &Revoker{}
+	for _, at := range []contract.Position{4, 2, 6, 4} {
+		r.repend(at)
+	}
+	if want := []contract.Position{2, 4, 6}; !slices.Equal(r.unconfirmed, want) {
+		t.Errorf("noted %v, want %v", r.unconfirmed, want)
+	}
+	for i := range contract.Position(maxUnconfirmed) {
+		r.repend(10 + i)
+	}
+	if n := len(r.unconfirmed); n != maxUnconfirmed {
+		t.Errorf("%d are noted, %d at most", n, maxUnconfirmed)
+	}
 }

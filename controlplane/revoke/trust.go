@@ -174,9 +174,10 @@ func (r *Revoker) pend(at contract.Position) {
 const maxUnconfirmed = 1 << 16
 
 // repend notes a position for which somebody waits, in its place. It may have been confirmed
-// before, and a filter that has come since does not know of it. mu is held.
+// before, and a filter that has come since does not know of it. Of too many a later one
+// stands for it. mu is held.
 func (r *Revoker) repend(at contract.Position) {
-	if i, noted := slices.BinarySearch(r.unconfirmed, at); !noted {
+	if i, noted := slices.BinarySearch(r.unconfirmed, at); !noted && len(r.unconfirmed) < maxUnconfirmed {
 		r.unconfirmed = slices.Insert(r.unconfirmed, i, at)
 	}
 }

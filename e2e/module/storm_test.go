@@ -134,7 +134,7 @@ func runStorm(t *testing.T, w *world, duration time.Duration) *storm {
 	}
 	s.end()
 	w.envoy.alive(t)
-	if s.answered.Load() == 0 || s.left.Load() == 0 {
+	if s.answered.Load() == 0 || s.left.Load() < growthGo/leaverLeak/2 { // of fewer, one leak of theirs would not be seen
 		t.Fatal("this was no storm")
 	}
 	if s.passed.Load() != 0 {

@@ -1,6 +1,7 @@
 package tokencache
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -60,9 +61,15 @@ func (m *logbook) count(beginning string) (n int) {
 // it is not called silent, and it has answered: that leaves no room for grace, also while
 // it is not asked.
 func TestStrangersAreNotSilent(t *testing.T) {
+	for name, cluster := range map[string]bool{"one server": false, "a server of a cluster": true} {
+		t.Run(name, func(t *testing.T) { testStrangers(t, cluster) })
+	}
+}
+
+func testStrangers(t *testing.T, cluster bool) {
 	const silent, strange, read = "redis does not answer", "redis answers, and is not read", "redis is read again"
 	var log logbook
-	inWorld(t, worldConfig{cache: contract.CacheSettings{Grace: 10_000}, logged: log.add}, func(w *world) {
+	inWorld(t, worldConfig{cluster: cluster, cache: contract.CacheSettings{Grace: 10_000}, logged: log.add}, func(w *world) {
 		w.control.introspect = func(*contract.Introspect) *contract.Result { return found(1, 5) }
 		l := w.live()
 		w.want("look-up", w.resolve(1), contract.Found)
@@ -108,5 +115,41 @@ func TestStrangersAreNotSilent(t *testing.T) {
 			w.want("a stranger after it", w.resolve(1), contract.Unavailable)
 		}
 		logged("a stranger after silence", 1, 2, 1)
+	})
+}
+
+// TestLookUpsThatSayNothing: of a server of a cluster a look-up says nothing whose caller has
+// gone, or in which something panicked. Its probe is another's.
+func TestLookUpsThatSayNothing(t *testing.T) {
+	inWorld(t, worldConfig{static: true, cluster: true}, func(w *world) {
+		w.store.putRecord(t, 1, testRecord(1, 5))
+		w.store.fail = errUnreachable
+		for range breakerFailures {
+			w.want("silence", w.resolve(1), contract.Unavailable)
+		}
+		w.store.reading = func(string) { panic("store") }
+		for range 2 * maxProbes {
+			w.advance(breakerProbe)
+			w.want("panic", w.resolve(1), contract.Unavailable)
+		}
+		nodes := w.cache.config.Load().l2.nodes
+		if nodes.probes != 0 || !nodes.isOpen() {
+			t.Errorf("%d probes are open, and the server is left alone: %t", nodes.probes, nodes.isOpen())
+		}
+		w.store.reading, w.store.fail = nil, nil
+		w.advance(breakerProbe)
+		w.want("it answers", w.resolve(1), contract.Found)
+
+		ctx, gone := context.WithCancel(w.t.Context())
+		w.store.reading = func(string) { gone() }
+		w.store.fail = errUnreachable
+		for range breakerFailures {
+			if _, outcome := w.cache.readL2(ctx, w.cache.config.Load(), &standing{}, hashOf(1)); outcome != l2Failed {
+				t.Errorf("a look-up that nobody waits for came to %d", outcome)
+			}
+		}
+		if nodes.isOpen() {
+			t.Error("a server is left alone for look-ups that were given up")
+		}
 	})
 }

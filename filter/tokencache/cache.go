@@ -231,8 +231,8 @@ func (c *Cache) openL2(next *config, trust contract.Trust, last *config) (*level
 		return nil, err
 	}
 	l2 := &level2{store: st, servers: trust.Servers, breaker: breaker{clock: c.clock}}
-	if s, ok := st.(*redisStore); ok && s.several {
-		l2.nodes = newNodes(c.clock)
+	if st.byNodes() {
+		l2.nodes = newNodes(c.clock, c.opts.RedisTimeout/2)
 	}
 	return l2, nil
 }

@@ -259,6 +259,7 @@ type fakeStore struct {
 	reads   int
 	closed  int
 	reading func(key string) // called before each read of a key
+	node    string           // the server of a cluster where everything is; empty if there is no cluster
 	alone   []bool           // what the last readers of a record and of floors said
 }
 
@@ -269,6 +270,21 @@ func (s *fakeStore) set(key string, value []byte) {
 }
 
 func (s *fakeStore) get(ctx context.Context, key string) ([]byte, error) {
+	v := visitOf(ctx)
+	if v == nil {
+		return s.read(ctx, key)
+	}
+	if err := v.enter(s.node); err != nil {
+		return nil, err
+	}
+	value, err := s.read(ctx, key)
+	v.leave(s.node, err)
+	return value, err
+}
+
+func (s *fakeStore) byNodes() bool { return s.node != "" }
+
+func (s *fakeStore) read(ctx context.Context, key string) ([]byte, error) {
 	s.mu.Lock()
 	hook, fail, block, slow := s.reading, s.fail, s.block, s.slow
 	s.reads++
@@ -389,8 +405,10 @@ type world struct {
 // if set, is called where a line is logged.
 type worldConfig struct {
 	static, noRedis bool
-	cache           contract.CacheSettings
-	logged          func(message string)
+	// cluster has everything on one server of a cluster.
+	cluster bool
+	cache   contract.CacheSettings
+	logged  func(message string)
 }
 
 // listener calls a function with each message.
@@ -415,6 +433,9 @@ func inWorld(t *testing.T, wc worldConfig, test func(*world)) {
 	cert, ca := testCertificate(t, dir)
 	synctest.Test(t, func(t *testing.T) {
 		w := &world{t: t, token: filepath.Join(dir, "token"), store: &fakeStore{values: map[string][]byte{}}}
+		if wc.cluster {
+			w.store.node = "a:1"
+		}
 		w.control = &fakeControl{t: t, cert: cert, links: make(chan *fakeLink, 64)}
 		w.writeToken("secret")
 		s := &contract.Settings{Cache: wc.cache}

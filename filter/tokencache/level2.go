@@ -31,6 +31,9 @@ type store interface {
 	// floors reads those of a credential and, unless empty, of a consumer. With an error no
 	// record holds that was read before either.
 	floors(ctx context.Context, credential, consumer string, alone bool) (ofCredential, ofConsumer []byte, err error)
+	// byNodes reports whether each server that is read goes through the visit in the
+	// context, see [watchNode].
+	byNodes() bool
 	close() error
 }
 

@@ -151,6 +151,8 @@ func (c *modelClient) floors(_ context.Context, credential, consumer string, _ b
 	return v[0], v[1], err
 }
 
+func (c *modelClient) byNodes() bool { return false }
+
 func (c *modelClient) close() error { return nil }
 
 // Records and Redis as the control plane sees it.

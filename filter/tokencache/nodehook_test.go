@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -54,7 +56,7 @@ func TestVerdict(t *testing.T) {
 // like one that is not read; one that says it may be none that is read, and one that
 // refuses it may be read. Nothing counts that no look-up asks.
 func TestNodesAreAskedForSlots(t *testing.T) {
-	n, asked := newNodes(&fakeClock{}), 0
+	n, asked := newNodes(&fakeClock{}, 0), 0
 	slots := func(err error) error {
 		v := n.visit()
 		defer v.end(false, func(nodeChange, *met) {})
@@ -85,7 +87,7 @@ func TestNodesAreAskedForSlots(t *testing.T) {
 // TestErrorsOfAnotherServer: a command that was sent elsewhere first says nothing of the
 // server that it was sent to then, and where that one is not asked it fails for that.
 func TestErrorsOfAnotherServer(t *testing.T) {
-	n := newNodes(&fakeClock{})
+	n := newNodes(&fakeClock{}, 0)
 	read := func(next error) error {
 		v := n.visit()
 		defer v.end(false, func(nodeChange, *met) {})
@@ -109,4 +111,29 @@ func TestErrorsOfAnotherServer(t *testing.T) {
 	if err := read(nil); !errors.As(err, &alone) || failureOf(err) != l2Untrusted {
 		t.Errorf("not left alone: %v", err)
 	}
+}
+
+// TestTimeThatOthersUsedUp: a server that was asked when the time was over already has not
+// failed; one that was silent for its share has.
+func TestTimeThatOthersUsedUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNodes(&fakeClock{}, time.Second)
+		fail := func(silent time.Duration) {
+			for range breakerFailures {
+				v := n.visit()
+				ctx := context.WithValue(t.Context(), visitKey{}, v)
+				_ = nodeHook{"a"}.ProcessPipelineHook(func(context.Context, []redis.Cmder) error {
+					<-time.After(silent)
+					return fmt.Errorf("read: %w", context.DeadlineExceeded)
+				})(ctx, nil)
+				v.end(false, func(nodeChange, *met) {})
+			}
+		}
+		if fail(time.Second - 1); n.isOpen() {
+			t.Error("a server is left alone that had no time")
+		}
+		if fail(time.Second); !n.isOpen() {
+			t.Error("a server that stands still is asked on")
+		}
+	})
 }

@@ -26,6 +26,8 @@ const (
 // once have one.
 type nodes struct {
 	clock Clock
+	// share is for how long a server must have been silent to have failed.
+	share time.Duration
 
 	mu     sync.Mutex
 	failed map[string]*node
@@ -53,7 +55,9 @@ func (e *leftAlone) Error() string { return "the server is left alone for a whil
 // Is says that it is an [redisconn.ErrNotVouched] if the server was left alone for that.
 func (e *leftAlone) Is(target error) bool { return e.stranger && target == redisconn.ErrNotVouched }
 
-func newNodes(clock Clock) *nodes { return &nodes{clock: clock, failed: map[string]*node{}} }
+func newNodes(clock Clock, share time.Duration) *nodes {
+	return &nodes{clock: clock, share: share, failed: map[string]*node{}}
+}
 
 // allow says whether a server may be asked, or fails with a [leftAlone]. Whoever makes a
 // probe must end it.

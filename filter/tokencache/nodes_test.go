@@ -28,7 +28,7 @@ func TestNodesAreBreakers(t *testing.T) {
 	addresses := []string{"a", "b", "c"}
 	rapid.Check(t, func(t *rapid.T) {
 		clock := &fakeClock{}
-		n := newNodes(clock)
+		n := newNodes(clock, 0)
 		alone := map[string]*breaker{}
 		type open struct {
 			*visit
@@ -99,7 +99,7 @@ func TestNodesAreBreakers(t *testing.T) {
 // TestNodesCountOnceALookUp: a server that a look-up meets several times has failed once,
 // or not at all if it has answered in the end; and not if the time of the look-up was over.
 func TestNodesCountOnceALookUp(t *testing.T) {
-	n := newNodes(&fakeClock{})
+	n := newNodes(&fakeClock{}, 0)
 	visit := func(over bool, results ...error) {
 		v := n.visit()
 		defer v.end(over, func(nodeChange, *met) {})
@@ -133,7 +133,7 @@ func TestNodesCountOnceALookUp(t *testing.T) {
 // once.
 func TestNodesSayWhy(t *testing.T) {
 	clock := &fakeClock{}
-	n := newNodes(clock)
+	n := newNodes(clock, 0)
 	fail := func(err error, want nodeChange) {
 		t.Helper()
 		clock.add(breakerProbe)
@@ -173,7 +173,7 @@ func TestNodesSayWhy(t *testing.T) {
 // nobody asks any more is nothing to report.
 func TestNodesAreBounded(t *testing.T) {
 	clock := &fakeClock{}
-	n := newNodes(clock)
+	n := newNodes(clock, 0)
 	for i := range maxNodes {
 		for range breakerFailures {
 			n.meet(fmt.Sprint(i), errUnreachable)

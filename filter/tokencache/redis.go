@@ -111,4 +111,6 @@ func value(cmd *redis.StringCmd, limit int) ([]byte, error) {
 	return v, nil
 }
 
+func (s *redisStore) byNodes() bool { return s.several }
+
 func (s *redisStore) close() error { return s.client.Close() }

@@ -2,6 +2,7 @@ package tokencache
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"sync"
 	"time"
@@ -22,7 +23,8 @@ type met struct {
 	address string
 	began   time.Duration // monotonic time at which it was met first
 	probe   bool
-	refused error // it is left alone
+	refused error     // it is left alone
+	entered time.Time // when it was asked last
 	asked   metOutcome
 	err     error // of metFailed
 }
@@ -62,14 +64,23 @@ func (v *visit) meets(address string) *met {
 func (v *visit) enter(address string) error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	return v.meets(address).refused
+	m := v.meets(address)
+	m.entered = time.Now()
+	return m.refused
 }
 
-// leave notes what a server that was entered came to.
+// leave notes what a server that was entered came to. One that did not answer in time
+// says nothing of itself unless it had its share: others may have used up the time.
 func (v *visit) leave(address string, err error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	m := v.meets(address)
+	if timeout, ok := errors.AsType[interface {
+		error
+		Timeout() bool
+	}](err); ok && timeout.Timeout() && time.Since(m.entered) < v.of.share {
+		return
+	}
 	if m.asked, m.err = metAnswered, err; err != nil {
 		m.asked = metFailed
 	}
