@@ -8,10 +8,20 @@ import (
 	"github.com/meshgate/meshgate/filter/redisconn"
 )
 
-// readNodes looks a token up in a cluster, on behalf of [Cache.readL2].
+// readNodes looks a token up in a cluster, on behalf of [Cache.readL2]. Where some servers
+// answer and others do not, one may have said that the token is revoked: that is not the
+// silence in which grace is given.
 func (c *Cache) readNodes(ctx context.Context, cfg *config, began *standing, hash contract.Hash) (*contract.Record, l2Outcome) {
 	v := cfg.l2.nodes.visit()
 	defer func() { v.end(ctx.Err() != nil, c.logNode) }()
+	r, outcome := c.visitNodes(ctx, v, cfg, began, hash)
+	if outcome == l2Failed && v.heard() {
+		outcome = l2Untrusted
+	}
+	return r, outcome
+}
+
+func (c *Cache) visitNodes(ctx context.Context, v *visit, cfg *config, began *standing, hash contract.Hash) (*contract.Record, l2Outcome) {
 	r, outcome, err := c.queryL2(context.WithValue(ctx, visitKey{}, v), cfg, began, hash)
 	var alone *leftAlone
 	switch {

@@ -23,13 +23,14 @@ type filter struct {
 	dials map[string]int
 }
 
-func (c *cluster) filter(redis contract.RedisSettings) *filter {
+func (c *cluster) filter(redis contract.RedisSettings, settings contract.CacheSettings) *filter {
 	c.Helper()
 	d := newDirectory(c.T)
 	f := &filter{clock: d.clock, dials: map[string]int{}}
+	settings.MaxBytes = 1 << 20
 	var err error
 	f.Cache, err = Open(Options{
-		Settings: &contract.Settings{Redis: &redis, RecordKeys: testKeys(testKey), ControlPlane: &d.cp, Cache: contract.CacheSettings{MaxBytes: 1 << 20}},
+		Settings: &contract.Settings{Redis: &redis, RecordKeys: testKeys(testKey), ControlPlane: &d.cp, Cache: settings},
 		Logger:   slog.New(slog.DiscardHandler), DialLink: d.control.dial, DialRedis: f.dial, Clock: d.clock,
 		// A read that is not answered ends before its look-up does, and counts.
 		RedisTimeout: roundTimeout / (l2Patience + 1),
@@ -103,7 +104,7 @@ func startFailing(t *testing.T, replace func(c *cluster)) *failing {
 	if err := c.db.Set(t.Context(), contract.RedisClockKey, clock, 0).Err(); err != nil || c.servers[2].CLI(t, "EXISTS", contract.RedisClockKey) != "1" {
 		t.Fatalf("the clock is not where the good token is: %v", err)
 	}
-	f.filter = c.filter(c.settings())
+	f.filter = c.filter(c.settings(), contract.CacheSettings{})
 	for _, token := range []int{f.replaced, f.frozen, f.good} {
 		f.want("before", token, contract.Found)
 	}
@@ -188,11 +189,44 @@ func TestFilterBeginsBesideAFrozenServer(t *testing.T) {
 	}
 	c.servers[1].Freeze(t)
 	settings := contract.RedisSettings{URL: "redis+cluster://" + c.servers[1].Address() + "," + c.servers[2].Address()}
-	f := c.filter(settings)
+	f := c.filter(settings, contract.CacheSettings{})
 	failures := 0
 	for ask(t, f.Cache, good) != contract.Found {
 		if failures++; failures > breakerFailures {
 			t.Fatalf("%d look-ups failed: %+v", failures, f.Stats())
 		}
+	}
+}
+
+// TestATombstoneLeavesNoRoomForGrace: the server of a revoked token says so, and that of the
+// clock stands still. The filter has the token in memory, and may serve it if nobody answers.
+func TestATombstoneLeavesNoRoomForGrace(t *testing.T) {
+	for name, more := range map[string]int{"at once": 0, "once it is left alone": breakerFailures} {
+		t.Run(name, func(t *testing.T) {
+			c := startCluster(t)
+			for _, s := range c.servers {
+				s.CLI(t, "CONFIG", "SET", "cluster-require-full-coverage", "no")
+				s.CLI(t, "CONFIG", "SET", "cluster-allow-reads-when-down", "yes")
+			}
+			token := c.put(0)
+			clock := contract.Clock{Epoch: testEpoch, Log: testLog, Position: 9}.Marshal()
+			if err := c.db.Set(t.Context(), contract.RedisClockKey, clock, 0).Err(); err != nil || c.servers[2].CLI(t, "EXISTS", contract.RedisClockKey) != "1" {
+				t.Fatal("the clock is elsewhere", err)
+			}
+			f := c.filter(c.settings(), contract.CacheSettings{Grace: 60_000})
+			if got := ask(t, f.Cache, token); got != contract.Found {
+				t.Fatalf("before: %d", got)
+			}
+			if err := c.db.Set(t.Context(), recordKey(token), contract.MarshalTombstone(9), 0).Err(); err != nil {
+				t.Fatal(err)
+			}
+			c.servers[2].Freeze(t)
+			defer c.servers[2].Thaw(t)
+			for range more + 1 {
+				if got := ask(t, f.Cache, token); got == contract.Found {
+					t.Fatalf("a revoked token is accepted: %+v", f.Stats())
+				}
+			}
+		})
 	}
 }

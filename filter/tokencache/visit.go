@@ -6,6 +6,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/meshgate/meshgate/filter/redisconn"
 )
 
 // visit is what one look-up met of the servers of a cluster. Nobody knows before which
@@ -16,6 +18,9 @@ type visit struct {
 
 	mu  sync.Mutex
 	met []met
+	// spoke says that a server has answered, or was another one than those vouched for.
+	// Who has heard anything has not heard that nobody is there.
+	spoke bool
 }
 
 // met is one server in a visit.
@@ -66,6 +71,7 @@ func (v *visit) enter(address string) error {
 	defer v.mu.Unlock()
 	m := v.meets(address)
 	m.entered = time.Now()
+	v.spoke = v.spoke || errors.Is(m.refused, redisconn.ErrNotVouched)
 	return m.refused
 }
 
@@ -74,6 +80,7 @@ func (v *visit) enter(address string) error {
 func (v *visit) leave(address string, err error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
+	v.spoke = v.spoke || err == nil || errors.Is(err, redisconn.ErrNotVouched)
 	m := v.meets(address)
 	if timeout, ok := errors.AsType[interface {
 		error
@@ -84,6 +91,13 @@ func (v *visit) leave(address string, err error) {
 	if m.asked, m.err = metAnswered, err; err != nil {
 		m.asked = metFailed
 	}
+}
+
+// heard says whether any server said anything.
+func (v *visit) heard() bool {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.spoke
 }
 
 // end reports every server, and calls changed with what there is to say. Where the time
