@@ -25,6 +25,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/model"
 	"github.com/meshgate/meshgate/controlplane/store"
 	"github.com/meshgate/meshgate/controlplane/store/memstore"
+	"github.com/meshgate/meshgate/controlplane/store/storetest"
 )
 
 // fakeProgress is a fleet whose proxies confirm when the test says so.
@@ -234,18 +235,7 @@ func (rt *rotationTest) must(err error) {
 // set writes a resource, or deletes it if spec is nil.
 func (rt *rotationTest) set(k *model.Kind, scope, name string, spec any) {
 	rt.t.Helper()
-	_, err := rt.store.Update(context.Background(), model.Config, func(tx store.Tx) error {
-		if spec == nil {
-			return tx.Delete(k, scope, name, 0)
-		}
-		res := &model.Resource{Kind: k, Scope: scope, Name: name, Spec: spec}
-		if _, err := tx.Update(res, 0); !fault.Is(err, fault.NotFound) {
-			return err
-		}
-		_, err := tx.Create(res)
-		return err
-	})
-	rt.must(err)
+	storetest.Place(rt.t, rt.store, k, scope, name, spec)
 }
 
 func (rt *rotationTest) builtin(name string, dataplanes ...string) {
