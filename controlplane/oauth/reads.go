@@ -10,9 +10,14 @@ import (
 // writes goes where its application is: whoever deletes that, or its consumer, takes
 // everything along that hangs on it.
 
+// source is what the control plane of the gateway consists of.
+func (t *Request) source(tx store.Reader) (scopes.Source, error) {
+	return scopes.OrEach(t.resolver).Resolve(tx, t.Scope)
+}
+
 // get reads a resource of the control plane of the gateway.
 func (t *Request) get(tx store.Reader, k *model.Kind, name string) (*model.Resource, error) {
-	src, err := scopes.OrEach(t.resolver).Resolve(tx, t.Scope)
+	src, err := t.source(tx)
 	if err != nil {
 		return nil, err
 	}
@@ -21,7 +26,7 @@ func (t *Request) get(tx store.Reader, k *model.Kind, name string) (*model.Resou
 
 // find is get by a unique value.
 func (t *Request) find(tx store.Reader, k *model.Kind, index, value string) (*model.Resource, error) {
-	src, err := scopes.OrEach(t.resolver).Resolve(tx, t.Scope)
+	src, err := t.source(tx)
 	if err != nil {
 		return nil, err
 	}
@@ -30,7 +35,7 @@ func (t *Request) find(tx store.Reader, k *model.Kind, index, value string) (*mo
 
 // list is get for a page.
 func (t *Request) list(tx store.Reader, k *model.Kind, q store.Query) ([]*model.Resource, error) {
-	src, err := scopes.OrEach(t.resolver).Resolve(tx, t.Scope)
+	src, err := t.source(tx)
 	if err != nil {
 		return nil, err
 	}
