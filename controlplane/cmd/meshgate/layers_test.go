@@ -16,12 +16,15 @@ const module = "github.com/meshgate/meshgate/"
 // belongs.
 var layers = map[string]string{
 	// What runs inside Envoy knows nothing of the control plane.
+	"filter":               "",
 	"filter/contract":      "",
 	"filter/engine":        "filter/contract",
 	"filter/redisconn":     "filter/contract",
 	"filter/tokencache":    "filter/contract filter/engine filter/redisconn",
 	"filter/filtertest":    "filter/contract filter/engine",
-	"filter/dynamicmodule": "filter/contract filter/engine filter/tokencache",
+	"filter/host":          "filter/contract filter/engine filter/tokencache",
+	"filter/host/hosttest": "filter/contract filter/tokencache",
+	"filter/dynamicmodule": "filter/contract filter/engine filter/host filter/tokencache",
 	// Real servers for tests, on ports that no other test is given.
 	"filter/redisconn/redistest": "e2e/ports",
 
