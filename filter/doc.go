@@ -5,7 +5,8 @@
 //	tokencache    what is known of tokens: memory, Redis, the control plane
 //	redisconn     connections to Redis
 //	host          token caches, programs and look-ups of one process
-//	dynamicmodule the adapter for stock Envoy
+//	dynamicmodule the adapter for stock Envoy: a library in its process
+//	extauthz      the adapter for any Envoy: a server that its ext_authz filter asks
 //	filtertest    the table of behaviour that every adapter passes
 //
 // # Writing an adapter

@@ -19,3 +19,20 @@ func (h *Host) Decide(source, program uint32, req *engine.Request, known []engin
 	}
 	return p.Decide(req, &engine.Beside{Known: known, Level: s.tokens}, buf)
 }
+
+// Settle decides a request of which the adapter has everything, see
+// [engine.Program.Settle], with the first level of a source. The verdict refuses, without a
+// Refusal, where the handle names nothing, the decision breaks its promises or panics.
+func (h *Host) Settle(source uint32, p *engine.Program, req *engine.Request, r engine.Reader, buf []byte) (v engine.Verdict) {
+	defer h.Recovered("settle")
+	s := h.sources.get(source)
+	if s == nil {
+		return v
+	}
+	v, err := p.Settle(req, s.tokens, r, buf)
+	if err != nil {
+		h.log.Error("request cannot be decided, it is refused", "error", err)
+		return engine.Verdict{}
+	}
+	return v
+}

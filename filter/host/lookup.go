@@ -1,10 +1,13 @@
 package host
 
 import (
+	"bytes"
+	"context"
 	"sync/atomic"
 	"time"
 
 	"github.com/meshgate/meshgate/filter/contract"
+	"github.com/meshgate/meshgate/filter/engine"
 	"github.com/meshgate/meshgate/filter/tokencache"
 )
 
@@ -96,4 +99,20 @@ func (h *Host) Resolve(source uint32, from tokencache.Source, hash contract.Hash
 	})
 	ok = true
 	return p.handle
+}
+
+// Ask looks a token up in the deeper levels of a source, as [Host.Resolve] does, and waits
+// for the answer. It gives the look-up up when ctx ends.
+func (h *Host) Ask(ctx context.Context, source uint32, from tokencache.Source, hash contract.Hash, plugin string) engine.Found {
+	answered := make(chan engine.Found, 1)
+	handle := h.Resolve(source, from, hash, plugin, LookupDeadline, func(answer contract.Answer, packed []byte) {
+		answered <- engine.Found{Hash: hash, Answer: answer, Packed: bytes.Clone(packed)}
+	})
+	select {
+	case f := <-answered:
+		return f
+	case <-ctx.Done():
+		h.GiveUp(handle)
+		return engine.Found{Hash: hash, Answer: contract.Unavailable}
+	}
 }

@@ -5,9 +5,7 @@ import "github.com/meshgate/meshgate/filter/engine"
 // AcquireProgram returns a handle for the program of a chain, and the program. A chain that
 // cannot be used yields a program that refuses.
 func (h *Host) AcquireProgram(chain []byte) (uint32, *engine.Program, error) {
-	if h.chained.CompareAndSwap(false, true) {
-		h.begin()
-	}
+	h.Begin()
 	ref := h.interner.Acquire(chain)
 	if fault := ref.Program().Fault(); fault != "" {
 		h.log.Error("chain of a route is unusable, its requests are refused", "error", fault)
@@ -20,8 +18,12 @@ func (h *Host) AcquireProgram(chain []byte) (uint32, *engine.Program, error) {
 	return handle, ref.Program(), nil
 }
 
-// begin opens the token caches of the listeners that are there already.
-func (h *Host) begin() {
+// Begin opens the token caches that are there already, and from then on each new one at
+// once. The first chain does the same.
+func (h *Host) Begin() {
+	if !h.chained.CompareAndSwap(false, true) {
+		return
+	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, handle := range h.sourceOf {

@@ -44,7 +44,7 @@ func rootCommand() *cobra.Command {
 	root.SetFlagErrorFunc(cli.BadFlag)
 	cli.BriefHelp(root)
 	root.SetVersionTemplate(version.Line())
-	root.AddCommand(runCommand(), standaloneCommand(), demoCommand(), dataplaneCommand(), operator.StatusCommand(), backupCommand(), restoreCommand(), operator.ChangesCommand(), operator.KeysCommand(), cli.ConfigCommand(), cli.VersionCommand())
+	root.AddCommand(runCommand(), standaloneCommand(), demoCommand(), dataplaneCommand(), authzCommand(), operator.StatusCommand(), backupCommand(), restoreCommand(), operator.ChangesCommand(), operator.KeysCommand(), cli.ConfigCommand(), cli.VersionCommand())
 	return root
 }
 
