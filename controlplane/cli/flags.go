@@ -40,7 +40,8 @@ func AllBut(settings ...string) uses {
 
 // envoySettings are those of a process that runs an Envoy; OwnGateway are those for which
 // a control plane alone has no use; ProxySettings and StoreSettings are all of a command
-// that runs one Envoy and no control plane, and of one that only handles databases.
+// that runs one Envoy and no control plane, and of one that only handles databases;
+// LogSettings are all of a command that has flags of its own for everything else.
 var (
 	envoySettings = []string{
 		"modulePath", "gateway.listen", "gateway.httpPort", "gateway.httpsPort", "envoy.", "drain.", "status.", "workload.", "cache.",
@@ -49,6 +50,7 @@ var (
 	OwnGateway    = slices.Concat(envoySettings, []string{"gateway.name"})
 	ProxySettings = slices.Concat(envoySettings, []string{"stateDir", "log."})
 	StoreSettings = []string{"stateDir", "log.", "store."}
+	LogSettings   = []string{"log."}
 )
 
 // AddFlags gives a command a flag for each setting that it uses: a flag that does nothing

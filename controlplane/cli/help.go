@@ -29,6 +29,7 @@ var listedSettings = map[string][]string{
 	},
 	"demo":      {"stateDir", "gateway.httpPort", "gateway.httpsPort", "envoy.path"},
 	"dataplane": {"stateDir", "gateway.httpPort", "gateway.httpsPort", "status.port"},
+	"authz":     {"log.level"},
 	"backup":    {"stateDir"},
 	"restore":   {"stateDir"},
 }

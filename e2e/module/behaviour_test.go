@@ -27,7 +27,7 @@ func TestBehaviourTable(t *testing.T) {
 				}
 			}
 			w := newWorld(t, options{oauth: echoAs("oauth"), edit: func(config object) {
-				addHosts(config, cases)
+				addHosts(config, cases, func(route object, chain string) { route["typed_per_filter_config"] = chained(chain) })
 				manager(config)["upgrade_configs"] = []any{object{"upgrade_type": "websocket"}}
 				if run.down {
 					at(filterConfig(config), "settings", "redis").(object)["url"] = fmt.Sprintf("redis://127.0.0.1:%d", freePort(t))
@@ -130,18 +130,14 @@ func caseRequest(t *testing.T, w *world, c *filtertest.Case) *http.Request {
 }
 
 // addHosts replaces the virtual hosts by one for each case, behind the route to
-// the OAuth server.
-func addHosts(config object, cases []filtertest.Case) {
+// the OAuth server; carry gives a route its chain.
+func addHosts(config object, cases []filtertest.Case, carry func(route object, chain string)) {
 	oauth := virtualHost(config)["routes"].([]any)[0]
 	var hosts []any
 	for i := range cases {
-		hosts = append(hosts, object{
-			"name": cases[i].Name, "domains": []any{cases[i].Name},
-			"routes": []any{oauth, object{
-				"match": object{"prefix": "/"}, "route": object{"cluster": "upstream"},
-				"typed_per_filter_config": chained(cases[i].Chain),
-			}},
-		})
+		route := object{"match": object{"prefix": "/"}, "route": object{"cluster": "upstream"}}
+		carry(route, cases[i].Chain)
+		hosts = append(hosts, object{"name": cases[i].Name, "domains": []any{cases[i].Name}, "routes": []any{oauth, route}})
 	}
 	manager(config)["route_config"].(object)["virtual_hosts"] = hosts
 }

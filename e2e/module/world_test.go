@@ -54,6 +54,8 @@ type options struct {
 	args        []string     // of Envoy
 	stderr      *os.File     // of Envoy; read by the test if nil
 	faultless   bool         // the library could be told to fail, and is not
+	authz       bool         // ask an authorization service, in the place of the library
+	away        bool         // whose Redis does not answer
 }
 
 // echoed is what the upstream saw.
@@ -119,7 +121,19 @@ func newWorld(t *testing.T, o options) *world {
 	w.db = redis.NewClient(&redis.Options{Addr: fmt.Sprintf("127.0.0.1:%d", redisPort)})
 	t.Cleanup(func() { closing(t, w.db) })
 
-	config := shipped(t, map[string]int{"6379": redisPort, "8000": port, "9901": adminPort, "8080": portOf(up)})
+	ports := map[string]int{"6379": redisPort, "8000": port, "9901": adminPort, "8080": portOf(up)}
+	file := "envoy.yaml"
+	if o.authz {
+		ports["9191"], file = freePort(t), authzExample
+		if o.away {
+			redisPort = freePort(t)
+		}
+		startAuthz(t, ports["9191"], redisPort)
+	}
+	config := shipped(t, file, ports)
+	if o.oauth != nil && !o.authz {
+		exampleChain(config)["issues"] = true
+	}
 	if o.oauth != nil {
 		addOAuth(config, portOf(server(t, o.oauth)))
 	}
@@ -155,10 +169,10 @@ func (w *world) startEnvoy(t *testing.T, config object, o options) {
 	w.envoy.mayPanic = o.lib == faultDir && !o.faultless
 }
 
-// shipped reads envoy.yaml and moves its ports.
-func shipped(t *testing.T, ports map[string]int) object {
+// shipped reads a configuration of Envoy and moves its ports.
+func shipped(t *testing.T, file string, ports map[string]int) object {
 	t.Helper()
-	data, err := os.ReadFile(filepath.Join(root, "envoy.yaml"))
+	data, err := os.ReadFile(filepath.Join(root, file))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -222,7 +236,6 @@ func chained(chain string) object {
 }
 
 func addOAuth(config object, port int) {
-	exampleChain(config)["issues"] = true
 	addRoute(config, object{
 		"match": object{"prefix": "/", "headers": []any{object{"name": contract.HeaderOAuthPlugin, "present_match": true}}},
 		"route": object{"cluster": contract.OAuthCluster},

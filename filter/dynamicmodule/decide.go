@@ -6,12 +6,12 @@ package main
 import "C"
 
 import (
-	"bytes"
 	"runtime"
 	"unsafe"
 
 	"github.com/meshgate/meshgate/filter/contract"
 	"github.com/meshgate/meshgate/filter/engine"
+	"github.com/meshgate/meshgate/filter/host"
 )
 
 // The constants of front.h are those of contract: an index out of range here
@@ -50,27 +50,8 @@ const detailsPrefix = C.FRONT_DETAILS
 
 // decide is the one entry of the hot path. It writes the outcome into r, whose
 // action it sets last: whatever goes wrong before leaves a refusal behind.
-func (m *module) decide(q *request, r *result) {
-	defer m.recovered("decide")
-	s := m.sources.get(uint32(q.source))
-	if s == nil {
-		return
-	}
-	if q.answered == 0 {
-		m.run(q, r, s.tokens)
-	} else {
-		m.run(q, r, &answered{known: q.answers[:min(int(q.answered), len(q.answers))], level: s.tokens})
-	}
-	if q.breathe {
-		runtime.Gosched()
-	}
-}
-
-func (m *module) run(q *request, r *result, t engine.Tokens) {
-	ref := m.programs.get(uint32(q.program))
-	if ref == nil {
-		return
-	}
+func decide(h *host.Host, q *request, r *result) {
+	defer h.Recovered("decide")
 	var values [engine.MaxHeaders][]byte
 	n := min(int(q.headers), len(values))
 	for i := range n {
@@ -84,10 +65,34 @@ func (m *module) run(q *request, r *result, t engine.Tokens) {
 	}
 	injectFault(req.Path)
 	buf := unsafe.Slice((*byte)(unsafe.Pointer(&r.buffer[0])), len(r.buffer))
-	v := ref.Program().Decide(&req, t, buf)
+	var known []engine.Found
+	if q.answered != 0 {
+		known = answersOf(q)
+	}
+	v := h.Decide(uint32(q.source), uint32(q.program), &req, known, buf)
+	write(r, buf, &v)
+	if q.breathe {
+		runtime.Gosched()
+	}
+}
+
+// answersOf are the answers that the front has for a request. Their records stay where
+// they are.
+func answersOf(q *request) []engine.Found {
+	known := make([]engine.Found, min(int(q.answered), len(q.answers)))
+	for i := range known {
+		a := &q.answers[i]
+		known[i].Answer, known[i].Packed = contract.Answer(a.answer), view(a.packed, C.size_t(a.packed_len))
+		copy(known[i].Hash[:], unsafe.Slice((*byte)(unsafe.Pointer(a.hash)), len(contract.Hash{})))
+	}
+	return known
+}
+
+// write tells the front what to do.
+func write(r *result, buf []byte, v *engine.Verdict) {
 	switch v.Action {
 	case engine.Continue:
-		writeIdentity(r, &v)
+		writeIdentity(r, v)
 	case engine.Lookup, engine.Issue:
 		w := writer{buf: buf}
 		r.plugin = w.add(v.Plugin)
@@ -98,7 +103,7 @@ func (m *module) run(q *request, r *result, t engine.Tokens) {
 	case engine.NeedHeaders, engine.NeedBody:
 	default:
 		if v.Refusal != nil {
-			writeRefusal(r, buf, writeIdentity(r, &v), v.Refusal)
+			writeRefusal(r, buf, writeIdentity(r, v), v.Refusal)
 		}
 		return
 	}
@@ -118,13 +123,13 @@ var empty = []byte{}
 
 // rewrite removes hidden credentials from path and body, in place. It reports
 // whether that was done.
-func (m *module) rewrite(program uint32, hideQuery, hideBody uint16, contentType, path, body *text) (done bool) {
-	defer m.recovered("rewrite")
-	ref := m.programs.get(program)
-	if ref == nil {
+func rewrite(h *host.Host, program uint32, hideQuery, hideBody uint16, contentType, path, body *text) (done bool) {
+	defer h.Recovered("rewrite")
+	p := h.Program(program)
+	if p == nil {
 		return false
 	}
-	newPath, newBody := ref.Program().Rewrite(&engine.Verdict{HideQuery: hideQuery, HideBody: hideBody},
+	newPath, newBody := p.Rewrite(&engine.Verdict{HideQuery: hideQuery, HideBody: hideBody},
 		view(path.ptr, path.len), view(contentType.ptr, contentType.len), view(body.ptr, body.len))
 	path.len, body.len = C.size_t(len(newPath)), C.size_t(len(newBody))
 	return true
@@ -132,15 +137,15 @@ func (m *module) rewrite(program uint32, hideQuery, hideBody uint16, contentType
 
 // handOver writes into r, in place of its decision to issue, the edits that hand
 // the request to the OAuth server.
-func (m *module) handOver(program uint32, plugin, scheme, client string, r *result) {
-	defer m.recovered("hand over")
-	ref := m.programs.get(program)
-	if ref == nil {
+func handOver(h *host.Host, program uint32, plugin, scheme, client string, r *result) {
+	defer h.Recovered("hand over")
+	p := h.Program(program)
+	if p == nil {
 		return
 	}
 	w := writer{buf: unsafe.Slice((*byte)(unsafe.Pointer(&r.buffer[0])), len(r.buffer))}
-	m.hasten() // the token that is issued is used next
-	edits := ref.Program().HandOver(&engine.Verdict{Action: engine.Issue, Plugin: plugin}, scheme, client)
+	h.Hasten() // the token that is issued is used next
+	edits := p.HandOver(&engine.Verdict{Action: engine.Issue, Plugin: plugin}, scheme, client)
 	for i := range edits {
 		r.names[i], r.values[i] = w.add(edits[i].Name), w.add(edits[i].Value)
 	}
@@ -221,29 +226,4 @@ func (t *writer) add2(a, b string) span {
 	t.n += copy(t.buf[t.n:], a)
 	t.n += copy(t.buf[t.n:], b)
 	return span{C.uint32_t(at), C.uint32_t(t.n - at)}
-}
-
-// answered is a first level that knows the tokens which this request has already
-// asked about. What it has been told is final: it does not ask again.
-type answered struct {
-	known []answer
-	level engine.Tokens
-}
-
-// Lookup answers for the tokens that were asked for, and asks the first level
-// about others.
-func (a *answered) Lookup(hash contract.Hash, dst []byte) (int, contract.Answer) {
-	for i := range a.known {
-		k := &a.known[i]
-		if !bytes.Equal(hash[:], unsafe.Slice((*byte)(unsafe.Pointer(k.hash)), len(hash))) {
-			continue
-		}
-		switch contract.Answer(k.answer) {
-		case contract.Found, contract.Unknown, contract.Expired, contract.Revoked:
-			return copy(dst, view(k.packed, C.size_t(k.packed_len))), contract.Answer(k.answer)
-		default:
-			return 0, contract.Unavailable
-		}
-	}
-	return a.level.Lookup(hash, dst)
 }

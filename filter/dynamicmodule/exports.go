@@ -17,6 +17,7 @@ import (
 	"unsafe"
 
 	"github.com/meshgate/meshgate/filter/contract"
+	"github.com/meshgate/meshgate/filter/host"
 )
 
 const (
@@ -28,14 +29,14 @@ const (
 )
 
 // library is the state behind the exported functions, which C calls by name.
-var library = newModule(newLogger(envoyLog{}), (*module).openCache)
+var library = host.New(host.NewLogger(envoyLog{}), (*host.Host).OpenCache)
 
 // envoyLog is the log of the Envoy that has loaded this library.
 type envoyLog struct{}
 
-func (envoyLog) enabled(level int) bool { return bool(C.front_log_enabled(C.int(level))) }
+func (envoyLog) Enabled(level int) bool { return bool(C.front_log_enabled(C.int(level))) }
 
-func (envoyLog) write(level int, line []byte) {
+func (envoyLog) Write(level int, line []byte) {
 	if len(line) > 0 {
 		C.front_log(C.int(level), (*C.char)(unsafe.Pointer(&line[0])), C.size_t(len(line)))
 	}
@@ -43,22 +44,22 @@ func (envoyLog) write(level int, line []byte) {
 
 //export meshgateInit
 func meshgateInit(concurrency C.uint32_t) {
-	defer library.recovered("init")
+	defer library.Recovered("init")
 	// Envoy ignores SIGPIPE, Go would end the process for it when standard
 	// error has no reader any more.
 	signal.Ignore(syscall.SIGPIPE)
 	runtime.GOMAXPROCS(max(minProcs, int(concurrency)+2))
-	boundGarbage(library, os.Getenv)
+	host.BoundGarbage(library, os.Getenv)
 	debug.SetMaxStack(maxStack)
-	captureStandardLog(library.log)
+	host.CaptureStandardLog(library.Log())
 }
 
 //export meshgateConfigNew
 func meshgateConfigNew(config *C.char, n C.size_t) (c *C.front_config) {
-	defer library.recovered("config_new")
-	h, parsed, err := library.acquireSource(view(config, n))
+	defer library.Recovered("config_new")
+	h, parsed, err := library.AcquireSource(view(config, n))
 	if err != nil {
-		library.log.Error("filter configuration rejected", "error", err)
+		library.Log().Error("filter configuration rejected", "error", err)
 		return nil
 	}
 	return C.front_config_new(C.uint32_t(h), C.bool(parsed.ListenerStrips))
@@ -66,16 +67,16 @@ func meshgateConfigNew(config *C.char, n C.size_t) (c *C.front_config) {
 
 //export meshgateConfigDestroy
 func meshgateConfigDestroy(h C.uint32_t) {
-	defer library.recovered("config_destroy")
-	library.releaseSource(uint32(h))
+	defer library.Recovered("config_destroy")
+	library.ReleaseSource(uint32(h))
 }
 
 //export meshgateRouteNew
 func meshgateRouteNew(config *C.char, n C.size_t) (r *C.front_route) {
-	defer library.recovered("per_route_config_new")
-	h, program, err := library.acquireProgram(view(config, n))
+	defer library.Recovered("per_route_config_new")
+	h, program, err := library.AcquireProgram(view(config, n))
 	if err != nil {
-		library.log.Error("route refused", "error", err)
+		library.Log().Error("route refused", "error", err)
 		return nil
 	}
 	names := terminated(program.Headers())
@@ -94,16 +95,16 @@ func terminated(names []string) string {
 
 //export meshgateRouteDestroy
 func meshgateRouteDestroy(h C.uint32_t) {
-	defer library.recovered("per_route_config_destroy")
-	library.releaseProgram(uint32(h))
+	defer library.Recovered("per_route_config_destroy")
+	library.ReleaseProgram(uint32(h))
 }
 
 //export meshgateDecide
-func meshgateDecide(q *C.front_request, r *C.front_result) { library.decide(q, r) }
+func meshgateDecide(q *C.front_request, r *C.front_result) { decide(library, q, r) }
 
 //export meshgateRewrite
 func meshgateRewrite(program C.uint32_t, hideQuery, hideBody C.uint16_t, contentType, path, body *C.front_text) C.bool {
-	return C.bool(library.rewrite(uint32(program), uint16(hideQuery), uint16(hideBody), contentType, path, body))
+	return C.bool(rewrite(library, uint32(program), uint16(hideQuery), uint16(hideBody), contentType, path, body))
 }
 
 //export meshgateHandOver
@@ -113,7 +114,7 @@ func meshgateHandOver(program C.uint32_t, plugin *C.char, n C.size_t, secure C.b
 		scheme = "https"
 	}
 	// The plugin's id lies in the buffer that is about to be written.
-	library.handOver(uint32(program), string(view(plugin, n)), scheme, string(view(client, cn)), r)
+	handOver(library, uint32(program), string(view(plugin, n)), scheme, string(view(client, cn)), r)
 }
 
 //export meshgateResolve
@@ -121,7 +122,7 @@ func meshgateResolve(source C.uint32_t, l *C.front_lookup, hash *C.uint8_t, plug
 	var h contract.Hash
 	copy(h[:], unsafe.Slice((*byte)(unsafe.Pointer(hash)), len(h)))
 	asker := C.front_asker()
-	return C.uint32_t(library.resolve(uint32(source), sourceOf(view(asker.ptr, asker.len)), h, string(view(plugin, n)), lookupDeadline,
+	return C.uint32_t(library.Resolve(uint32(source), host.SourceOf(view(asker.ptr, asker.len)), h, string(view(plugin, n)), host.LookupDeadline,
 		func(answer contract.Answer, packed []byte) {
 			C.front_lookup_finish(l, C.uint8_t(answer), (*C.char)(unsafe.Pointer(unsafe.SliceData(packed))), C.size_t(len(packed)))
 		}))
@@ -129,10 +130,10 @@ func meshgateResolve(source C.uint32_t, l *C.front_lookup, hash *C.uint8_t, plug
 
 //export meshgateAwait
 func meshgateAwait(l *C.front_lookup) C.uint32_t {
-	return C.uint32_t(library.await(bodyDeadline, func(contract.Answer, []byte) {
+	return C.uint32_t(library.Await(host.BodyDeadline, func(contract.Answer, []byte) {
 		C.front_lookup_finish(l, C.uint8_t(contract.Unavailable), nil, 0)
-	}).handle)
+	}))
 }
 
 //export meshgateGiveUp
-func meshgateGiveUp(pending C.uint32_t) { library.giveUp(uint32(pending)) }
+func meshgateGiveUp(pending C.uint32_t) { library.GiveUp(uint32(pending)) }

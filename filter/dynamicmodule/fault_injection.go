@@ -24,8 +24,8 @@ func injectFault(path []byte) {
 	case bytes.HasPrefix(path, []byte("/fault/index")):
 		_ = path[len(path):][0]
 	case bytes.HasPrefix(path, []byte("/fault/nil")):
-		var p *source
-		p.refs++
+		var p *request
+		p.headers++
 	case bytes.HasPrefix(path, []byte("/fault/stderr")):
 		// What a library might do; the outcome is of no interest.
 		_, _ = os.Stderr.WriteString("injected\n")

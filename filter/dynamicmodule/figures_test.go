@@ -5,12 +5,15 @@ import (
 	"regexp"
 	"testing"
 
+	"github.com/meshgate/meshgate/filter/contract"
+	"github.com/meshgate/meshgate/filter/host"
+	"github.com/meshgate/meshgate/filter/host/hosttest"
 	"github.com/meshgate/meshgate/filter/tokencache"
 )
 
 // counted is a token cache that has counted.
 type counted struct {
-	tokens
+	*hosttest.Tokens
 	s tokencache.Stats
 }
 
@@ -23,19 +26,21 @@ func TestFigures(t *testing.T) {
 		t.Fatal(err)
 	}
 	names := regexp.MustCompile(`LITERAL\("([a-z_]+)"\)`).FindAllSubmatch(text, -1)
-	m := newModule(newLogger(envoyLog{}), nil)
-	for i, s := range []tokencache.Stats{{Hits: 3, L2Hits: 2, Linked: true, LeaseAge: 5e6}, {Hits: 4, StaleServed: 1, LeaseAge: 7e6}} {
-		l := newLateCache(m, nil)
-		var c tokens = counted{s: s}
-		l.cache.Store(&c)
-		h, err := m.sources.put(&source{tokens: l})
-		if err != nil {
+	open := make(chan host.Tokens, 2)
+	for _, s := range []tokencache.Stats{{Hits: 3, L2Hits: 2, Linked: true, LeaseAge: 5e6}, {Hits: 4, StaleServed: 1, LeaseAge: 7e6}} {
+		open <- counted{hosttest.NewTokens(""), s}
+	}
+	h := host.New(host.NewLogger(&hosttest.Log{}), func(*host.Host, *contract.Settings, string) (host.Tokens, error) { return <-open, nil })
+	for _, config := range []string{"", `{"settings":{"redis":{"url":"redis://a"},"cache":{}}}`} {
+		if _, _, err := h.AcquireSource([]byte(config)); err != nil {
 			t.Fatal(err)
 		}
-		m.sourceOf[string(rune('a'+i))] = h
+	}
+	if _, _, err := h.AcquireProgram([]byte(chain)); err != nil {
+		t.Fatal(err)
 	}
 	out := make([]uint64, len(names))
-	if !m.figures(out) {
+	if !figures(h, out) {
 		t.Fatal("no figures")
 	}
 	got := map[string]uint64{}
@@ -53,10 +58,5 @@ func TestFigures(t *testing.T) {
 	}
 	if len(got) != 5 {
 		t.Errorf("figures: %v", got)
-	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.figures(out) {
-		t.Error("a worker waited")
 	}
 }

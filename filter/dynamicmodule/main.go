@@ -11,7 +11,7 @@
 // Envoy it costs more than twice as much.
 //
 // The front reads the path and the headers that every decision of the route's
-// program wants, calls [engine.Program.Decide] through meshgateDecide with a
+// program wants, calls [host.Host.Decide] through meshgateDecide with a
 // result on its own stack, and edits the request. The few requests that need more
 // enter Go again: with the other headers; with the body, for which the front
 // stops the headers and lets the body hook collect; or with what the token cache

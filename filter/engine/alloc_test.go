@@ -111,7 +111,7 @@ func TestEditsDoNotAllocate(t *testing.T) {
 	h := hotCases()[0]
 	p, name, count := compile(h.chain), []byte("x_authenticated_userid"), 0
 	n := testing.AllocsPerRun(200, func() {
-		if engine.Spoofs(name, false) {
+		if contract.IsReserved(name, false) {
 			count++
 		}
 		if p.HandOver(&engine.Verdict{Plugin: "p"}, "https", "[2001:db8::1]:443")[3].Value == "2001:db8::1" {

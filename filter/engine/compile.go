@@ -94,7 +94,7 @@ func (p *Program) checkHeaders(c *contract.Chain) error {
 		switch {
 		case !validName(n):
 			return fmt.Errorf("%q is not a lower-case header name", n)
-		case Spoofs([]byte(n), false):
+		case contract.IsReserved([]byte(n), false):
 			return fmt.Errorf("%q is reserved: gateways remove it from requests", n)
 		}
 	}

@@ -2,7 +2,8 @@
 // Program once; Program.Decide then needs no I/O, no lock and no allocation, and
 // is safe for concurrent use.
 //
-// An adapter (a way into Envoy) does this for each request:
+// An adapter (a way into Envoy; package filter says how to write one) does this for each
+// request:
 //
 //  1. Program.Decide with the headers that every decision needs and the first
 //     level of the token cache. NeedHeaders and NeedBody ask for more of the
@@ -11,8 +12,8 @@
 //     the answers so far. A chain with two kinds of credentials may ask twice.
 //  2. Refuse: send Verdict.Refusal; to a gRPC client add grpc-status and
 //     grpc-message (Refusal.GRPCStatus, Refusal.GRPCMessage) and send no body.
-//  3. Continue and Issue: remove every header for which [Spoofs] holds, unless
-//     the listener has done that, and every trailer for which
+//  3. Continue and Issue: remove every header for which contract.IsReserved holds,
+//     unless the listener has done that, and every trailer for which
 //     contract.IsReservedTrailer holds in any case; drop the headers of Verdict.Remove; apply
 //     Program.Rewrite if Verdict.HideQuery or Verdict.HideBody says so.
 //  4. Continue: set the headers that Verdict.Headers names, remove the other

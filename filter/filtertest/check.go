@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"github.com/meshgate/meshgate/filter/contract"
-	"github.com/meshgate/meshgate/filter/engine"
 )
 
 // Observed is what came of a request.
@@ -108,7 +107,7 @@ func (c *Case) checkUpstream(o *Observed, d *differences) {
 	}
 	for name, values := range o.Upstream {
 		lower := strings.ToLower(name)
-		if !engine.Spoofs([]byte(lower), false) || c.listed(lower) {
+		if !contract.IsReserved([]byte(lower), false) || c.listed(lower) {
 			continue
 		}
 		if c.Want.Outcome == Issued && ownClient(lower, values) {

@@ -36,7 +36,6 @@ func (s *Stream) Run(c *Case) (*Observed, error) {
 	if c.Request.Body == "" {
 		req.BodyState = engine.BodyRead
 	}
-	read(req, program.Headers()[:program.Early()], headers)
 	verdict, err := s.decide(program, c, req, headers, buf)
 	if err != nil {
 		return nil, err
@@ -48,7 +47,7 @@ func (s *Stream) Run(c *Case) (*Observed, error) {
 	path, body := program.Rewrite(&verdict, req.Path, []byte(headers.Get("content-type")), []byte(c.Request.Body))
 	o.Path, o.Sent = string(path), string(body)
 	maps.DeleteFunc(headers, func(name string, _ []string) bool {
-		return engine.Spoofs([]byte(strings.ToLower(name)), verdict.Action == engine.Issue)
+		return contract.IsReserved([]byte(strings.ToLower(name)), verdict.Action == engine.Issue)
 	})
 	for i, name := range program.Headers() {
 		if verdict.Remove>>i&1 != 0 {
@@ -70,77 +69,58 @@ func (s *Stream) Run(c *Case) (*Observed, error) {
 	return o, nil
 }
 
-// maxRounds is how often a decision may ask for more: headers, body and two
-// look-ups, with headers asked for anew after each.
-const maxRounds = 8
-
-// decide asks the first level, and gives the decision what it asks for.
+// decide settles a case with a first level that knows its tokens or, if the stream is
+// cold, none.
 func (s *Stream) decide(p *engine.Program, c *Case, req *engine.Request, h http.Header, buf []byte) (engine.Verdict, error) {
-	authority := NewTokens(contract.Unknown, c.Tokens...)
+	m := &message{headers: h, body: []byte(c.Request.Body), authority: NewTokens(contract.Unknown, c.Tokens...)}
 	if c.Down {
-		authority = NewTokens(contract.Unavailable)
+		m.authority = NewTokens(contract.Unavailable)
 	}
-	level := &asked{level: authority, authority: authority, known: map[contract.Hash]bool{}}
+	level := m.authority
 	if s.Cold {
-		level.level = NewTokens(contract.Miss)
+		level = NewTokens(contract.Miss)
 	}
-	for range maxRounds {
-		v := p.Decide(req, level, buf)
-		switch v.Action {
-		case engine.NeedHeaders:
-			if len(req.Headers) == len(p.Headers()) {
-				return v, errors.New("headers that are there are needed")
-			}
-			read(req, p.Headers(), h)
-		case engine.NeedBody:
-			if req.BodyState != engine.BodyUnread || !p.BodyAfterLookup() && len(level.known) > 0 {
-				return v, errors.New("a body is needed that cannot be had")
-			}
-			req.BodyState, req.Body = engine.BodyRead, []byte(c.Request.Body)
-			if len(req.Body) > engine.MaxBody {
-				req.BodyState, req.Body = engine.BodyTooLarge, nil
-			}
-		case engine.Lookup:
-			if v.Plugin != PluginID && v.Plugin != KeyPluginID || level.known[v.Hash] {
-				return v, errors.New("the look-up names plugin " + v.Plugin + ", or is not the first for its token")
-			}
-			level.known[v.Hash] = true
-		default:
-			return v, nil
-		}
-	}
-	return engine.Verdict{}, errors.New("the decision does not end")
+	v, err := p.Settle(req, level, m, buf)
+	return v, errors.Join(err, m.err)
 }
 
-// asked is a first level beside the answers that a request has been given.
-type asked struct {
-	level, authority *Tokens
-	known            map[contract.Hash]bool
+// message is the request of a case, for a decision.
+type message struct {
+	headers   http.Header
+	body      []byte
+	authority *Tokens
+	err       error
 }
 
-// Lookup implements engine.Tokens.
-func (a *asked) Lookup(hash contract.Hash, dst []byte) (int, contract.Answer) {
-	if a.known[hash] {
-		return a.authority.Lookup(hash, dst)
-	}
-	return a.level.Lookup(hash, dst)
-}
-
-// read shows headers to a decision.
-func read(req *engine.Request, names []string, h http.Header) {
-	req.Headers, req.Repeated = make([][]byte, len(names)), 0
+// Headers implements [engine.Reader].
+func (m *message) Headers(names []string) (values [][]byte, repeated uint32) {
+	values = make([][]byte, len(names))
 	for i, n := range names {
-		values := h.Values(n)
+		lines := m.headers.Values(n)
 		if n == ":method" {
-			values = h[n]
+			lines = m.headers[n]
 		}
-		if len(values) > 0 {
-			req.Headers[i] = append([]byte{}, values[0]...)
+		if len(lines) > 0 {
+			values[i] = append([]byte{}, lines[0]...)
 		}
-		if len(values) > 1 {
-			req.Repeated |= 1 << i
+		if len(lines) > 1 {
+			repeated |= 1 << i
 		}
 	}
+	return values, repeated
+}
+
+// Body implements [engine.Reader].
+func (m *message) Body() (engine.BodyState, []byte) { return engine.BodyRead, m.body }
+
+// Resolve implements [engine.Reader].
+func (m *message) Resolve(hash contract.Hash, plugin string) engine.Found {
+	if plugin != PluginID && plugin != KeyPluginID {
+		m.err = errors.New("the look-up names plugin " + plugin)
+	}
+	packed := make([]byte, contract.MaxPacked)
+	n, answer := m.authority.Lookup(hash, packed)
+	return engine.Found{Answer: answer, Packed: packed[:n]}
 }
 
 // received is what Envoy makes of a request: lines of an inline header are joined

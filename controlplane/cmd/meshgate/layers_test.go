@@ -16,12 +16,16 @@ const module = "github.com/meshgate/meshgate/"
 // belongs.
 var layers = map[string]string{
 	// What runs inside Envoy knows nothing of the control plane.
+	"filter":               "",
 	"filter/contract":      "",
 	"filter/engine":        "filter/contract",
 	"filter/redisconn":     "filter/contract",
 	"filter/tokencache":    "filter/contract filter/engine filter/redisconn",
 	"filter/filtertest":    "filter/contract filter/engine",
-	"filter/dynamicmodule": "filter/contract filter/engine filter/tokencache",
+	"filter/host":          "filter/contract filter/engine filter/tokencache",
+	"filter/host/hosttest": "filter/contract filter/tokencache",
+	"filter/dynamicmodule": "filter/contract filter/engine filter/host filter/tokencache",
+	"filter/extauthz":      "filter/contract filter/engine filter/host",
 	// Real servers for tests, on ports that no other test is given.
 	"filter/redisconn/redistest": "e2e/ports",
 
@@ -176,7 +180,7 @@ var layers = map[string]string{
 	"e2e/freshness": "controlplane/fault controlplane/gateway controlplane/model controlplane/oauth controlplane/revoke controlplane/steady/steadytest controlplane/store controlplane/store/memstore " +
 		"filter/contract filter/redisconn filter/tokencache",
 	// The module's suite plays the control plane, in the filter's own messages.
-	"e2e/module": "e2e/framework e2e/ports filter/contract filter/engine filter/filtertest",
+	"e2e/module": "e2e/framework e2e/ports filter/contract filter/engine filter/extauthz filter/filtertest",
 }
 
 // policyRow is what every policy may import.

@@ -23,8 +23,7 @@ import (
 
 const rootHelp = `An OAuth 2.0 gateway and a service mesh on one Envoy fleet.
 
-Exit codes: 0 if all went well; 1 if something failed; 2 if nothing was begun, because of
-the arguments, the settings, or something that has to be there first. status: see there.`
+Exit codes: 0, all went well; 1, something failed; 2, nothing was begun. status: see there.`
 
 // begun marks a root command whose arguments were understood.
 const begun = "begun"
@@ -44,7 +43,7 @@ func rootCommand() *cobra.Command {
 	root.SetFlagErrorFunc(cli.BadFlag)
 	cli.BriefHelp(root)
 	root.SetVersionTemplate(version.Line())
-	root.AddCommand(runCommand(), standaloneCommand(), demoCommand(), dataplaneCommand(), operator.StatusCommand(), backupCommand(), restoreCommand(), operator.ChangesCommand(), operator.KeysCommand(), cli.ConfigCommand(), cli.VersionCommand())
+	root.AddCommand(runCommand(), standaloneCommand(), demoCommand(), dataplaneCommand(), authzCommand(), operator.StatusCommand(), backupCommand(), restoreCommand(), operator.ChangesCommand(), operator.KeysCommand(), cli.ConfigCommand(), cli.VersionCommand())
 	return root
 }
 

@@ -1,4 +1,4 @@
-package main
+package host
 
 import (
 	"runtime"
@@ -6,6 +6,8 @@ import (
 	"runtime/metrics"
 	"testing"
 	"time"
+
+	"github.com/meshgate/meshgate/filter/host/hosttest"
 )
 
 // heapGoal is how large the heap may get before it is collected.
@@ -35,7 +37,7 @@ func collectUntil(t *testing.T, what string, wanted func(goal uint64) bool) {
 // small heap is collected seldom, also after a large one.
 func TestGarbageIsBounded(t *testing.T) {
 	restoreGC(t)
-	g := boundGarbage(newModule(newLogger(&memory{}), nil), func(string) string { return "" })
+	g := boundGarbage(New(NewLogger(&hosttest.Log{}), nil), func(string) string { return "" })
 	t.Cleanup(g.end)
 	small := liveHeap()
 	for range 2 {
@@ -53,7 +55,7 @@ func TestGarbageIsTheOperators(t *testing.T) {
 	restoreGC(t)
 	env := map[string]string{"GOGC": "50"}
 	debug.SetGCPercent(50) // by the runtime, which has read it
-	if boundGarbage(newModule(newLogger(&memory{}), nil), func(name string) string { return env[name] }) != nil {
+	if boundGarbage(New(NewLogger(&hosttest.Log{}), nil), func(name string) string { return env[name] }) != nil {
 		t.Error("the module takes a heap over that the operator has set")
 	}
 	if now := debug.SetGCPercent(50); now != 50 {

@@ -1,4 +1,4 @@
-package main
+package host
 
 import "testing"
 
@@ -18,7 +18,7 @@ func TestSourceOf(t *testing.T) {
 		{"/run/socket", "/run/other", false, false},
 		{"192.0.2.1", "192.0.2.2", false, false},
 	} {
-		a, b := sourceOf([]byte(tc.a)), sourceOf([]byte(tc.b))
+		a, b := SourceOf([]byte(tc.a)), SourceOf([]byte(tc.b))
 		if (a.Address == b.Address) != tc.address || (a.Connection == b.Connection) != tc.connection {
 			t.Errorf("%q and %q: %+v, %+v", tc.a, tc.b, a, b)
 		}

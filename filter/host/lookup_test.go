@@ -1,10 +1,12 @@
-package main
+package host
 
 import (
 	"testing"
 	"time"
 
 	"github.com/meshgate/meshgate/filter/contract"
+	"github.com/meshgate/meshgate/filter/engine"
+	"github.com/meshgate/meshgate/filter/host/hosttest"
 	"github.com/meshgate/meshgate/filter/tokencache"
 )
 
@@ -14,30 +16,30 @@ func TestLookupsAreGivenUp(t *testing.T) {
 	f := newFixture(t)
 	var answer func(contract.Answer, []byte)
 	left := 0
-	f.tokens.resolve = func(done func(contract.Answer, []byte)) { answer = done }
-	f.tokens.givenUp = func() {
+	f.tokens.Resolve = func(done func(contract.Answer, []byte)) { answer = done }
+	f.tokens.GivenUp = func() {
 		left++
 		answer(contract.Unavailable, nil)
 	}
 	ended := make(chan end, 4)
 	finish := func(a contract.Answer, p []byte) { ended <- end{a, string(p)} }
-	h := f.resolve(f.source, tokencache.Source{}, contract.Hash{}, "p", time.Hour, finish)
-	f.giveUp(h)
-	f.giveUp(h)
-	f.giveUp(0)
+	h := f.Resolve(f.source, tokencache.Source{}, contract.Hash{}, "p", time.Hour, finish)
+	f.GiveUp(h)
+	f.GiveUp(h)
+	f.GiveUp(0)
 	answer(contract.Found, []byte("x"))
 	if got := <-ended; got != (end{contract.Unavailable, ""}) || left != 1 || len(ended) != 0 {
 		t.Errorf("ended with %+v, the token cache heard %d times, %d more ends", got, left, len(ended))
 	}
 
-	h = f.resolve(f.source, tokencache.Source{}, contract.Hash{}, "p", time.Hour, finish)
+	h = f.Resolve(f.source, tokencache.Source{}, contract.Hash{}, "p", time.Hour, finish)
 	answer(contract.Found, []byte("y"))
-	f.giveUp(h)
+	f.GiveUp(h)
 	if got := <-ended; got != (end{contract.Found, "y"}) || left != 1 || len(ended) != 0 {
 		t.Errorf("an answered look-up ended with %+v, the token cache heard %d times", got, left)
 	}
 
-	f.giveUp(f.await(time.Hour, finish).handle)
+	f.GiveUp(f.Await(time.Hour, finish))
 	if got := <-ended; got.answer != contract.Unavailable {
 		t.Errorf("a deadline ended with %+v", got)
 	}
@@ -51,18 +53,18 @@ func TestLookupsAreGivenUp(t *testing.T) {
 func TestLookupsOutliveTheirListener(t *testing.T) {
 	f := newFixture(t)
 	var answer func(contract.Answer, []byte)
-	f.tokens.resolve = func(done func(contract.Answer, []byte)) { answer = done }
+	f.tokens.Resolve = func(done func(contract.Answer, []byte)) { answer = done }
 	ended := make(chan end, 3)
 	finish := func(a contract.Answer, p []byte) { ended <- end{a, string(p)} }
-	f.resolve(f.source, tokencache.Source{}, contract.Hash{}, "p", time.Hour, finish)
+	f.Resolve(f.source, tokencache.Source{}, contract.Hash{}, "p", time.Hour, finish)
 
-	f.releaseSource(f.source)
-	<-f.tokens.closed
-	f.background.Wait()
-	next := newKnown("other")
-	next.resolve = func(func(contract.Answer, []byte)) { t.Error("somebody else was asked") }
-	f.open = func(*module, *contract.Settings, string) (tokens, error) { return next, nil }
-	if h, _, err := f.acquireSource([]byte(`{"settings":{"redis":{"url":"redis://a"},"cache":{}}}`)); err != nil || h == f.source {
+	f.ReleaseSource(f.source)
+	<-f.tokens.Closed
+	f.Wait()
+	next := hosttest.NewTokens("other")
+	next.Resolve = func(func(contract.Answer, []byte)) { t.Error("somebody else was asked") }
+	f.open = func(*Host, *contract.Settings, string) (Tokens, error) { return next, nil }
+	if h, _, err := f.AcquireSource([]byte(`{"settings":{"redis":{"url":"redis://a"},"cache":{}}}`)); err != nil || h == f.source {
 		t.Fatalf("handle %#x again (%v)", h, err)
 	}
 
@@ -71,17 +73,14 @@ func TestLookupsOutliveTheirListener(t *testing.T) {
 	if got := <-ended; got != (end{contract.Found, "x"}) {
 		t.Errorf("the look-up ended with %+v", got)
 	}
-	f.resolve(f.source, tokencache.Source{}, contract.Hash{}, "p", time.Hour, finish)
+	f.Resolve(f.source, tokencache.Source{}, contract.Hash{}, "p", time.Hour, finish)
 	if got := <-ended; got.answer != contract.Unavailable {
 		t.Errorf("a handle of a listener that has gone: %+v", got)
 	}
 	if len(ended) != 0 {
 		t.Error("ended twice")
 	}
-	q := f.ask("/", "Bearer good")
-	var r result
-	f.decide(q, &r)
-	if r.action != 0 || r.status != 0 {
-		t.Errorf("a decision for a listener that has gone: action %d", r.action)
+	if v := f.Decide(f.source, f.route, &engine.Request{}, nil, make([]byte, engine.BufferSize)); v.Action != engine.Refuse || v.Refusal != nil {
+		t.Errorf("a decision for a listener that has gone: %+v", v)
 	}
 }

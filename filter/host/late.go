@@ -1,4 +1,4 @@
-package main
+package host
 
 import (
 	"errors"
@@ -18,14 +18,14 @@ var (
 	errNoSettings   = errors.New("no settings: neither inline nor a file in " + contract.SettingsEnv)
 )
 
-// lateCache is a token cache that may not have been opened yet: because no route
-// checks tokens so far, or because its settings file is missing or unusable. Until
-// it is, it answers Unavailable and every look-up may cause another attempt: a
-// file that arrives late is taken without a change of Envoy's configuration.
+// lateCache is a token cache that may not be open yet: no route has a chain so far, or
+// the settings file is missing or unusable. Until it is open, it answers Unavailable, and
+// each look-up may cause another attempt. A file that arrives late is thus read without a
+// change of Envoy's configuration.
 type lateCache struct {
-	module *module
-	open   func() (tokens, error)
-	cache  atomic.Pointer[tokens]
+	host  *Host
+	open  func() (Tokens, error)
+	cache atomic.Pointer[Tokens]
 
 	mu     sync.Mutex // guards what follows; not held while opening
 	next   time.Time
@@ -33,9 +33,9 @@ type lateCache struct {
 	closed bool
 }
 
-func newLateCache(m *module, open func() (tokens, error)) *lateCache {
-	l := &lateCache{module: m, open: open}
-	if m.chained.Load() {
+func newLateCache(h *Host, open func() (Tokens, error)) *lateCache {
+	l := &lateCache{host: h, open: open}
+	if h.chained.Load() {
 		l.begin()
 	}
 	return l
@@ -52,13 +52,13 @@ func (l *lateCache) begin() {
 	}
 }
 
-// try opens the cache; trying is set by the caller.
+// try opens the cache. The caller has set trying.
 func (l *lateCache) try() {
-	var cache tokens
+	var cache Tokens
 	err := errOpenPanicked
 	defer func() {
 		if err != nil {
-			l.module.log.Error("token cache cannot be opened, requests are refused", "error", err)
+			l.host.log.Error("token cache cannot be opened, requests are refused", "error", err)
 		}
 		l.mu.Lock()
 		defer l.mu.Unlock()
@@ -66,12 +66,12 @@ func (l *lateCache) try() {
 		switch {
 		case err != nil:
 		case l.closed:
-			l.module.spawn("close token cache", cache.Close)
+			l.host.spawn("close token cache", cache.Close)
 		default:
 			l.cache.Store(&cache)
 		}
 	}()
-	defer l.module.recovered("open token cache")
+	defer l.host.Recovered("open token cache")
 	cache, err = l.open()
 }
 
@@ -96,7 +96,7 @@ func (l *lateCache) ResolveFor(from tokencache.Source, hash contract.Hash, plugi
 		done(contract.Unavailable, nil)
 		return func() {}
 	}
-	l.module.spawn("open token cache", func() {
+	l.host.spawn("open token cache", func() {
 		l.try()
 		if c := l.cache.Load(); c != nil {
 			(*c).ResolveFor(from, hash, plugin, done)
@@ -107,30 +107,8 @@ func (l *lateCache) ResolveFor(from tokencache.Source, hash contract.Hash, plugi
 	return func() {}
 }
 
-// hasten has an open cache link soon, if it is not linked.
-func (l *lateCache) hasten() {
-	c := l.cache.Load()
-	if c == nil {
-		return
-	}
-	if linking, ok := (*c).(interface{ Hasten() }); ok {
-		linking.Hasten()
-	}
-}
-
-// hasten has every token cache link soon. It runs on a worker, which waits for nobody:
-// while configurations change none is told.
-func (m *module) hasten() {
-	if !m.mu.TryLock() {
-		return
-	}
-	defer m.mu.Unlock()
-	for _, h := range m.sourceOf {
-		m.sources.get(h).tokens.hasten()
-	}
-}
-
-// Close closes the cache if there is one, and keeps a later one from staying.
+// Close closes the cache if it is open. A cache that is being opened is closed as soon as
+// it is open.
 func (l *lateCache) Close() {
 	l.mu.Lock()
 	l.closed = true
@@ -141,15 +119,15 @@ func (l *lateCache) Close() {
 	}
 }
 
-// openCache opens the real token cache.
-func (m *module) openCache(settings *contract.Settings, file string) (tokens, error) {
+// OpenCache is the [Opener] of the real token cache.
+func (h *Host) OpenCache(settings *contract.Settings, file string) (Tokens, error) {
 	if settings == nil && file == "" {
 		return nil, errNoSettings
 	}
 	return tokencache.Open(tokencache.Options{
-		Path: file, Settings: settings, Logger: m.log,
+		Path: file, Settings: settings, Logger: h.log,
 		Recover: func(name string, fn func()) {
-			defer m.recovered(name)
+			defer h.Recovered(name)
 			fn()
 		},
 	})

@@ -1,4 +1,4 @@
-package main
+package host
 
 import (
 	"bytes"
@@ -11,7 +11,7 @@ import (
 // maxLogLine bounds one line in bytes; longer ones are cut.
 const maxLogLine = 4 << 10
 
-// Levels of Envoy's log; dm_log_level.
+// Levels of Envoy's log (envoy_dynamic_module_type_log_level).
 const (
 	envoyTrace = iota
 	envoyDebug
@@ -36,10 +36,11 @@ func envoyLevel(l slog.Level) int {
 	}
 }
 
-// sink is where finished lines go: Envoy's log, or a test.
-type sink interface {
-	enabled(level int) bool
-	write(level int, line []byte)
+// Sink is where finished lines go: Envoy's log, or a test. Levels are those of Envoy, from
+// 0 (trace) to 4 (error).
+type Sink interface {
+	Enabled(level int) bool
+	Write(level int, line []byte)
 }
 
 // lines is the writer under a text handler; it knows the level of the record
@@ -47,7 +48,7 @@ type sink interface {
 type lines struct {
 	mu    sync.Mutex
 	level int
-	out   sink
+	out   Sink
 }
 
 // Write passes one formatted record on.
@@ -56,7 +57,7 @@ func (l *lines) Write(p []byte) (int, error) {
 	if len(line) > maxLogLine {
 		line = line[:maxLogLine]
 	}
-	l.out.write(l.level, line)
+	l.out.Write(l.level, line)
 	return len(p), nil
 }
 
@@ -67,8 +68,8 @@ type handler struct {
 	text  slog.Handler
 }
 
-// newLogger returns a logger that writes to out.
-func newLogger(out sink) *slog.Logger {
+// NewLogger returns a logger that writes to out.
+func NewLogger(out Sink) *slog.Logger {
 	l := &lines{out: out}
 	drop := func(groups []string, a slog.Attr) slog.Attr {
 		if len(groups) == 0 && (a.Key == slog.TimeKey || a.Key == slog.LevelKey) {
@@ -82,7 +83,7 @@ func newLogger(out sink) *slog.Logger {
 
 // Enabled asks Envoy, whose levels can be changed at run time.
 func (h *handler) Enabled(_ context.Context, level slog.Level) bool {
-	return h.lines.out.enabled(envoyLevel(level))
+	return h.lines.out.Enabled(envoyLevel(level))
 }
 
 // Handle writes one record.
@@ -103,9 +104,9 @@ func (h *handler) WithGroup(name string) slog.Handler {
 	return &handler{lines: h.lines, text: h.text.WithGroup(name)}
 }
 
-// captureStandardLog sends what libraries write with package log to logger, for
+// CaptureStandardLog sends what libraries write with package log to logger, for
 // it would otherwise go to Envoy's standard error, past its log levels.
-func captureStandardLog(logger *slog.Logger) {
+func CaptureStandardLog(logger *slog.Logger) {
 	std := slog.NewLogLogger(logger.Handler(), slog.LevelWarn)
 	log.SetFlags(std.Flags())
 	log.SetOutput(std.Writer())

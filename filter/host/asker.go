@@ -1,4 +1,4 @@
-package main
+package host
 
 import (
 	"hash/maphash"
@@ -7,14 +7,14 @@ import (
 	"github.com/meshgate/meshgate/filter/tokencache"
 )
 
-// askerSeed keeps clients from choosing addresses that count as another's.
+// askerSeed keeps clients from choosing addresses that have the hash of another one.
 var askerSeed = maphash.MakeSeed()
 
-// sourceOf says on whose behalf a look-up is made. text is Envoy's source.address:
-// an address with a port, or something else, which then stands for itself. The
-// last 64 bits of an IPv6 address are the client's own choice (RFC 4291 section
+// SourceOf says on whose behalf a look-up is made, so that clients take fair turns. text
+// is Envoy's source.address: an address with a port. Any other text stands for itself.
+// The last 64 bits of an IPv6 address are the client's own choice (RFC 4291 section
 // 2.5.4) and do not count.
-func sourceOf(text []byte) tokencache.Source {
+func SourceOf(text []byte) tokencache.Source {
 	s := tokencache.Source{Connection: maphash.Bytes(askerSeed, text)}
 	at, err := netip.ParseAddrPort(string(text))
 	if err != nil {
@@ -26,7 +26,7 @@ func sourceOf(text []byte) tokencache.Source {
 		bits = 64
 	}
 	network, err := at.Addr().Unmap().WithZone("").Prefix(bits)
-	if err != nil { // these lengths are always possible
+	if err != nil { // not possible with these lengths
 		return s
 	}
 	s.Address = maphash.Comparable(askerSeed, network)

@@ -1,4 +1,4 @@
-package main
+package host
 
 import (
 	"runtime"
@@ -24,19 +24,22 @@ const (
 // cache of its own, and route tables bring programs. A fixed limit would be too
 // low one day, and the runtime would then collect without end.
 type garbage struct {
-	module  *module
+	host    *Host
 	percent atomic.Int64
 	ended   atomic.Bool
 }
 
-// boundGarbage sets how often the heap is collected, unless the environment says
-// it, in the variable that every Go program knows. GOMEMLIMIT needs nothing here:
-// the runtime obeys both bounds.
-func boundGarbage(m *module, getenv func(string) string) *garbage {
+// BoundGarbage sets how often the heap of this process is collected, unless the environment
+// says it in GOGC, the variable of every Go program. GOMEMLIMIT needs nothing here: the
+// runtime obeys both bounds.
+func BoundGarbage(h *Host, getenv func(string) string) { boundGarbage(h, getenv) }
+
+// boundGarbage returns nil if the environment bounds the garbage.
+func boundGarbage(h *Host, getenv func(string) string) *garbage {
 	if getenv("GOGC") != "" {
 		return nil
 	}
-	g := &garbage{module: m}
+	g := &garbage{host: h}
 	g.percent.Store(gcPercent)
 	debug.SetGCPercent(gcPercent)
 	g.watch()
@@ -51,7 +54,7 @@ type cycle struct{ _ *byte }
 // watch has the next collection call adapt.
 func (g *garbage) watch() {
 	runtime.AddCleanup(&cycle{}, func(g *garbage) {
-		defer g.module.recovered("bound garbage")
+		defer g.host.Recovered("bound garbage")
 		if g.ended.Load() {
 			return
 		}

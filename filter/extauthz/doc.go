@@ -1,0 +1,22 @@
+// Package extauthz is the filter as an authorization service of any Envoy: a gRPC server
+// for envoy.service.auth.v3.Authorization, which Envoy's ext_authz filter asks about each
+// request. It decides as the dynamic module does, with the same engine, token cache and
+// freshness link, and costs a call to another process for each request.
+//
+// # What Envoy must be told
+//
+// The ext_authz filter fails closed (failure_mode_allow false), sends raw headers
+// (encode_raw_headers), clears the route cache (clear_route_cache, for routes that issue
+// tokens), and validates mutations. Each route says by its context extensions what applies
+// to it: [ChainExtension] is its chain, and [BodyExtension] is "true" where Envoy sends
+// bodies (with_request_body with max_request_bytes [MaxBody], allow_partial_message and
+// pack_as_bytes). A route without a chain must disable the filter: a request without one
+// is refused.
+//
+// # What it cannot do
+//
+// An authorization service cannot change bodies, and does not see trailers. A chain that
+// hides credentials in bodies is refused, and so is one that looks for them in bodies where
+// the route does not send any. Envoy's header mutation
+// removes the trailers that clients may not send, see docs/filter.md.
+package extauthz

@@ -1,0 +1,95 @@
+package extauthz
+
+import (
+	"context"
+	"strings"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	authv3 "github.com/envoyproxy/go-control-plane/envoy/service/auth/v3"
+
+	"github.com/meshgate/meshgate/filter/contract"
+	"github.com/meshgate/meshgate/filter/engine"
+	"github.com/meshgate/meshgate/filter/host"
+)
+
+// MaxBody is max_request_bytes of Envoy's with_request_body: one byte more than a decision
+// reads, by which a body that is too long is told from one that just fits.
+const MaxBody = engine.MaxBody + 1
+
+// message is a request as Envoy shows it. It implements [engine.Reader].
+type message struct {
+	server *Server
+	ctx    context.Context // of the call, which Resolve waits for
+	http   *authv3.AttributeContext_HttpRequest
+	// headers are those of the request by lower-case name, pseudo headers among them.
+	headers map[string][][]byte
+	source  string // address of the client, with its port
+}
+
+func newMessage(ctx context.Context, s *Server, attributes *authv3.AttributeContext) *message {
+	m := &message{server: s, ctx: ctx, http: attributes.GetRequest().GetHttp(), headers: map[string][][]byte{}}
+	for _, h := range m.http.GetHeaderMap().GetHeaders() {
+		name := strings.ToLower(h.GetKey())
+		m.headers[name] = append(m.headers[name], valueOf(h))
+	}
+	m.source = addressOf(attributes.GetSource().GetAddress())
+	return m
+}
+
+// valueOf is the value of a header, never nil. Envoy sends it raw.
+func valueOf(h *corev3.HeaderValue) []byte {
+	if raw := h.GetRawValue(); raw != nil {
+		return raw
+	}
+	return []byte(h.GetValue())
+}
+
+// first is the first value of a header, nil if it was not sent.
+func (m *message) first(name string) []byte {
+	if values := m.headers[name]; len(values) > 0 {
+		return values[0]
+	}
+	return nil
+}
+
+// Headers implements [engine.Reader].
+func (m *message) Headers(names []string) (values [][]byte, repeated uint32) {
+	values = make([][]byte, len(names))
+	for i, n := range names {
+		values[i] = m.first(n)
+		if len(m.headers[n]) > 1 {
+			repeated |= 1 << i
+		}
+	}
+	return values, repeated
+}
+
+// Body implements [engine.Reader]. A chain that reads bodies is refused where the route
+// sends none, so what is not here was not sent by the client.
+func (m *message) Body() (engine.BodyState, []byte) {
+	body := m.http.GetRawBody()
+	if len(body) == 0 {
+		body = []byte(m.http.GetBody())
+	}
+	if len(body) > engine.MaxBody {
+		return engine.BodyTooLarge, nil
+	}
+	return engine.BodyRead, body
+}
+
+// Resolve implements [engine.Reader].
+func (m *message) Resolve(hash contract.Hash, plugin string) engine.Found {
+	return m.server.host.Ask(m.ctx, m.server.source, host.SourceOf([]byte(m.source)), hash, plugin)
+}
+
+// http2 reports whether the client speaks HTTP/2 or later.
+func (m *message) http2() bool {
+	p := m.http.GetProtocol()
+	return strings.HasPrefix(p, "HTTP/2") || strings.HasPrefix(p, "HTTP/3")
+}
+
+// grpc reports whether the client expects the answers of gRPC.
+func (m *message) grpc() bool {
+	rest, ok := strings.CutPrefix(string(m.first("content-type")), "application/grpc")
+	return ok && (rest == "" || rest[0] == '+' || rest[0] == ';')
+}

@@ -1,0 +1,77 @@
+package extauthz
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"strconv"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	authv3 "github.com/envoyproxy/go-control-plane/envoy/service/auth/v3"
+
+	"github.com/meshgate/meshgate/filter/contract"
+	"github.com/meshgate/meshgate/filter/engine"
+	"github.com/meshgate/meshgate/filter/host"
+)
+
+// Server decides requests for Envoys. It is safe for concurrent use.
+type Server struct {
+	authv3.UnimplementedAuthorizationServer
+	host   *host.Host
+	source uint32
+	chains chains
+}
+
+// New returns a server whose token cache open makes. The cache is opened at once, so that it
+// is linked to the control plane before the first request. Close ends it.
+func New(log *slog.Logger, open func(*host.Host) (host.Tokens, error)) (*Server, error) {
+	h := host.New(log, func(h *host.Host, _ *contract.Settings, _ string) (host.Tokens, error) { return open(h) })
+	source, _, err := h.AcquireSource(nil)
+	if err != nil {
+		return nil, fmt.Errorf("open the token cache: %w", err)
+	}
+	h.Begin()
+	return &Server{host: h, source: source, chains: chains{host: h, of: map[chainKey]*chain{}}}, nil
+}
+
+// Close ends the token cache. No call may be under way.
+func (s *Server) Close() {
+	s.chains.close()
+	s.host.ReleaseSource(s.source)
+	s.host.Wait()
+}
+
+// Check implements the authorization service. It refuses whatever it cannot decide, and
+// never returns an error.
+func (s *Server) Check(ctx context.Context, q *authv3.CheckRequest) (*authv3.CheckResponse, error) {
+	attributes := q.GetAttributes()
+	m := newMessage(ctx, s, attributes)
+	if m.http.GetHeaderMap() == nil {
+		s.host.Log().Error("request refused: Envoy does not send raw headers, set encode_raw_headers")
+		return m.refuse(unavailable), nil
+	}
+	program := s.chains.get(attributes.GetContextExtensions())
+	request := &engine.Request{Path: m.first(":path"), HTTP2: m.http2()}
+	buf := make([]byte, engine.BufferSize)
+	v := s.host.Settle(s.source, program, request, m, buf)
+	switch {
+	case v.Action == engine.Issue:
+		s.host.Hasten() // the token that is issued is used next
+		return m.pass(program, &v, buf), nil
+	case v.Action == engine.Continue:
+		return m.pass(program, &v, buf), nil
+	case v.Refusal != nil:
+		return m.refuse(v.Refusal), nil
+	}
+	return m.refuse(unavailable), nil
+}
+
+// addressOf is the address and the port of a client, "" if there is none.
+func addressOf(a *corev3.Address) string {
+	socket := a.GetSocketAddress()
+	if socket == nil {
+		return ""
+	}
+	return net.JoinHostPort(socket.GetAddress(), strconv.FormatUint(uint64(socket.GetPortValue()), 10))
+}

@@ -1,0 +1,243 @@
+package extauthz
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	authv3 "github.com/envoyproxy/go-control-plane/envoy/service/auth/v3"
+	"go.uber.org/goleak"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+
+	"github.com/meshgate/meshgate/filter/contract"
+	"github.com/meshgate/meshgate/filter/host"
+	"github.com/meshgate/meshgate/filter/host/hosttest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const plain = `{"route":"r","service":"s","plugins":[{"id":"plugin-1","oauth2":{"header":"authorization"}}]}`
+
+// newServer makes a server whose first level knows the token "good".
+func newServer(t *testing.T, log *hosttest.Log, tokens host.Tokens) *Server {
+	t.Helper()
+	s, err := New(host.NewLogger(log), func(*host.Host) (host.Tokens, error) { return tokens, nil })
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Close)
+	return s
+}
+
+// request is what Envoy asks about; headers are pairs.
+func request(chain string, headers ...string) *authv3.CheckRequest {
+	raw := &corev3.HeaderMap{}
+	for i := 0; i < len(headers); i += 2 {
+		raw.Headers = append(raw.Headers, &corev3.HeaderValue{Key: headers[i], RawValue: []byte(headers[i+1])})
+	}
+	return &authv3.CheckRequest{Attributes: &authv3.AttributeContext{
+		Request:           &authv3.AttributeContext_Request{Http: &authv3.AttributeContext_HttpRequest{HeaderMap: raw}},
+		ContextExtensions: map[string]string{ChainExtension: chain},
+	}}
+}
+
+// statusOf is what a client is answered, 0 if the request goes on.
+func statusOf(t *testing.T, s *Server, q *authv3.CheckRequest) int {
+	t.Helper()
+	r, err := s.Check(t.Context(), q)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return int(r.GetDeniedResponse().GetStatus().GetCode())
+}
+
+// A route whose chain is missing, broken, or one that an authorization service cannot carry
+// out refuses every request, and the log says why, once.
+func TestChainsThatCannotBeHonoured(t *testing.T) {
+	for _, tc := range []struct {
+		name, chain, bodies, logged string
+		status                      int
+	}{
+		{"plain", plain, "", "", 0},
+		{"missing", "", "", ChainExtension, 503},
+		{"broken", "{", "", "decode chain", 503},
+		{"too long", plain + strings.Repeat(" ", contract.MaxChain), "", "longer", 503},
+		{"looks into bodies that are not sent", strings.Replace(plain, `"authorization"`, `"authorization","in_body":true`, 1), "", BodyExtension, 503},
+		{"looks into bodies that are sent", strings.Replace(plain, `"authorization"`, `"authorization","in_body":true`, 1), "true", "", 0},
+		{"hides in bodies", strings.Replace(plain, `"authorization"`, `"authorization","in_body":true,"hide_credentials":true`, 1), "true", "hides credentials", 503},
+		{"hides a key in bodies", `{"route":"r","service":"s","plugins":[{"id":"p","key_auth":{"names":["k"],"in_body":true,"hide_credentials":true}}]}`, "true", "hides credentials", 503},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			log := &hosttest.Log{}
+			s := newServer(t, log, hosttest.NewTokens("good"))
+			q := request(tc.chain, ":path", "/", ":method", "GET", "authorization", "Bearer good")
+			q.Attributes.ContextExtensions[BodyExtension] = tc.bodies
+			for range 2 {
+				if got := statusOf(t, s, q); got != tc.status {
+					t.Errorf("status %d, want %d", got, tc.status)
+				}
+			}
+			if lines := strings.Count(log.Text(), "unusable"); (tc.logged != "") != (lines == 1) || !strings.Contains(log.Text(), tc.logged) {
+				t.Errorf("log: %s", log.Text())
+			}
+		})
+	}
+}
+
+// Chains that are not used any more make room, and what is in use is compiled once.
+func TestChainsMakeRoom(t *testing.T) {
+	s := newServer(t, &hosttest.Log{}, hosttest.NewTokens("good"))
+	used := s.chains.get(map[string]string{ChainExtension: plain})
+	for i := range maxChains + 10 {
+		s.chains.get(map[string]string{ChainExtension: strings.Replace(plain, `"r"`, fmt.Sprintf(`"r%d"`, i), 1)})
+		if s.chains.get(map[string]string{ChainExtension: plain}) != used {
+			t.Fatalf("compiled again after %d others", i)
+		}
+	}
+	if n := len(s.chains.of); n > maxChains {
+		t.Errorf("%d chains are kept", n)
+	}
+}
+
+// Without raw headers two values look like one.
+func TestRawHeadersAreNeeded(t *testing.T) {
+	log := &hosttest.Log{}
+	s := newServer(t, log, hosttest.NewTokens("good"))
+	q := request(plain)
+	q.Attributes.Request.Http.HeaderMap = nil
+	q.Attributes.Request.Http.Headers = map[string]string{":path": "/", "authorization": "Bearer good"}
+	if got := statusOf(t, s, q); got != 503 || !strings.Contains(log.Text(), "encode_raw_headers") {
+		t.Errorf("status %d, log %s", got, log.Text())
+	}
+}
+
+// What is set is not removed, all spellings of it that the client has sent are, and a client's
+// value does not survive.
+func TestClientsCannotNameThemselves(t *testing.T) {
+	s := newServer(t, &hosttest.Log{}, hosttest.NewTokens("good"))
+	r, err := s.Check(t.Context(), request(plain, ":path", "/", "authorization", "Bearer good", "x-consumer-id", "root",
+		"x_consumer_id", "root", "x-consumer-custom-id", "root", "x-other", "1"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	set := map[string]string{}
+	for _, h := range r.GetOkResponse().GetHeaders() {
+		set[h.GetHeader().GetKey()] = h.GetHeader().GetValue()
+		if h.GetAppendAction() != corev3.HeaderValueOption_OVERWRITE_IF_EXISTS_OR_ADD {
+			t.Errorf("%s is added to what the client has sent", h.GetHeader().GetKey())
+		}
+	}
+	removed := map[string]bool{}
+	for _, name := range r.GetOkResponse().GetHeadersToRemove() {
+		removed[name] = true
+	}
+	if set["x-consumer-id"] != "consumer-1" || removed["x-consumer-id"] || !removed["x_consumer_id"] || !removed["x-consumer-custom-id"] || removed["x-other"] {
+		t.Errorf("set %v, removed %v", set, removed)
+	}
+}
+
+// panicking is a token cache with a fault.
+type panicking struct{ *hosttest.Tokens }
+
+func (panicking) Lookup(contract.Hash, []byte) (int, contract.Answer) { panic("injected") }
+
+// A fault refuses the request, and the next one is decided.
+func TestFaultsRefuse(t *testing.T) {
+	log := &hosttest.Log{}
+	s := newServer(t, log, panicking{hosttest.NewTokens("good")})
+	q := request(plain, ":path", "/", "authorization", "Bearer good")
+	for range 2 {
+		if got := statusOf(t, s, q); got != 503 {
+			t.Errorf("status %d", got)
+		}
+	}
+	if !strings.Contains(log.Text(), "injected") {
+		t.Errorf("log: %s", log.Text())
+	}
+}
+
+// A call that Envoy has given up leaves no look-up behind.
+func TestCallsAreGivenUp(t *testing.T) {
+	tokens := hosttest.NewTokens("good")
+	left := make(chan struct{}, 1)
+	ctx, cancel := context.WithCancel(t.Context())
+	tokens.Resolve = func(func(contract.Answer, []byte)) { cancel() }
+	tokens.GivenUp = func() { left <- struct{}{} }
+	s := newServer(t, &hosttest.Log{}, tokens)
+	r, err := s.Check(ctx, request(plain, ":path", "/", "authorization", "Bearer new"))
+	if err != nil || r.GetDeniedResponse().GetStatus().GetCode() != 503 {
+		t.Errorf("%v, %v", r, err)
+	}
+	<-left
+}
+
+func TestListen(t *testing.T) {
+	socket := filepath.Join(t.TempDir(), "s")
+	if err := os.WriteFile(socket, nil, 0o600); err != nil { // what a process that was killed has left
+		t.Fatal(err)
+	}
+	for _, address := range []string{"0.0.0.0:0", "192.0.2.1:9191", "[::]:0", "localhost:0", "9191", "unix:///no/such/folder/s"} {
+		if lis, err := Listen(t.Context(), address); err == nil {
+			_ = lis.Close()
+			t.Errorf("%s: listens", address)
+		}
+	}
+	lis, err := Listen(t.Context(), unixPrefix+socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if info, err := os.Stat(socket); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("mode %v, %v", info, err)
+	}
+	if second, err := Listen(t.Context(), unixPrefix+socket); err == nil {
+		_ = second.Close()
+		t.Error("a second server has taken the socket")
+	}
+	if err := lis.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// The server answers over its socket until it is told to end.
+func TestServe(t *testing.T) {
+	s := newServer(t, &hosttest.Log{}, hosttest.NewTokens("good"))
+	socket := unixPrefix + filepath.Join(t.TempDir(), "s")
+	lis, err := Listen(t.Context(), socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- s.Serve(ctx, lis) }()
+	conn, err := grpc.NewClient(socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	client := authv3.NewAuthorizationClient(conn)
+	for credential, want := range map[string]int{"Bearer good": 0, "Bearer bad": 401} {
+		r, err := client.Check(t.Context(), request(plain, ":path", "/", "authorization", credential))
+		if err != nil || int(r.GetDeniedResponse().GetStatus().GetCode()) != want {
+			t.Errorf("%s: %v, %v", credential, r, err)
+		}
+	}
+	cancel()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	if _, err := client.Check(t.Context(), request(plain)); err == nil {
+		t.Error("it still answers")
+	}
+	if err := conn.Close(); err != nil {
+		t.Error(err)
+	}
+	if _, err := net.Dial("unix", strings.TrimPrefix(socket, unixPrefix)); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the socket is left: %v", err)
+	}
+}
