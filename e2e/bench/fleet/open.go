@@ -30,7 +30,7 @@ func (c *client) open(opening context.Context) error {
 			return err
 		}
 		c.fleet.turnedAway(err)
-		wait := time.NewTimer(pause/2 + rand.N(pause/2)) //nolint:gosec // jitter, not a secret
+		wait := time.NewTimer(pause/2 + rand.N(pause/2))
 		select {
 		case <-wait.C:
 		case <-opening.Done():
