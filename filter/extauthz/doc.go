@@ -10,7 +10,9 @@
 // tokens), and validates mutations. Each route says by its context extensions what applies
 // to it: [ChainExtension] is its chain, and [BodyExtension] is "true" where Envoy sends
 // bodies (with_request_body with max_request_bytes [MaxBody], allow_partial_message and
-// pack_as_bytes). A route without a chain must disable the filter: a request without one
+// pack_as_bytes). [IssueExtension] is
+// "true" where there is a route to the OAuth server. include_tls_session tells how the client
+// came; one that sends no server name (SNI) counts as not encrypted. A route without a chain must disable the filter: a request without one
 // is refused.
 //
 // # What it cannot do

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net"
 	"strconv"
+	"sync"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	authv3 "github.com/envoyproxy/go-control-plane/envoy/service/auth/v3"
@@ -21,6 +22,7 @@ type Server struct {
 	host   *host.Host
 	source uint32
 	chains chains
+	bare   sync.Once // a request without raw headers was logged
 }
 
 // New returns a server whose token cache open makes. The cache is opened at once, so that it
@@ -48,7 +50,9 @@ func (s *Server) Check(ctx context.Context, q *authv3.CheckRequest) (*authv3.Che
 	attributes := q.GetAttributes()
 	m := newMessage(ctx, s, attributes)
 	if m.http.GetHeaderMap() == nil {
-		s.host.Log().Error("request refused: Envoy does not send raw headers, set encode_raw_headers")
+		s.bare.Do(func() {
+			s.host.Log().Error("requests are refused: Envoy does not send raw headers, set encode_raw_headers")
+		})
 		return m.refuse(unavailable), nil
 	}
 	program := s.chains.get(attributes.GetContextExtensions())

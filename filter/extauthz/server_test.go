@@ -71,6 +71,7 @@ func TestChainsThatCannotBeHonoured(t *testing.T) {
 		{"too long", plain + strings.Repeat(" ", contract.MaxChain), "", "longer", 503},
 		{"looks into bodies that are not sent", strings.Replace(plain, `"authorization"`, `"authorization","in_body":true`, 1), "", BodyExtension, 503},
 		{"looks into bodies that are sent", strings.Replace(plain, `"authorization"`, `"authorization","in_body":true`, 1), "true", "", 0},
+		{"issues without a route for that", strings.Replace(plain, `"service":"s"`, `"service":"s","issues":true`, 1), "", IssueExtension, 503},
 		{"hides in bodies", strings.Replace(plain, `"authorization"`, `"authorization","in_body":true,"hide_credentials":true`, 1), "true", "hides credentials", 503},
 		{"hides a key in bodies", `{"route":"r","service":"s","plugins":[{"id":"p","key_auth":{"names":["k"],"in_body":true,"hide_credentials":true}}]}`, "true", "hides credentials", 503},
 	} {
@@ -88,6 +89,29 @@ func TestChainsThatCannotBeHonoured(t *testing.T) {
 				t.Errorf("log: %s", log.Text())
 			}
 		})
+	}
+}
+
+// Whether the client's connection is encrypted says Envoy, and not the request: tokens are
+// issued over TLS only.
+func TestSchemeIsThatOfTheConnection(t *testing.T) {
+	s := newServer(t, &hosttest.Log{}, hosttest.NewTokens("good"))
+	q := request(strings.Replace(plain, `"service":"s"`, `"service":"s","issues":true`, 1), ":path", "/oauth2/token", ":scheme", "https")
+	q.Attributes.ContextExtensions[IssueExtension] = "true"
+	q.Attributes.Request.Http.Scheme = "https"
+	for want, session := range map[string]*authv3.AttributeContext_TLSSession{"http": {}, "https": {Sni: "x"}} {
+		q.Attributes.TlsSession = session
+		r, err := s.Check(t.Context(), q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		set := map[string]string{}
+		for _, h := range r.GetOkResponse().GetHeaders() {
+			set[h.GetHeader().GetKey()] = h.GetHeader().GetValue()
+		}
+		if set[contract.HeaderOAuthScheme] != want || set[contract.HeaderOAuthPlugin] != "plugin-1" {
+			t.Errorf("want %s, handed over with %v", want, set)
+		}
 	}
 }
 
