@@ -127,7 +127,7 @@ func TestExampleRemovesWhatIsReserved(t *testing.T) {
 }
 
 // TestAuthorizationServiceKnowsEncryptedConnections: the OAuth server is told https for a
-// connection that is, and for no other, whatever a client says.
+// connection that is, and http where the client has sent no server name.
 func TestAuthorizationServiceKnowsEncryptedConnections(t *testing.T) {
 	cert, key, pool := certificateOf(t, "gateway.test")
 	w := newWorld(t, options{authz: true, oauth: echoAs("oauth"), edit: func(config object) {

@@ -59,7 +59,7 @@ func (m *message) pass(p *engine.Program, v *engine.Verdict, buf []byte) *authv3
 		}
 	}
 	for name := range m.headers {
-		if contract.IsReserved([]byte(name), v.Action == engine.Issue) && !e.names[name] {
+		if contract.IsReserved([]byte(name), false) && !e.names[name] {
 			e.remove = append(e.remove, name)
 		}
 	}

@@ -16,7 +16,8 @@ const (
 	// BodyExtension is "true" where Envoy sends bodies.
 	BodyExtension = "meshgate.body"
 	// IssueExtension is "true" where the virtual host has a route to the OAuth server for
-	// requests with contract.HeaderOAuthPlugin. The service cannot see that.
+	// requests with contract.HeaderOAuthPlugin, and Envoy routes anew. The service cannot
+	// see that.
 	IssueExtension = "meshgate.issue"
 )
 

@@ -16,6 +16,9 @@ import (
 // reads, by which a body that is too long is told from one that just fits.
 const MaxBody = engine.MaxBody + 1
 
+// partialHeader says, with the value true, that Envoy has sent a part of the body only.
+const partialHeader = "x-envoy-auth-partial-body"
+
 // message is a request as Envoy shows it. It implements [engine.Reader].
 type message struct {
 	server *Server
@@ -73,6 +76,9 @@ func (m *message) Headers(names []string) (values [][]byte, repeated uint32) {
 // Body implements [engine.Reader]. A chain that reads bodies is refused where the route
 // sends none, so what is not here was not sent by the client.
 func (m *message) Body() (engine.BodyState, []byte) {
+	if string(m.first(partialHeader)) == "true" {
+		return engine.BodyTooLarge, nil
+	}
 	body := m.http.GetRawBody()
 	if len(body) == 0 {
 		body = []byte(m.http.GetBody())

@@ -55,6 +55,12 @@ func statusOf(t *testing.T, s *Server, q *authv3.CheckRequest) int {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if r.GetOkResponse() != nil {
+		return 0
+	}
+	if r.GetDeniedResponse() == nil {
+		t.Fatal("neither passed nor refused")
+	}
 	return int(r.GetDeniedResponse().GetStatus().GetCode())
 }
 
@@ -184,6 +190,26 @@ func TestFaultsRefuse(t *testing.T) {
 	}
 	if !strings.Contains(log.Text(), "injected") {
 		t.Errorf("log: %s", log.Text())
+	}
+	known := s.chains.of
+	s.chains.of = nil // writing there panics, outside of the decision
+	if got := statusOf(t, s, q); got != 503 || !strings.Contains(log.Text(), "where=check") {
+		t.Errorf("status %d, log %s", got, log.Text())
+	}
+	s.chains.of = known
+}
+
+// A body of which Envoy has sent a part has no credential in it.
+func TestPartsOfBodies(t *testing.T) {
+	s := newServer(t, &hosttest.Log{}, hosttest.NewTokens("good"))
+	chain := strings.Replace(plain, `"authorization"`, `"authorization","in_body":true`, 1)
+	for partial, want := range map[string]int{"false": 0, "true": 401} {
+		q := request(chain, ":path", "/", ":method", "POST", "content-type", "application/x-www-form-urlencoded", partialHeader, partial)
+		q.Attributes.ContextExtensions[BodyExtension] = "true"
+		q.Attributes.Request.Http.RawBody = []byte("access_token=good")
+		if got := statusOf(t, s, q); got != want {
+			t.Errorf("partial %s: status %d, want %d", partial, got, want)
+		}
 	}
 }
 
