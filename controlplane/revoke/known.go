@@ -32,7 +32,8 @@ type known struct {
 	links  int
 	latest *link
 	// welcomed says that it was ever: what was not can hold nothing. scopes is whose
-	// credentials it was told to accept by this process, nil if it was not.
+	// credentials it accepts, nil unless it has acknowledged that and was told of no others
+	// since.
 	welcomed bool
 	scopes   *contract.Scopes
 	// covered is the position up to which it takes no old state from Redis, because

@@ -94,7 +94,9 @@ type link struct {
 	told    []told // trusts that are not acknowledged
 	level2  bool   // it was told where the second level is
 	known   *known
-	members *members // whose credentials it was told to accept
+	// members is whose credentials it was told to accept, at a position.
+	members   *members
+	membersAt contract.Position
 }
 
 // end makes both goroutines of the link return.
@@ -332,7 +334,7 @@ func (r *Revoker) register(l *link, of *members) error {
 	}
 	if w.From == 0 {
 		w.Floor = r.history.floor
-		if !tells && !same && l.known.scopes != nil { // it cannot tell by itself what it remembers of others
+		if !tells && !same { // it cannot tell by itself what it remembers of others
 			w.Floor = max(w.Floor, of.revision)
 		}
 	}
@@ -343,7 +345,10 @@ func (r *Revoker) register(l *link, of *members) error {
 	r.owned.Add(1)
 	delete(r.joining, l)
 	r.links[l] = struct{}{}
-	l.known.welcomed, l.known.scopes, l.members = true, of.scopes, of
+	l.known.welcomed = true
+	if l.members = of; !same {
+		l.known.scopes, l.membersAt = nil, r.history.at
+	}
 	select {
 	case r.arrived <- struct{}{}:
 	default: // whoever waits will look

@@ -178,7 +178,7 @@ func (r *Revoker) reshape(at contract.Position, shapes map[string]*members) {
 			case of == nil:
 				l.known.scopes = nil
 				l.end()
-			case of.scopes.Equal(l.known.scopes):
+			case of.scopes.Equal(l.members.scopes):
 			case !l.tells(of) || !l.tells(l.members):
 				l.end()
 			default:
@@ -201,7 +201,7 @@ func (r *Revoker) reshapeLink(l *link, at contract.Position, of *members) {
 		l.push(f)
 	}
 	l.push(frame{contract.FrameScopes, body})
-	l.members, l.known.scopes = of, of.scopes
+	l.members, l.membersAt, l.known.scopes = of, at+1, nil
 }
 
 // membersCell is what Redis says of a scope. It has no end, as the clock has none: it is
