@@ -203,7 +203,7 @@ func (l *link) serve() error {
 	// vouched for no more.
 	err = r.introduce(l)
 	if err == nil {
-		err = r.read(l.ctx, l.node.ControlPlane)
+		err = r.noteReader(l.ctx, l.node.ControlPlane)
 	}
 	if err == nil {
 		r.prepare(l)

@@ -52,9 +52,9 @@ func (r *Revoker) membersOf(tx store.Reader, scope string) (*members, error) {
 	return &members{scopes: s, revision: tx.Revision(), key: strings.Join(s.Members, "\x00")}, nil
 }
 
-// read returns when it is noted that filters of a scope are let in: from then on they are
+// noteReader returns when it is noted that filters of a scope are let in: from then on they are
 // told what becomes of it, and Redis says what it consists of.
-func (r *Revoker) read(ctx context.Context, scope string) error {
+func (r *Revoker) noteReader(ctx context.Context, scope string) error {
 	r.mu.Lock()
 	_, known := r.readers[scope]
 	r.mu.Unlock()

@@ -168,12 +168,14 @@ func TestMembersChange(t *testing.T) {
 	w := newTenants(t, scope)
 	f, _ := w.join("group", contract.Hello{Instance: "i"}, contract.AcceptScopes)
 	f.lease()
-	if err := w.drop("b", gateway.Tokens, w.holdUnheard(f, "b", "gone")); err != nil {
+	name := w.holdUnheard(f, "b", "gone")
+	done := async(func() error { return w.drop("b", gateway.Tokens, name) })
+	f.ack(f.invalidated().To)
+	if err := <-done; err != nil {
 		t.Fatal(err)
 	}
-	f.ack(f.invalidated().To)
 	w.stretch()
-	done := async(func() error {
+	done = async(func() error {
 		return w.write(func(tx store.Tx) error { return scopestest.Set(tx, "group", scope, "b") })
 	})
 	if got := tokensOf(f.invalidated()); !slices.Contains(got, contract.HashToken([]byte("gone"))) {
