@@ -127,22 +127,11 @@ func (k *keeper) cellsOf(ctx context.Context, entries []entry) ([]cell, error) {
 		if !e.live(now) {
 			continue
 		}
-		if key, owner := e.floorKey(); owner {
-			if e.scope == "" {
-				continue
-			}
-			// Records that were written after the entry need the floor for longer than it.
-			set.add(cell{isFloor, key, contract.Floor{Revision: max(e.inv.Revision, floors[key]), Epoch: epoch}.Marshal(), k.r.lasting(0)})
+		c, some := k.cellOf(e, epoch, floors, members)
+		if !some {
 			continue
 		}
-		if e.inv.Subject == subjectScope {
-			set.add(members[e.inv.ID])
-			continue
-		}
-		if e.scope == "" {
-			continue // of an older release: see [Tombstone]
-		}
-		set.add(cell{isTombstone, contract.RedisRecordKey(e.scope, e.inv.Token), contract.MarshalTombstone(e.inv.Revision), e.expires})
+		set.add(c)
 		if e.again {
 			there = append(there, refill{scope: e.scope, token: e.inv.Token})
 		}
@@ -152,6 +141,22 @@ func (k *keeper) cellsOf(ctx context.Context, entries []entry) ([]cell, error) {
 	late, failed := k.readRecords(there, func(int) context.Context { return ctx }, set.addRecord)
 	k.owe(slices.Concat(late, failed)...)
 	return set.cells, nil
+}
+
+// cellOf is what an entry writes, if anything: what an older release has revoked is in no
+// record that counts.
+func (k *keeper) cellOf(e *entry, epoch contract.Epoch, floors map[string]uint64, members map[string]cell) (c cell, some bool) {
+	if e.inv.Subject == subjectScope {
+		return members[e.inv.ID], true
+	}
+	if e.scope == "" {
+		return cell{}, false
+	}
+	if key, owner := e.floorKey(); owner {
+		// Records that were written after the entry need the floor for longer than it.
+		return cell{isFloor, key, contract.Floor{Revision: max(e.inv.Revision, floors[key]), Epoch: epoch}.Marshal(), k.r.lasting(0)}, true
+	}
+	return cell{isTombstone, contract.RedisRecordKey(e.scope, e.inv.Token), contract.MarshalTombstone(e.inv.Revision), e.expires}, true
 }
 
 // newest reads how far the owners among entries are revoked in the store, which of

@@ -322,22 +322,7 @@ func (r *Revoker) register(l *link, of *members) error {
 	case r.reshapedAt[of.scopes.Of] > of.revision:
 		return errReshaped
 	}
-	w := contract.Welcome{Log: r.history.id, Trust: r.trust}
-	tells, same := l.tells(of), of.scopes.Equal(l.known.scopes)
-	if tells {
-		w.Scopes = of.scopes
-	}
-	// Who was forgotten is new, whatever it remembers: nobody has waited for it since. So is
-	// who accepted the credentials of others: it does not know what concerns these.
-	if l.known.welcomed && same {
-		w.From = r.history.resume(&l.hello)
-	}
-	if w.From == 0 {
-		w.Floor = r.history.floor
-		if !tells && !same { // it cannot tell by itself what it remembers of others
-			w.Floor = max(w.Floor, of.revision)
-		}
-	}
+	w, same := r.welcomeOf(l, of)
 	body, err := contract.EncodeJSON(w)
 	if err != nil {
 		return err
@@ -363,6 +348,28 @@ func (r *Revoker) register(l *link, of *members) error {
 		l.sent(at, nil)
 	}
 	return nil
+}
+
+// welcomeOf is what a filter is welcomed with; same says that it accepts the credentials
+// that it accepted before. mu is held.
+func (r *Revoker) welcomeOf(l *link, of *members) (w contract.Welcome, same bool) {
+	w, same = contract.Welcome{Log: r.history.id, Trust: r.trust}, of.scopes.Equal(l.known.scopes)
+	tells := l.tells(of)
+	if tells {
+		w.Scopes = of.scopes
+	}
+	// Who was forgotten is new, whatever it remembers: nobody has waited for it since. So is
+	// who accepted the credentials of others: it does not know what concerns these.
+	if l.known.welcomed && same {
+		w.From = r.history.resume(&l.hello)
+	}
+	if w.From == 0 {
+		w.Floor = r.history.floor
+		if !tells && !same { // it cannot tell by itself what it remembers of others
+			w.Floor = max(w.Floor, of.revision)
+		}
+	}
+	return w, same
 }
 
 // unregister forgets a link. Unless the filter said goodbye, its lease goes on
