@@ -25,7 +25,7 @@ func TestCreatedTokensAreInRedis(t *testing.T) {
 			if r == nil || r.Epoch != w.trust().Epoch || r.Until != time.Now().Add(contract.RecordLife).UnixMilli() {
 				t.Errorf("%s: %+v", value, r)
 			}
-			if f := redis.floor(t, contract.RedisCredentialKey(w.app)); f != 0 {
+			if f := redis.floor(t, contract.RedisCredentialKey(scope, w.app)); f != 0 {
 				t.Errorf("%s: floor %d", value, f)
 			}
 		}
@@ -68,8 +68,8 @@ func TestFloorsAreNotLowered(t *testing.T) {
 			name string
 			key  string
 		}{
-			{gateway.Applications, w.app, contract.RedisCredentialKey(w.app)},
-			{gateway.Consumers, w.owner, contract.RedisConsumerKey(w.owner)},
+			{gateway.Applications, w.app, contract.RedisCredentialKey(scope, w.app)},
+			{gateway.Consumers, w.owner, contract.RedisConsumerKey(scope, w.owner)},
 		} {
 			w.source.owner = w.owner
 			w.must(w.touch(owner.kind, owner.name))
@@ -111,7 +111,7 @@ func TestLatePublicationLowersNoFloor(t *testing.T) {
 		if err := w.r.Publish(t.Context(), late); err != nil {
 			t.Fatal(err)
 		}
-		if f := redis.floor(t, contract.RedisCredentialKey(w.app)); f != want {
+		if f := redis.floor(t, contract.RedisCredentialKey(scope, w.app)); f != want {
 			t.Errorf("floor %d, want %d", f, want)
 		}
 	})
@@ -209,7 +209,7 @@ func TestInUse(t *testing.T) {
 		w.settles(t)
 		records := func() (n int) {
 			for _, h := range hashes {
-				if redis.get(contract.RedisRecordKey(h)) != nil {
+				if redis.get(contract.RedisRecordKey(scope, h)) != nil {
 					n++
 				}
 			}

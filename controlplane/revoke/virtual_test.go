@@ -219,7 +219,7 @@ func (s *scripted) clockNow(t *testing.T) contract.Clock {
 
 func (s *scripted) entry(t *testing.T, token string) (e contract.Entry) {
 	t.Helper()
-	data := s.get(contract.RedisRecordKey(contract.HashToken([]byte(token))))
+	data := s.get(contract.RedisRecordKey(scope, contract.HashToken([]byte(token))))
 	if data == nil {
 		return e
 	}

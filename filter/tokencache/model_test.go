@@ -141,13 +141,14 @@ func (c *modelClient) read(keys ...string) (values [2][]byte, err error) {
 	return values, err
 }
 
-func (c *modelClient) record(_ context.Context, h contract.Hash, _ bool) (entry, clock []byte, err error) {
-	v, err := c.read(contract.RedisRecordKey(h), contract.RedisClockKey)
-	return v[0], v[1], err
+func (c *modelClient) record(_ context.Context, _ *contract.Scopes, h contract.Hash, _ bool) (stored, error) {
+	v, err := c.read(contract.RedisRecordKey(testPlane, h), contract.RedisClockKey)
+	clock, _ := contract.ParseClock(v[1])
+	return stored{entries: [][]byte{v[0]}, clock: v[1], members: contract.Members{Epoch: clock.Epoch, Members: testScopes.Members}.Marshal()}, err
 }
 
-func (c *modelClient) floors(_ context.Context, credential, consumer string, _ bool) (a, b []byte, err error) {
-	v, err := c.read(contract.RedisCredentialKey(credential), contract.RedisConsumerKey(consumer))
+func (c *modelClient) floors(_ context.Context, r *contract.Record, _ bool) (a, b []byte, err error) {
+	v, err := c.read(contract.RedisCredentialKey(testPlane, r.Credential.ID), contract.RedisConsumerKey(testPlane, r.Consumer.ID))
 	return v[0], v[1], err
 }
 
@@ -172,16 +173,16 @@ func owners(i int) [2]contract.Invalidation {
 }
 
 func (m *model) writeFloor(o contract.Invalidation) {
-	key := contract.RedisCredentialKey(o.ID)
+	key := contract.RedisCredentialKey(testPlane, o.ID)
 	if o.Subject == contract.SubjectConsumer {
-		key = contract.RedisConsumerKey(o.ID)
+		key = contract.RedisConsumerKey(testPlane, o.ID)
 	}
 	m.redis[key] = contract.Floor{Revision: m.store.owners[o], Epoch: m.epoch}.Marshal()
 }
 
 // refill writes the record of a token, or its tombstone.
 func (m *model) refill(i int) {
-	key := contract.RedisRecordKey(hashOf(i))
+	key := contract.RedisRecordKey(testPlane, hashOf(i))
 	if !m.store.valid[i] {
 		m.redis[key] = contract.MarshalTombstone(max(m.store.tokens[i], 1))
 		return
@@ -312,7 +313,7 @@ func (m *model) welcome(l *fakeLink) {
 		from = 0
 	}
 	m.told = []told{{from, m.trusts}}
-	l.json(contract.FrameWelcome, contract.Welcome{Log: m.log, From: from, Trust: m.trust})
+	l.json(contract.FrameWelcome, contract.Welcome{Scopes: testScopes, Log: m.log, From: from, Trust: m.trust})
 	var items []contract.Invalidation
 	for _, e := range m.entries[from:] {
 		items = append(items, e.items...)

@@ -160,7 +160,7 @@ func (m *model) restartFilter(i int) {
 	synctest.Wait()
 	last := m.w.cache.lastLease.Load()
 	linked := m.w.cache.Stats().Linked
-	trust := m.w.cache.standing.Load().trust
+	stood := m.w.cache.standing.Load()
 	m.w.cache.Close()
 	m.mu.Lock()
 	m.drain()
@@ -168,10 +168,12 @@ func (m *model) restartFilter(i int) {
 	m.open()
 	if !linked && last != nil {
 		cp := m.w.settings.ControlPlane
-		r := &rememberedTrust{Address: cp.Address, Node: cp.Node, Trust: trust, Leased: last.millis()}
+		r := &rememberedTrust{Address: cp.Address, Node: cp.Node, Trust: stood.trust, Scopes: stood.scopes, Leased: last.millis()}
 		c := m.w.cache
 		c.configuring.Lock()
-		c.entrust(c.recalled(r))
+		trust, scopes := c.recalled(r)
+		c.rescope(scopes)
+		c.entrust(trust)
 		c.configuring.Unlock()
 	}
 	m.w.control.down.Store(was)
