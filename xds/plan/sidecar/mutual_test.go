@@ -36,7 +36,7 @@ func TestNobodyResumesASession(t *testing.T) {
 	for _, version := range []uint16{tls.VersionTLS12, tls.VersionTLS13} {
 		t.Run(tls.VersionName(version), func(t *testing.T) {
 			client := &tls.Config{
-				InsecureSkipVerify: true, MinVersion: version, MaxVersion: version, ServerName: "backend", //nolint:gosec // the server is not what is tested
+				InsecureSkipVerify: true, MinVersion: version, MaxVersion: version, ServerName: "backend",
 				Certificates: []tls.Certificate{ca.identity("web")}, ClientSessionCache: tls.NewLRUClientSessionCache(1),
 			}
 			for i := range 2 {
@@ -98,7 +98,7 @@ func helloOf(t *testing.T) []byte {
 	defer func() { _ = theirs.Close() }()
 	go func() {
 		// It ends with the pipe.
-		_ = tls.Client(ours, &tls.Config{ServerName: "backend", NextProtos: []string{mesh.ALPN}}).Handshake() //nolint:gosec // never finished
+		_ = tls.Client(ours, &tls.Config{ServerName: "backend", NextProtos: []string{mesh.ALPN}}).Handshake()
 		_ = ours.Close()
 	}()
 	hello := make([]byte, 16<<10)
@@ -141,7 +141,7 @@ func TestCallersOfTCPEndConnections(t *testing.T) {
 	ca := newCertifier()
 	b := static(t, w.joined("web-1"))
 	b.StaticResources.Secrets = ca.secrets("web")
-	server := must(tls.Listen("tcp", "127.0.0.1:0", &tls.Config{ //nolint:gosec // what the client wants is what is tested
+	server := must(tls.Listen("tcp", "127.0.0.1:0", &tls.Config{
 		Certificates: []tls.Certificate{ca.identity("backend")}, NextProtos: []string{mesh.ALPN}, ClientAuth: tls.RequireAnyClientCert,
 	}))
 	lead(b, "backend", server.Addr())
