@@ -23,8 +23,18 @@ type Progress interface {
 	// revision of the store or a newer one says, its identity included, or with
 	// an error when ctx ends.
 	Confirmed(ctx context.Context, mesh string, revision uint64) error
-	// Connected returns the dataplanes of a mesh that have a stream, by name.
-	Connected(mesh string) map[string]bool
+	// Settled returns, of one moment, the dataplanes of a mesh that a step need not wait
+	// for, by name: those that run with the revision and have a stream, and those that hold
+	// no certificate. life is the longest that certificates of the mesh live.
+	Settled(mesh string, revision uint64, life time.Duration) map[string]bool
+}
+
+// Clock says within what bounds the wall clock can be believed; see package steady. A
+// root that is trusted no more does not come back with the clock.
+type Clock interface {
+	// EarliestFor and LatestFor are what the time can be, for what lives for a span.
+	EarliestFor(life time.Duration) time.Time
+	LatestFor(life time.Duration) time.Time
 }
 
 // Options of [Rotations]. All are needed.
@@ -41,6 +51,7 @@ type Options struct {
 	// after a start of the control plane, when nobody has a stream yet.
 	Grace time.Duration
 	Now   func() time.Time
+	Clock Clock
 	Log   *slog.Logger
 }
 
