@@ -57,7 +57,7 @@ func (cp *ControlPlane) openMesh(ctx context.Context) error {
 	}
 	m := &cp.mesh
 	cp.snapshots = snapshot.New()
-	insights, err := insight.Open(ctx, insight.Options{Store: status, Instance: cp.instance, Backends: cp.backends, Account: cp.account, Log: cp.Log})
+	insights, err := insight.Open(ctx, insight.Options{Store: status, Instance: cp.instance, Backends: cp.backends, Account: cp.account, Past: cp.clocks.wall.EarliestFor, Log: cp.Log})
 	if err != nil {
 		_ = status.Close() // the first error is the one that matters
 		return err
@@ -89,7 +89,8 @@ func (cp *ControlPlane) openRotations(context.Context) error {
 	held.board.Probe(conditionRotations, held.judge)
 	cp.mesh.rotations = meshca.NewRotations(meshca.Options{
 		Store: cp.store, Writer: cp.gate.As(model.System("rotation")), Progress: meshProgress{cp},
-		Now: time.Now, Log: cp.Log, LeafLife: leafLife, Grace: rotationGrace, Silence: rotationSilence, Held: held.told,
+		Now: time.Now, Clock: cp.clocks.wall, Log: cp.Log, LeafLife: leafLife,
+		Grace: rotationGrace, Silence: rotationSilence, Held: held.told,
 	})
 	cp.mesh.removals = enrol.NewRemovals(cp.store, cp.gate.As(model.System("removal")), cp.cfg.Dataplane.RemoveAfter, cp.Log)
 	return nil
@@ -226,7 +227,11 @@ func (cp *ControlPlane) dataplane(ctx context.Context, op store.Op, meshName, na
 	} else {
 		cp.mesh.removals.Written(meshName, name)
 		cp.remember(meshName, name)
-		cp.mesh.insights.Expect(mesh.NodeID(meshName, name))
+		if op == store.Created {
+			cp.mesh.insights.Created(meshName, name)
+		} else {
+			cp.mesh.insights.Expect(mesh.NodeID(meshName, name))
+		}
 	}
 	// Its tags may not be those of its token. A node that is on its way has no set
 	// yet: whether it has one says nothing.
@@ -278,19 +283,14 @@ func (p meshProgress) Lacking(meshName string, revision uint64) (silent, refusin
 // have these.
 func ofSecret(r snapshot.Rejection) bool { return r.Type == resource.Secret }
 
-// Connected implements meshca.Progress. A dataplane that holds no certificate,
-// because it never ran or its last one has expired, counts as connected: it has
-// nothing that a rotation could invalidate.
-func (p meshProgress) Connected(meshName string) map[string]bool {
+// Settled implements meshca.Progress. A dataplane that holds no certificate, because it
+// never ran or its last one has expired, has nothing that a rotation could invalidate.
+func (p meshProgress) Settled(meshName string, revision uint64, life time.Duration) map[string]bool {
 	out := map[string]bool{}
-	held, err := p.cp.mesh.insights.IssuedBackends(context.Background(), meshName)
-	if err != nil {
-		return out
-	}
-	err = p.cp.store.View(context.Background(), func(r store.Reader) error {
+	err := p.cp.store.View(context.Background(), func(r store.Reader) error {
 		dataplanes, err := r.List(mesh.Dataplanes, store.Query{Scope: meshName})
 		for _, d := range dataplanes {
-			out[d.Name] = held[d.Name] == ""
+			out[d.Name] = !p.cp.mesh.insights.MayHold(meshName, d.Name, life)
 		}
 		return err
 	})
@@ -298,7 +298,7 @@ func (p meshProgress) Connected(meshName string) map[string]bool {
 		p.cp.Log.Warn("dataplanes could not be listed; a rotation waits", "mesh", meshName, "error", err)
 		return map[string]bool{}
 	}
-	for _, node := range p.cp.snapshots.Nodes() {
+	for _, node := range p.cp.snapshots.Settled(revision, publish.MeshScope(meshName), ofSecret) {
 		if dataplane, ok := strings.CutPrefix(node, meshName+"."); ok {
 			out[dataplane] = true
 		}

@@ -29,8 +29,18 @@ type Progress interface {
 	// Lacking returns the connected dataplanes of a mesh that Confirmed would wait for, in
 	// order: those that have not answered, and those that refuse.
 	Lacking(mesh string, revision uint64) (silent, refusing []string)
-	// Connected returns the dataplanes of a mesh that have a stream, by name.
-	Connected(mesh string) map[string]bool
+	// Settled returns, of one moment, the dataplanes of a mesh that a step need not wait
+	// for, by name: those that run with the revision and have a stream, and those that hold
+	// no certificate. life is the longest that certificates of the mesh live.
+	Settled(mesh string, revision uint64, life time.Duration) map[string]bool
+}
+
+// Clock says within what bounds the wall clock can be believed; see package steady. A
+// root that is trusted no more does not come back with the clock.
+type Clock interface {
+	// EarliestFor and LatestFor are what the time can be, for what lives for a span.
+	EarliestFor(life time.Duration) time.Time
+	LatestFor(life time.Duration) time.Time
 }
 
 // Options of [Rotations]. All are needed.
@@ -52,9 +62,10 @@ type Options struct {
 	// Held is told when the grace of a mesh is over and connected proxies keep a new
 	// authority from signing, with the revision that they lack, and with 0 when that is
 	// over. It must not block.
-	Held func(mesh string, revision uint64)
-	Now  func() time.Time
-	Log  *slog.Logger
+	Held  func(mesh string, revision uint64)
+	Now   func() time.Time
+	Clock Clock
+	Log   *slog.Logger
 }
 
 // Rotations puts the authorities that meshes ask for into force. The first of a

@@ -24,6 +24,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/identity"
 	"github.com/meshgate/meshgate/controlplane/mesh"
 	"github.com/meshgate/meshgate/controlplane/model"
+	"github.com/meshgate/meshgate/controlplane/steady"
 	"github.com/meshgate/meshgate/controlplane/store"
 	"github.com/meshgate/meshgate/controlplane/store/memstore"
 	"github.com/meshgate/meshgate/controlplane/store/storetest"
@@ -38,15 +39,29 @@ type fakeProgress struct {
 	refused map[string]map[string]bool
 	moved   chan struct{}
 	fail    error
-	// onConnected run before Connected answers, one in each call.
-	onConnected []func()
+	// onConfirmed run before Confirmed waits, onSettled before Settled answers, one in each
+	// call.
+	onConfirmed, onSettled []func()
 }
 
 func newFakeProgress() *fakeProgress {
 	return &fakeProgress{confirmed: map[string]map[string]uint64{}, moved: make(chan struct{})}
 }
 
+// hook takes the next one of a list.
+func (p *fakeProgress) hook(list *[]func()) func() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(*list) == 0 {
+		return func() {}
+	}
+	f := (*list)[0]
+	*list = (*list)[1:]
+	return f
+}
+
 func (p *fakeProgress) Confirmed(ctx context.Context, meshName string, revision uint64) error {
+	p.hook(&p.onConfirmed)()
 	return p.await(ctx, meshName, revision, true)
 }
 
@@ -100,19 +115,13 @@ func (p *fakeProgress) await(ctx context.Context, meshName string, revision uint
 	}
 }
 
-func (p *fakeProgress) Connected(meshName string) map[string]bool {
-	p.mu.Lock()
-	f := func() {}
-	if len(p.onConnected) > 0 {
-		f, p.onConnected = p.onConnected[0], p.onConnected[1:]
-	}
-	p.mu.Unlock()
-	f()
+func (p *fakeProgress) Settled(meshName string, revision uint64, _ time.Duration) map[string]bool {
+	p.hook(&p.onSettled)()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	out := map[string]bool{}
-	for name := range p.confirmed[meshName] {
-		out[name] = true
+	for name, at := range p.confirmed[meshName] {
+		out[name] = at >= revision
 	}
 	return out
 }
@@ -215,6 +224,8 @@ type rotationTest struct {
 	held sync.Map
 	// now is called for every reading of the clock.
 	now func() time.Time
+	// life is that of certificates.
+	life time.Duration
 }
 
 func newRotationTest(t testing.TB, s store.Store) *rotationTest {
@@ -227,7 +238,7 @@ func newRotationTest(t testing.TB, s store.Store) *rotationTest {
 
 func unopenedRotationTest(t testing.TB, handler slog.Handler) *rotationTest {
 	return &rotationTest{
-		t: t, history: &trustHistory{}, progress: newFakeProgress(), handler: handler, leaves: map[string]*x509.Certificate{}, now: time.Now, silence: 10 * WorkloadLife,
+		t: t, history: &trustHistory{}, progress: newFakeProgress(), handler: handler, leaves: map[string]*x509.Certificate{}, now: time.Now, life: WorkloadLife, silence: 10 * WorkloadLife,
 	}
 }
 
@@ -255,9 +266,11 @@ func (d direct) Write(ctx context.Context, class model.Class, fn func(store.Tx) 
 
 // start is a new process over the same store.
 func (rt *rotationTest) start() {
+	base := time.Now()
 	rt.r = NewRotations(Options{
+		Clock: steady.New(func() (time.Time, time.Duration) { return rt.now(), time.Since(base) }),
 		Store: rt.store, Writer: direct{rt.store}, Progress: rt.progress, Now: func() time.Time { return rt.now() }, Log: slog.New(rt.handler),
-		LeafLife: func(*mesh.Authority) time.Duration { return WorkloadLife }, Grace: rt.grace, Silence: rt.silence, Held: rt.told,
+		LeafLife: func(*mesh.Authority) time.Duration { return rt.life }, Grace: rt.grace, Silence: rt.silence, Held: rt.told,
 	})
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error)

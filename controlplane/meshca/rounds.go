@@ -108,18 +108,17 @@ func (r *Rotations) confirmed(wait context.Context, name string, at *position, w
 	r.mu.Lock()
 	w.absent = true
 	r.mu.Unlock()
-	// The first wait may have been long. Who is connected before and after a
-	// second one has confirmed.
-	before := r.Progress.Connected(name)
+	// The first wait may have been long. Whoever connects from here on interrupts, so
+	// that a second one hears of all before.
 	if err := r.Progress.Confirmed(wait, name, at.revision); err != nil {
 		return false, err
 	}
-	after := r.Progress.Connected(name)
+	settled := r.Progress.Settled(name, at.revision, at.state.longest())
 	all := true
 	err := r.Store.View(wait, func(s store.Reader) error {
 		dataplanes, err := s.List(mesh.Dataplanes, store.Query{Scope: name})
 		for _, d := range dataplanes {
-			all = all && before[d.Name] && after[d.Name]
+			all = all && settled[d.Name]
 		}
 		return err
 	})
@@ -133,7 +132,7 @@ func (r *Rotations) next(ctx context.Context, name string, at *position) error {
 		case a == nil || version != at.version:
 			return a
 		case a.Phase == PhaseTrusting:
-			return a.sign(r.Now(), life)
+			return a.sign(r.Clock, life)
 		}
 		return a.retire()
 	})
@@ -173,7 +172,8 @@ func (r *Rotations) reconcile(ctx context.Context, name string) (at *position, d
 		due, refusal = r.check(pair)
 	}
 	at, err = r.apply(ctx, name, func(a *Authority, life time.Duration, _ uint64) *Authority {
-		a = a.expire(r.Now())
+		// Certificates of a longer life are signed whether or not the pair is taken.
+		a = a.expire(r.Clock).lasting(life)
 		if pair != nil && refusal == nil {
 			a = a.aim(backend, pair, life)
 		}
@@ -184,7 +184,7 @@ func (r *Rotations) reconcile(ctx context.Context, name string) (at *position, d
 	}
 	if at != nil {
 		for _, p := range at.state.Previous {
-			due = sooner(due, p.Until)
+			due = sooner(due, r.Now().Add(p.left(r.Clock)))
 		}
 		if refusal == nil && pair != nil && !at.state.heads(pair) {
 			refusal = fmt.Errorf("%d previous authorities are still in use", len(at.state.Previous))
