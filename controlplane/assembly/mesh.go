@@ -57,7 +57,7 @@ func (cp *ControlPlane) openMesh(ctx context.Context) error {
 	}
 	m := &cp.mesh
 	cp.snapshots = snapshot.New()
-	insights, err := insight.Open(ctx, insight.Options{Store: status, Instance: cp.instance, Backends: cp.backends, Account: cp.account, Log: cp.Log})
+	insights, err := insight.Open(ctx, insight.Options{Store: status, Instance: cp.instance, Backends: cp.backends, Account: cp.account, Past: cp.clocks.wall.EarliestFor, Log: cp.Log})
 	if err != nil {
 		_ = status.Close() // the first error is the one that matters
 		return err
@@ -85,9 +85,12 @@ func (cp *ControlPlane) openMesh(ctx context.Context) error {
 // openRotations makes what changes meshes by itself, through the gate: the rotation
 // of authorities, and the removal of Dataplanes whose proxies are gone.
 func (cp *ControlPlane) openRotations(context.Context) error {
+	held := &holds{board: cp.ready.conditions, progress: meshProgress{cp}, revisions: map[string]uint64{}}
+	held.board.Probe(conditionRotations, held.judge)
 	cp.mesh.rotations = meshca.NewRotations(meshca.Options{
 		Store: cp.store, Writer: cp.gate.As(model.System("rotation")), Progress: meshProgress{cp},
-		Now: time.Now, Log: cp.Log, LeafLife: leafLife, Grace: rotationGrace,
+		Now: time.Now, Clock: cp.clocks.wall, Log: cp.Log, LeafLife: leafLife,
+		Grace: rotationGrace, Silence: rotationSilence, Held: held.told,
 	})
 	cp.mesh.removals = enrol.NewRemovals(cp.store, cp.gate.As(model.System("removal")), cp.cfg.Dataplane.RemoveAfter, cp.Log)
 	return nil
@@ -224,7 +227,11 @@ func (cp *ControlPlane) dataplane(ctx context.Context, op store.Op, meshName, na
 	} else {
 		cp.mesh.removals.Written(meshName, name)
 		cp.remember(meshName, name)
-		cp.mesh.insights.Expect(mesh.NodeID(meshName, name))
+		if op == store.Created {
+			cp.mesh.insights.Created(meshName, name)
+		} else {
+			cp.mesh.insights.Expect(mesh.NodeID(meshName, name))
+		}
 	}
 	// Its tags may not be those of its token. A node that is on its way has no set
 	// yet: whether it has one says nothing.
@@ -246,24 +253,44 @@ type meshProgress struct{ cp *ControlPlane }
 
 // Confirmed implements meshca.Progress.
 func (p meshProgress) Confirmed(ctx context.Context, meshName string, revision uint64) error {
-	secrets := func(r snapshot.Rejection) bool { return r.Type == resource.Secret }
-	_, err := p.cp.snapshots.WaitNodes(ctx, revision, publish.MeshScope(meshName), secrets)
+	_, err := p.cp.snapshots.WaitNodes(ctx, revision, publish.MeshScope(meshName), ofSecret)
 	return err
 }
 
-// Connected implements meshca.Progress. A dataplane that holds no certificate,
-// because it never ran or its last one has expired, counts as connected: it has
-// nothing that a rotation could invalidate.
-func (p meshProgress) Connected(meshName string) map[string]bool {
-	out := map[string]bool{}
-	held, err := p.cp.mesh.insights.IssuedBackends(context.Background(), meshName)
-	if err != nil {
-		return out
+// Unrefused implements meshca.Progress.
+func (p meshProgress) Unrefused(ctx context.Context, meshName string, revision uint64) error {
+	_, err := p.cp.snapshots.WaitRefusals(ctx, revision, publish.MeshScope(meshName), ofSecret)
+	return err
+}
+
+// Lacking implements meshca.Progress.
+func (p meshProgress) Lacking(meshName string, revision uint64) (silent, refusing []string) {
+	got := p.cp.snapshots.Progress(revision, publish.MeshScope(meshName))
+	for _, r := range got.Rejected {
+		if dataplane := strings.TrimPrefix(r.Name, meshName+"."); ofSecret(r) && !slices.Contains(refusing, dataplane) {
+			refusing = append(refusing, dataplane)
+		}
 	}
-	err = p.cp.store.View(context.Background(), func(r store.Reader) error {
+	for _, node := range got.Waiting {
+		if dataplane := strings.TrimPrefix(node, meshName+"."); !slices.Contains(refusing, dataplane) {
+			silent = append(silent, dataplane)
+		}
+	}
+	return silent, refusing
+}
+
+// ofSecret picks refusals of certificates and roots: whoever refuses anything else may
+// have these.
+func ofSecret(r snapshot.Rejection) bool { return r.Type == resource.Secret }
+
+// Settled implements meshca.Progress. A dataplane that holds no certificate, because it
+// never ran or its last one has expired, has nothing that a rotation could invalidate.
+func (p meshProgress) Settled(meshName string, revision uint64, life time.Duration) map[string]bool {
+	out := map[string]bool{}
+	err := p.cp.store.View(context.Background(), func(r store.Reader) error {
 		dataplanes, err := r.List(mesh.Dataplanes, store.Query{Scope: meshName})
 		for _, d := range dataplanes {
-			out[d.Name] = held[d.Name] == ""
+			out[d.Name] = !p.cp.mesh.insights.MayHold(meshName, d.Name, life)
 		}
 		return err
 	})
@@ -271,7 +298,7 @@ func (p meshProgress) Connected(meshName string) map[string]bool {
 		p.cp.Log.Warn("dataplanes could not be listed; a rotation waits", "mesh", meshName, "error", err)
 		return map[string]bool{}
 	}
-	for _, node := range p.cp.snapshots.Nodes() {
+	for _, node := range p.cp.snapshots.Settled(revision, publish.MeshScope(meshName), ofSecret) {
 		if dataplane, ok := strings.CutPrefix(node, meshName+"."); ok {
 			out[dataplane] = true
 		}

@@ -151,7 +151,7 @@ func TestAnonymousConnectionsAreBounded(t *testing.T) {
 			<-gone[i]
 		}
 		synctest.Wait()
-		if n := len(s.visitors.open); n != 0 || s.visitors.room.all.Len() != 0 {
+		if n := len(s.visitors.open); n != 0 || s.visitors.room.n != 0 {
 			t.Errorf("%d are kept", n)
 		}
 	})

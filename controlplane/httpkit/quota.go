@@ -9,19 +9,20 @@ import (
 	"sync"
 )
 
-// quota bounds what is done for connections at a time, and how many wait for that,
-// both in total and for each address. Addresses take turns, so that one with many
-// waiting delays another by one turn. Whoever comes when its address has its bound
-// of waiting ones is refused at once; when all have, the newest of the address
-// that has most waiting.
+// quota bounds what is done for connections at a time, in total and for each address,
+// and how many wait for that. Addresses take turns, so that one with many waiting delays
+// another by one turn. When there are too many waiting, the newest of the address that
+// has most is refused: a crowd behind one address may wait for as long as nobody else
+// needs the places.
 type quota struct {
-	total, each           int // at a time
-	queueTotal, queueEach int // waiting
+	total, each int // at a time
+	queue       int // waiting
 
 	mu             sync.Mutex
 	active, queued int
 	byAddress      map[netip.Prefix]*share
 	row            *list.List // of *share that have one waiting and may have a slot, the next first
+	ranking        *ranking   // of those waiting
 }
 
 // share is what one address has; it is dropped with its last user.
@@ -39,10 +40,10 @@ type turn struct {
 	granted bool
 }
 
-func newQuota(total, each, queueTotal, queueEach int) *quota {
+func newQuota(total, each, queue int) *quota {
 	return &quota{
-		total: total, each: each, queueTotal: queueTotal, queueEach: queueEach,
-		byAddress: map[netip.Prefix]*share{}, row: list.New(),
+		total: total, each: each, queue: queue,
+		byAddress: map[netip.Prefix]*share{}, row: list.New(), ranking: newRanking(),
 	}
 }
 
@@ -50,9 +51,6 @@ func newQuota(total, each, queueTotal, queueEach int) *quota {
 // refused or ctx ends. leave gives the slot back.
 func (q *quota) enter(ctx context.Context, conn net.Conn) (leave func(), ok bool) {
 	t := q.ask(addressOf(conn))
-	if t == nil {
-		return nil, false
-	}
 	select {
 	case <-t.begin:
 		if !t.granted {
@@ -65,7 +63,7 @@ func (q *quota) enter(ctx context.Context, conn net.Conn) (leave func(), ok bool
 	}
 }
 
-// ask queues one; nil means that it is refused.
+// ask queues one, which is refused at once if there is no room for it.
 func (q *quota) ask(at netip.Prefix) *turn {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -74,15 +72,13 @@ func (q *quota) ask(at netip.Prefix) *turn {
 		s = &share{at: at}
 		q.byAddress[at] = s
 	}
-	if len(s.waiting) >= q.queueEach {
-		return nil
-	}
 	t := &turn{of: s, begin: make(chan struct{})}
 	s.waiting = append(s.waiting, t)
 	q.queued++
+	q.ranking.more(at)
 	q.settle(s)
 	q.grant()
-	if q.queued > q.queueTotal {
+	if q.queued > q.queue {
 		q.shed(s)
 	}
 	return t
@@ -99,6 +95,7 @@ func (q *quota) end(t *turn) {
 	} else if i := slices.Index(s.waiting, t); i >= 0 {
 		s.waiting = slices.Delete(s.waiting, i, i+1)
 		q.queued--
+		q.ranking.less(s.at)
 	}
 	q.settle(s)
 	q.grant()
@@ -113,6 +110,7 @@ func (q *quota) grant() {
 		t := s.waiting[0]
 		s.waiting = s.waiting[1:]
 		q.queued--
+		q.ranking.less(s.at)
 		s.active++
 		q.active++
 		t.granted = true
@@ -125,15 +123,14 @@ func (q *quota) grant() {
 // already do so for something.
 func (q *quota) shed(newcomer *share) {
 	most := newcomer
-	for _, s := range q.byAddress {
-		if len(s.waiting) > len(most.waiting) {
-			most = s
-		}
+	if first := q.byAddress[q.ranking.first()]; len(first.waiting) > len(most.waiting) {
+		most = first
 	}
 	last := len(most.waiting) - 1
 	close(most.waiting[last].begin)
 	most.waiting = slices.Delete(most.waiting, last, last+1)
 	q.queued--
+	q.ranking.less(most.at)
 	q.settle(most)
 }
 

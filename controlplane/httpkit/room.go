@@ -9,25 +9,28 @@ import (
 
 // room holds connections that have not shown yet that they are worth keeping. It
 // is bounded in total and for each address. Nobody waits to get in: whoever comes
-// when it is full takes the place of the one that was there longest, for whoever
-// means well leaves it within a round trip, and whoever is silent stays.
+// when it is full takes the place of the one that was there longest of the address
+// that has most, for whoever means well leaves it within a round trip, and whoever is
+// silent stays. So a crowd behind one address has as much room as there is, and puts
+// out nobody whose address has less.
 type room struct {
 	total, each int
 
 	mu        sync.Mutex
-	all       *list.List // of *guest, the longest there first
-	byAddress map[netip.Prefix]*list.List
+	n         int
+	byAddress map[netip.Prefix]*list.List // of *guest, the longest there first
+	ranking   *ranking
 }
 
 // guest is one connection in a room.
 type guest struct {
-	conn         net.Conn
-	address      netip.Prefix
-	inAll, ofOne *list.Element
+	conn    net.Conn
+	address netip.Prefix
+	place   *list.Element // nil when it has left
 }
 
 func newRoom(total, each int) *room {
-	return &room{total: total, each: each, all: list.New(), byAddress: map[netip.Prefix]*list.List{}}
+	return &room{total: total, each: each, byAddress: map[netip.Prefix]*list.List{}, ranking: newRanking()}
 }
 
 // enter takes a connection in and returns how it leaves, which may be called after
@@ -41,12 +44,14 @@ func (r *room) enter(conn net.Conn) (leave func()) {
 		of = list.New()
 		r.byAddress[g.address] = of
 	}
-	g.inAll, g.ofOne = r.all.PushBack(g), of.PushBack(g)
-	if of.Len() > r.each {
+	g.place = of.PushBack(g)
+	r.n++
+	r.ranking.more(g.address)
+	switch {
+	case of.Len() > r.each:
 		r.putOut(of.Front())
-	}
-	if r.all.Len() > r.total {
-		r.putOut(r.all.Front())
+	case r.n > r.total:
+		r.putOut(r.byAddress[r.ranking.first()].Front())
 	}
 	return func() {
 		r.mu.Lock()
@@ -64,13 +69,14 @@ func (r *room) putOut(e *list.Element) {
 
 // remove takes a guest off the lists, however often it is called. The lock is held.
 func (r *room) remove(g *guest) {
-	if g.inAll == nil {
+	if g.place == nil {
 		return
 	}
 	of := r.byAddress[g.address]
-	r.all.Remove(g.inAll)
-	of.Remove(g.ofOne)
-	g.inAll, g.ofOne = nil, nil
+	of.Remove(g.place)
+	g.place = nil
+	r.n--
+	r.ranking.less(g.address)
 	if of.Len() == 0 {
 		delete(r.byAddress, g.address)
 	}

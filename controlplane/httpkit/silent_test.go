@@ -155,8 +155,65 @@ func TestRoom(t *testing.T) {
 	leaveB()
 	leaveB()
 	r.enter(at("198.51.100.1"))
-	if a3.closed || b2.closed || r.all.Len() != 3 || len(r.byAddress) != 3 {
-		t.Errorf("%d are there, of %d addresses", r.all.Len(), len(r.byAddress))
+	if a3.closed || b2.closed || r.n != 3 || len(r.byAddress) != 3 {
+		t.Errorf("%d are there, of %d addresses", r.n, len(r.byAddress))
+	}
+}
+
+// TestFullRoomIsSharedByAddresses: who is alone at its address stays, though it was there
+// first and another address sends one after the other.
+func TestFullRoomIsSharedByAddresses(t *testing.T) {
+	r := newRoom(4, 4)
+	alone := from("192.0.2.1")
+	r.enter(alone)
+	var crowd []*fakeConn
+	for range 10 {
+		c := from("198.51.100.1")
+		crowd = append(crowd, c)
+		r.enter(c)
+	}
+	if alone.closed {
+		t.Error("the one of another address is put out")
+	}
+	for i, c := range crowd {
+		if c.closed != (i < 7) {
+			t.Errorf("connection %d of the crowd: closed %t", i, c.closed)
+		}
+	}
+}
+
+// TestFleetBehindOneAddress: 5,000 proxies that come at once through one address are not
+// turned away, neither while they are silent nor while they wait for their handshake, and
+// one of another address has its turn among the first.
+func TestFleetBehindOneAddress(t *testing.T) {
+	cert, _ := certificate(t)
+	grpcLn, httpLn := Split(listen(t), &tls.Config{Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS12}, slog.New(slog.DiscardHandler))
+	defer func() { _, _ = grpcLn.Close(), httpLn.Close() }()
+	s := grpcLn.(*half).s
+	var turns []*turn
+	for range 5000 {
+		c := from("192.0.2.1")
+		defer s.silent.enter(c)()
+		if turns = append(turns, s.shaking.ask(addressOf(c))); c.closed {
+			t.Fatal("a silent one is put out")
+		}
+	}
+	granted := 0
+	for i, turn := range turns {
+		select {
+		case <-turn.begin:
+			if !turn.granted {
+				t.Fatalf("%d is refused", i)
+			}
+			granted++
+		default:
+		}
+	}
+	if granted != handshakesEach {
+		t.Errorf("%d shake hands at once", granted)
+	}
+	if other := s.shaking.ask(addressOf(from("198.51.100.1"))); !other.granted {
+		t.Error("another address waits")
 	}
 }
 

@@ -18,14 +18,16 @@ const (
 )
 
 const (
-	// helloTimeout is until the ClientHello is complete. A client sends it at once.
-	helloTimeout = time.Second
-	// handshakeTimeout is until hand-over, the wait for a slot included.
-	handshakeTimeout = 10 * time.Second
+	// helloTimeout is until the ClientHello is complete. A client sends it at once, but
+	// one of a crowd may have to wait for a processor, and so may who reads it.
+	helloTimeout = 5 * time.Second
+	// handshakeTimeout is until hand-over, the wait for a slot included. Clients of gRPC
+	// give up after 20 s.
+	handshakeTimeout = 15 * time.Second
 	// shakingTimeout is for the handshake itself, which is two round trips.
 	shakingTimeout = 3 * time.Second
-	// Bounds of connections without a ClientHello, in all and from one address.
-	silentTotal, silentEach = 8192, 2048
+	// silentTotal bounds the connections without a ClientHello.
+	silentTotal = 8192
 	// handshakesEach bounds the unfinished handshakes of an address: it is what one
 	// address can make the server compute, which has 3 s for each.
 	handshakesEach = 64
@@ -33,8 +35,9 @@ const (
 	computing = 512
 	// begun bounds the handshakes that wait for their client, or have done so.
 	begun = 4096
-	// Bounds of those that wait until they may begin.
-	queueTotal, queueEach = 4096, 1024
+	// queueTotal bounds those that wait until they may begin: a fleet of 5,000 proxies that
+	// come at once from one address, as through a balancer, and others beside it.
+	queueTotal = 8192
 )
 
 // Split shares one TLS port between gRPC and HTTP. A client that offers
@@ -42,8 +45,8 @@ const (
 // only h2, as gRPC clients do, comes out of grpcLn. Connections come out as
 // *tls.Conn with the handshake done.
 //
-// Every connection is accepted at once, must send its ClientHello within 1 s, and
-// is let go after 10 s, the wait for Accept included. Those that have not sent it
+// Every connection is accepted at once, must send its ClientHello within 5 s, and
+// is let go after 15 s, the wait for Accept included. Those that have not sent it
 // are bounded, and the newest takes the place of the oldest (see [room]): silent
 // clients keep nobody out, of their own address neither. Only then does a
 // connection wait for its address to have less than its share of unfinished
@@ -63,9 +66,9 @@ func Split(ln net.Listener, cfg *tls.Config, log *slog.Logger) (grpcLn, httpLn n
 func split(ln net.Listener, cfg *tls.Config, hello, timeout time.Duration) (grpcLn, httpLn net.Listener) {
 	s := &splitter{
 		ln: ln, cfg: byProtocol(cfg), hello: hello, timeout: timeout,
-		silent: newRoom(silentTotal, silentEach), begun: newRoom(begun, handshakesEach),
-		shaking: newQuota(math.MaxInt, handshakesEach, queueTotal, queueEach),
-		slots:   newQuota(computing, handshakesEach, queueTotal, queueEach),
+		silent: newRoom(silentTotal, silentTotal), begun: newRoom(begun, handshakesEach),
+		shaking: newQuota(math.MaxInt, handshakesEach, queueTotal),
+		slots:   newQuota(computing, handshakesEach, queueTotal),
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.grpc, s.http = s.half(), s.half()

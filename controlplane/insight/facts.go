@@ -80,6 +80,18 @@ func (s *Insights) Forget(mesh, dataplane string) {
 	}
 }
 
+// Created says that the dataplane of a node was created while this process ran; it is
+// expected from now on. See [Insights.MayHold].
+func (s *Insights) Created(mesh, dataplane string) {
+	at := id{mesh, dataplane}
+	s.Expect(at.node())
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if p := s.proxies[at]; p != nil {
+		p.created = true
+	}
+}
+
 // Recall says that a dataplane which was forgotten exists again: its proxy, which was
 // connected all the time, is one to be kept in mind.
 func (s *Insights) Recall(mesh, dataplane string) {

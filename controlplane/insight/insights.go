@@ -44,6 +44,8 @@ type Options struct {
 	Log *slog.Logger
 	// Now is the clock; nil = time.Now.
 	Now func() time.Time
+	// Past is up to when certificates of a life have ended; nil = Now. See package steady.
+	Past func(life time.Duration) time.Time
 }
 
 // Insights holds what is known about all proxies. Its methods are safe for
@@ -56,6 +58,8 @@ type Insights struct {
 	// stop ends the writing goroutine, done is closed when it has ended.
 	stop context.CancelFunc
 	done chan struct{}
+	// began is when this process began to record.
+	began time.Time
 
 	mu      sync.Mutex
 	proxies map[id]*proxy
@@ -104,7 +108,10 @@ type proxy struct {
 	forgotten bool
 	// orphan: its dataplane is gone, and it goes on asking.
 	orphan bool
-	facts  remembered
+	// created: its dataplane was created while this process ran, so that nothing is missing
+	// of what its proxy was given.
+	created bool
+	facts   remembered
 	// trouble and the two after it are the word of its agent on its link, which is another connection than its
 	// streams.
 	trouble    *Trouble
@@ -132,9 +139,12 @@ func Open(ctx context.Context, o Options) (*Insights, error) {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
+	if o.Past == nil {
+		o.Past = func(time.Duration) time.Time { return o.Now() }
+	}
 	s := &Insights{
 		Options: o, soon: make(chan struct{}, 1), later: make(chan struct{}, 1),
-		done:    make(chan struct{}),
+		done: make(chan struct{}), began: o.Now(),
 		proxies: map[id]*proxy{}, streams: map[stream]*subscription{}, unwritten: map[id]bool{},
 		departed: map[id]*proxy{}, moved: make(chan struct{}),
 	}

@@ -3,6 +3,7 @@ package insight
 import (
 	"context"
 	"slices"
+	"time"
 )
 
 // Read returns the insight of a dataplane as it is now; false if it was never
@@ -46,13 +47,35 @@ func (s *Insights) IssuedBackends(ctx context.Context, mesh string) (map[string]
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	now, out := s.Now(), map[string]string{}
+	out := map[string]string{}
 	for at, p := range s.proxies {
-		if at.mesh == mesh && p.mtls != nil && p.mtls.CertificateExpirationTime.After(now) {
+		if at.mesh == mesh && s.lives(p.mtls) {
 			out[at.name] = p.mtls.IssuedBackend
 		}
 	}
 	return out, nil
+}
+
+// lives reports whether a certificate has not ended.
+func (s *Insights) lives(m *MTLS) bool {
+	return m != nil && m.CertificateExpirationTime.After(s.Past(m.CertificateExpirationTime.Sub(m.LastCertificateRegeneration)))
+}
+
+// MayHold reports whether a proxy may hold a certificate that has not ended. life is the
+// longest that certificates live.
+//
+// No record says nothing until this process has run for a life: what the one before has
+// issued last may not have been written when it was killed, and a restored backup does
+// not know what was issued after it. Only of a Dataplane that was created since is
+// everything known.
+func (s *Insights) MayHold(mesh, dataplane string, life time.Duration) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p := s.proxies[id{mesh, dataplane}]
+	if p != nil && (p.created || s.lives(p.mtls)) {
+		return s.lives(p.mtls)
+	}
+	return s.Now().Sub(s.began) < life
 }
 
 // insight copies a record; nil if there is nothing in it.

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"encoding/pem"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -64,6 +65,30 @@ type RetiredRoot struct {
 	Certificate []byte `json:"certificate"`
 	// Until is when the last certificate under it has expired.
 	Until time.Time `json:"until"`
+	// Life is the longest of certificates under it; 0, of an older version, for any.
+	Life time.Duration `json:"life,omitempty"`
+}
+
+func (p *RetiredRoot) life() time.Duration { return cmp.Or(p.Life, math.MaxInt64) }
+
+// longest is the longest life of certificates under the roots of this state.
+func (a *Authority) longest() time.Duration {
+	life := a.LeafLife
+	for i := range a.Previous {
+		life = max(life, a.Previous[i].life())
+	}
+	return life
+}
+
+// lasting returns the state in which certificates of a life are signed; a itself if they
+// are already, or there is no state so far.
+func (a *Authority) lasting(life time.Duration) *Authority {
+	if a == nil || a.LeafLife >= life {
+		return a
+	}
+	next := *a
+	next.LeafLife = life
+	return &next
 }
 
 // wanted returns the pair that the enabled backend of a mesh asks for; nil if
@@ -137,8 +162,8 @@ func (a *Authority) aim(backend string, pair *identity.KeyPair, life time.Durati
 	if a == nil {
 		return &Authority{Backend: backend, Current: *pair, LeafLife: life}
 	}
+	a = a.lasting(life)
 	next := *a
-	next.LeafLife = max(a.LeafLife, life)
 	switch {
 	case sameAuthority(&a.Current, pair):
 		next.Backend, next.Pending, next.PendingBackend = backend, nil, ""
@@ -152,7 +177,7 @@ func (a *Authority) aim(backend string, pair *identity.KeyPair, life time.Durati
 		next.Phase, next.Pending, next.PendingBackend = PhaseTrusting, pair, backend
 	}
 	if next.Phase == a.Phase && next.Backend == a.Backend && next.Pending == a.Pending &&
-		next.PendingBackend == a.PendingBackend && next.LeafLife == a.LeafLife {
+		next.PendingBackend == a.PendingBackend {
 		return a
 	}
 	return &next
@@ -178,16 +203,20 @@ func (a *Authority) settling() string {
 // sign returns the state in which the pending authority signs. Certificates of
 // the one before are good for its LeafLife at most; [identity.Backdate] is for
 // those being signed at this moment.
-func (a *Authority) sign(now time.Time, life time.Duration) *Authority {
+func (a *Authority) sign(clock Clock, life time.Duration) *Authority {
 	next := *a
-	retired := RetiredRoot{Certificate: a.Current.Certificate, Until: now.Add(max(a.LeafLife, life) + identity.Backdate)}
+	retired := RetiredRoot{Certificate: a.Current.Certificate, Life: max(a.LeafLife, life)}
+	retired.Until = clock.LatestFor(retired.Life).Add(retired.Life + identity.Backdate)
 	next.Previous = nil
 	for _, p := range a.Previous {
 		if !bytes.Equal(p.Certificate, retired.Certificate) {
 			next.Previous = append(next.Previous, p)
-		} else if p.Until.After(retired.Until) {
+			continue
+		}
+		if p.Until.After(retired.Until) {
 			retired.Until = p.Until
 		}
+		retired.Life = max(p.life(), retired.Life)
 	}
 	next.Previous = append(next.Previous, retired)
 	next.Backend, next.Current, next.LeafLife = a.PendingBackend, *a.Pending, life
@@ -202,10 +231,15 @@ func (a *Authority) retire() *Authority {
 	return &next
 }
 
+// left is how long a root is trusted at least.
+func (p *RetiredRoot) left(clock Clock) time.Duration {
+	return p.Until.Sub(clock.EarliestFor(p.life()))
+}
+
 // expire returns the state without the roots under which every certificate has
 // expired; a itself if there are none.
-func (a *Authority) expire(now time.Time) *Authority {
-	gone := func(p RetiredRoot) bool { return !p.Until.After(now) }
+func (a *Authority) expire(clock Clock) *Authority {
+	gone := func(p RetiredRoot) bool { return p.left(clock) <= 0 }
 	if a == nil || !slices.ContainsFunc(a.Previous, gone) {
 		return a
 	}

@@ -148,12 +148,19 @@ func TestWanted(t *testing.T) {
 	}
 }
 
+// moment is a clock that stands still and that nobody has set.
+type moment time.Time
+
+func (m moment) EarliestFor(time.Duration) time.Time { return time.Time(m) }
+func (m moment) LatestFor(time.Duration) time.Time   { return time.Time(m) }
+func (m moment) add(d time.Duration) moment          { return moment(time.Time(m).Add(d)) }
+
 // TestPreviousRootsAreBounded rotates without anybody confirming the signing.
 func TestPreviousRootsAreBounded(t *testing.T) {
 	cert := func(i int) *identity.KeyPair {
 		return &identity.KeyPair{Certificate: identitytest.PEM("CERTIFICATE", fmt.Append(nil, i))}
 	}
-	now := time.Now()
+	now := moment(time.Now())
 	a := (*Authority)(nil).aim("b", cert(0), time.Hour)
 	for i := 1; i <= maxPrevious; i++ {
 		a = a.aim("b", cert(i), time.Hour).sign(now, time.Hour)
@@ -164,7 +171,7 @@ func TestPreviousRootsAreBounded(t *testing.T) {
 	if b := a.aim("b", cert(99), time.Hour); b != a || b.heads(cert(99)) {
 		t.Error("a rotation starts though too many roots are left")
 	}
-	if b := a.expire(now.Add(time.Hour+identity.Backdate)).aim("b", cert(99), time.Hour); b.Phase != PhaseTrusting || len(b.Previous) != 0 {
+	if b := a.expire(now.add(time.Hour+identity.Backdate)).aim("b", cert(99), time.Hour); b.Phase != PhaseTrusting || len(b.Previous) != 0 {
 		t.Error("a rotation does not start though the old roots have expired")
 	}
 }
@@ -172,12 +179,15 @@ func TestPreviousRootsAreBounded(t *testing.T) {
 // TestRetiredTwice keeps a root that came back for the longer of its two times.
 func TestRetiredTwice(t *testing.T) {
 	x, y := &identity.KeyPair{Certificate: identitytest.PEM("CERTIFICATE", []byte("x"))}, &identity.KeyPair{Certificate: identitytest.PEM("CERTIFICATE", []byte("y"))}
-	now := time.Now()
+	now := moment(time.Now())
 	a := (*Authority)(nil).aim("b", x, 10*time.Hour)
 	for _, p := range []*identity.KeyPair{y, x, y} {
 		a = a.aim("b", p, time.Hour).sign(now, time.Hour)
 	}
-	want := []RetiredRoot{{y.Certificate, now.Add(time.Hour + identity.Backdate)}, {x.Certificate, now.Add(10*time.Hour + identity.Backdate)}}
+	want := []RetiredRoot{
+		{y.Certificate, time.Time(now.add(time.Hour + identity.Backdate)), time.Hour},
+		{x.Certificate, time.Time(now.add(10*time.Hour + identity.Backdate)), 10 * time.Hour},
+	}
 	if diff := cmp.Diff(want, a.Previous); diff != "" {
 		t.Error(diff)
 	}

@@ -30,6 +30,9 @@ type Renewals struct {
 	mu    sync.Mutex
 	queue renewalQueue
 	by    map[proxyKey]*renewal
+	// turns are what is due, by mesh, first come first served: of a mesh that has an entry
+	// one goroutine takes care.
+	turns map[string][]*renewal
 }
 
 type proxyKey struct{ mesh, dataplane string }
@@ -37,15 +40,16 @@ type proxyKey struct{ mesh, dataplane string }
 type renewal struct {
 	proxyKey
 	at time.Time
-	// index is its place in the queue.
+	// index is its place in the queue, -1 once it waits for its turn.
 	index int
 }
 
-// NewRenewals returns renewals without entries. due is called by Run, one call at
-// a time, must not block, and may call Note and Forget. Nothing is due twice: if
-// the replacement fails, due's owner tries again or calls Note.
+// NewRenewals returns renewals without entries. due is called while Run runs, of each
+// mesh one call at a time: one that waits holds up its mesh and no other. It may call
+// Note and Forget. Nothing is due twice: if the replacement fails, due's owner tries
+// again or calls Note.
 func NewRenewals(due func(mesh, dataplane string)) *Renewals {
-	return &Renewals{due: due, wake: make(chan struct{}, 1), now: time.Now, by: map[proxyKey]*renewal{}}
+	return &Renewals{due: due, wake: make(chan struct{}, 1), now: time.Now, by: map[proxyKey]*renewal{}, turns: map[string][]*renewal{}}
 }
 
 // Note says that a proxy got a certificate. It replaces what was noted before.
@@ -60,15 +64,15 @@ func (r *Renewals) Note(meshName, dataplane string, issued, notAfter time.Time) 
 	key := proxyKey{meshName, dataplane}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if e := r.by[key]; e != nil {
+	if e := r.by[key]; e != nil && e.index >= 0 {
 		e.at = at
 		heap.Fix(&r.queue, e.index)
 	} else {
-		e = &renewal{proxyKey: key, at: at}
+		e = &renewal{proxyKey: key, at: at} // in place of one that waits for its turn
 		r.by[key] = e
 		heap.Push(&r.queue, e)
 	}
-	if r.queue[0].proxyKey == key {
+	if r.queue[0] == r.by[key] {
 		select {
 		case r.wake <- struct{}{}:
 		default:
@@ -89,23 +93,30 @@ func (r *Renewals) Forget(meshName, dataplane string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if e := r.by[proxyKey{meshName, dataplane}]; e != nil {
-		heap.Remove(&r.queue, e.index)
+		if e.index >= 0 {
+			heap.Remove(&r.queue, e.index)
+		}
 		delete(r.by, e.proxyKey)
 	}
 }
 
-// Run calls what is due until ctx ends, whose error it returns.
+// Run calls what is due until ctx ends, whose error it returns after the last call has
+// ended.
 func (r *Renewals) Run(ctx context.Context) error {
+	var all sync.WaitGroup
+	defer all.Wait()
 	first := alarm.New(r.now)
 	defer first.Set(time.Time{})
 	for {
 		for ctx.Err() == nil {
-			key, at, ok := r.next()
-			if !ok {
+			e, at := r.next()
+			if e == nil {
 				first.Set(at)
 				break
 			}
-			r.due(key.mesh, key.dataplane)
+			if r.queued(e) {
+				all.Go(func() { r.serve(ctx, e.mesh) })
+			}
 		}
 		select {
 		case <-ctx.Done():
@@ -116,20 +127,58 @@ func (r *Renewals) Run(ctx context.Context) error {
 	}
 }
 
-// next takes what is due from the queue. Otherwise it returns when the first will
-// be, zero if there is nothing to wait for.
-func (r *Renewals) next() (key proxyKey, at time.Time, ok bool) {
+// next takes what is due from the queue; it now waits for its turn. Otherwise it returns
+// nil and when the first will be due, zero if there is nothing to wait for.
+func (r *Renewals) next() (e *renewal, at time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if len(r.queue) == 0 {
-		return key, at, false
+		return nil, at
 	}
 	if at = r.queue[0].at; at.After(r.now()) {
-		return key, at, false
+		return nil, at
 	}
-	e := heap.Pop(&r.queue).(*renewal)
-	delete(r.by, e.proxyKey)
-	return e.proxyKey, at, true
+	e = heap.Pop(&r.queue).(*renewal)
+	e.index = -1
+	return e, at
+}
+
+// queued has something due wait for the turns of its mesh, and reports whether nobody
+// takes care of them yet.
+func (r *Renewals) queued(e *renewal) (first bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	waiting, served := r.turns[e.mesh]
+	r.turns[e.mesh] = append(waiting, e)
+	return !served
+}
+
+// serve calls what is due of a mesh until nothing is.
+func (r *Renewals) serve(ctx context.Context, meshName string) {
+	for ctx.Err() == nil {
+		e := r.turn(meshName)
+		if e == nil {
+			return
+		}
+		r.due(e.mesh, e.dataplane)
+	}
+}
+
+// turn takes what comes next of a mesh, without what was noted anew or forgotten while it
+// waited; nil, and nobody takes care of the mesh any more, if there is nothing.
+func (r *Renewals) turn(meshName string) *renewal {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for len(r.turns[meshName]) > 0 {
+		e := r.turns[meshName][0]
+		r.turns[meshName] = r.turns[meshName][1:]
+		if r.by[e.proxyKey] == e {
+			delete(r.by, e.proxyKey)
+			return e
+		}
+	}
+	delete(r.turns, meshName)
+	return nil
 }
 
 // renewalQueue implements [heap.Interface]: the earliest first.

@@ -157,7 +157,8 @@ func TestRenewalsAgain(t *testing.T) {
 }
 
 // TestRenewalsAfterSleep: what became due while the host slept, or while its clock
-// was behind, is renewed soon after. Timers count the time that it was awake.
+// was behind, is renewed soon after. Timers count the time that it was awake. A bubble
+// has no monotonic clock; for that see TestRenewalIsDueByTheWallClock.
 func TestRenewalsAfterSleep(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var slept atomic.Int64
@@ -167,10 +168,8 @@ func TestRenewalsAfterSleep(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error)
 		go func() { ended <- r.Run(ctx) }()
-		// The moments that are noted carry readings of the monotonic clock, as
-		// those of certificates that were just made.
-		r.Note("m", "short", time.Now(), time.Now().Add(24*time.Hour))
-		r.Note("m", "long", time.Now(), time.Now().Add(240*time.Hour))
+		r.Note("m", "short", r.now(), r.now().Add(24*time.Hour))
+		r.Note("m", "long", r.now(), r.now().Add(240*time.Hour))
 		synctest.Wait()
 		slept.Store(int64(23 * time.Hour))
 		time.Sleep(alarm.Slice)

@@ -23,8 +23,24 @@ type Progress interface {
 	// revision of the store or a newer one says, its identity included, or with
 	// an error when ctx ends.
 	Confirmed(ctx context.Context, mesh string, revision uint64) error
-	// Connected returns the dataplanes of a mesh that have a stream, by name.
-	Connected(mesh string) map[string]bool
+	// Unrefused is like Confirmed, but waits only for connected proxies that have
+	// answered, and refuse a secret of the revision.
+	Unrefused(ctx context.Context, mesh string, revision uint64) error
+	// Lacking returns the connected dataplanes of a mesh that Confirmed would wait for, in
+	// order: those that have not answered, and those that refuse.
+	Lacking(mesh string, revision uint64) (silent, refusing []string)
+	// Settled returns, of one moment, the dataplanes of a mesh that a step need not wait
+	// for, by name: those that run with the revision and have a stream, and those that hold
+	// no certificate. life is the longest that certificates of the mesh live.
+	Settled(mesh string, revision uint64, life time.Duration) map[string]bool
+}
+
+// Clock says within what bounds the wall clock can be believed; see package steady. A
+// root that is trusted no more does not come back with the clock.
+type Clock interface {
+	// EarliestFor and LatestFor are what the time can be, for what lives for a span.
+	EarliestFor(life time.Duration) time.Time
+	LatestFor(life time.Duration) time.Time
 }
 
 // Options of [Rotations]. All are needed.
@@ -40,7 +56,15 @@ type Options struct {
 	// a certificate and have no stream: they may be on their way back, above all
 	// after a start of the control plane, when nobody has a stream yet.
 	Grace time.Duration
+	// Silence is how long after the grace it waits for proxies that are connected and
+	// have not answered. Whoever has the token of a proxy can be one.
+	Silence time.Duration
+	// Held is told when the grace of a mesh is over and connected proxies keep a new
+	// authority from signing, with the revision that they lack, and with 0 when that is
+	// over. It must not block.
+	Held  func(mesh string, revision uint64)
 	Now   func() time.Time
+	Clock Clock
 	Log   *slog.Logger
 }
 
@@ -50,8 +74,9 @@ type Options struct {
 // proxy with a certificate has confirmed that, or is away for longer than the
 // grace and everybody connected has, the new authority signs; once every
 // dataplane has confirmed that, or the last certificate under the old root has
-// expired, the old root goes. So at no moment does a proxy meet a certificate
-// that it does not trust. The steps are stored: a restart resumes them.
+// expired, the old root goes. So at no moment does a proxy that answers meet a
+// certificate that it does not trust. Who is connected and answers nothing is waited for
+// no longer than [Options].Silence; who refuses a root, until it does no more. The steps are stored: a restart resumes them.
 //
 // An authority that is asked for during a rotation supersedes the one before. A
 // pair that is not whole, while its two secrets are being replaced, changes
@@ -79,6 +104,8 @@ type rotation struct {
 	// belong to the goroutine.
 	trusting uint64
 	patience time.Time
+	// held says that [Options].Held was told of it. It belongs to the goroutine, too.
+	held bool
 	// interrupt ends what it waits for.
 	interrupt context.CancelFunc
 }

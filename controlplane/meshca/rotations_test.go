@@ -344,17 +344,19 @@ func TestRotationWaitsForAbsent(t *testing.T) {
 }
 
 // TestRotationWaitsForLatecomer has the last dataplane come and go while the others
-// have confirmed: its stream counts once it has confirmed as well.
+// have confirmed: it counts once it has confirmed as well.
 func TestRotationWaitsForLatecomer(t *testing.T) {
 	connect := func(rt *rotationTest) { rt.progress.confirm("m", "late", 0) }
 	leave := func(rt *rotationTest) { rt.progress.disconnect("m", "late") }
-	for name, hooks := range map[string][]func(*rotationTest){
-		"before the second look": {connect},
-		"after the second look":  {func(*rotationTest) {}, connect},
-		"and leaves": {func(rt *rotationTest) {
-			connect(rt)
-			go leave(rt)
-		}},
+	pass := func(rt *rotationTest) {
+		connect(rt)
+		go leave(rt)
+	}
+	for name, hooks := range map[string]struct{ confirmed, settled func(*rotationTest) }{
+		"before the second wait":          {connect, func(*rotationTest) {}},
+		"after the second wait":           {func(*rotationTest) {}, connect},
+		"and leaves":                      {pass, func(*rotationTest) {}},
+		"and its stream breaks meanwhile": {pass, connect},
 	} {
 		t.Run(name, func(t *testing.T) {
 			rotationBubble(t, func(rt *rotationTest) {
@@ -364,9 +366,8 @@ func TestRotationWaitsForLatecomer(t *testing.T) {
 				rt.confirmAll("m", "here")
 				rt.ask("m", b)
 				rt.confirmAll("m", "here")
-				for _, h := range hooks {
-					rt.progress.onConnected = append(rt.progress.onConnected, func() { h(rt) })
-				}
+				rt.progress.onConfirmed = []func(){func() { hooks.confirmed(rt) }}
+				rt.progress.onSettled = []func(){func() { hooks.settled(rt) }}
 				rt.confirmAll("m", "here")
 				rt.expect("m", b, a, b)
 				rt.r.ProxiesChanged("m")

@@ -37,7 +37,9 @@ type Leaf struct {
 	// Backend and Issuer say who signed; see mesh.Trust.
 	Backend, Issuer string
 	// Sources are the tag sets that the certificate vouches for, in no particular order.
-	Sources          []mesh.Tags
+	Sources []mesh.Tags
+	// Issued and NotAfter are moments of the wall clock alone: that of the process stands
+	// still while the host sleeps.
 	Issued, NotAfter time.Time
 }
 
@@ -162,8 +164,11 @@ func (w *Workloads) keep(key model.Key, leaf *issuedLeaf) *Leaf {
 	return leaf.Leaf
 }
 
+// young reports whether an identity can be given out again. One from the future was signed
+// by a clock that was ahead and has come back: it is not valid yet.
 func (l *Leaf) young(now time.Time) bool {
-	return now.Sub(l.Issued) < time.Duration(reuse*float64(l.NotAfter.Sub(l.Issued)))
+	age := now.Sub(l.Issued)
+	return age >= -identity.Backdate && age < time.Duration(reuse*float64(l.NotAfter.Sub(l.Issued)))
 }
 
 // Forget drops what is remembered of a dataplane that was deleted.
@@ -199,6 +204,11 @@ func (w *Workloads) order(ctx context.Context, meshName, dataplane string) (*ord
 			return err
 		}
 		o.authority = held.Spec.(*Authority)
+		// A longer life waits until it is noted: a root is trusted for as long as what is
+		// noted says.
+		if noted := o.authority.LeafLife; noted > 0 {
+			o.life = min(o.life, noted)
+		}
 		d := res.Spec.(*mesh.Dataplane)
 		o.sources = d.TagSets()
 		o.names, err = identities(meshName, d)
@@ -273,7 +283,7 @@ func (w *Workloads) signLeaf(s *workloadSigner, o *order) (*Leaf, error) {
 	if err != nil {
 		return nil, err
 	}
-	now := w.now()
+	now := w.now().Round(0)
 	end := now.Add(o.life)
 	if end.After(signer.notAfter) {
 		end = signer.notAfter

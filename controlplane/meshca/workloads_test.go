@@ -130,7 +130,12 @@ func (wt *workloadTest) sets(name string, sets ...mesh.Tags) {
 
 func (wt *workloadTest) authority(p identity.KeyPair) {
 	wt.t.Helper()
-	storetest.Place(wt.t, wt.store, Authorities, "m", "m", &Authority{Backend: "ca", Current: p})
+	wt.place(&Authority{Backend: "ca", Current: p})
+}
+
+func (wt *workloadTest) place(a *Authority) {
+	wt.t.Helper()
+	storetest.Place(wt.t, wt.store, Authorities, "m", "m", a)
 }
 
 func (wt *workloadTest) issue() *Leaf {

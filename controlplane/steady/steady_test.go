@@ -80,9 +80,33 @@ func TestSettingIsAdopted(t *testing.T) {
 	}
 }
 
-// Whatever the clock is set to, and when: what is dated by Latest to last for a span is
-// not over by Earliest before the span has passed, for spans up to a window; and the
-// bounds hold the clock itself, and what it would say had it only run.
+// What was dated for longer than a window is judged by a clock that it was dated by also
+// when that was left more than a window ago.
+func TestLongLivesOutlastTheWindow(t *testing.T) {
+	h := &hand{}
+	c := New(h.read)
+	const life = Window + 5*time.Hour
+	ends := c.LatestFor(life).Add(life)
+	h.offset = 100 * time.Hour
+	for range slots + 1 {
+		c.Now()
+		h.elapsed += time.Hour
+	}
+	if c.Earliest().Before(ends) {
+		t.Fatal("the setting is not forgotten, and the test says nothing")
+	}
+	if !c.EarliestFor(life).Before(ends) {
+		t.Errorf("what was to last %v is over after %v", life, h.elapsed)
+	}
+	h.elapsed = life
+	if c.EarliestFor(life).Before(ends) {
+		t.Errorf("what was to last %v is not over then", life)
+	}
+}
+
+// Whatever the clock is set to, and when: what is dated by LatestFor to last for a span is
+// not over by EarliestFor before the span has passed, also for spans of several windows;
+// and the bounds hold the clock itself, and what it would say had it only run.
 func TestSpansAreNotCutShort(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		h := &hand{}
@@ -102,14 +126,14 @@ func TestSpansAreNotCutShort(t *testing.T) {
 			case 2:
 				h.elapsed += time.Duration(rapid.Int64Range(0, int64(time.Minute)).Draw(t, "passes"))
 			case 3:
-				span := time.Duration(rapid.Int64Range(0, int64(Window)).Draw(t, "span"))
-				all = append(all, dated{h.elapsed, c.Latest().Add(span), span})
+				span := time.Duration(rapid.Int64Range(0, int64(5*Window)).Draw(t, "span"))
+				all = append(all, dated{h.elapsed, c.LatestFor(span).Add(span), span})
 			}
 			if wall := c.Now(); c.Earliest().After(wall) || c.Latest().Before(wall) {
 				t.Fatalf("it is from %v to %v at %v", c.Earliest(), c.Latest(), wall)
 			}
 			for _, d := range all {
-				if passed := h.elapsed - d.at; !c.Earliest().Before(d.ends) && passed < d.span {
+				if passed := h.elapsed - d.at; !c.EarliestFor(d.span).Before(d.ends) && passed < d.span {
 					t.Fatalf("what was to last %v is over after %v", d.span, passed)
 				}
 			}

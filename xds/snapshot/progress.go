@@ -97,6 +97,26 @@ func (s *Store) Rejections(id string) []Rejection {
 	return out
 }
 
+// Settled returns the nodes of a scope that WaitNodes would find done now, in no
+// particular order: they have a set and an open stream, and have answered all of the
+// revision. It is the account of one moment: a node whose stream ends before it is in no
+// later one.
+func (s *Store) Settled(revision uint64, scope string, blocks func(Rejection) bool) []string {
+	in := interest{revision: revision, scopes: []string{scope}, blocks: blocks, answers: true}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.shows(in.scopes, revision) {
+		return nil
+	}
+	var out []string
+	for id, n := range s.nodes {
+		if in.concerns(n) && !in.lacks(n) {
+			out = append(out, id)
+		}
+	}
+	return out
+}
+
 func compareRejections(a, b Rejection) int {
 	return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Type, b.Type), cmp.Compare(a.Error, b.Error))
 }
@@ -105,7 +125,7 @@ func compareRejections(a, b Rejection) int {
 // and no node of theirs waits, or when the context ends, whichever is first. It is
 // woken by events.
 func (s *Store) Wait(ctx context.Context, revision uint64, scopes ...string) Progress {
-	in := interest{revision: revision, scopes: scopes}
+	in := interest{revision: revision, scopes: scopes, answers: true}
 	w := s.await(in)
 	defer func() { s.forget(w) }()
 	for {

@@ -43,6 +43,7 @@ type ads struct {
 	nacks   []string
 	acks    int
 	deaf    bool // answers no subscription to listeners
+	full    int  // streams that are turned away before there are places
 }
 
 type session struct {
@@ -80,6 +81,13 @@ func (s *session) send(url string, add []*discovery.Resource, remove []string) {
 
 // DeltaAggregatedResources implements the server.
 func (a *ads) DeltaAggregatedResources(g discovery.AggregatedDiscoveryService_DeltaAggregatedResourcesServer) error {
+	a.mu.Lock()
+	full := a.full > 0
+	a.full--
+	a.mu.Unlock()
+	if full {
+		return status.Error(codes.ResourceExhausted, "too many streams")
+	}
 	md, _ := metadata.FromIncomingContext(g.Context())
 	s := &session{g: g, names: map[string]map[string]bool{}}
 	defer func() {
@@ -252,6 +260,19 @@ func TestConnectHoldsEverything(t *testing.T) {
 	defer a.mu.Unlock()
 	if int64(a.acks) != total(sent.Messages) || len(a.nacks) > 0 {
 		t.Errorf("%d acknowledgements of %d messages, refused %v", a.acks, total(sent.Messages), a.nacks)
+	}
+}
+
+// TestTurnedAwayComeBack: who found no place comes back and is counted.
+func TestTurnedAwayComeBack(t *testing.T) {
+	a, f := startFleet(t, 3)
+	a.full = 4
+	connectAll(t, f)
+	if n := f.turns(); n.Times != 4 || !strings.Contains(n.First, "too many streams") {
+		t.Errorf("%+v", n)
+	}
+	if n := f.turns(); n.Times != 0 {
+		t.Errorf("counted again: %+v", n)
 	}
 }
 
