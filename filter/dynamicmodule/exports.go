@@ -80,7 +80,7 @@ func meshgateRouteNew(config *C.char, n C.size_t) (r *C.front_route) {
 		return nil
 	}
 	names := terminated(program.Headers())
-	return C.front_route_new(C.uint32_t(h), C.uint8_t(program.Early()), C.uint8_t(len(program.Headers())),
+	return C.front_route_new(C.uint32_t(h), C.uint64_t(program.ID()), C.uint8_t(program.Early()), C.uint8_t(len(program.Headers())),
 		C.bool(program.BodyAfterLookup()), C.bool(program.ReadsProtocol()),
 		(*C.char)(unsafe.Pointer(unsafe.StringData(names))), C.size_t(len(names)))
 }

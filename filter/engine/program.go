@@ -1,6 +1,10 @@
 package engine
 
-import "github.com/meshgate/meshgate/filter/contract"
+import (
+	"sync/atomic"
+
+	"github.com/meshgate/meshgate/filter/contract"
+)
 
 // BufferSize is the smallest buffer in bytes that [Program.Decide] works with:
 // the packed records of two credentials fit, for what the first says of scope
@@ -10,6 +14,7 @@ const BufferSize = 2 * contract.MaxPacked
 // Program is one compiled chain. It is immutable and shared by every request of
 // the routes that carry the chain.
 type Program struct {
+	id       uint64
 	headers  headerList
 	service  string
 	protocol *protocolStep
@@ -45,6 +50,13 @@ type step struct {
 func Broken(reason string) *Program {
 	return &Program{broken: refuseBroken, fault: reason}
 }
+
+// programs counts those that were compiled.
+var programs atomic.Uint64
+
+// ID tells the programs of a process apart, also those that are gone. It is 0 for one that
+// is [Broken].
+func (p *Program) ID() uint64 { return p.id }
 
 // Fault returns why the program refuses everything, or "" if it does not.
 func (p *Program) Fault() string { return p.fault }
@@ -99,8 +111,13 @@ func (p *Program) Decide(req *Request, tokens Tokens, buf []byte) (v Verdict) {
 		}
 	}
 	v.Action = Continue
+	// With two look-ups the verdict would depend on two records; a body is read anew for
+	// each request.
+	if d.lookups == 1 && d.credential && d.body == nil {
+		v.Repeats, v.Hash = true, d.hash
+	}
 	if d.issuing {
-		v.Action, v.Plugin = Issue, p.token.id
+		v.Action, v.Plugin, v.Repeats = Issue, p.token.id, false
 		v.Headers = [contract.NumIdentityHeaders]contract.Span{}
 	}
 	return v
@@ -127,6 +144,9 @@ type decision struct {
 	buf     []byte
 	// used is how much of buf the record of an accepted credential takes.
 	used int
+	// lookups counts what was asked, hash is the last of it.
+	lookups int
+	hash    contract.Hash
 	// credential says that a plugin has accepted a credential.
 	credential bool
 	// issuing says that the path is an endpoint of the chain's oauth2 plugin that

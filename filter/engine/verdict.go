@@ -83,8 +83,14 @@ type Verdict struct {
 	Refusal *Refusal
 	// Plugin is the id of the plugin instance that decided, for Lookup and Issue.
 	Plugin string
-	// Hash is the token to look up, for Lookup.
+	// Hash is the token to look up, for Lookup; for Continue with Repeats the one that was
+	// accepted.
 	Hash contract.Hash
+	// Repeats says, for Continue, that the verdict is the same for every request with the
+	// same headers and protocol and any path that has no query and is no endpoint of an
+	// OAuth server, for as long as a look-up of Hash finds the same record. It is said of
+	// requests that are such themselves.
+	Repeats bool
 	// Headers holds, for Continue, where in the buffer the value of each identity
 	// header is. A header without length must be absent from the request. For Refuse
 	// it says who asked, for logs, as far as that is known: values may be such as no

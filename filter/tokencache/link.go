@@ -23,7 +23,7 @@ const (
 // control plane. A panic ends one session only.
 func (c *Cache) keepLink() {
 	// After Close nothing holds the lease; L1 must not answer on what is left.
-	defer c.lease.Store(nil)
+	defer c.setLease(nil)
 	failures := 0
 	for c.ctx.Err() == nil {
 		cp := c.config.Load().settings.ControlPlane
