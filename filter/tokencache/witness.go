@@ -64,27 +64,32 @@ var pages struct {
 	free []*Page
 }
 
-// newWitness returns nil where there is nothing for others to read: with another clock than
-// the system's, or without memory.
+// newWitness returns nil if there is no memory for a page, or no clock. A clock that is not
+// the system's, as in tests, is shown as it is.
 func newWitness(clock Clock) *witness {
-	if _, ok := clock.(systemClock); !ok {
-		return nil
-	}
 	w := &witness{}
-	for range 16 { // whoever is interrupted between the two readings reads too little
-		var t unix.Timespec
-		if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &t); err != nil {
+	if c, ok := clock.(systemClock); ok {
+		if w.ahead, ok = c.ahead(); !ok {
 			return nil
 		}
-		if d := time.Duration(t.Nano()) - clock.Now().Mono; w.ahead == 0 || d > w.ahead {
-			w.ahead = d
-		}
 	}
-	w.page = newPage()
-	if w.page == nil {
+	if w.page = newPage(); w.page == nil {
 		return nil
 	}
 	return w
+}
+
+// ahead is by how much CLOCK_MONOTONIC is ahead. Whoever is interrupted between the two
+// readings reads too little, so the most of some counts.
+func (c systemClock) ahead() (most time.Duration, ok bool) {
+	for range 16 {
+		var t unix.Timespec
+		if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &t); err != nil {
+			return 0, false
+		}
+		most = max(most, time.Duration(t.Nano())-c.Now().Mono)
+	}
+	return most, true
 }
 
 func newPage() *Page {
