@@ -149,7 +149,7 @@ type row struct {
 }
 
 // generation returns a proxy in the form to be written, or nil if it must be deleted or is
-// only expected. last, if known, is its last configuration.
+// only expected. last, if known, is how far the proxy has come.
 func (s *Insights) generation(at id, last Last, known bool) *row {
 	s.mu.Lock()
 	defer s.mu.Unlock()
