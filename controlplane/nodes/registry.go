@@ -17,7 +17,8 @@ import (
 type Options struct {
 	Insights  *insight.Insights
 	Snapshots *snapshot.Store
-	// Scope names the scope of a node in Snapshots, by its type and mesh or control plane.
+	// Scope names the scope of a node in Snapshots, given its type and its mesh or control
+	// plane.
 	Scope func(typ, name string) string
 	// Latest returns the newest revision. Scopes without connected nodes will show it.
 	Latest func() uint64

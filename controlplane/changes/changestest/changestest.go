@@ -17,10 +17,10 @@ import (
 
 // API is an API over an empty store.
 type API struct {
-	// Write makes the change of a number, which is another one for each.
+	// Write makes the change with a number. Each number makes a different change.
 	Write func(n int)
-	// Page returns the numbers of the changes at a target, and the target of the next
-	// page; empty if this was the last one.
+	// Page returns the numbers of the changes at a target, and the target of the next page,
+	// or "" after the last one.
 	Page func(target string) (numbers []uint64, next string)
 }
 
