@@ -12,7 +12,7 @@ import (
 // maxIndex bounds the indexes of list elements in form names.
 const maxIndex = 1000
 
-// tree builds the object that the names of form arguments describe:
+// form builds the object that the names of form arguments describe:
 //
 //	a.b=v    a nested object        a[]=v   appends to a list
 //	a[k]=v   an entry of a map      a[1]=v  the first element of a list

@@ -30,7 +30,7 @@ func KeysCommand() *cobra.Command {
 docs/operations/keys.md says what each key protects, and how it is replaced without a
 refused request.`,
 		Example: `  meshgate keys list`,
-		Args:    cobra.NoArgs, // a word that is no command of these must not look like success
+		Args:    cobra.NoArgs, // a word that is none of these commands must not look like success
 		RunE:    func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
 	c.AddCommand(keysListCommand(), keysRotateCommand(), keysDeleteCommand())
