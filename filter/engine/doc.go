@@ -24,8 +24,8 @@
 // Bodies are searched for credentials only if a plugin asks for it and the request names a
 // credential nowhere else. The request must be a POST, PUT or PATCH with a form, JSON or
 // multipart body of up to [MaxBody]. A credential that the readers of queries and bodies
-// accept is read alike by every other parser of the same bytes. Where parsers may differ,
-// there counts as being no credential.
+// accept is read alike by every other parser of the same bytes. A value that parsers may
+// read differently counts as no credential.
 //
 // Whatever cannot be decided is refused: a chain that does not compile, a record that could
 // not be sent upstream, an answer of the cache that makes no sense.

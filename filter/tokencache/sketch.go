@@ -20,7 +20,7 @@ const (
 // when only Redis is left.
 //
 // After N revocations this happens to a share of (1-e^(-N/buckets))^rows of the tokens: with
-// all buckets, 3 in 100,000 after 10,000.
+// maxBuckets, 3 in 100,000 after 10,000.
 type sketch struct {
 	rows [rows][]atomic.Uint64
 	mask uint64
